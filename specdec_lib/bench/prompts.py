@@ -1,0 +1,144 @@
+"""Prompt files: JSON lines in Spec-Bench's shape, ours and anybody's, read or refused in one sentence.
+
+Source of the shape: Spec-Bench (Xia et al. 2024), `data/spec_bench/question.jsonl`. A question with all its turns is
+one prompt. Knows nothing about tokenizers, models or how a prompt becomes token ids.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_lib.types import Refusal
+
+FAMILIES = ("multi_turn", "translation", "summarization", "qa", "math_reasoning", "rag")
+
+# MT-Bench's names. Its `math` holds conversations: word problems with one number for an answer are `math_reasoning`.
+MT_BENCH = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
+
+KNOWN = {"4b6d33e79484f9841c487ee87d1cf6aa8c6066f61d5d482ff09e5a007fafdf04": "Spec-Bench"}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question with all its turns."""
+
+    question_id: int | str
+    category: str                       # as the file says it
+    family: str                         # one of FAMILIES, or the category itself where it is none of ours
+    turns: tuple[str, ...]
+    reference: tuple[str, ...] | None   # flat, whatever the file's nesting; None where the file has none
+
+
+def default_path() -> Path:
+    """Where the project's own prompts lie."""
+    return Path(__file__).resolve().parents[2] / "data" / "prompts" / "workbook.jsonl"
+
+
+def family_of(category: str) -> str:
+    """The family a category counts for: MT-Bench's eight are `multi_turn`, an unknown one is its own."""
+    return "multi_turn" if category in MT_BENCH else category
+
+
+def sha256(path: str | Path) -> str:
+    """Hexadecimal SHA-256 of the file's bytes, refused where it cannot be read."""
+    return hashlib.sha256(_bytes(Path(path))).hexdigest()
+
+
+def known_name(sha: str) -> str | None:
+    """The published name of the file with this SHA-256, or None."""
+    return KNOWN.get(sha.lower())
+
+
+def load(path: str | Path) -> list[Prompt]:
+    """All prompts of a file, in its order; raises Refusal naming the first line that cannot be used."""
+    path = Path(path)
+    try:
+        text = _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    prompts, first_seen = [], {}
+    for number, line in enumerate(text.split("\n"), start=1):    # splitlines() would cut at U+2028 inside a string
+        if not line.strip():
+            continue
+        prompt = _prompt(line, f"line {number} of {path}")
+        key = str(prompt.question_id)                            # 7 and "7" name the same row of a result
+        if key in first_seen:
+            raise Refusal(f"line {number} of {path} repeats question_id {key} of line {first_seen[key]}: "
+                          "give every question its own")
+        first_seen[key] = number
+        prompts.append(prompt)
+    if not prompts:
+        raise Refusal(f"{path} holds no prompts: it needs one JSON object a line")
+    return prompts
+
+
+def spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
+    """`limit` prompts taken in turn from every family, the first ones of each, returned in the order of the file.
+
+    Families take turns as in FAMILIES, others after them as they appear; when one runs out, the rest fill up.
+    None, or more than there are, takes all. Raises Refusal where limit is below 1.
+    """
+    if limit is None:
+        return list(prompts)
+    if limit < 1:
+        raise Refusal(f"a limit of {limit} prompts leaves nothing to run: give 1 or more")
+    places: dict[str, list[int]] = {family: [] for family in FAMILIES}
+    for place, prompt in enumerate(prompts):
+        places.setdefault(prompt.family, []).append(place)
+    turns = ((turn, rank, place) for rank, members in enumerate(places.values())
+             for turn, place in enumerate(members))
+    return [prompts[place] for place in sorted(place for _, _, place in sorted(turns)[:limit])]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise Refusal(f"there is no prompt file at {path}: check the path") from None
+    except OSError as error:
+        raise Refusal(f"the prompt file {path} cannot be read ({error.strerror}): give a readable file") from None
+
+
+def _prompt(line: str, where: str) -> Prompt:
+    """One line as a Prompt; `where` names it in every refusal."""
+    try:
+        record = json.loads(line)
+    except RecursionError:
+        raise Refusal(f"{where} is nested too deeply to be a prompt") from None
+    except ValueError as error:
+        raise Refusal(f"{where} is not valid JSON ({error}): write one JSON object a line") from None
+    if not isinstance(record, dict):
+        raise Refusal(f"{where} is not a JSON object: it needs question_id, category and turns")
+    lacking = [field for field in ("question_id", "category", "turns") if field not in record]
+    if lacking:
+        raise Refusal(f"{where} lacks {' and '.join(lacking)}")
+    name, category = record["question_id"], record["category"]
+    if isinstance(name, bool) or not isinstance(name, int | str) or name == "":
+        raise Refusal(f"{where} has question_id {name!r}: it must be a whole number or a name")
+    if not isinstance(category, str) or not category.strip():
+        raise Refusal(f"{where} has category {category!r}: it must be a name")
+    return Prompt(name, category, family_of(category), _turns(record["turns"], where),
+                  _reference(record.get("reference"), where))
+
+
+def _turns(turns, where: str) -> tuple[str, ...]:
+    if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) for turn in turns):
+        raise Refusal(f"{where} needs turns to be a list of one or more strings")
+    for number, turn in enumerate(turns, start=1):
+        if not turn.strip():
+            raise Refusal(f"{where} has an empty prompt (turn {number}): write its text or remove the line")
+        if any("\ud800" <= letter <= "\udfff" for letter in turn):      # half a pair: no tokenizer takes it
+            raise Refusal(f"{where} has broken Unicode in turn {number}: an escape of half a character")
+    return tuple(turns)
+
+
+def _reference(reference, where: str) -> tuple[str, ...] | None:
+    """Every string of the reference in order; Spec-Bench has it absent, flat, or nested (rag)."""
+    if reference is None:
+        return None
+    if isinstance(reference, str):
+        return (reference,)
+    if not isinstance(reference, list):
+        raise Refusal(f"{where} needs reference to be a list of strings, got {type(reference).__name__}")
+    return tuple(text for item in reference for text in _reference(item, where) or ()) or None
