@@ -1,0 +1,1 @@
+"""Measurement of whole runs: prompts, interleaving, peers, provenance, notebooks as reports."""

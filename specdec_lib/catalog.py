@@ -1,0 +1,129 @@
+"""The catalogue: finds the CARD of every file in the rooms and in methods/. There is no list to edit.
+
+A spec is what stands on the command line: `sam`, `sam(mode="first")`, `draft-model@confidence(threshold=0.3)`. What
+follows the `@` is the name of a *when* that replaces the method's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+from typing import Any
+
+from specdec_lib.types import Card, Kit, Method, Refusal
+
+ROOMS = ("when", "what", "how")
+
+
+@cache
+def _cards(place: str) -> dict[str, Card]:
+    package = importlib.import_module(f"specdec_lib.{place}")
+    cards: dict[str, Card] = {}
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        card = getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "CARD", None)
+        if card is not None:
+            if card.name in cards:
+                raise ValueError(f"two cards in {place}/ are named {card.name}")
+            cards[card.name] = card
+    return cards
+
+
+def parts() -> dict[str, dict[str, Card]]:
+    """Cards of the three rooms: room -> name -> card."""
+    return {room: _cards(room) for room in ROOMS}
+
+
+def methods() -> dict[str, Card]:
+    """Cards of the assembled methods by name, plain decoding first."""
+    found = _cards("methods")
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != "ar", name))}
+
+
+def part_card(name: str) -> Card:
+    """The card of a part, in whichever room; Refusal with the names there are."""
+    rooms = parts()
+    for room in ROOMS:
+        if name in rooms[room]:
+            return rooms[room][name]
+    raise Refusal(f"there is no part named {name!r}; there are: {', '.join(n for r in ROOMS for n in rooms[r])}")
+
+
+def missing(card: Card, kit: Kit | None = None) -> list[str]:
+    """What keeps this card from being made: names of parts, checkpoints or kit fields that are not there."""
+    lacks: list[str] = []
+    rooms = {name: found for room in parts().values() for name, found in room.items()}
+    for name in card.parts:
+        lacks += missing(rooms[name], kit) if name in rooms else [name]
+    if kit is not None:
+        lacks += [need for need in card.needs if getattr(kit, need, None) is None and need not in kit.checkpoints]
+    return lacks
+
+
+def make_part(name: str, kit: Kit, **values) -> Any:
+    """A part by its card's name, made from the kit with these parameters; what a kit is given as its `parts`."""
+    return _make(part_card(name), kit, values)
+
+
+def build(spec: str, kit: Kit) -> Method:
+    """The method a spec names, made from the kit. Refusal for unknown names, wrong parameters or missing parts."""
+    spec, _, policy = spec.partition("@")
+    name, values = parse(spec)
+    if name not in methods():
+        raise Refusal(f"there is no method named {name!r}; there are: {', '.join(methods())}")
+    card = methods()[name]
+    lacks = missing(card, kit)
+    if lacks:
+        raise Refusal(f"{name} cannot be made: {', '.join(lacks)} is missing")
+    method = _make(card, kit, values)
+    if not policy:
+        return method
+    name, values = parse(policy)
+    if name not in parts()["when"]:
+        raise Refusal(f"there is no policy named {name!r}; there are: {', '.join(parts()['when'])}")
+    return method._replace(when=_make(parts()["when"][name], kit, values))
+
+
+def card_of(spec: str) -> Card:
+    """The card of the method that a spec names."""
+    name, _ = parse(spec.partition("@")[0])
+    if name not in methods():
+        raise Refusal(f"there is no method named {name!r}; there are: {', '.join(methods())}")
+    return methods()[name]
+
+
+def parse(spec: str) -> tuple[str, dict[str, Any]]:
+    """`respec(theta=1.0)` -> ("respec", {"theta": 1.0}); values are Python literals."""
+    name, bracket, inside = spec.strip().partition("(")
+    if not bracket:
+        return name, {}
+    try:
+        call = ast.parse(f"f({inside}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError
+        return name, {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise Refusal(f"{spec!r} is not a name with parameters such as sam(mode='first')") from error
+
+
+def split(specs: str) -> list[str]:
+    """A comma-separated list of specs; commas inside brackets stay."""
+    out, depth = [""], 0
+    for letter in specs:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            out.append("")
+        else:
+            out[-1] += letter
+    return [spec.strip() for spec in out if spec.strip()]
+
+
+def _make(card: Card, kit: Kit, values: dict[str, Any]) -> Any:
+    known = [name for name in inspect.signature(card.make).parameters][1:]
+    strange = [name for name in values if name not in known]
+    if strange:
+        choice = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise Refusal(f"{card.name} has no parameter {strange[0]!r}; {choice}")
+    return card.make(kit, **values)

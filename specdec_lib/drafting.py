@@ -1,0 +1,87 @@
+"""Growing drafts: one node after another from a law, or certain chains and tries from tokens already known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import torch
+
+from specdec_lib.types import ROOT, Budget, Draft, Scores, Session, Sight
+
+
+def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores], source: str = "") -> Draft:
+    """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next law.
+
+    A token that was drawn stays: the stop rule is asked afterwards and may only leave the next one undrawn, so the
+    promise of `q` holds whatever the rule looked at. At temperature 0 every node is certain. Stops after an end token.
+    """
+    draft = Draft()
+    while len(draft) < min(budget.depth, budget.size):
+        scores = ask(draft)
+        row = len(draft)
+        law = scores.law(row, session.sampling)
+        token = dice.at(len(session.tokens) + row).choose(law)
+        seen = sight(scores, row, token)
+        draft = Draft(draft.tokens + (token,), draft.parents + (row - 1,),
+                      draft.q + (law if len(law.ids) > 1 else None,), draft.sights + (seen,),
+                      draft.source + (source,) if source else (), draft.belief + (seen.chance,))
+        if token in session.end or (budget.stop and budget.stop(draft.sights)):
+            break
+    return draft
+
+
+def sight(scores: Scores, row: int, token: int) -> Sight:
+    """What one row shows of `token`: its chance, the two best chances and the entropy (raw softmax, nats)."""
+    logits = scores.logits[row]
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    chances = torch.softmax(logits, -1)
+    first, second = torch.topk(chances, 2).values.tolist()
+    entropy = float(torch.special.entr(chances).sum())
+    column = token if scores.ids is None else int((scores.ids == token).nonzero()[0, 0])
+    return Sight(float(chances[column]), first, second, entropy)
+
+
+def certain_chain(tokens: Sequence[int], source: str = "", belief: Sequence[float] = ()) -> Draft:
+    """A chain of certain nodes, as retrieval drafts it."""
+    tokens = tuple(tokens)
+    return Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), source=(source,) * len(tokens) if source else (),
+                 belief=tuple(belief))
+
+
+def certain_trie(chains: Iterable[Sequence[int]], nodes: int, source: str = "") -> Draft:
+    """Several chains merged into one tree of certain nodes, in order, until `nodes` are used."""
+    tokens: list[int] = []
+    parents: list[int] = []
+    place: dict[tuple[int, int], int] = {}
+    for chain in chains:
+        parent = ROOT
+        for token in chain:
+            if (parent, token) not in place:
+                if len(tokens) == nodes:
+                    break
+                place[parent, token] = len(tokens)
+                tokens.append(token)
+                parents.append(parent)
+            parent = place[parent, token]
+    return Draft(tuple(tokens), tuple(parents), source=(source,) * len(tokens) if source else ())
+
+
+def prune(draft: Draft, budget: Budget) -> Draft:
+    """What this budget would have allowed of a larger draft: by depth, by number of nodes, and cut by its stop rule.
+
+    The stop rule cuts below the first node at which it fires, so the node that fired stays, as in `grow`.
+    """
+    kept: list[int] = []
+    closed = {ROOT: False}
+    for node, parent in enumerate(draft.parents):
+        if closed.get(parent, True) or draft.depths[node] > budget.depth or len(kept) == budget.size:
+            continue
+        kept.append(node)
+        closed[node] = bool(budget.stop and draft.sights and budget.stop(draft.trail(node)))
+    return draft if len(kept) == len(draft) else draft.keep(tuple(kept))
+
+
+def noted(draft: Draft, **notes) -> Draft:
+    """The draft with these notes added, to be recorded with its round."""
+    return replace(draft, notes={**draft.notes, **notes})

@@ -1,0 +1,1 @@
+"""What has been read, for when and what alike; every index answers for any session."""

@@ -1,0 +1,1 @@
+"""Assembled systems, one file each, naming their parts by card."""

@@ -1,0 +1,14 @@
+"""Plain autoregressive decoding: one forward per token, on the same loop and the same fast path as every method."""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit) -> Method:
+    """Depth 0 in every round."""
+    return Method(kit.part("fixed", depth=0), kit.part("nothing"), kit.part("match"))
+
+
+CARD = Card("ar", idea="plain decoding, one forward per token", source="the baseline", make=make,
+            parts=("fixed", "nothing", "match"), notebook="01_why_decoding_is_slow")

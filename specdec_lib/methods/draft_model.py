@@ -1,0 +1,17 @@
+"""Plain speculative sampling: a fixed number of tokens from a draft model, kept by rejection.
+
+Without a draft model of its own the target's first layers draft, untrained: a baseline, and an honest bad one.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, depth: int = 4) -> Method:
+    """`depth` tokens per round."""
+    return Method(kit.part("fixed", depth=depth), kit.part("draft-model"), kit.part("rejection"))
+
+
+CARD = Card("draft-model", idea="a small model drafts, the ratio p/q decides", source="Leviathan et al. 2023",
+            make=make, parts=("fixed", "draft-model", "rejection"), notebook="23_what_draft_model")

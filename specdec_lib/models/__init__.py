@@ -1,0 +1,1 @@
+"""Things that answer `(tokens, draft) -> Scores`: real models, tables known exactly, recordings."""

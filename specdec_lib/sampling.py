@@ -1,0 +1,51 @@
+"""Logits to a law: temperature, top-k and top-p; temperature 0 has a support of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_lib.types import Law, Refusal
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn from logits. Filters apply in the order temperature, top-k, top-p."""
+
+    temperature: float = 0.0
+    top_k: int = 0                                 # 0 = all
+    top_p: float = 1.0
+
+    def __post_init__(self):
+        if self.temperature < 0:
+            raise Refusal(f"temperature must be 0 or more, got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise Refusal(f"top_p is a probability above 0, got {self.top_p}")
+        if self.top_k < 0:
+            raise Refusal(f"top_k must be 0 (all) or more, got {self.top_k}")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    def law(self, logits: Tensor, ids: Tensor | None = None) -> Law:
+        """The law of one row [V] of raw logits; `ids [V]` names its columns where they are not the tokens."""
+        if self.greedy:
+            best = int(logits.argmax())
+            return Law.certain(best if ids is None else int(ids[best]))
+        exact = logits.dtype == torch.float64
+        scaled = (logits if exact else logits.float()) / self.temperature
+        columns = None
+        if 0 < self.top_k < len(scaled):
+            scaled, columns = torch.topk(scaled, self.top_k)
+        chances = torch.softmax(scaled, -1)
+        if self.top_p < 1:
+            chances, order = torch.sort(chances, descending=True)
+            keep = int((torch.cumsum(chances, 0) - chances < self.top_p).sum())   # the token that crosses stays
+            chances, order = chances[:keep] / chances[:keep].sum(), order[:keep]
+            columns = order if columns is None else columns[order]
+        if columns is None:
+            columns = torch.arange(len(chances), device=chances.device)
+        return Law(columns if ids is None else ids[columns], chances)

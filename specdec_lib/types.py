@@ -1,0 +1,410 @@
+"""The words of the workbook: every value that crosses a seam, frozen, and the protocols of the parts.
+
+Glossary, used everywhere: `p` is the target's law, `q` the draft's. `alpha` = chance that a drafted token is
+accepted, `tau` = tokens per target forward, `k` = depth in prose (`depth` in code), `c` = cost of a draft step in
+target forwards. A node is an index into a draft; row 0 of some scores stands after the context, row i + 1 after node i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+ROOT = -1                                          # the parent of a node that follows the context directly
+
+
+class Refusal(ValueError):
+    """Bad input, said in one sentence to the person who gave it (exit code 2 on the command line)."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A probability law on its support: `ids [m]` int64 and `chances [m]`, which sum to one; m = 1 is certainty."""
+
+    ids: Tensor
+    chances: Tensor
+
+    @staticmethod
+    def certain(token: int) -> Law:
+        return Law(torch.tensor([token]), torch.ones(1, dtype=torch.float64))
+
+    def chance(self, token: int) -> float:
+        """The chance of `token`; zero outside the support."""
+        if len(self.ids) == 1:
+            return float(self.chances[0]) if int(self.ids[0]) == token else 0.0
+        return float(self.chances[self.ids == token].sum())
+
+
+class Sight(NamedTuple):
+    """What a drafter saw when it drew one token, as floats of the raw softmax at temperature 1 (entropy in nats)."""
+
+    chance: float
+    first: float                                   # the two best chances of that row
+    second: float
+    entropy: float
+
+
+Trail = tuple[Sight, ...]                          # the sights along one path of a draft, in order
+Stop = Callable[[Trail], bool]                     # asked after a token has joined: may the next one be left undrawn?
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How far to draft this round. Plain data; depth 0 decodes plainly."""
+
+    depth: int = 0                                 # longest path
+    width: int = 1                                 # children per node at most; 1 = a chain
+    nodes: int | None = None                       # None = depth x width
+    source: str = ""                               # which drafter of a switch speaks; "" = the drafter's choice
+    query: int = 0                                 # tokens of suffix to match; 0 = the drafter's choice
+    stop: Stop | None = None                       # a small frozen value with a pure call
+
+    @property
+    def size(self) -> int:
+        """Nodes at most."""
+        return min(self.depth * self.width, self.depth * self.width if self.nodes is None else self.nodes)
+
+    def within(self, session: Session) -> Budget:
+        """The same budget without nodes that could never be emitted: one token of the room is the verdict's own."""
+        depth = max(0, min(self.depth, session.room - 1))
+        return self if depth == self.depth else replace(self, depth=depth)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A flat token tree: siblings differ, a parent stands before its children, the context is not in it.
+
+    `q[i]` is the law node i was drawn from *given nothing but its path and its earlier siblings*; None is certainty.
+    An empty `q` means that every node is certain. `sights`, `source` and `belief` are per node or empty.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    q: tuple[Law | None, ...] = ()
+    sights: tuple[Sight, ...] = ()
+    source: tuple[str, ...] = ()
+    belief: tuple[float, ...] = ()                 # the drafter's own chance that the node is accepted
+    notes: Mapping[str, Any] = field(default_factory=dict)   # small plain data to record with the round
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Depth of every node; the first tokens after the context have depth 1."""
+        out: list[int] = []
+        for parent in self.parents:
+            out.append(1 if parent == ROOT else out[parent] + 1)
+        return tuple(out)
+
+    @property
+    def depth(self) -> int:
+        return max(self.depths, default=0)
+
+    @cached_property
+    def children(self) -> Mapping[int, tuple[int, ...]]:
+        """Children of every node that has any, in order; key ROOT for the first level."""
+        out: dict[int, tuple[int, ...]] = {}
+        for node, parent in enumerate(self.parents):
+            out[parent] = out.get(parent, ()) + (node,)
+        return out
+
+    def path(self, node: int) -> tuple[int, ...]:
+        """Nodes from the first level down to `node`; empty for ROOT."""
+        out: list[int] = []
+        while node != ROOT:
+            out.append(node)
+            node = self.parents[node]
+        return tuple(reversed(out))
+
+    def law(self, node: int) -> Law | None:
+        return self.q[node] if self.q else None
+
+    def trail(self, node: int) -> Trail:
+        """The sights along the path to `node`; empty where the drafter recorded none."""
+        return tuple(self.sights[i] for i in self.path(node)) if self.sights else ()
+
+    def keep(self, nodes: tuple[int, ...]) -> Draft:
+        """The draft of these nodes alone, renumbered; a kept node's parent must be kept and stand before it."""
+        place = {ROOT: ROOT} | {old: new for new, old in enumerate(nodes)}
+
+        def pick(values: tuple) -> tuple:
+            return tuple(values[i] for i in nodes) if values else ()
+
+        return Draft(pick(self.tokens), tuple(place[self.parents[i]] for i in nodes), pick(self.q),
+                     pick(self.sights), pick(self.source), pick(self.belief), self.notes)
+
+    def bare(self) -> Draft:
+        """The same without its laws, as rounds and recordings keep it."""
+        return replace(self, q=()) if self.q else self
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What is remembered of scores: per row the top ids and raw logits; log-sum-exp and entropy of `rows` alone.
+
+    `ids`, `logits` are [rows of the forward, k]; `lse`, `entropy` are floats (nats, raw softmax, temperature 1), one
+    for each row named in `rows`.
+    """
+
+    ids: Tensor
+    logits: Tensor
+    rows: tuple[int, ...] = ()
+    lse: tuple[float, ...] = ()
+    entropy: tuple[float, ...] = ()
+
+
+def top_by_blocks(logits: Tensor, k: int, block: int = 128) -> tuple[Tensor, Tensor]:
+    """Exact top k (values, columns) of each row [n, V] by first ranking blocks: ten times faster than topk over V.
+
+    The k best entries lie in the k blocks with the largest maxima, so only those are searched.
+    """
+    rows, size = logits.shape
+    if size % block or size < 2 * k * block:
+        return torch.topk(logits, min(k, size), dim=-1)
+    blocks = logits.view(rows, size // block, block)
+    best = torch.topk(blocks.amax(-1), k, dim=-1).indices                        # [n, k] blocks
+    some = torch.gather(blocks, 1, best[..., None].expand(-1, -1, block)).flatten(1)
+    value, place = torch.topk(some, k, dim=-1)
+    column = torch.gather(best, 1, place // block) * block + place % block
+    return value, column
+
+
+class Scores:
+    """Raw logits [1 + n, V] of one forward: row 0 after the context, row i + 1 after node i.
+
+    `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
+    ids of `brief` may be handed in by a model that has already moved them to the host (one transfer a round).
+    """
+
+    def __init__(self, logits: Tensor, ids: Tensor | None = None, brief: Brief | None = None):
+        self.logits, self.ids, self._brief = logits, ids, brief
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @cached_property
+    def best(self) -> tuple[int, ...]:
+        """The most likely token of each row."""
+        if self._brief is not None:
+            return tuple(self._brief.ids[:, 0].tolist())
+        column = self.logits.argmax(-1)
+        return tuple((column if self.ids is None else self.ids[column]).tolist())
+
+    def law(self, row: int, sampling=None) -> Law:
+        """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
+        if sampling is None or sampling.greedy:
+            return Law.certain(self.best[row])
+        return sampling.law(self.logits[row], self.ids)
+
+    def logit(self, row: int, token: int) -> float:
+        """The raw logit of one token, read from what already lies on the host where that is possible."""
+        if self._brief is not None:
+            place = (self._brief.ids[row] == token).nonzero()
+            if len(place):
+                return float(self._brief.logits[row, place[0, 0]])
+        column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
+        return float(self.logits[row, column])
+
+    def brief(self, rows: tuple[int, ...] = (), k: int = 8) -> Brief:
+        """Top k of every row, and log-sum-exp and entropy of `rows`."""
+        if self._brief is not None and self._brief.ids.shape[1] >= k:
+            have = self._brief
+            picked = [have.rows.index(row) for row in rows]
+            return Brief(have.ids[:, :k], have.logits[:, :k], rows, tuple(have.lse[i] for i in picked),
+                         tuple(have.entropy[i] for i in picked))
+        value, column = top_by_blocks(self.logits, k)
+        ids = column if self.ids is None else self.ids[column]
+        picked = self.logits[list(rows)]
+        picked = picked if picked.dtype == torch.float64 else picked.float()
+        lse = torch.logsumexp(picked, -1)
+        entropy = lse - ((picked - lse[:, None]).exp() * picked).sum(-1)
+        return Brief(ids, value, rows, tuple(lse.tolist()), tuple(entropy.clamp(min=0).tolist()))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Accepted nodes, root to leaf, and the tokens this emits: those of the path, then a correction or bonus."""
+
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+    @staticmethod
+    def of(draft: Draft, path: tuple[int, ...], extra: int) -> Verdict:
+        return Verdict(tuple(path), tuple(draft.tokens[i] for i in path) + (extra,))
+
+    def until(self, session: Session) -> Verdict:
+        """Cut after the first end token, and where the room ends."""
+        stop = next((i + 1 for i, token in enumerate(self.tokens) if token in session.end), len(self.tokens))
+        stop = min(stop, session.room)
+        return self if stop == len(self.tokens) else Verdict(self.path[:stop], self.tokens[:stop])
+
+
+class Seconds(NamedTuple):
+    """Wall-clock seconds of one round; `how` holds the loop's own bookkeeping as well."""
+
+    when: float = 0.0
+    what: float = 0.0
+    target: float = 0.0
+    how: float = 0.0
+
+
+NO_SECONDS = Seconds()
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn of the loop, with no tensor of size V: what recordings, traces and reports read."""
+
+    budget: Budget
+    draft: Draft                                   # without its laws
+    brief: Brief
+    verdict: Verdict                               # as the loop cut it
+    logprobs: tuple[float, ...]                    # log p of each emitted token, raw softmax at temperature 1
+    seconds: Seconds = NO_SECONDS
+
+
+@dataclass(frozen=True)
+class Session:
+    """One decode as it stands: immutable, small, and the first argument of every part."""
+
+    tokens: tuple[int, ...]                        # prompt and everything emitted
+    prompt: int                                    # how many of them are the prompt
+    room: int                                      # tokens that may still be emitted
+    end: frozenset[int] = frozenset()              # end tokens
+    sampling: Any = None                           # None is greedy
+    id: str = ""
+    rounds: tuple[Round, ...] = ()
+    prefill: float = 0.0                           # seconds
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return self.tokens[self.prompt:]
+
+    @property
+    def done(self) -> bool:
+        return self.room <= 0 or (len(self.tokens) > self.prompt and self.tokens[-1] in self.end)
+
+    def after(self, round: Round) -> Session:
+        emitted = round.verdict.tokens
+        return replace(self, tokens=self.tokens + emitted, room=self.room - len(emitted),
+                       rounds=self.rounds + (round,))
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Candidates per position: `ids [n, m]`, log-probabilities `logp [n, m]`, best first."""
+
+    ids: Tensor
+    logp: Tensor
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rules need to know of a tokenizer."""
+
+    end: frozenset[int] = frozenset()
+    control: frozenset[int] = frozenset()
+    digit: frozenset[int] = frozenset()
+    fence: frozenset[int] = frozenset()            # tokens that open or close a code fence
+    vocab: int = 0
+    context: int | None = None                     # tokens the model can hold; None = not known
+
+
+class LM(Protocol):
+    """A language model whose cache aligns itself to whatever tokens it is given next."""
+
+    context: int | None
+
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores: ...
+    def prefill(self, tokens: tuple[int, ...]) -> None: ...
+    def fresh(self) -> LM: ...
+    def features(self, tokens: tuple[int, ...]) -> Tensor: ...
+    def exit(self, layer: int) -> LM: ...
+
+
+When = Callable[[Session, Any], Budget]
+What = Callable[[Session, Budget, Any], Draft]
+How = Callable[[Session, Draft, Scores, Any], Verdict]
+
+
+class Method(NamedTuple):
+    """An assembled method: one part from each room."""
+
+    when: When
+    what: What
+    how: How
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a card may ask for when its part is made, anew for each decode."""
+
+    target: LM
+    facts: Facts = Facts()
+    sampling: Any = None
+    cost: Any = None                               # cost.CostCurve or None
+    nodes: int = 8                                 # widest draft whose verification costs little, from the curve
+    draft: LM | None = None                        # a smaller model with the same tokenizer
+    store: str | None = None                       # a static index on disk
+    checkpoints: Mapping[str, Any] = field(default_factory=dict)
+    indexes: dict = field(default_factory=dict)    # shared by the parts of one decode
+    memory: dict = field(default_factory=dict)     # outlives a prompt
+    parts: Callable[..., Any] | None = None        # parts(name, kit, ...): makes a part by its card's name
+
+    def part(self, name: str, **values) -> Any:
+        """The part with this card name, made from this very kit."""
+        return self.parts(name, self, **values)
+
+    def index(self, name: str, make: Callable[[], Any]) -> Any:
+        """One shared index per decode, made at first use, so when and what read the same one."""
+        if name not in self.indexes:
+            self.indexes[name] = make()
+        return self.indexes[name]
+
+
+@dataclass(frozen=True)
+class Card:
+    """How the catalogue knows a part or a method; `make(kit, ...named parameters)` builds it."""
+
+    name: str
+    idea: str
+    source: str
+    make: Callable[..., Any]
+    lossless: bool = True
+    needs: tuple[str, ...] = ()                    # kit fields or checkpoints: "draft", "store", "eagle"
+    parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
+    notebook: str = ""
+    off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
+    learns_across_prompts: bool = False
+
+
+class NoDice:
+    """Greedy decoding needs no dice: certain laws are read off, and a real coin is refused."""
+
+    def at(self, position: int) -> NoDice:
+        return self
+
+    def aside(self) -> NoDice:
+        return self
+
+    def fork(self, *key) -> NoDice:
+        return self
+
+    def choose(self, law: Law) -> int:
+        if len(law.ids) != 1:
+            raise ValueError("sampling needs dice: pass dice=Dice(seed)")
+        return int(law.ids[0])
+
+    def flip(self, chance: float) -> bool:
+        if 0 < chance < 1:
+            raise ValueError("sampling needs dice: pass dice=Dice(seed)")
+        return chance >= 1
+
+
+NO_DICE = NoDice()

@@ -1,0 +1,1 @@
+"""WHAT: which tokens to draft, as a tree: `(session, budget, dice) -> Draft`."""

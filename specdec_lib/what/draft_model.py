@@ -1,0 +1,26 @@
+"""Draft model: a smaller language model draws the draft, token by token.
+
+Source: Leviathan et al. 2023; Chen et al. 2023. Any model with the target's tokenizer. Costs one small forward per
+drafted token; its cache aligns itself to whatever was accepted. At temperature 0 its nodes are certain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.drafting import grow
+from specdec_lib.types import LM, Budget, Card, Draft, Session
+
+
+@dataclass(frozen=True)
+class DraftModel:
+    """A chain drawn from `model` under the session's sampling."""
+
+    model: LM
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), "draft-model")
+
+
+CARD = Card("draft-model", idea="a small model drafts token by token", source="Leviathan et al. 2023",
+            make=lambda kit: DraftModel(kit.draft.fresh()), needs=("draft",), notebook="23_what_draft_model")

@@ -1,0 +1,19 @@
+"""Nothing: the drafter of plain decoding, which is never asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.types import Budget, Card, Draft, Session
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The empty draft."""
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        return Draft()
+
+
+CARD = Card("nothing", idea="propose no token", source="plain decoding", make=lambda kit: Nothing(),
+            notebook="03_one_loop")

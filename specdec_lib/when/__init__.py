@@ -1,0 +1,1 @@
+"""WHEN: whether to draft this round, from which source, and how far: `(session, dice) -> Budget`."""

@@ -1,0 +1,41 @@
+"""Fixed: the same budget every round. Depth 0 is plain decoding.
+
+Source: Leviathan et al. 2023. The contrasts of every policy: `always` is this, `never` is depth 0, and `random`
+drafts at a given rate, so that a trigger can be held against one that knows nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Depth, width and nodes, whatever has happened; with a `rate` below 1, plain decoding in the other rounds."""
+
+    depth: int
+    width: int = 1
+    nodes: int | None = None
+    rate: float = 1.0                              # share of rounds that draft at all
+
+    def __post_init__(self):
+        if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
+            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
+        if not 0 <= self.rate <= 1:
+            raise Refusal(f"rate is a share of rounds between 0 and 1, got {self.rate}")
+
+    def __call__(self, session: Session, dice) -> Budget:
+        if not dice.aside().flip(self.rate):
+            return Budget()
+        return Budget(self.depth, self.width, self.nodes)
+
+
+def make(kit: Kit, depth: int | None = None, width: int = 1, nodes: int | None = None, rate: float = 1.0) -> Fixed:
+    """Depth defaults to the nodes that the measured cost curve allows."""
+    return Fixed(kit.nodes if depth is None else depth, width, nodes, rate)
+
+
+CARD = Card("fixed", idea="the same depth every round", source="Leviathan et al. 2023", make=make,
+            notebook="10_when_fixed")

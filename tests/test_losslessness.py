@@ -1,0 +1,169 @@
+"""Lossless means proven: the output law of every combination is enumerated and held against the target's own.
+
+The table world is in float64 with three tokens. `what` x `how` in full, every *when* with every `what` under
+`rejection`. Four famous wrong rules must be caught by the same enumeration.
+"""
+
+import itertools
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.dice import Dice
+from specdec_lib.exact import distance, every_outcome
+from specdec_lib.how.match import Match
+from specdec_lib.how.rejection import Rejection
+from specdec_lib.loop import begin
+from specdec_lib.models.table import Table
+from specdec_lib.types import ROOT, Budget, Draft, Law, Method, Scores, Verdict
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import WARM, kit, run, true_law
+
+ROOMS = catalog.parts()
+ABLE = {room: [name for name, card in cards.items() if not catalog.missing(card, kit())]
+        for room, cards in ROOMS.items()}
+LOSSLESS_HOW = [name for name in ABLE["how"] if ROOMS["how"][name].lossless]
+
+
+def law_of(when, what: str, how: str, tokens: int = 3):
+    def once(dice):
+        world = kit()
+        method = Method(when(world), world.part(what), world.part(how))
+        return run(method, dice, tokens=tokens)
+    return every_outcome(once)
+
+
+@pytest.mark.parametrize(("what", "how"), list(itertools.product(ABLE["what"], LOSSLESS_HOW)))
+def test_every_drafter_under_every_rule_keeps_the_target_law(what, how):
+    law = law_of(lambda world: Fixed(2, 2, 3), what, how)
+    assert distance(law, true_law()) < 1e-12
+
+
+@pytest.mark.parametrize(("when", "what"), list(itertools.product(ABLE["when"], ABLE["what"])))
+def test_every_policy_with_every_drafter_keeps_the_target_law(when, what):
+    law = law_of(lambda world: world.part(when), what, "rejection")
+    assert distance(law, true_law()) < 1e-12
+
+
+METHODS = [name for name, card in catalog.methods().items() if card.lossless and not catalog.missing(card, kit())]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_assembled_method_keeps_the_target_law(name):
+    law = every_outcome(lambda dice: run(catalog.build(name, kit()), dice))
+    assert distance(law, true_law()) < 1e-12
+
+
+@pytest.mark.parametrize("what", ABLE["what"])
+def test_match_emits_plain_decodings_very_tokens_when_sampling(what):
+    for seed in range(20):
+        plain = run(catalog.build("ar", kit()), Dice(seed), tokens=12)
+        world = kit()
+        method = Method(Fixed(2, 2, 3), world.part(what), world.part("match"))
+        assert run(method, Dice(seed), tokens=12) == plain
+
+
+# --- rules that must be caught --------------------------------------------------------------------------------------
+# The draft is overconfident where the target is not: p(first) = (.2, .4, .4), q = (.7, .2, .1).
+
+P = Table({(): (.2, .4, .4), (0,): (.2, .5, .3), (1,): (.1, .3, .6)})
+Q = Table({(): (.7, .2, .1), (0,): (.7, .1, .2), (1,): (.3, .6, .1)})
+START = (2,)
+
+
+def caught(what, how) -> float:
+    """Total variation between what this drafter and rule emit and the target's law, over two tokens."""
+    method = Method(lambda session, dice: Budget(2, 2), what, how)
+    law = every_outcome(lambda dice: run(method, dice, tokens=3, target=P, prompt=START))
+    return distance(law, true_law(P, START, tokens=3))
+
+
+def q_at(*tokens) -> Law:
+    return Law(torch.arange(3), Q.logits(tuple(tokens)).exp())
+
+
+def chain(first: int, second: int, *laws) -> Draft:
+    return Draft((first, second), (ROOT, 0), tuple(laws))
+
+
+def second_slot_first(session, budget, dice):
+    """Slot 2 is drawn from its marginal before slot 1, which is then drawn knowing it."""
+    last = session.tokens[-1]
+    joint = q_at(last).chances[:, None] * torch.stack([q_at(a).chances for a in range(3)])      # [slot 1, slot 2]
+    later = Law(torch.arange(3), joint.sum(0))
+    b = dice.choose(later)
+    earlier = Law(torch.arange(3), joint[:, b] / joint[:, b].sum())
+    a = dice.choose(earlier)
+    return chain(a, b, earlier, later)
+
+
+def duplicates_merged(session, budget, dice):
+    """Two draws for the first level; where they are the same token, one node stays with the law of one draw."""
+    q = q_at(session.tokens[-1])
+    a, b = dice.choose(q), dice.choose(q)
+    return Draft((a,), (ROOT,), (q,)) if a == b else Draft((a, b), (ROOT, ROOT), (q, q))
+
+
+def dropped_for_what_it_was(session, budget, dice):
+    """A token of small chance is drawn and then not submitted."""
+    q = q_at(session.tokens[-1])
+    token = dice.choose(q)
+    return Draft() if q.chance(token) < .25 else Draft((token,), (ROOT,), (q,))
+
+
+def chosen_before_the_ratio_test(session, draft, scores, dice):
+    """Of two drawn chains the one the target likes better is kept, then tested as if it had been drawn alone."""
+    if not len(draft):
+        return Rejection()(session, draft, scores, dice)
+    p = scores.law(0, session.sampling)
+    best = max(draft.children[ROOT], key=lambda node: p.chance(draft.tokens[node]))
+    verdict = Rejection()(session, draft.keep((best,)), Scores(scores.logits[[0, best + 1]]), dice)
+    return Verdict((best,) if verdict.path else (), verdict.tokens)
+
+
+def two_drawn(session, budget, dice):
+    q = q_at(session.tokens[-1])
+    return Draft(tuple(dice.choose(q) for _ in range(2)), (ROOT, ROOT), (q, q))
+
+
+@pytest.mark.parametrize(("what", "how"), [
+    (second_slot_first, Rejection()), (duplicates_merged, Rejection()), (dropped_for_what_it_was, Rejection()),
+    (two_drawn, chosen_before_the_ratio_test)], ids=lambda part: getattr(part, "__name__", ""))
+def test_a_broken_promise_of_q_is_caught(what, how):
+    assert caught(what, how) > 0.01
+
+
+@pytest.mark.parametrize("what", [second_slot_first, duplicates_merged, dropped_for_what_it_was, two_drawn])
+def test_calling_the_same_nodes_certain_repairs_it(what):
+    def certain(session, budget, dice):
+        draft = what(session, budget, dice)
+        keep = tuple(i for i in range(len(draft)) if draft.tokens[i] not in
+                     [draft.tokens[j] for j in range(i) if draft.parents[j] == draft.parents[i]])
+        return draft.keep(keep).bare()
+
+    assert caught(certain, Rejection()) < 1e-12
+
+
+def test_siblings_drawn_without_replacement_keep_the_law():
+    def without_replacement(session, budget, dice):
+        q = q_at(session.tokens[-1])
+        first = dice.choose(q)
+        left = q.chances.clone()
+        left[first] = 0
+        rest = Law(q.ids, left / left.sum())
+        return Draft((first, dice.choose(rest)), (ROOT, ROOT), (q, rest))
+
+    assert caught(without_replacement, Rejection()) < 1e-12
+
+
+@pytest.mark.parametrize(("how", "overlap"), [(Rejection(), torch.minimum), (Match(), torch.mul)])
+def test_the_chance_of_acceptance_is_the_overlap_that_theory_names(how, overlap):
+    def accepted(dice):
+        q = q_at(2)
+        draft = Draft((dice.choose(q),), (ROOT,), (q,))
+        session = begin(START, 3, sampling=WARM)
+        return len(how(session, draft, P(START, draft), dice).path)
+
+    p, q = P.logits(START).exp(), q_at(2).chances
+    assert every_outcome(accepted)[1] == pytest.approx(float(overlap(p, q).sum()), abs=1e-12)

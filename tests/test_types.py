@@ -1,0 +1,241 @@
+"""Values that cross the seams, and ten-line fakes of every kind of part that is to come through them."""
+
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pytest
+import torch
+
+from specdec_lib.dice import Dice
+from specdec_lib.drafting import certain_chain, certain_trie, noted, prune
+from specdec_lib.exact import distance, every_outcome
+from specdec_lib.how.match import Match
+from specdec_lib.how.rejection import Rejection
+from specdec_lib.loop import begin, decode, rounds, step
+from specdec_lib.types import (
+    NO_DICE,
+    ROOT,
+    Budget,
+    Draft,
+    Kit,
+    Lattice,
+    Law,
+    Method,
+    Round,
+    Scores,
+    Session,
+    Sight,
+    Verdict,
+    top_by_blocks,
+)
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law
+
+TEXT = (5, 6, 7, 8, 5, 6, 7, 9, 10, 11)
+
+
+def last(sessions) -> Session:
+    for session in sessions:
+        pass
+    return session
+
+
+def oracle(session, budget, dice):                     # a drafter that knows the text
+    start = len(session.output)
+    return certain_chain(TEXT[start:start + budget.depth], "oracle")
+
+
+def test_top_by_blocks_is_the_exact_top():
+    logits = torch.randn(5, 4096, generator=torch.Generator().manual_seed(0))
+    value, column = top_by_blocks(logits, 8)
+    assert torch.equal(value, torch.topk(logits, 8).values)
+    assert torch.equal(logits.gather(1, column), value)
+
+
+def test_a_law_has_no_chance_outside_its_support():
+    law = Law(torch.tensor([4, 7]), torch.tensor([.25, .75]))
+    assert law.chance(7) == .75 and law.chance(5) == 0 and Law.certain(3).chance(4) == 0
+
+
+def test_a_draft_knows_paths_depths_and_children():
+    draft = certain_trie([(1, 2, 3), (1, 4)], nodes=9)
+    assert draft.tokens == (1, 2, 3, 4) and draft.parents == (ROOT, 0, 1, 0)
+    assert draft.depths == (1, 2, 3, 2) and draft.path(2) == (0, 1, 2) and draft.children[0] == (1, 3)
+
+
+def test_a_kept_part_of_a_draft_is_renumbered():
+    draft = certain_trie([(1, 2, 3), (4, 5)], nodes=9).keep((0, 3, 4))
+    assert draft.tokens == (1, 4, 5) and draft.parents == (ROOT, ROOT, 1)
+
+
+def test_prune_keeps_the_node_at_which_the_stop_fired():
+    sights = tuple(Sight(chance, chance, 0, 0) for chance in (.9, .2, .9))
+    draft = Draft((1, 2, 3), (ROOT, 0, 1), sights=sights)
+    assert prune(draft, Budget(3, stop=lambda trail: trail[-1].chance < .5)).tokens == (1, 2)
+    assert prune(draft, Budget(1)).tokens == (1,)
+
+
+def test_the_budget_never_drafts_what_cannot_be_emitted():
+    session = begin((1, 2), max_new_tokens=3)
+    assert Budget(8).within(session).depth == 2 and Budget(1).within(session).depth == 1
+
+
+def test_a_verdict_is_cut_after_the_first_end_token_and_at_the_room():
+    draft = certain_chain((5, 6, 7))
+    verdict = Verdict.of(draft, (0, 1, 2), 8)
+    assert verdict.until(begin((1,), 9, end=frozenset({6}))).tokens == (5, 6)
+    assert verdict.until(begin((1,), 9, end=frozenset({6}))).path == (0, 1)
+    assert verdict.until(begin((1,), 4)).tokens == (5, 6, 7, 8)
+    assert verdict.until(begin((1,), 1)) == Verdict((0,), (5,))
+
+
+def test_scores_of_a_smaller_head_speak_in_tokens():
+    scores = Scores(torch.tensor([[0., 3., 1.]]), ids=torch.tensor([10, 20, 30]))
+    assert scores.best == (20,) and scores.law(0, WARM).ids.tolist() == [10, 20, 30]
+    assert scores.logit(0, 30) == 1.0 and scores.brief((0,), k=2).ids.tolist() == [[20, 30]]
+
+
+def test_a_brief_holds_entropy_in_nats_of_the_raw_softmax():
+    brief = Scores(torch.zeros(2, 4)).brief((1,), k=2)
+    assert brief.entropy[0] == pytest.approx(torch.log(torch.tensor(4.)).item(), abs=1e-6)
+
+
+def test_greedy_without_dice_refuses_a_real_coin():
+    with pytest.raises(ValueError, match="dice"):
+        NO_DICE.choose(Law(torch.tensor([0, 1]), torch.tensor([.5, .5])))
+
+
+# --- fakes of every kind of part ------------------------------------------------------------------------------------
+
+def test_a_trigger_names_the_source_that_speaks():
+    def trigger(session, dice):                        # entropy of the last committed row, no extra forward
+        calm = session.rounds and session.rounds[-1].brief.entropy[-1] < 2.0
+        return Budget(3, source="copy" if calm else "model")
+
+    def switch(session, budget, dice):
+        return certain_chain(oracle(session, budget, dice).tokens, budget.source)
+
+    target = Scripted((1, 2), TEXT)
+    done = last(decode((1, 2), target, trigger, switch, Match(), max_new_tokens=10))
+    assert done.output == TEXT
+    assert [round.draft.source[0] for round in done.rounds if len(round.draft)] == ["model", "copy", "copy"]
+
+
+def test_a_drafter_that_needs_features_gets_them_without_a_forward():
+    target = Scripted((1, 2), TEXT)
+    kit = Kit(target)
+
+    def eagle(session, budget, dice):
+        rows = kit.target.features(session.tokens[:-1])            # one row per fed token
+        assert rows.shape[0] == len(session.tokens) - 1
+        return certain_chain((int(session.tokens[-1]) + 1,), "eagle")
+
+    done = last(decode((1, 2), target, Fixed(1), eagle, Match(), max_new_tokens=10))
+    assert done.output == TEXT and target.forwards == len(done.rounds) < 10
+
+
+def test_a_drafter_catches_up_after_sleeping_through_rounds():
+    seen = []
+
+    @dataclass
+    class Sleeper:
+        read: list = field(default_factory=list)
+
+        def __call__(self, session, budget, dice):
+            missed = session.tokens[len(self.read):]               # the session says what was missed
+            self.read += missed
+            seen.append(len(missed))
+            return Draft()
+
+    sometimes = lambda session, dice: Budget(2 if len(session.rounds) % 3 == 0 else 0)      # noqa: E731
+    last(decode((1, 2), Scripted((1, 2), TEXT), sometimes, Sleeper(), Match(), max_new_tokens=10))
+    assert seen == [2, 3, 3]                           # slept through two rounds each time; at the end no room to draft
+
+
+def test_a_stop_rule_adapts_its_threshold_over_rounds():
+    @dataclass(frozen=True)
+    class Below:
+        threshold: float
+
+        def __call__(self, trail):
+            return trail[-1].chance < self.threshold
+
+    def adaptive(session, dice):                       # AdaEDL's shape: folded from the history, no observe
+        def stricter(threshold, round):
+            return threshold + .1 if len(round.verdict.path) < len(round.draft) else threshold - .1
+        return Budget(4, stop=Below(reduce(stricter, session.rounds, .5)))
+
+    session = begin((1, 2), 20)
+    target = Scripted((1, 2), TEXT)
+    assert adaptive(session, NO_DICE).stop.threshold == .5
+    session = step(session, target, Method(adaptive, oracle, Match()))
+    assert adaptive(session, NO_DICE).stop.threshold == pytest.approx(.4)
+    assert adaptive(session, NO_DICE) == adaptive(session, NO_DICE)          # asked twice, it answers the same
+
+
+def test_a_rule_with_a_memory_folds_the_likelihood_it_has_seen():
+    running = []
+
+    def consultant(session, draft, scores, dice):
+        nll = reduce(lambda r, x: .2 * r - .8 * x, [x for round in session.rounds for x in round.logprobs], 0.0)
+        running.append(nll)
+        return Match()(session, draft, scores, dice)
+
+    last(decode((1, 2), Scripted((1, 2), TEXT), Fixed(2), oracle, consultant, max_new_tokens=10))
+    assert running[0] == 0 and all(value > 0 for value in running[1:])
+
+
+def test_a_lattice_is_searched_into_a_certain_path():
+    def search(session, budget, dice):
+        n = len(session.output)
+        lattice = Lattice(torch.tensor([[TEXT[n], 30], [31, TEXT[n + 1]]]), torch.tensor([[-.1, -2.], [-.7, -.8]]))
+        path = lattice.ids.gather(1, torch.tensor([[0], [1]]))[:, 0].tolist()   # as some search would choose
+        return noted(certain_chain(path, "lattice"), raw_length=len(lattice.ids))
+
+    done = last(decode((1, 2), Scripted((1, 2), TEXT), Fixed(2), search, Rejection(), max_new_tokens=9))
+    assert done.output == TEXT[:9] and len(done.rounds) == 3
+    assert done.rounds[0].draft.notes["raw_length"] == 2 and not done.rounds[0].draft.q
+
+
+def test_one_of_several_chains_is_chosen_by_the_target_and_judged_as_certain():
+    def chains(session, budget, dice):
+        drawn = [[dice.choose(DRAFT_LAW) for _ in range(2)] for _ in range(2)]
+        return certain_trie(drawn, nodes=4)
+
+    def self_selection(session, draft, scores, dice):
+        if not len(draft):
+            return Rejection()(session, draft, scores, dice)
+        leaves = [node for node in range(len(draft)) if node not in draft.children]
+
+        def streak(leaf):
+            total, chance = 0.0, 1.0
+            for node in draft.path(leaf):
+                chance *= scores.law(draft.parents[node] + 1, session.sampling).chance(draft.tokens[node])
+                total += chance
+            return total
+        best = draft.path(max(leaves, key=streak))
+        one = draft.keep(best)
+        rows = scores.logits[[0, *(node + 1 for node in best)]]
+        verdict = Rejection()(session, one, Scores(rows), dice)
+        return Verdict(tuple(best[i] for i in verdict.path), verdict.tokens)
+
+    method = Method(Fixed(2, 2), chains, self_selection)
+    law = every_outcome(lambda dice: run(method, dice, tokens=3))
+    assert distance(law, true_law(tokens=3)) < 1e-12
+
+
+DRAFT_LAW = Law(torch.tensor([0, 2]), torch.tensor([.4, .6], dtype=torch.float64))
+
+
+def test_a_round_holds_nothing_of_the_size_of_the_vocabulary():
+    def drawer(session, budget, dice):
+        return Draft((0,), (ROOT,), (DRAFT_LAW,))
+
+    done = last(decode(PROMPT, TARGET, Fixed(1), drawer, Rejection(), max_new_tokens=2, sampling=WARM, dice=Dice(1)))
+    assert isinstance(done.rounds[0], Round) and all(not round.draft.q for round in done.rounds)
+
+
+def test_a_session_can_be_scrubbed_through_time():
+    sessions = list(rounds(begin((1, 2), 10), Scripted((1, 2), TEXT), Method(Fixed(2), oracle, Match())))
+    assert [len(session.output) for session in sessions] == [3, 6, 9, 10]
+    assert sessions[0].output == TEXT[:3]              # earlier ones stay as they were
