@@ -1,0 +1,212 @@
+"""Counts and rates of decodes. Counts are stored, rates are derived, and an undefined rate is None.
+
+A `Row` is one round as plain numbers, times are seconds. Knows nothing about models
+or files. Definitions follow Spec-Bench (Xia et al. 2024): tokens per target forward is its MAT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from specdec_lib.types import ROOT, Round, Session
+
+FEWEST = 5                                         # prompts below which an interval would pretend to knowledge
+
+
+class Row(NamedTuple):
+    """One round. `offered`: depths at which the draft went on below the accepted path, so accepted or accepted + 1."""
+
+    source: str                                    # who drafted; "" = nobody or not said
+    drafted: int                                   # nodes submitted
+    accepted: int
+    offered: int
+    emitted: int
+    depth: int                                     # longest path of the draft
+    width: int                                     # tokens fed to the verification: nodes + 1
+    when: float
+    what: float
+    target: float
+    how: float                                     # laws, verdict and the loop's own bookkeeping
+    nll: float                                     # summed over the emitted tokens, under the raw target
+    tokens: tuple[int, ...]
+    origins: tuple[str, ...]                       # who proposed each emitted token; "" = the target itself
+    margins: tuple[float, ...]                     # between the two best logits of the row of each emitted token
+
+    @property
+    def seconds(self) -> float:
+        return self.when + self.what + self.target + self.how
+
+
+def row(round: Round) -> Row:
+    """A round as plain numbers. A path that the loop cut short was not rejected, so nothing more was offered there."""
+    draft, path, emitted = round.draft, round.verdict.path, round.verdict.tokens
+    last = path[-1] if path else ROOT
+    went_on = len(emitted) > len(path) and bool(draft.children.get(last))
+    said = draft.source or (round.budget.source,) * len(draft)
+    source = said[path[0]] if path else (said[0] if said else "")
+    two = round.brief.logits[list(round.brief.rows), :2].tolist()
+    return Row(source, len(draft), len(path), len(path) + went_on, len(emitted), draft.depth, len(draft) + 1,
+               *round.seconds, -sum(round.logprobs), emitted,
+               tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
+               tuple(pair[0] - pair[-1] for pair in two))
+
+
+def rows(session: Session) -> tuple[Row, ...]:
+    return tuple(row(round) for round in session.rounds)
+
+
+def share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def tokens_per_target_forward(rows: Sequence[Row]) -> float | None:
+    """Tokens emitted over target forwards after prefill, drafted or not. Plain decoding has exactly 1."""
+    return share(sum(r.emitted for r in rows), len(rows))
+
+
+def accepted_per_draft_round(rows: Sequence[Row]) -> float | None:
+    """Accepted draft tokens over rounds that drafted. Never shown without `draft_round_share`."""
+    return share(sum(r.accepted for r in rows), sum(r.drafted > 0 for r in rows))
+
+
+def draft_round_share(rows: Sequence[Row]) -> float | None:
+    return share(sum(r.drafted > 0 for r in rows), len(rows))
+
+
+def acceptance_rate(rows: Sequence[Row]) -> float | None:
+    """Accepted over submitted nodes: low for trees, so shown with the mean `width`."""
+    return share(sum(r.accepted for r in rows), sum(r.drafted for r in rows))
+
+
+def width(rows: Sequence[Row]) -> float | None:
+    """Mean tokens fed to a verification; 1 = no draft."""
+    return share(sum(r.width for r in rows), len(rows))
+
+
+def conditional_acceptance(rows: Sequence[Row]) -> list[float]:
+    """[d - 1] = chance of being accepted at depth d, among rounds whose draft went on below the node accepted before."""
+    deepest = max((r.offered for r in rows), default=0)
+    return [sum(r.accepted >= d for r in rows) / sum(r.offered >= d for r in rows) for d in range(1, deepest + 1)]
+
+
+def time_share(rows: Sequence[Row]) -> dict[str, float] | None:
+    """Shares of decode time, summing to one: the target's forwards, the drafter, and everything else."""
+    total = sum(r.seconds for r in rows)
+    if not total:
+        return None
+    target, drafter = sum(r.target for r in rows) / total, sum(r.what for r in rows) / total
+    return {"target": target, "drafter": drafter, "overhead": 1 - target - drafter}
+
+
+def target_nll(rows: Sequence[Row]) -> float | None:
+    """Mean negative log-likelihood per emitted token under the raw target, nats."""
+    return share(sum(r.nll for r in rows), sum(r.emitted for r in rows))
+
+
+class Cost(NamedTuple):
+    """What one prompt cost: `tokens` that took `seconds`."""
+
+    tokens: float
+    seconds: float
+
+
+def speedup(base: Sequence[Cost], other: Sequence[Cost]) -> float | None:
+    """Seconds per token of `base` over those of `other`, totals over the same prompts, in the same order."""
+    (base_tokens, base_seconds), (tokens, seconds) = _totals(base), _totals(other)
+    return base_seconds * tokens / (base_tokens * seconds) if base_tokens and seconds else None
+
+
+def speedup_interval(base: Sequence[Cost], other: Sequence[Cost], draws: int = 4000,
+                     seed: int = 0) -> list[float] | None:
+    """95 % paired bootstrap over prompts of `speedup`; None below five prompts.
+
+    "Faster" means that the whole interval lies above 1.
+    """
+    if len(base) != len(other):
+        raise ValueError(f"pairs need the same prompts on both sides, got {len(base)} and {len(other)}")
+    if len(base) < FEWEST or speedup(base, other) is None:
+        return None
+    pick = np.random.default_rng(seed).integers(len(base), size=(draws, len(base)))
+    one, two = np.asarray(base, float)[pick].sum(1), np.asarray(other, float)[pick].sum(1)   # [draws, 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = one[:, 1] * two[:, 0] / (one[:, 0] * two[:, 1])
+    return [float(x) for x in np.nanquantile(ratio, (0.025, 0.975))]
+
+
+def tokens_per_second(costs: Sequence[Cost]) -> float | None:
+    return share(*_totals(costs))
+
+
+def _totals(costs: Sequence[Cost]) -> tuple[float, float]:
+    return sum(c.tokens for c in costs), sum(c.seconds for c in costs)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where two outputs first differ: token 0 is the first one emitted; None = that output had ended."""
+
+    position: int
+    tokens: tuple[int | None, int | None]          # the base's and the other's
+    margin: float | None                           # between the base's two best logits there
+
+
+def divergence(base: Sequence[int], other: Sequence[int], margins: Sequence[float] = ()) -> Divergence | None:
+    """The first difference, or None where both are equal to the last token."""
+    if tuple(base) == tuple(other):
+        return None
+    place = next((i for i, (a, b) in enumerate(zip(base, other, strict=False)) if a != b), min(len(base), len(other)))
+    at = lambda values: values[place] if place < len(values) else None
+    return Divergence(place, (at(base), at(other)), at(margins))
+
+
+def rouge_l(base: Sequence, other: Sequence) -> float | None:
+    """ROUGE-L F1 (Lin 2004): twice the longest common subsequence over the sum of both lengths."""
+    return share(2 * longest_common(base, other), len(base) + len(other))
+
+
+def longest_common(one: Sequence, two: Sequence) -> int:
+    """Length of the longest common subsequence, bit-parallel (Hyyroe 2004): one big-integer step per item of `two`."""
+    where: dict = {}
+    for place, item in enumerate(one):
+        where[item] = where.get(item, 0) | 1 << place
+    full = (1 << len(one)) - 1
+    open_ = full                                   # a zero bit marks a column whose row rose
+    for item in two:
+        hits = open_ & where.get(item, 0)
+        open_ = ((open_ + hits) | (open_ - hits)) & full
+    return len(one) - open_.bit_count()
+
+
+def repeated_4grams(outputs: Iterable[Sequence[int]]) -> float | None:
+    """Share of 4-grams that stood earlier in the same output: a low likelihood cost also rewards loops."""
+    again = total = 0
+    for tokens in outputs:
+        grams = Counter(zip(*(tokens[i:] for i in range(4)), strict=False))
+        total += grams.total()
+        again += grams.total() - len(grams)
+    return share(again, total)
+
+
+NUMBER = re.compile(r"(?<!\d)[-+]?\d[\d,]*(?:\.\d+)?")
+
+
+def final_number(text: str) -> float | None:
+    """The last number of a text, its thousands' commas removed."""
+    found = NUMBER.findall(text)
+    return float(found[-1].replace(",", "")) if found else None
+
+
+def reference_score(text: str, references: Sequence[str], number: bool = False) -> float | None:
+    """The best match with any reference: ROUGE-L F1 of lower-case words, or 1 or 0 for the exact final number."""
+    if number:
+        wanted = {final_number(reference) for reference in references} - {None}
+        return float(final_number(text) in wanted) if wanted else None
+    words = lambda s: re.findall(r"\w+", s.lower())
+    scores = [rouge_l(words(reference), words(text)) for reference in references]
+    return max((s for s in scores if s is not None), default=None)
