@@ -352,6 +352,7 @@ class Kit:
     nodes: int = 8                                 # widest draft whose verification costs little, from the curve
     draft: LM | None = None                        # a smaller model with the same tokenizer
     store: str | None = None                       # a static index on disk
+    recording: Any = None                          # models.replay.Recording, for what/recorded
     checkpoints: Mapping[str, Any] = field(default_factory=dict)
     indexes: dict = field(default_factory=dict)    # shared by the parts of one decode
     memory: dict = field(default_factory=dict)     # outlives a prompt

@@ -1,0 +1,81 @@
+"""Recording: one greedy decode of a prompt, and every drafter's proposal from each of its prefixes.
+
+Drafters whose card says `off_path` (they learn from refused nodes) are recorded on their own run, at one length; the
+prefixes that their run jumped over hold no draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.loop import begin, decode
+from specdec_lib.models.replay import Recording
+from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Kit, Session
+
+LENGTHS = (4, 8, 16)
+TOP = 64
+
+
+def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str], max_new_tokens: int = 128,
+           lengths: Sequence[int] = LENGTHS, about: dict | None = None,
+           say: Callable[[str], None] = lambda line: None) -> Recording:
+    """Decodes `prompt` plainly with the kit's target and records each drafter named; `about` goes into the header."""
+    say("plain decoding")
+    session, brief = plain(prompt, kit, max_new_tokens)
+    drafts: dict[str, dict[int, tuple[Draft, ...]]] = {}
+    seconds: dict[str, dict[int, tuple[float, ...]]] = {}
+    for name in drafters:
+        say(name)
+        record_one = own_run if catalog.part_card(name).off_path else every_prefix
+        drafts[name], seconds[name] = record_one(name, session, kit, lengths)
+    return Recording(session.tokens, session.prompt, brief, drafts, seconds, about or {})
+
+
+def plain(prompt: Sequence[int], kit: Kit, max_new_tokens: int) -> tuple[Session, Brief]:
+    """The greedy output, and the top 64 of each row that it was read from."""
+    target = kit.target.fresh()
+    session = begin(prompt, max_new_tokens, kit.facts.end, context=target.context)
+    target.prefill(session.tokens[:-1])
+    rows: list[Brief] = []
+    while not session.done:
+        rows.append(target(session.tokens, Draft()).brief((0,), TOP))
+        token = int(rows[-1].ids[0, 0])
+        session = replace(session, tokens=(*session.tokens, token), room=session.room - 1)
+    return session, Brief(torch.cat([row.ids for row in rows]), torch.cat([row.logits for row in rows]).float(),
+                          tuple(range(len(rows))), tuple(row.lse[0] for row in rows),
+                          tuple(row.entropy[0] for row in rows))
+
+
+def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
+    """The largest draft at each length from every committed prefix, each by a part that reads them in order."""
+    drafts, seconds = {}, {}
+    for length in lengths:
+        part = catalog.make_part(name, replace(kit, indexes={}))
+        kept, took = [], []
+        for place in range(session.prompt, len(session.tokens)):
+            here = replace(session, tokens=session.tokens[:place], room=length + 1)
+            start = perf_counter()
+            kept.append(part(here, Budget(length), NO_DICE).bare())
+            took.append(perf_counter() - start)
+        drafts[length], seconds[length] = tuple(kept), tuple(took)
+    return drafts, seconds
+
+
+def own_run(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
+    """The drafts of this drafter's own decode at the kit's node budget, by the prefix they were made for."""
+    fresh = replace(kit, indexes={}, target=kit.target.fresh())
+    method = catalog.build(name, fresh)
+    empty = len(session.tokens) - session.prompt
+    kept, took = [Draft()] * empty, [0.0] * empty
+    place = 0
+    for now in decode(session.tokens[:session.prompt], fresh.target, *method, end=kit.facts.end,
+                      max_new_tokens=len(session.tokens) - session.prompt):
+        round = now.rounds[-1]
+        kept[place], took[place] = round.draft, round.seconds.what
+        place += len(round.verdict.tokens)
+    return {kit.nodes: tuple(kept)}, {kit.nodes: tuple(took)}

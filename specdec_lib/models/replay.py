@@ -1,0 +1,178 @@
+"""Replay: a recording of one prompt, greedily decoded, that answers as the target did.
+
+A recording holds the committed tokens, the brief (top 64) of every row on the path, and for each drafter named its
+largest draft from every committed prefix. Replaying is exact for every lossless greedy method whose drafter depends
+on the committed prefix alone: a row off the path is never reached, since its node is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specdec_lib.types import Brief, Draft, Refusal, Scores, Sight
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded decode. Row i of `brief` follows `tokens[:prompt + i]`; `drafts[name][length]` likewise."""
+
+    tokens: tuple[int, ...]                        # prompt and output
+    prompt: int
+    brief: Brief                                   # ids, logits [T, 64]; lse, entropy [T]
+    drafts: Mapping[str, Mapping[int, tuple[Draft, ...]]]
+    seconds: Mapping[str, Mapping[int, tuple[float, ...]]]
+    about: Mapping[str, Any] = field(default_factory=dict)    # family, text, target, vocab, end, pieces, provenance
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return self.tokens[self.prompt:]
+
+    @property
+    def end(self) -> frozenset[int]:
+        return frozenset(self.about["end"])
+
+    @cached_property
+    def pieces(self) -> dict[int, str]:
+        """The text of every token that occurs, so that no tokenizer is needed to show it."""
+        return {int(token): piece for token, piece in self.about["pieces"].items()}
+
+    def draft(self, name: str, length: int, depth: int) -> Draft:
+        """The recorded draft from the committed prefix of this length that allows this depth; empty past the end."""
+        if name not in self.drafts:
+            raise Refusal(f"the recording has no drafter {name!r}; it has: {', '.join(self.drafts)}")
+        lengths = sorted(self.drafts[name])
+        kept = next((some for some in lengths if some >= depth), lengths[-1])
+        row = length - self.prompt
+        return self.drafts[name][kept][row] if 0 <= row < len(self.drafts[name][kept]) else Draft()
+
+
+class Replay:
+    """The target of a recording: an LM without weights that knows one text."""
+
+    def __init__(self, recording: Recording):
+        self.recording, self.context, self.forwards = recording, None, 0
+
+    def fresh(self) -> Replay:
+        return Replay(self.recording)
+
+    def prefill(self, tokens: tuple[int, ...]) -> None:
+        """Nothing to feed; the context is checked at the first forward."""
+
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
+        """Rows on the recorded path as they were, top 64 (the rest -inf); rows off it hold token -1, never reached."""
+        rec = self.recording
+        if tokens != rec.tokens[:len(tokens)] or not rec.prompt <= len(tokens) < len(rec.tokens):
+            raise Refusal("this context is not on the recorded path: a recording replays greedy lossless decoding of "
+                          "its own prompt only")
+        self.forwards += 1
+        rows = [len(tokens) - rec.prompt]
+        for node, parent in enumerate(draft.parents):
+            before = rows[parent + 1]
+            place = rec.prompt + before
+            on_path = before >= 0 and place + 1 < len(rec.tokens) and draft.tokens[node] == rec.tokens[place]
+            rows.append(before + 1 if on_path else -1)
+        return Scores(_dense(rec, rows), brief=_brief(rec, rows))
+
+    def features(self, tokens: tuple[int, ...]) -> Tensor:
+        raise Refusal("a recording holds no hidden states: run the model itself for a drafter that needs features")
+
+    def exit(self, layer: int) -> Replay:
+        raise Refusal("a recording has no layers to leave early: run the model itself")
+
+
+def _brief(rec: Recording, rows: list[int]) -> Brief:
+    index = torch.tensor(rows)
+    ids = torch.where(index[:, None] >= 0, rec.brief.ids[index], -1)
+    lse = tuple(rec.brief.lse[row] if row >= 0 else 0.0 for row in rows)
+    entropy = tuple(rec.brief.entropy[row] if row >= 0 else 0.0 for row in rows)
+    return Brief(ids, rec.brief.logits[index], tuple(range(len(rows))), lse, entropy)
+
+
+def _dense(rec: Recording, rows: list[int]) -> Tensor:
+    logits = torch.full((len(rows), rec.about["vocab"]), float("-inf"))
+    index = torch.tensor(rows)
+    known = index >= 0
+    logits[known] = logits[known].scatter(1, rec.brief.ids[index[known]], rec.brief.logits[index[known]])
+    return logits
+
+
+# --- on disk: one safetensors file, flat arrays and a JSON header ----------------------------------------------------
+
+def save(recording: Recording, path: Path) -> None:
+    """Writes the recording as one safetensors file, whole or not at all."""
+    arrays = {"tokens": torch.tensor(recording.tokens, dtype=torch.int32),
+              "brief.ids": recording.brief.ids.to(torch.int32), "brief.logits": recording.brief.logits.float(),
+              "brief.lse": torch.tensor(recording.brief.lse), "brief.entropy": torch.tensor(recording.brief.entropy)}
+    for name, lengths in recording.drafts.items():
+        for length, drafts in lengths.items():
+            flat = _flatten(drafts) | {"seconds": torch.tensor(recording.seconds[name][length])}
+            arrays |= {f"draft/{name}/{length}/{key}": value for key, value in flat.items()}
+    header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about))}
+    partial = path.with_suffix(".partial")
+    save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
+    partial.replace(path)
+
+
+def load(path: Path | str) -> Recording:
+    """Reads a recording; Refusal where it is missing, cut short or of another format."""
+    path = Path(path)
+    if not path.is_file():
+        raise Refusal(f"there is no recording {path}: make one with `specdec record --out {path.parent}`")
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            arrays = {key: file.get_tensor(key) for key in file.keys()}       # noqa: SIM118
+        if header.get("format") != str(FORMAT):
+            raise Refusal(f"{path.name} is not a recording of format {FORMAT}: record it again")
+        return _assemble(arrays, int(header["prompt"]), json.loads(header["about"]))
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        if isinstance(error, Refusal):
+            raise
+        raise Refusal(f"the recording {path.name} is damaged: make it again with `specdec record`") from error
+
+
+def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict) -> Recording:
+    brief = Brief(arrays["brief.ids"].long(), arrays["brief.logits"], tuple(range(len(arrays["brief.ids"]))),
+                  tuple(arrays["brief.lse"].tolist()), tuple(arrays["brief.entropy"].tolist()))
+    drafts: dict[str, dict[int, tuple[Draft, ...]]] = {}
+    seconds: dict[str, dict[int, tuple[float, ...]]] = {}
+    for key in arrays:
+        if key.startswith("draft/") and key.endswith("/tokens"):
+            _, name, length, _ = key.split("/")
+            part = {k.rsplit("/", 1)[1]: v for k, v in arrays.items() if k.startswith(f"draft/{name}/{length}/")}
+            drafts.setdefault(name, {})[int(length)] = _unflatten(part, name)
+            seconds.setdefault(name, {})[int(length)] = tuple(part["seconds"].tolist())
+    return Recording(tuple(arrays["tokens"].tolist()), prompt, brief, drafts, seconds, about)
+
+
+def _flatten(drafts: tuple[Draft, ...]) -> dict[str, Tensor]:
+    ends = torch.tensor([len(draft) for draft in drafts], dtype=torch.int32).cumsum(0).to(torch.int32)
+    flat = {"ends": ends,
+            "tokens": torch.tensor([t for draft in drafts for t in draft.tokens], dtype=torch.int32),
+            "parents": torch.tensor([p for draft in drafts for p in draft.parents], dtype=torch.int16)}
+    if any(draft.sights for draft in drafts):
+        flat["sights"] = torch.tensor([list(sight) for draft in drafts for sight in draft.sights])
+    if any(draft.belief for draft in drafts):
+        flat["belief"] = torch.tensor([belief for draft in drafts for belief in draft.belief])
+    return flat
+
+
+def _unflatten(part: dict[str, Tensor], name: str) -> tuple[Draft, ...]:
+    ends = part["ends"].tolist()
+    tokens, parents = part["tokens"].tolist(), part["parents"].tolist()
+    sights = [Sight(*row) for row in part["sights"].tolist()] if "sights" in part else []
+    belief = part["belief"].tolist() if "belief" in part else []
+    return tuple(Draft(tuple(tokens[a:b]), tuple(parents[a:b]), sights=tuple(sights[a:b]), source=(name,) * (b - a),
+                       belief=tuple(belief[a:b])) for a, b in zip([0, *ends], ends, strict=False))

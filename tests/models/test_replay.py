@@ -1,0 +1,86 @@
+"""A replayed decode is the recorded one, round for round."""
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.bench.record import record
+from specdec_lib.loop import decode
+from specdec_lib.models.replay import Replay, load, save
+from specdec_lib.models.table import Table
+from specdec_lib.types import Draft, Facts, Kit, Refusal
+from specdec_lib.what.draft_model import DraftModel
+from specdec_lib.what.recorded import Recorded
+from specdec_lib.when.confidence import Confidence
+from specdec_lib.when.fixed import Fixed
+
+PROMPT = (3, 1, 2, 0)
+
+
+def random_table(seed: int, vocab: int = 96) -> Table:
+    dice = torch.Generator().manual_seed(seed)
+    rows = {(a,): torch.softmax(3 * torch.randn(vocab, generator=dice, dtype=torch.float64), -1).tolist()
+            for a in range(vocab)}
+    return Table(rows | {(): [1 / vocab] * vocab})
+
+
+@pytest.fixture(scope="module")
+def kit():
+    target = random_table(0)
+    near = Table({key: [.7 * a + .3 * b for a, b in zip(row, random_table(1).rows[key], strict=True)]
+                  for key, row in target.rows.items()})
+    return Kit(target, Facts(vocab=96), draft=near, nodes=8, parts=catalog.make_part)
+
+
+@pytest.fixture(scope="module")
+def recording(kit):
+    return record(PROMPT, kit, ["draft-model"], max_new_tokens=40, about={"vocab": 96, "end": [], "pieces": {}})
+
+
+def finish(sessions):
+    for session in sessions:
+        pass
+    return session
+
+
+@pytest.mark.parametrize("when", [Fixed(0), Fixed(2), Fixed(5), Confidence(8, .3), Confidence(16, .6)], ids=str)
+def test_a_replay_takes_the_very_rounds_of_the_live_run(kit, recording, when):
+    how = catalog.make_part("match", kit)
+    live = finish(decode(PROMPT, kit.target, when, DraftModel(kit.draft), how, max_new_tokens=40))
+    again = finish(decode(PROMPT, Replay(recording), when, Recorded(recording, "draft-model"), how, max_new_tokens=40))
+    assert again.tokens == live.tokens
+    assert [r.verdict for r in again.rounds] == [r.verdict for r in live.rounds]
+    assert [r.draft.tokens for r in again.rounds] == [r.draft.tokens for r in live.rounds]
+    for one, other in zip(again.rounds, live.rounds, strict=True):
+        assert one.brief.entropy == pytest.approx(other.brief.entropy, abs=1e-5)
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def test_a_recording_survives_the_disk(recording, tmp_path):
+    save(recording, tmp_path / "a.safetensors")
+    back = load(tmp_path / "a.safetensors")
+    assert back.tokens == recording.tokens and back.prompt == recording.prompt
+    assert torch.equal(back.brief.ids, recording.brief.ids)
+    mine, theirs = back.drafts["draft-model"][8], recording.drafts["draft-model"][8]
+    assert [draft.tokens for draft in mine] == [draft.tokens for draft in theirs]
+    assert mine[3].sights[0] == pytest.approx(theirs[3].sights[0], abs=1e-6)
+
+
+def test_a_context_off_the_path_is_refused(recording):
+    with pytest.raises(Refusal, match="not on the recorded path"):
+        Replay(recording)((9, 9, 9, 9), Draft())
+
+
+def test_a_damaged_or_missing_recording_is_refused(recording, tmp_path):
+    save(recording, tmp_path / "a.safetensors")
+    whole = (tmp_path / "a.safetensors").read_bytes()
+    (tmp_path / "a.safetensors").write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(Refusal, match="damaged"):
+        load(tmp_path / "a.safetensors")
+    with pytest.raises(Refusal, match="no recording"):
+        load(tmp_path / "b.safetensors")
+
+
+def test_an_unknown_drafter_is_named_with_those_there_are(recording):
+    with pytest.raises(Refusal, match="draft-model"):
+        recording.draft("eagle", 5, 4)
