@@ -1,0 +1,17 @@
+"""Numbers to Plotly figures: pure functions of plain lists, and the only place with colours.
+
+Every function takes numbers, returns a `Figure`, and says its takeaway as the title: the one handed in, or one worked
+out from the very numbers drawn. Colour is never the only sign: patterns, dashes, symbols and text repeat it.
+Knows nothing about models, sessions or files.
+"""
+
+from specdec_lib.figures.laws import acceptance, laws
+from specdec_lib.figures.look import PALETTE
+from specdec_lib.figures.output import match_lengths, rounds, signal, sources
+from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
+from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
+from specdec_lib.figures.tree import tree
+
+__all__ = ["PALETTE", "acceptance", "by_family", "conditional_acceptance", "cost_curve", "curves", "laws",
+           "match_lengths", "rounds", "signal", "sources", "speed_map", "speedups", "time_split", "tokens_by_depth",
+           "tokens_per_forward", "tree"]

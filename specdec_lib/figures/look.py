@@ -1,0 +1,87 @@
+"""One template, one palette: how every figure, strip and tree of the workbook looks.
+
+The colours are those of Okabe and Ito (2008), told apart by readers with any of the common colour blindnesses.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+PALETTE = {
+    "accepted": "#009E73",
+    "rejected": "#D55E00",
+    "extra": "#0072B2",                            # the verdict's own token: correction or bonus
+    "draft": "#E69F00",
+    "target": "#4D4D4D",
+    "quiet": "#B3B3B3",                            # edges, grids, what is only background
+}
+PATTERN = {"accepted": "", "rejected": "/", "extra": ".", "draft": "\\", "target": ""}
+SYMBOL = {"accepted": "circle", "rejected": "x", "extra": "diamond", "draft": "square", "target": "circle-open"}
+
+SERIES = (                                         # several methods in one figure: colour, dash, symbol, pattern
+    ("#0072B2", "solid", "circle", ""),
+    ("#D55E00", "dash", "square", "/"),
+    ("#009E73", "dot", "diamond", "x"),
+    ("#CC79A7", "dashdot", "triangle-up", "."),
+    ("#E69F00", "longdash", "cross", "\\"),
+    ("#56B4E9", "longdashdot", "star", "-"),
+    ("#4D4D4D", "solid", "triangle-down", "+"),
+    ("#8C6D00", "dash", "hexagon", "|"),
+)
+
+TEMPLATE = go.layout.Template(layout={
+    "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": "#222222"},
+    "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 0.96, "yanchor": "top"},
+    "paper_bgcolor": "white", "plot_bgcolor": "white", "height": 380,
+    "margin": {"l": 70, "r": 30, "t": 80, "b": 60},
+    "xaxis": {"showgrid": False, "zeroline": False, "linecolor": "#888888", "ticks": "outside",
+              "automargin": True},
+    "yaxis": {"gridcolor": "#E6E6E6", "zeroline": False, "linecolor": "#888888", "ticks": "outside",
+              "automargin": True},
+    "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "normal",
+               "font": {"size": 12}},
+    "hoverlabel": {"font": {"size": 12}}, "bargap": 0.25,
+})
+
+
+def canvas(title: str, x: str, y: str) -> go.Figure:
+    """An empty figure with its takeaway and its two axes named."""
+    figure = go.Figure(layout=go.Layout(template=TEMPLATE))
+    figure.update_layout(title=wrapped(title), xaxis={"title": x}, yaxis={"title": y})
+    return figure
+
+
+def wrapped(title: str, width: int = 66) -> str:
+    """The title on as many lines as it needs."""
+    return "<br>".join(textwrap.wrap(title, width)) or title
+
+
+def series(place: int) -> dict[str, str]:
+    """Colour, dash, symbol and pattern of the n-th method of a figure; they come round again after eight."""
+    colour, dash, symbol, pattern = SERIES[place % len(SERIES)]
+    return {"colour": colour, "dash": dash, "symbol": symbol, "pattern": pattern}
+
+
+def fill(role: str) -> dict:
+    """The marker of a bar that plays this role: its colour, and a pattern that says the same in grey."""
+    return hatched(PALETTE[role], PATTERN[role])
+
+
+def hatched(colour: str, shape: str) -> dict:
+    """A bar's marker in this colour with white hatching over it; shape "" is plain."""
+    return {"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "white", "size": 7}}
+
+
+def same_length(**columns: Sequence | None) -> None:
+    """Raises ValueError unless all columns given have one length, naming them."""
+    lengths = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(set(lengths.values())) > 1:
+        raise ValueError("these must have one length: " + ", ".join(f"{k} {v}" for k, v in lengths.items()))
+
+
+def numbers(values: Sequence) -> list:
+    """Plain Python floats, None left alone: arrays would travel as binary, which some viewers show empty."""
+    return [None if value is None else float(value) for value in values]

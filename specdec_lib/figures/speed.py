@@ -1,0 +1,111 @@
+"""What a run measured: speed-ups with their intervals, tokens per forward, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.look import PALETTE, canvas, fill, numbers, same_length, series
+
+Interval = tuple[float, float] | None
+PARTS = {"target": "target", "drafter": "draft", "overhead": "extra"}    # part of the time -> role of its colour
+
+
+def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: Sequence[Interval] | None = None,
+             expected: Sequence[float | None] | None = None, title: str | None = None) -> go.Figure:
+    """Measured speed-up over plain decoding with 95 % intervals, and beside it what the cost curve predicts."""
+    same_length(names=names, measured=measured, intervals=intervals, expected=expected)
+    intervals = intervals or [None] * len(names)
+    figure = canvas(title or _fastest(names, measured, intervals), "", "speed-up over plain decoding (times)")
+    figure.add_bar(x=list(names), y=numbers(measured), name="measured, 95 % interval", marker=fill("accepted"),
+                   error_y=_whiskers(measured, intervals))
+    if expected:
+        figure.add_scatter(x=list(names), y=numbers(expected), name="expected from the cost curve", mode="markers",
+                           marker={"symbol": "diamond-open", "size": 12, "color": PALETTE["target"], "line_width": 2})
+    return _with_one(figure)
+
+
+def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | None]],
+              intervals: Mapping[str, Sequence[Interval]] | None = None,
+              expected: Mapping[str, Sequence[float | None]] | None = None, title: str | None = None) -> go.Figure:
+    """Speed-up of each method in each family of prompts; a family without interval shows its point alone."""
+    figure = canvas(title or _best_family(families, measured), "family of prompts", "speed-up (times)")
+    for place, (name, values) in enumerate(measured.items()):
+        same_length(families=families, values=values)
+        look = series(place)
+        bounds = (intervals or {}).get(name, [None] * len(families))
+        figure.add_scatter(x=list(families), y=numbers(values), name=name, mode="markers", offsetgroup=name,
+                           marker={"color": look["colour"], "symbol": look["symbol"], "size": 9},
+                           error_y=_whiskers(values, bounds))
+        if expected and name in expected:
+            figure.add_scatter(x=list(families), y=numbers(expected[name]), name=f"{name}, expected", mode="markers",
+                               offsetgroup=name, marker={"color": look["colour"], "symbol": "line-ew-open", "size": 14})
+    figure.update_layout(scattermode="group", scattergap=0.3)
+    return _with_one(figure)
+
+
+def tokens_per_forward(names: Sequence[str], values: Sequence[float | None], title: str | None = None) -> go.Figure:
+    """Tokens emitted per target forward; plain decoding is 1."""
+    same_length(names=names, values=values)
+    known = [(value, name) for name, value in zip(names, values, strict=True) if value is not None]
+    best = "{1} emits {0:.2f} tokens per target forward".format(*max(known)) if known else "No method was measured"
+    figure = canvas(title or best, "", "tokens per target forward")
+    text = ["" if value is None else f"{value:.2f}" for value in values]
+    figure.add_bar(x=list(names), y=numbers(values), marker=fill("extra"), text=text, textposition="outside",
+                   showlegend=False, cliponaxis=False)
+    return _with_one(figure)
+
+
+def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
+    """Share of decode time spent in the target, in the drafter and in everything else, a bar for each method."""
+    rest = {name: 1 - split["target"] for name, split in shares.items()}
+    most = max(rest, key=rest.get)
+    figure = canvas(title or f"Outside the target, {most} spends {rest[most]:.0%} of its decode time, the most",
+                    "share of decode time (%)", "")
+    for part, role in PARTS.items():
+        values = [100 * float(split[part]) for split in shares.values()]
+        figure.add_bar(y=list(shares), x=values, name=part, orientation="h", marker=fill(role),
+                       text=[f"{value:.0f}" if value >= 4 else "" for value in values], insidetextanchor="middle",
+                       textfont={"color": "white"})
+    figure.update_layout(barmode="stack", height=160 + 40 * len(shares), yaxis={"autorange": "reversed"})
+    return figure
+
+
+def _whiskers(values, intervals) -> dict:
+    """Error bars up and down; zero where there is no interval."""
+    known = [(value, bound) for value, bound in zip(values, intervals, strict=True)]
+    up = [float(bound[1] - value) if bound and value is not None else 0.0 for value, bound in known]
+    down = [float(value - bound[0]) if bound and value is not None else 0.0 for value, bound in known]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": "#222222",
+            "thickness": 1.5, "width": 5}
+
+
+def _fastest(names, measured, intervals) -> str:
+    """The sentence these numbers allow: faster means that the interval lies above 1."""
+    rows = [row for row in zip(names, measured, intervals, strict=True) if row[1] is not None]
+    sure = [row for row in rows if row[2] and row[2][0] > 1]
+    if sure:
+        name, value, (low, high) = max(sure, key=lambda row: row[1])
+        return f"{name} decodes {value:.2f} times as fast as plain decoding ({low:.2f} to {high:.2f})"
+    if any(row[2] for row in rows):
+        return "No method is surely faster than plain decoding here: no interval lies above 1"
+    if not rows:
+        return "No speed-up was measured"
+    name, value, _ = max(rows, key=lambda row: row[1])
+    return f"{name} shows {value:.2f} times the speed of plain decoding (no interval)"
+
+
+def _best_family(families, measured) -> str:
+    rows = [(value, name, family) for name, values in measured.items()
+            for family, value in zip(families, values, strict=True) if value is not None]
+    if not rows:
+        return "No speed-up was measured"
+    value, name, family = max(rows)
+    return f"The largest speed-up is {value:.2f}, by {name} on {family}"
+
+
+def _with_one(figure: go.Figure) -> go.Figure:
+    """A line at 1, where plain decoding stands."""
+    figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
+    return figure.update_yaxes(rangemode="tozero")

@@ -1,0 +1,76 @@
+"""Curves and maps: acceptance by depth, cost by width, and what the algebra of speed expects of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.look import PALETTE, canvas, numbers, same_length, series
+
+
+def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
+           title: str) -> go.Figure:
+    """One line for each name over the same x; the titles name what is drawn and its units."""
+    figure = canvas(title, x_title, y_title)
+    for place, (name, values) in enumerate(lines.items()):
+        same_length(x=x, values=values)
+        look = series(place)
+        figure.add_scatter(x=numbers(x), y=numbers(values), name=str(name), mode="lines+markers",
+                           line={"color": look["colour"], "dash": look["dash"]},
+                           marker={"symbol": look["symbol"], "size": 8})
+    return figure.update_layout(showlegend=True)
+
+
+def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], title: str | None = None) -> go.Figure:
+    """Chance of acceptance at each depth, given that everything above was accepted; None leaves a gap."""
+    deepest = max((len(values) for values in by_method.values()), default=0)
+    padded = {name: [*values, *[None] * (deepest - len(values))] for name, values in by_method.items()}
+    first = {name: values[0] for name, values in by_method.items() if len(values) and values[0] is not None}
+    best = max(first, key=first.get, default=None)
+    said = f"The first token of a draft is accepted most often with {best}: {first[best]:.0%}" if best else "No drafts"
+    figure = curves(range(1, deepest + 1), padded, "depth in the draft (tokens)",
+                    "accepted, given the path above was", title or said)
+    return figure.update_yaxes(range=[0, 1.04], tickformat=".0%").update_xaxes(dtick=1)
+
+
+def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | None = None, bound: float = 1.25,
+               title: str | None = None) -> go.Figure:
+    """Milliseconds of one forward by tokens fed; `nodes` shades the drafts that stay under `bound` times one token."""
+    same_length(widths=widths, seconds=seconds)
+    widest, ratio = widths[-1], seconds[-1] / seconds[0]
+    said = f"Feeding {widest} tokens takes {ratio:.1f} times as long as feeding {widths[0]}"
+    figure = canvas(title or said, "tokens fed in one forward", "milliseconds")
+    figure.add_scatter(x=numbers(widths), y=[1000 * float(value) for value in seconds], mode="lines+markers",
+                       name="one forward", line={"color": PALETTE["target"]}, marker={"size": 8})
+    figure.add_scatter(x=[float(widths[0]), float(widest)], y=[1000 * bound * float(seconds[0])] * 2, mode="lines",
+                       name=f"{bound:g} x one token", line={"color": PALETTE["rejected"], "dash": "dash"})
+    if nodes is not None:
+        figure.add_vrect(x0=float(widths[0]), x1=nodes + 1, fillcolor=PALETTE["accepted"], opacity=0.15, line_width=0,
+                         annotation_text=f"{nodes} draft nodes + 1", annotation_position="bottom right")
+    return figure.update_yaxes(rangemode="tozero").update_layout(showlegend=True)
+
+
+def tokens_by_depth(depths: Sequence[int], by_alpha: Mapping[float, Sequence[float]],
+                    title: str | None = None) -> go.Figure:
+    """Expected tokens per target forward by depth of the draft, a line for each chance of acceptance alpha."""
+    top = max(by_alpha)
+    said = f"{depths[-1]} drafted tokens at alpha = {top:g} give {by_alpha[top][-1]:.1f} tokens per forward"
+    lines = {f"alpha = {alpha:g}": values for alpha, values in by_alpha.items()}
+    return curves(depths, lines, "depth k (drafted tokens)", "tau (tokens per target forward)", title or said)
+
+
+def speed_map(alphas: Sequence[float], costs: Sequence[float], speedups: Sequence[Sequence[float]],
+              title: str | None = None) -> go.Figure:
+    """Speed-up by alpha (across) and c (up), with contour lines; `speedups[i][j]` belongs to costs[i], alphas[j]."""
+    same_length(costs=costs, speedups=speedups)
+    best = max(max(row) for row in speedups)
+    figure = canvas(title or f"Anywhere on this map, the speed-up is at most {best:.1f}",
+                    "alpha (chance that a drafted token is accepted)", "c (cost of a draft step in target forwards)")
+    figure.add_contour(x=numbers(alphas), y=numbers(costs), z=[numbers(row) for row in speedups], colorscale="Cividis",
+                       contours={"showlabels": True, "labelfont": {"color": "white", "size": 12}}, line={"width": 1},
+                       colorbar={"title": "speed-up<br>(times)"})
+    figure.add_contour(x=numbers(alphas), y=numbers(costs), z=[numbers(row) for row in speedups], showscale=False,
+                       contours={"start": 1, "end": 1, "size": 1, "coloring": "none"},
+                       line={"color": "white", "width": 4, "dash": "dash"}, name="speed-up 1", hoverinfo="skip")
+    return figure

@@ -1,0 +1,71 @@
+"""Toy words: sessions from plain text, so that an idea can be watched on a sentence without any model.
+
+A `Word` is its token id and remembers its text, so whatever a drafter copies from a toy session still knows its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from specdec_lib.types import Session
+
+Names = Callable[[int], str]
+
+
+class Word(int):
+    """A token id that knows its text; equal to the plain id in every other way."""
+
+    text: str
+
+    def __new__(cls, token: int, text: str):
+        word = super().__new__(cls, token)
+        word.text = text
+        return word
+
+    def __getnewargs__(self):
+        return int(self), self.text
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words numbered in order; callable from a token id to its word, so it serves as `names` wherever one is asked."""
+
+    words: tuple[str, ...]
+
+    @staticmethod
+    def of(*texts: str) -> Vocabulary:
+        """The different words of these texts, split at blanks, in order of appearance."""
+        return Vocabulary(tuple(dict.fromkeys(word for text in texts for word in text.split())))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: token for token, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __call__(self, token: int) -> str:
+        return self.words[token]
+
+    def tokens(self, text: str) -> tuple[Word, ...]:
+        """The tokens of a text; raises ValueError naming the first word that is not in the vocabulary."""
+        missing = [word for word in text.split() if word not in self._ids]
+        if missing:
+            raise ValueError(f"the word {missing[0]!r} is not in this vocabulary of {len(self)}")
+        return tuple(Word(self._ids[word], word) for word in text.split())
+
+
+def words(text: str, room: int = 16, vocabulary: Vocabulary | None = None, sampling=None) -> Session:
+    """A toy session whose prompt is this text, each word a token; `vocabulary` numbers them, else order does."""
+    tokens = (vocabulary or Vocabulary.of(text)).tokens(text)
+    return Session(tokens, len(tokens), room, sampling=sampling, id="toy")
+
+
+def naming(names: Names | None, tokens: Iterable[int]) -> Names:
+    """`names` itself, or else the texts of the Words among `tokens`; an unknown id is shown as #id."""
+    if names is not None:
+        return lambda token: names(int(token))
+    known = {int(token): token.text for token in tokens if isinstance(token, Word)}
+    return lambda token: token.text if isinstance(token, Word) else known.get(int(token), f"#{int(token)}")

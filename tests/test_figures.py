@@ -1,0 +1,134 @@
+"""Figures are functions of numbers: labelled, small, honest in their titles, and readable without colour."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from specdec_lib import figures
+from specdec_lib.figures import look
+
+WORDS = ["cat", "dog", "mat"]
+EVERY = {
+    "speedups": lambda: figures.speedups(["ar", "sam"], [1, 1.9], [(0.98, 1.02), (1.7, 2.1)], [1, 2.0]),
+    "by_family": lambda: figures.by_family(["qa", "rag"], {"sam": [1.2, None], "tr": [1.5, 1.6]},
+                                           {"sam": [(1.1, 1.3), None]}, {"sam": [1.3, 1.4]}),
+    "tokens_per_forward": lambda: figures.tokens_per_forward(["ar", "sam"], [1, 1.93]),
+    "conditional_acceptance": lambda: figures.conditional_acceptance({"sam": [.5, .7, None], "tr": [.6]}),
+    "time_split": lambda: figures.time_split({"sam": {"target": .9, "drafter": .06, "overhead": .04}}),
+    "cost_curve": lambda: figures.cost_curve([1, 8, 16], [.020, .022, .036], 7),
+    "tokens_by_depth": lambda: figures.tokens_by_depth([1, 2], {.5: [1.5, 1.75], .8: [1.8, 2.44]}),
+    "speed_map": lambda: figures.speed_map([.1, .9], [0, .3], [[1.1, 5], [.5, 1.6]]),
+    "curves": lambda: figures.curves([1, 2], {"a": [1, 2], "b": [2, None]}, "x (s)", "y (s)", "the line b falls"),
+    "rounds": lambda: figures.rounds([4, 4, 2], [4, 1, 0]),
+    "sources": lambda: figures.sources(["", "sam", "tr", ""], list("abcd")),
+    "signal": lambda: figures.signal([.1, 2.2, 3.0], threshold=2, stops=[1, 2]),
+    "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
+    "laws": lambda: figures.laws(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
+    "acceptance": lambda: figures.acceptance(WORDS, [1, .43, 1]),
+    "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
+}
+
+
+@pytest.fixture(params=EVERY, name="figure")
+def _figure(request):
+    return EVERY[request.param]()
+
+
+def test_every_public_figure_is_drawn_in_these_tests():
+    drawn = {name for name in figures.__all__ if inspect.isfunction(getattr(figures, name))}
+    assert drawn == set(EVERY)
+
+
+def test_every_figure_says_its_takeaway_and_names_an_axis(figure):
+    assert len(figure.layout.title.text) > 8
+    assert figure.layout.xaxis.title.text or figure.layout.yaxis.title.text
+
+
+def test_every_figure_travels_as_plain_small_json(figure):
+    text = figure.to_json()
+    assert "bdata" not in text
+    assert len(text) < 200_000
+
+
+def test_two_traces_of_one_figure_never_differ_in_colour_alone(figure):
+    def sign(trace):
+        marker, line = getattr(trace, "marker", None), getattr(trace, "line", None)
+        pattern = marker.pattern.shape if trace.type == "bar" else getattr(marker, "symbol", None)
+        return trace.type, getattr(trace, "mode", None), pattern, getattr(line, "dash", None)
+
+    named = [sign(trace) for trace in figure.data if trace.name]
+    assert len(set(named)) == len(named)
+
+
+def test_the_palette_keeps_its_distance_for_red_green_blind_readers():
+    def seen(colour):                              # deuteranopia, linear approximation of Vienot et al. 1999
+        r, g, b = (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))
+        return .33 * r + .67 * g, .33 * r + .67 * g, -.02 * r + .02 * g + b
+
+    roles = ["accepted", "rejected", "extra", "draft", "target"]
+    apart = {(one, other): sum((a - b) ** 2 for a, b in zip(seen(look.PALETTE[one]), seen(look.PALETTE[other]),
+                                                            strict=True)) ** .5
+             for one in roles for other in roles if one < other}
+    assert min(apart.values()) > 0.1, min(apart, key=apart.get)
+
+
+def test_no_other_file_of_the_library_holds_a_plotly_colour():
+    import specdec_lib
+    root = Path(specdec_lib.__file__).parent
+    for path in root.rglob("*.py"):
+        if "figures" in path.parts:
+            continue
+        words = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        assert not [word for word in words if word in look.PALETTE.values()], path
+
+
+def test_faster_is_said_only_where_the_interval_lies_above_one():
+    unsure = figures.speedups(["a", "b"], [1.4, 1.2], [(0.9, 1.9), (0.8, 1.6)])
+    assert "No method is surely faster" in unsure.layout.title.text
+    sure = figures.speedups(["a", "b"], [1.4, 1.2], [(0.9, 1.9), (1.1, 1.3)])
+    assert sure.layout.title.text.startswith("b decodes 1.20 times")
+
+
+def test_a_speedup_without_interval_is_not_called_faster():
+    figure = figures.speedups(["a"], [1.4])
+    assert "(no interval)" in figure.layout.title.text
+
+
+def test_nothing_measured_is_said_and_drawn():
+    assert figures.speedups(["a"], [None], [None]).layout.title.text == "No speed-up was measured"
+    assert figures.conditional_acceptance({}).layout.title.text == "No drafts"
+
+
+def test_whiskers_end_where_the_interval_ends():
+    bar = figures.speedups(["a"], [1.9], [(1.7, 2.2)]).data[0]
+    assert bar.error_y.array[0] == pytest.approx(0.3)
+    assert bar.error_y.arrayminus[0] == pytest.approx(0.2)
+
+
+def test_columns_of_different_length_are_refused_by_name():
+    with pytest.raises(ValueError, match="names 2, measured 1"):
+        figures.speedups(["a", "b"], [1.0])
+
+
+def test_a_stop_outside_the_signal_is_refused():
+    with pytest.raises(ValueError, match="places of the 2 values, got 5"):
+        figures.signal([1, 2], stops=[5])
+
+
+def test_a_child_before_its_parent_is_refused():
+    with pytest.raises(ValueError, match="node 0 must come after its parent"):
+        figures.tree(["a", "b"], [1, -1])
+
+
+def test_a_tree_puts_a_parent_between_its_first_and_last_child():
+    figure = figures.tree(["a", "b", "c", "d"], [-1, 0, 0, 0])
+    heights = figure.data[-1].y
+    assert heights[0] == (heights[1] + heights[3]) / 2
+
+
+def test_the_figure_of_rounds_counts_what_was_wasted():
+    figure = figures.rounds([4, 2], [3, 0])
+    assert list(figure.data[1].y) == [1, 2]
+    assert figure.layout.title.text == "3 of 6 drafted tokens were accepted in 2 rounds"

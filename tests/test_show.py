@@ -1,0 +1,128 @@
+"""What notebooks show is returned as values, names its tokens, and says the same in plain text."""
+
+import copy
+import json
+import pickle
+
+import pytest
+import torch
+
+from specdec_lib import show
+from specdec_lib.drafting import certain_chain, certain_trie
+from specdec_lib.how.match import Match
+from specdec_lib.loop import decode
+from specdec_lib.models.table import Table
+from specdec_lib.types import NO_DICE, Budget, Draft, Lattice, Verdict
+
+ALWAYS_NEXT = Table({(): (1, 0, 0), (0,): (0, 1, 0), (1,): (0, 0, 1), (2,): (1, 0, 0)})
+
+
+def decoded():
+    """Two rounds over the cycle a b c, each drafting one right and one wrong token."""
+    vocab = show.Vocabulary.of("a b c")
+    start = vocab.tokens("a")
+
+    def what(session, budget, dice):
+        right = (int(session.tokens[-1]) + 1) % 3
+        return certain_chain((right, right), "toy")
+
+    for session in decode(start, ALWAYS_NEXT, lambda *_: Budget(2), what, Match(), max_new_tokens=4):
+        pass
+    return session, vocab
+
+
+def test_a_strip_marks_what_was_accepted_and_what_the_verdict_added():
+    session, vocab = decoded()
+    assert repr(show.strip(session, vocab)).splitlines()[0] == "a [b] +c+ [a] +b+"
+
+
+def test_a_strip_by_round_shows_the_rejected_nodes_too():
+    session, vocab = decoded()
+    lines = repr(show.strip(session, vocab, by_round=True)).splitlines()
+    assert lines[1:3] == ["[b] +c+ ~b~", "[a] +b+ ~a~"]
+
+
+def test_a_long_prompt_is_cut_and_says_how_much_is_missing():
+    session = show.words("a b c d e")
+    drawn = show.strip(session, prompt=2)
+    assert "3 more prompt tokens" in drawn.html and repr(drawn).startswith("… d e")
+
+
+def test_one_round_says_how_much_of_it_was_kept():
+    session, vocab = decoded()
+    assert repr(show.round(session.rounds[0], vocab)).endswith("1 of 2 drafted tokens accepted, 2 emitted")
+
+
+def test_roles_are_told_apart_without_colour():
+    session, vocab = decoded()
+    html = show.round(session.rounds[0], vocab).html
+    assert "3px solid" in html and "line-through" in html and "3px double" in html
+
+
+def test_tokens_cannot_inject_html():
+    drawn = show.draft(certain_chain((0,)), lambda token: "<script>")
+    assert "<script>" not in drawn.html and "&lt;script&gt;" in drawn.html
+
+
+def test_a_toy_draft_names_its_tokens_by_itself():
+    toy = show.words("the cat sat the cat")
+    copied = certain_chain(toy.tokens[2:4])
+    assert repr(show.draft(copied)).splitlines()[0] == "(sat) (the)"
+
+
+def test_a_draft_has_one_line_for_each_leaf():
+    tree = certain_trie([(0, 1), (0, 2)], 5)
+    assert len(repr(show.draft(tree)).splitlines()) == 3
+    assert repr(show.draft(Draft())).strip() == "the empty draft"
+
+
+def test_a_word_is_its_token_id_everywhere():
+    word = show.words("x y x").tokens[2]
+    assert word == 0 and hash(word) == hash(0) and json.dumps([word]) == "[0]"
+    assert torch.tensor([word]).tolist() == [0]
+    assert pickle.loads(pickle.dumps(word)).text == copy.deepcopy(word).text == "x"
+
+
+def test_a_vocabulary_refuses_a_word_it_does_not_hold():
+    with pytest.raises(ValueError, match="'dog' is not in this vocabulary of 2"):
+        show.words("dog", vocabulary=show.Vocabulary.of("the cat"))
+
+
+def test_a_tree_with_its_verdict_says_how_many_nodes_were_accepted():
+    tree = certain_trie([(0, 1), (0, 2)], 5)
+    figure = show.tree(tree, Verdict.of(tree, (0, 2), 1), show.Vocabulary.of("a b c"))
+    assert figure.layout.title.text == "2 of 3 nodes were accepted"
+    assert {trace.name: list(trace.text) for trace in figure.data if trace.name}["extra"] == ["b"]
+
+
+def test_a_lattice_shows_the_best_candidates_of_each_position():
+    one = Lattice(torch.tensor([[0, 1], [1, 0]]), torch.tensor([[.7, .3], [.6, .4]]).log())
+    assert repr(show.lattice(one, show.Vocabulary.of("a b"), best=1)) == "a 0.70\nb 0.60"
+
+
+def test_a_check_shows_its_sentence_or_raises_it():
+    assert repr(show.check("two is even", 2 % 2 == 0)) == "✓ two is even"
+    with pytest.raises(AssertionError, match="this does not hold: three is even"):
+        show.check("three is even", torch.tensor(False))
+
+
+def test_the_source_shown_is_the_source_that_runs():
+    drawn = show.source(Match)
+    assert "class Match" in repr(drawn) and "specdec_lib.how.match" in drawn.html
+    assert '"""' not in repr(show.source(certain_chain, doc=False))
+
+
+def test_a_table_keeps_the_order_of_its_rows():
+    html = show.table([{"name": "b", "value": 1.23456}, {"name": "a", "value": None}])._repr_html_()
+    assert html.index(">b<") < html.index(">a<") and "1.235" in html and "–" in html
+
+
+def test_a_stack_shows_every_part():
+    both = show.stack(show.check("one", True), show.text("two"))
+    assert "✓" in both.html and repr(both) == "✓ one\ntwo"
+
+
+def test_no_dice_are_thrown_for_a_picture():
+    session, vocab = decoded()
+    assert show.strip(session, vocab) == show.strip(session, vocab)
+    assert NO_DICE.fork("any") is NO_DICE
