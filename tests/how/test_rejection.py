@@ -1,0 +1,36 @@
+"""The ratio p/q and the residual."""
+
+import pytest
+import torch
+
+from specdec_lib.how.rejection import acceptance, onto, residual
+from specdec_lib.types import Law
+
+P = Law(torch.tensor([0, 1, 2]), torch.tensor([.3, .3, .4], dtype=torch.float64))
+Q = Law(torch.tensor([0, 1, 2]), torch.tensor([.6, .3, .1], dtype=torch.float64))
+
+
+def test_a_token_is_accepted_with_p_over_q_and_never_more_than_surely():
+    assert acceptance(P, Q, 0) == pytest.approx(.5) and acceptance(P, Q, 2) == 1
+
+
+def test_a_certain_token_is_accepted_with_its_chance_under_p():
+    assert acceptance(P, None, 2) == pytest.approx(.4)
+
+
+def test_the_residual_is_what_the_draft_did_not_offer():
+    assert residual(P, Q, 0).chances.tolist() == pytest.approx([0, 0, 1])
+
+
+def test_after_a_certain_token_the_residual_is_p_without_it():
+    assert residual(P, None, 2).chances.tolist() == pytest.approx([.5, .5, 0])
+
+
+def test_laws_on_different_supports_meet_on_that_of_p():
+    small = Law(torch.tensor([2, 0]), torch.tensor([.25, .75], dtype=torch.float64))
+    assert onto(small, P.ids).tolist() == [.75, 0, .25]
+    assert residual(P, small, 0).chances.tolist() == pytest.approx([0, .3 / .45, .15 / .45])
+
+
+def test_equal_laws_refuse_nothing_and_survive_rounding():
+    assert acceptance(P, P, 1) == 1 and residual(P, P, 1).chances.tolist() == P.chances.tolist()

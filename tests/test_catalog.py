@@ -1,0 +1,48 @@
+"""The catalogue finds cards; specs name methods with parameters and policies."""
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.types import Card, Kit, Refusal
+from specdec_lib.when.confidence import Confidence
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import TARGET, kit
+
+
+def test_plain_decoding_is_the_first_method():
+    assert list(catalog.methods())[0] == "ar"
+
+
+def test_a_spec_carries_parameters_and_a_policy():
+    method = catalog.build("draft-model(depth=2)", kit())
+    assert method.when == Fixed(2)
+    assert catalog.build("draft-model@confidence(threshold=0.3)", kit()).when == Confidence(3, .3)
+
+
+def test_commas_inside_brackets_do_not_split_a_list():
+    assert catalog.split("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
+
+
+@pytest.mark.parametrize(("spec", "word"), [
+    ("nonsense", "no method named"), ("ar(depth=3)", "no parameter"), ("draft-model(depth=", "not a name"),
+    ("draft-model@nonsense", "no policy"), ("draft-model(3)", "not a name")])
+def test_a_wrong_spec_is_refused_in_a_sentence(spec, word):
+    with pytest.raises(Refusal, match=word):
+        catalog.build(spec, kit())
+
+
+def test_a_method_without_its_part_is_listed_with_what_it_lacks():
+    lonely = Card("lonely", "an idea", "a source", make=lambda kit: None, parts=("no-such-part", "match"))
+    assert catalog.missing(lonely) == ["no-such-part"]
+
+
+def test_a_part_that_needs_a_draft_model_is_missing_without_one():
+    bare = Kit(TARGET, parts=catalog.make_part)
+    assert catalog.missing(catalog.methods()["draft-model"], bare) == ["draft"]
+    with pytest.raises(Refusal, match="draft"):
+        catalog.build("draft-model", bare)
+
+
+def test_names_are_unique_across_the_three_rooms():
+    names = [name for room in catalog.parts().values() for name in room]
+    assert len(names) == len(set(names))
