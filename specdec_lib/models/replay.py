@@ -22,6 +22,7 @@ from torch import Tensor
 from specdec_lib.types import Brief, Draft, Refusal, Scores, Sight
 
 FORMAT = 1
+SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,11 @@ def save(recording: Recording, path: Path) -> None:
     partial = path.with_suffix(".partial")
     save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
     partial.replace(path)
+
+
+def recordings(folder: Path = SHIPPED) -> dict[str, Path]:
+    """The recordings in a folder by family, the shipped ones unless told otherwise; empty where there are none."""
+    return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
 
 def load(path: Path | str) -> Recording:
