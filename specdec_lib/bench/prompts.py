@@ -135,10 +135,13 @@ def _turns(turns, where: str) -> tuple[str, ...]:
 
 def _reference(reference, where: str) -> tuple[str, ...] | None:
     """Every string of the reference in order; Spec-Bench has it absent, flat, or nested (rag)."""
-    if reference is None:
-        return None
-    if isinstance(reference, str):
-        return (reference,)
-    if not isinstance(reference, list):
-        raise Refusal(f"{where} needs reference to be a list of strings, got {type(reference).__name__}")
-    return tuple(text for item in reference for text in _reference(item, where) or ()) or None
+    texts, waiting = [], [reference]
+    while waiting:                                  # a stack, since nothing bounds the nesting of a stranger's file
+        item = waiting.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+        elif item is not None:
+            raise Refusal(f"{where} needs reference to be a list of strings, got {type(item).__name__}")
+    return tuple(texts) or None
