@@ -1,0 +1,74 @@
+"""Which row sees which, and attention of a few rows over many.
+
+A forward feeds the last rows of the flat sequence context + draft nodes. Everything before the first row that may be
+hidden from another one is seen by all, so masks are small blocks [rows, columns] at the right edge.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.types import ROOT
+
+FEW = 64                                           # up to here plain matrix products beat the fused kernel on a CPU
+
+
+@lru_cache(512)
+def hidden_block(parents: tuple[int, ...], committed: int, rows: int, both_ways: bool, dtype: torch.dtype,
+                 device: torch.device) -> Tensor | None:
+    """What the last `rows` rows of `committed` context rows and then these nodes must not see, as -inf.
+
+    [rows, committed + nodes], or None where every row sees everything. A context row sees those before it, a node
+    the context, its ancestors and itself, or all nodes where `both_ways`.
+    """
+    seen = visible(parents, committed, both_ways)[-rows:]
+    if bool(seen.all()):
+        return None
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf")).to(device)
+
+
+def visible(parents: tuple[int, ...], committed: int, both_ways: bool = False) -> Tensor:
+    """Boolean [committed + nodes] squared: row sees column."""
+    seen = torch.ones(committed + len(parents), committed + len(parents), dtype=torch.bool).tril()
+    if both_ways:
+        seen[committed:] = True
+    elif parents != tuple(range(ROOT, len(parents) - 1)):
+        nodes = seen[committed:, committed:]
+        nodes.zero_()
+        for node, parent in enumerate(parents):
+            if parent != ROOT:
+                nodes[node] = nodes[parent]
+            nodes[node, node] = True
+    return seen
+
+
+def whole(block: Tensor | None, rows: int, columns: int, group: int) -> Tensor | None:
+    """The block widened to all columns and repeated for the query heads that share a key head."""
+    if block is None:
+        return None
+    out = block.new_zeros(rows, columns)
+    out[:, columns - block.shape[1]:] = block
+    return out.repeat(group, 1)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, block: Tensor | None, full: Tensor | None) -> Tensor:
+    """Attention of q [rows, heads, d] over k, v [kv_heads, columns, d]: [rows, heads * d].
+
+    Query heads of one key head are folded into its rows, so keys and values are never repeated. `full` is the mask
+    for the fused kernel, `block` the one for plain products; one of them is used.
+    """
+    rows, heads, d = q.shape
+    kv_heads = k.shape[0]
+    group = heads // kv_heads
+    q = q.view(rows, kv_heads, group, d).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, d)
+    if block is not None:
+        weight = torch.bmm(q, k.transpose(1, 2)).mul_(d ** -0.5)
+        weight.view(kv_heads, group, rows, -1)[..., -block.shape[1]:].add_(block)
+        out = torch.bmm(torch.softmax(weight, -1), v)
+    else:
+        out = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=full)[0]
+    return out.view(kv_heads, group, rows, d).permute(2, 0, 1, 3).reshape(rows, heads * d)

@@ -1,0 +1,151 @@
+"""Weights of a Llama-family decoder: from a folder of safetensors, or random; fused and packed layer by layer.
+
+The weight of a norm that feeds a linear layer is multiplied into it, so the forward only scales. Nothing is ever
+read through pickle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.linear import Linear
+from specdec_lib.models.shape import Shape
+from specdec_lib.types import Refusal
+
+Get = Callable[[str], Tensor]                      # name in a transformers checkpoint -> tensor
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One decoder layer, its input norms folded into `qkv` and `gate_up`."""
+
+    qkv: Linear                                    # query heads, then key heads, then value heads
+    out: Linear
+    gate_up: Linear
+    down: Linear
+    q_norm: Tensor | None = None                   # [head_dim]
+    k_norm: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    shape: Shape
+    embedding: Tensor                              # [V, hidden]
+    layers: tuple[Layer, ...]
+    norm: Tensor                                   # [hidden], before the head
+    head: Linear                                   # [V or restricted rows, hidden]
+    ids: Tensor | None = None                      # tokens of the head's rows; None = all, in order
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+
+def fuse(shape: Shape, get: Get, dtype: torch.dtype, device, layers: int | None = None,
+         ids: Tensor | None = None) -> Weights:
+    """Weights in the order the forward wants them, the first `layers` layers, the head's rows `ids`."""
+    count = shape.layers if layers is None else layers
+    if not 0 < count <= shape.layers:
+        raise ValueError(f"the model has {shape.layers} layers, {count} were asked for")
+    put = lambda tensor: tensor.to(device, dtype)
+    embedding = put(get("model.embed_tokens.weight"))
+    decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put) for i in range(count))
+    head = embedding if shape.tied else put(get("lm_head.weight"))
+    return Weights(shape, embedding, decoder, put(get("model.norm.weight")),
+                   Linear(head if ids is None else head[ids.to(head.device)]), ids)
+
+
+def fuse_layer(shape: Shape, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> Layer:
+    """One layer: query, key and value become one matrix, gate and up another."""
+    def join(names: tuple[str, ...], biased: bool, norm: str | None) -> Linear:
+        weight = torch.cat([get(f"{prefix}{name}.weight") for name in names])
+        if norm is not None:                       # W (w * x) = (W * w) x, multiplied before rounding
+            weight = weight.to(torch.promote_types(weight.dtype, torch.float32)) * get(prefix + norm)
+        bias = put(torch.cat([get(f"{prefix}{name}.bias") for name in names])) if biased else None
+        return Linear(put(weight), bias)
+
+    qkv = tuple(f"self_attn.{name}_proj" for name in "qkv")
+    norms = [put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk"] if shape.head_norms else (None, None)
+    return Layer(join(qkv, shape.qkv_bias, "input_layernorm.weight"),
+                 join(("self_attn.o_proj",), shape.out_bias, None),
+                 join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight"),
+                 join(("mlp.down_proj",), shape.mlp_bias, None), *norms)
+
+
+def random_weights(shape: Shape, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu",
+                   scale: float | None = None) -> Weights:
+    """Weights nobody trained: for tests, and for timing a shape. `scale` is the spread, 1 / sqrt(in) if None."""
+    dice = torch.Generator().manual_seed(seed)
+    heads, kv_heads = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    sizes = {"q_proj": (heads, shape.hidden), "k_proj": (kv_heads, shape.hidden), "v_proj": (kv_heads, shape.hidden),
+             "o_proj": (shape.hidden, heads), "gate_proj": (shape.mlp, shape.hidden),
+             "up_proj": (shape.mlp, shape.hidden), "down_proj": (shape.hidden, shape.mlp),
+             "embed_tokens": (shape.vocab, shape.hidden), "lm_head": (shape.vocab, shape.hidden)}
+
+    def get(name: str) -> Tensor:
+        module, kind = name.split(".")[-2:]
+        if "norm" in module:
+            return torch.ones(shape.head_dim if module in ("q_norm", "k_norm") else shape.hidden)
+        out, into = sizes[module]
+        if kind == "bias":
+            return torch.zeros(out)
+        return torch.randn(out, into, generator=dice) * (into ** -0.5 if scale is None else scale)
+
+    return fuse(shape, get, dtype, device)
+
+
+def read_config(folder: str | Path) -> dict:
+    """The `config.json` of a checkpoint folder; Refusal if there is none or it cannot be read."""
+    path = Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise Refusal(f"{folder} is no model folder: it has no config.json") from None
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path} cannot be read ({error}): fetch the model again") from None
+    if not isinstance(config, dict):
+        raise Refusal(f"{path} does not hold a model configuration: fetch the model again")
+    return config
+
+
+def safetensors_files(folder: str | Path) -> dict[str, Path]:
+    """Where each tensor of a checkpoint folder lies; Refusal if a file is missing or corrupt."""
+    from safetensors import SafetensorError, safe_open
+
+    folder, out = Path(folder), {}
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise Refusal(f"{folder} holds no .safetensors file, and weights are read from nothing else")
+    for path in files:
+        try:
+            with safe_open(path, "pt") as file:
+                out |= dict.fromkeys(file.keys(), path)
+        except (SafetensorError, OSError) as error:
+            raise Refusal(f"{path} is corrupt ({error}): delete it and fetch the model again") from None
+    return out
+
+
+def reader(folder: str | Path) -> Get:
+    """Reads one tensor at a time, so a model is never in memory twice; Refusal for one that is missing."""
+    from safetensors import safe_open
+
+    where = safetensors_files(folder)
+
+    def get(name: str) -> Tensor:
+        if name not in where:
+            raise Refusal(f"{folder} lacks the tensor {name}: the download is incomplete or the config is another"
+                          " model's")
+        with safe_open(where[name], "pt") as file:
+            return file.get_tensor(name)
+
+    return get
