@@ -69,7 +69,8 @@ class CostCurve:
 
     def as_dict(self) -> dict:
         """As JSON keeps it."""
-        return asdict(self) | {"provenance": dict(self.provenance)}
+        return asdict(self) | {"widths": list(self.widths), "contexts": list(self.contexts),
+                               "seconds": [list(row) for row in self.seconds], "provenance": dict(self.provenance)}
 
     def save(self, path: str | Path) -> None:
         """One JSON file, its folder made where it is missing."""

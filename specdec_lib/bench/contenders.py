@@ -1,0 +1,94 @@
+"""Contenders: methods and peers as one kind of thing, prompt ids in, `Outcome` out, every decode from nothing.
+
+A method gets a fresh target, a fresh kit and an empty memory. One whose card says that it learns across prompts runs
+twice: cold like the others, and warm, as a stream with one memory per repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from specdec_lib import catalog, cost, measure
+from specdec_lib.bench.decodes import Outcome
+from specdec_lib.bench.peers import Peer
+from specdec_lib.bench.plan import Plan
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin, rounds
+from specdec_lib.types import LM, Facts, Kit, Method, Session
+
+Message = tuple[str, str]                          # role and text
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything loaded that a run needs; `encode` makes ids of a conversation, `decode` makes text of ids."""
+
+    target: LM
+    encode: Callable[[Sequence[Message]], tuple[int, ...]]
+    decode: Callable[[Sequence[int]], str]
+    facts: Facts = field(default_factory=Facts)
+    draft: LM | None = None
+    checkpoints: Mapping = field(default_factory=dict)
+    peers: tuple[Peer, ...] = ()
+    about: Mapping = field(default_factory=dict)   # the target, as a summary names it
+
+    def kit(self, plan: Plan, curve: cost.CostCurve | None, memory: dict | None = None) -> Kit:
+        """A kit for one decode: fresh caches, no index yet."""
+        return Kit(target=self.target.fresh(), facts=self.facts, sampling=plan.sampling, cost=curve,
+                   nodes=cost.nodes(curve), draft=self.draft and self.draft.fresh(), store=plan.store,
+                   checkpoints=self.checkpoints, memory={} if memory is None else memory, parts=catalog.make_part)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`run(ids, key, repeat)` decodes; the key names prompt and turn, so that dice fall alike for everyone."""
+
+    name: str
+    run: Callable[[Sequence[int], tuple, int], Outcome]
+    peer: bool = False
+    stream: bool = False
+    lossless: bool = True
+
+
+def contenders(plan: Plan, world: World, curve: cost.CostCurve | None) -> list[Contender]:
+    """Methods in the plan's order, each tried once so that a bad spec is refused now, then peers."""
+    out: list[Contender] = []
+    for spec in plan.methods:
+        card = catalog.card_of(spec)
+        catalog.build(spec, world.kit(plan, curve))
+        out.append(Contender(spec, _method(spec, plan, world, curve, None), lossless=card.lossless))
+        if card.learns_across_prompts:
+            out.append(Contender(f"{spec} (warm)", _method(spec, plan, world, curve, {}), stream=True,
+                                 lossless=card.lossless))
+    return out + [Contender(peer.name, _peer(peer, plan), peer=True) for peer in world.peers]
+
+
+def _method(spec: str, plan: Plan, world: World, curve: cost.CostCurve | None, memories: dict[int, dict] | None):
+    def run(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
+        kit = world.kit(plan, curve, None if memories is None else memories.setdefault(repeat, {}))
+        method = catalog.build(spec, kit)
+        session = begin(ids, plan.max_new_tokens, world.facts.end, plan.sampling, str(key[0]), kit.target.context)
+        return timed(session, kit.target, method, Dice(plan.seed).fork(*key, repeat))
+    return run
+
+
+def _peer(peer: Peer, plan: Plan):
+    def run(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
+        return peer(ids, plan.max_new_tokens, plan.seed + repeat)
+    return run
+
+
+def timed(session: Session, target: LM, method: Method, dice) -> Outcome:
+    """Runs the loop; what a round took beyond when, what and target counts as `how`, so rounds add up to the whole."""
+    took: list[float] = []
+    start = perf_counter()
+    for now in rounds(session, target, method, dice):
+        session = now
+        took.append(perf_counter() - start)
+        start = perf_counter()
+    took[0] -= session.prefill
+    rows = tuple(row._replace(how=max(whole - row.when - row.what - row.target, 0.0))
+                 for row, whole in zip(measure.rows(session), took, strict=True))
+    return Outcome(session.output, session.prefill, sum(row.seconds for row in rows), len(session.output), len(rows), rows)

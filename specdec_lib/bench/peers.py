@@ -1,0 +1,121 @@
+"""transformers' own generation as peers in the same run: same ids, same end tokens, same limit, same dtype.
+
+`generate` returns tokens and nothing else, so prefill is the time of a one-token `generate` on the same prompt, taken
+off, and forwards are counted by a hook. What transformers carries from one call to the next (the assistant's length
+and confidence threshold tune themselves) is set back before every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from specdec_lib.bench.decodes import Outcome
+from specdec_lib.types import Refusal
+
+LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 2}      # transformers' own example and default
+ASSISTED = {"num_assistant_tokens": 4, "num_assistant_tokens_schedule": "constant",
+            "assistant_confidence_threshold": 0.0}
+PEERS: dict[str, str] = {
+    "hf-generate": "transformers' plain generate",
+    "hf-prompt-lookup": "transformers' prompt lookup, up to 10 tokens from an n-gram of at most 2",
+    "hf-assisted": "transformers' assisted generation, 4 tokens of the draft model a round, no self-tuning",
+}
+
+
+def check(names: Sequence[str], draft: str | None) -> None:
+    """Refuses a peer that is not known, or one whose draft model was not given."""
+    for name in names:
+        if name not in PEERS:
+            raise Refusal(f"there is no peer named {name!r}; there are: {', '.join(PEERS)}")
+        if name == "hf-assisted" and draft is None:
+            raise Refusal("hf-assisted needs a draft model: give one with --draft")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One way to call `generate`; the model is shared between the peers of a run."""
+
+    name: str
+    model: Any
+    end: frozenset[int]
+    context: int | None = None
+    temperature: float = 0.0
+    assistant: Any = None
+
+    def __call__(self, ids: Sequence[int], max_new_tokens: int, seed: int = 0) -> Outcome:
+        """Decodes these ids; `seed` counts only when sampling."""
+        room = max_new_tokens if self.context is None else min(max_new_tokens, self.context - len(ids))
+        one, _, _ = self._timed(ids, 1, seed)
+        whole, tokens, calls = self._timed(ids, room, seed)
+        return Outcome(tokens, one, max(whole - one, 0.0) if len(tokens) > 1 else 0.0, len(tokens) - 1, calls - 1)
+
+    def _timed(self, ids: Sequence[int], room: int, seed: int) -> tuple[float, tuple[int, ...], int]:
+        if self.temperature:
+            torch.manual_seed(seed)
+        options = self.options(room)
+        prompt = torch.tensor([list(ids)], device=self.model.device)
+        with counted(self.model) as calls, torch.inference_mode():
+            start = perf_counter()
+            out = self.model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+            tokens = out[0, len(ids):].tolist()    # on the host: on CUDA the clock stops when the work is done
+            took = perf_counter() - start
+        return took, up_to_end(tokens, self.end), len(calls)
+
+    def options(self, room: int) -> dict:
+        """A generation config of our own, so that nothing from the model's folder or the last call gets in."""
+        from transformers import GenerationConfig
+
+        sampled = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0} if self.temperature else {}
+        config = GenerationConfig(max_new_tokens=room, do_sample=bool(self.temperature), num_beams=1, use_cache=True,
+                                  eos_token_id=sorted(self.end) or None, pad_token_id=min(self.end, default=0),
+                                  **sampled, **(LOOKUP if self.name == "hf-prompt-lookup" else {}))
+        if self.name != "hf-assisted":
+            return {"generation_config": config}
+        for name, value in ASSISTED.items():       # the threshold and the length tune themselves during a call
+            setattr(self.assistant.generation_config, name, value)
+        return {"generation_config": config, "assistant_model": self.assistant}
+
+
+def up_to_end(tokens: Sequence[int], end: frozenset[int]) -> tuple[int, ...]:
+    """The tokens up to and including the first end token."""
+    stop = next((i + 1 for i, token in enumerate(tokens) if token in end), len(tokens))
+    return tuple(tokens[:stop])
+
+
+@contextmanager
+def counted(model):
+    """A list that grows by one with every forward of the model."""
+    calls: list[int] = []
+    handle = model.register_forward_pre_hook(lambda module, args: calls.append(1))
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def load(names: Sequence[str], folder: str, dtype: torch.dtype, device: str, end: frozenset[int],
+         context: int | None = None, temperature: float = 0.0, draft: str | None = None,
+         read: Callable[..., Any] | None = None) -> tuple[Peer, ...]:
+    """The peers of these names on one transformers model; `folder` is a local folder or a hub name."""
+    check(names, draft)
+    if not names:
+        return ()
+    read = read or _read
+    model = read(folder, dtype, device)
+    assistant = read(draft, dtype, device) if "hf-assisted" in names else None
+    return tuple(Peer(name, model, end, context, temperature, assistant) for name in names)
+
+
+def _read(folder: str, dtype: torch.dtype, device: str):
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True).to(device).eval()

@@ -1,0 +1,70 @@
+"""What a run is asked to do, as plain data: checked before any model is loaded, and the fingerprint of a resume."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from specdec_lib import catalog
+from specdec_lib.bench import peers as peer
+from specdec_lib.sampling import Sampling
+from specdec_lib.types import Refusal
+
+REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
+REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of a bench run. Plain decoding always runs: it is what everything is compared with."""
+
+    methods: tuple[str, ...]                       # specs of the catalogue
+    peers: tuple[str, ...] = ()
+    prompts: str = ""                              # the file's name
+    sha256: str = ""                               # of that file
+    limit: int | None = None                       # prompts, spread evenly over the families; None = all
+    target: str = ""
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int | None = None
+    max_new_tokens: int = 128
+    repeats: int = 1
+    temperature: float = 0.0
+    seed: int = 0
+    store: str | None = None
+    draft: str | None = None
+    cost: str | None = None                        # a saved curve; None = measured at the start
+
+    def __post_init__(self):
+        if self.max_new_tokens < 1:
+            raise Refusal(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
+        if self.repeats < 1:
+            raise Refusal(f"repeats must be at least 1, got {self.repeats}")
+        if self.limit is not None and self.limit < 1:
+            raise Refusal(f"a limit of {self.limit} prompts leaves nothing to run: give 1 or more")
+        if self.threads is not None and self.threads < 1:
+            raise Refusal(f"threads must be at least 1, got {self.threads}")
+        for kind, names in (("method", self.methods), ("peer", self.peers)):
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise Refusal(f"the {kind} {twice[0]} is named twice")
+        for spec in self.methods:
+            catalog.card_of(spec)
+        peer.check(self.peers, self.draft)
+        Sampling(self.temperature)
+        if "ar" not in self.methods:
+            object.__setattr__(self, "methods", ("ar", *self.methods))
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """None is greedy."""
+        return Sampling(self.temperature) if self.temperature else None
+
+    def as_dict(self) -> dict:
+        """As JSON keeps it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def differences(one: dict, two: dict) -> list[str]:
+    """Settings that differ between two plans as dicts, in words."""
+    return [f"{name} is {one.get(name)!r} there and {two.get(name)!r} here"
+            for name in {**one, **two} if one.get(name) != two.get(name)]

@@ -1,0 +1,93 @@
+"""Where a result comes from: command, commit, versions, machine, threads, date. No names of people, no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+PACKAGES = ("specdec-lib", "torch", "transformers", "numpy", "safetensors")
+
+
+def provenance(argv: list[str] | None = None) -> dict:
+    """All of it, as plain data; `argv` is the command that ran, this process's own by default."""
+    return {"created": now(), "command": command(sys.argv if argv is None else argv), **commit(),
+            "versions": versions(), "machine": machine()}
+
+
+def now() -> str:
+    """Universal time, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def command(argv: list[str]) -> str:
+    """The command line with every path cut down to its file's name."""
+    return " ".join(_bare(word) for word in argv)
+
+
+def _bare(word: str) -> str:
+    if word.startswith("-") and "=" in word:
+        option, _, value = word.partition("=")
+        return f"{option}={_bare(value)}"
+    looks_local = word[:1] in ("/", ".", "~") or word.count(os.sep) > 1 or Path(word).exists()
+    return Path(word).name if os.sep in word and looks_local else word      # owner/model on a hub stays whole
+
+
+def commit() -> dict:
+    """The commit of the source, and whether files tracked by it were changed; None outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
+        changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True,
+                                 text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return {"commit": None, "changed": None}
+    if head.returncode:
+        return {"commit": None, "changed": None}
+    return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
+
+
+def versions() -> dict[str, str]:
+    """Python, the packages that matter, and the operating system."""
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict:
+    """Processor, cores this process may use, threads in use, memory in GiB, accelerator; no host name."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"processor": processor(), "cores": cores, "threads": torch.get_num_threads(),
+            "memory_gib": memory(), "gpu": gpu, "bf16": bf16_kernels()}
+
+
+def processor() -> str:
+    """The processor as the system names it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def memory() -> float | None:
+    """Memory of the machine in GiB."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def bf16_kernels() -> bool:
+    """Whether this processor has bf16 kernels of oneDNN."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False

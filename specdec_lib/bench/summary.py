@@ -1,0 +1,176 @@
+"""From decodes to `summary.json`: every rate per method and family, intervals, gates and warnings.
+
+Pure: reads no file and no clock. Peers have no rounds, so what needs rounds is missing from their entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from specdec_lib import measure
+from specdec_lib.bench.decodes import Decode
+from specdec_lib.cost import CostCurve
+from specdec_lib.measure import Cost, Divergence
+
+SCHEMA = 1
+BUSY = 0.10                                        # spread of plain decoding's repeats above which times say little
+
+
+def methods(decodes: Sequence[Decode], lossless: dict[str, bool], curve: CostCurve | None) -> dict[str, dict]:
+    """The `methods` of a summary: name -> measures, with the same of each family under `by_family`."""
+    named = _named(decodes, peer=False)
+    return {name: _with_families(lambda base, own, name=name: method(base, own, lossless.get(name), curve),
+                                 _named(decodes, peer=False)["ar"], own) for name, own in named.items()}
+
+
+def peers(decodes: Sequence[Decode]) -> dict[str, dict]:
+    """The `peers` of a summary: name -> what can be measured from outside."""
+    return {name: _with_families(peer, _named(decodes, peer=False)["ar"], own)
+            for name, own in _named(decodes, peer=True).items()}
+
+
+def method(base: Sequence[Decode], own: Sequence[Decode], lossless: bool | None, curve: CostCurve | None) -> dict:
+    """All measures of one method against plain decoding, `base`, on the same prompts."""
+    rows = [row for one in own for row in one.outcome.rows]
+    return {"lossless": lossless,
+            "tokens_per_target_forward": measure.tokens_per_target_forward(rows),
+            "acceptance_rate": measure.acceptance_rate(rows),
+            "accepted_per_draft_round": measure.accepted_per_draft_round(rows),
+            "draft_round_share": measure.draft_round_share(rows), "width": measure.width(rows),
+            "conditional_acceptance": measure.conditional_acceptance(rows), **speeds(base, own),
+            "expected_speedup": expected_speedup(rows, curve), "time_share": measure.time_share(rows),
+            **equality(base, own), "target_nll": measure.target_nll(rows), **quality(base, own)}
+
+
+def peer(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+    """What `generate` lets us see."""
+    forwards = sum(one.outcome.forwards for one in own)
+    return {"tokens_per_target_forward": measure.share(sum(one.outcome.bought for one in own), forwards),
+            **speeds(base, own), **equality(base, own), **quality(base, own)}
+
+
+def speeds(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+    plain, mine = paired(base, own, lambda one: one.cost)
+    whole = paired(base, own, lambda one: one.cost_end_to_end)
+    return {"speedup": measure.speedup(plain, mine), "speedup_ci": measure.speedup_interval(plain, mine),
+            "speedup_end_to_end": measure.speedup(*whole), "tokens_per_second": measure.tokens_per_second(mine)}
+
+
+def paired(base: Sequence[Decode], own: Sequence[Decode],
+           cost: Callable[[Decode], Cost] = lambda one: one.cost) -> tuple[list[Cost], list[Cost]]:
+    """Cost per prompt, all its turns and repeats together, of the prompts that both have, in the same order."""
+    one, two = _per_prompt(base, cost), _per_prompt(own, cost)
+    shared = [name for name in one if name in two]
+    return [one[name] for name in shared], [two[name] for name in shared]
+
+
+def versus(decodes: Sequence[Decode], base: str, other: str) -> tuple[float | None, list[float] | None]:
+    """How many times as fast `other` is as `base`, methods or peers, with the interval of *their* ratio."""
+    pair = paired([d for d in decodes if d.method == base], [d for d in decodes if d.method == other])
+    return measure.speedup(*pair), measure.speedup_interval(*pair)
+
+
+def expected_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> float | None:
+    """Predicted from the curve at the mean width, with the measured seconds of drafting and overhead per round."""
+    tokens = measure.tokens_per_target_forward(rows)
+    if curve is None or tokens is None:
+        return None
+    drafting, overhead = (sum(x) / len(rows) for x in ([r.what for r in rows], [r.when + r.how for r in rows]))
+    return curve.expected_speedup(tokens, measure.width(rows), drafting, overhead)
+
+
+def equality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+    """Prompts whose ids equal plain decoding's in every turn and repeat; margins of the others' first difference."""
+    firsts = divergences(base, own)
+    return {"identical_prompts": sum(first is None for first in firsts.values()), "prompts": len(firsts),
+            "first_divergence_margins": [first.margin for _, first in filter(None, firsts.values())]}
+
+
+def divergences(base: Sequence[Decode], own: Sequence[Decode]) -> dict[str, tuple[int, Divergence] | None]:
+    """Per prompt the turn and place of the first difference from plain decoding, or None."""
+    plain = {(d.question_id, d.turn, d.repeat): d.outcome for d in base}
+    out: dict[str, tuple[int, Divergence] | None] = {}
+    for one in sorted(own, key=lambda d: (d.repeat, d.turn)):
+        at = plain[one.question_id, one.turn, one.repeat]
+        margins = [m for row in at.rows for m in row.margins]
+        first = measure.divergence(at.tokens, one.outcome.tokens, margins)
+        if out.get(one.question_id) is None:
+            out[one.question_id] = None if first is None else (one.turn, first)
+    return out
+
+
+def quality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+    """The gates of methods that are not lossless; means over prompts, all turns and repeats of one together."""
+    plain = {(d.question_id, d.turn, d.repeat): d.outcome.tokens for d in base}
+    overlap = lambda d: measure.rouge_l(plain[d.question_id, d.turn, d.repeat], d.outcome.tokens)
+    return {"ar_overlap": _mean_of_prompts(own, overlap), "reference_score": _mean_of_prompts(own, lambda d: d.score),
+            "repeated_4grams": measure.repeated_4grams(d.outcome.tokens for d in own)}
+
+
+def restlessness(decodes: Sequence[Decode]) -> float | None:
+    """Median over prompts of the spread, (largest - smallest) / median, of plain decoding's repeats; None with one."""
+    times: dict[tuple, list[float]] = {}
+    for one in decodes:
+        if one.method == "ar" and one.outcome.bought:
+            times.setdefault((one.question_id, one.turn), []).append(one.outcome.seconds / one.outcome.bought)
+    spreads = [(max(t) - min(t)) / median(t) for t in times.values() if len(t) > 1]
+    return median(spreads) if spreads else None
+
+
+def unrest_within(decodes: Sequence[Decode]) -> float | None:
+    """Spread of plain decoding's forwards within a decode: the middle half over the median, median over decodes."""
+    spreads = []
+    for one in decodes:
+        times = sorted(row.target for row in one.outcome.rows) if one.method == "ar" else []
+        if len(times) >= 8 and median(times):
+            spreads.append((times[3 * len(times) // 4] - times[len(times) // 4]) / median(times))
+    return median(spreads) if spreads else None
+
+
+def warnings(decodes: Sequence[Decode]) -> list[str]:
+    """Sentences about this run that its reader has to know."""
+    out = []
+    between, within = restlessness(decodes), unrest_within(decodes)
+    if between is not None and between > BUSY:
+        out.append(f"The machine was busy: repeats of plain decoding differ by {between:.0%}.")
+    elif between is None and within is not None and within > 2 * BUSY:
+        out.append(f"The machine was busy: within one plain decode, the middle half of the forwards spans {within:.0%}"
+                   " of their median.")
+    for name, own in _named(decodes, peer=False).items():
+        rows = [row for one in own for row in one.outcome.rows]
+        if sum(row.drafted for row in rows) and not sum(row.accepted for row in rows):
+            out.append(f"{name} had no drafted token accepted on any prompt.")
+    return out
+
+
+def _named(decodes: Sequence[Decode], peer: bool) -> dict[str, list[Decode]]:
+    out: dict[str, list[Decode]] = {}
+    for one in decodes:
+        if one.peer == peer:
+            out.setdefault(one.method, []).append(one)
+    return out
+
+
+def _with_families(measures: Callable[..., dict], base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+    families = dict.fromkeys(one.family for one in own)
+    inside = {f: measures([d for d in base if d.family == f], [d for d in own if d.family == f]) for f in families}
+    return measures(base, own) | {"by_family": inside}
+
+
+def _per_prompt(decodes: Sequence[Decode], cost: Callable[[Decode], Cost]) -> dict[str, Cost]:
+    out: dict[str, Cost] = {}
+    for one in decodes:
+        tokens, seconds = cost(one)
+        so_far = out.get(one.question_id, Cost(0, 0.0))
+        out[one.question_id] = Cost(so_far.tokens + tokens, so_far.seconds + seconds)
+    return out
+
+
+def _mean_of_prompts(decodes: Sequence[Decode], value: Callable[[Decode], float | None]) -> float | None:
+    means: dict[str, list[float]] = {}
+    for one in decodes:
+        found = value(one)
+        if found is not None:
+            means.setdefault(one.question_id, []).append(found)
+    return measure.share(sum(sum(v) / len(v) for v in means.values()), len(means))
