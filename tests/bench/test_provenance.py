@@ -1,0 +1,27 @@
+"""What stands beside every result, and what must not."""
+
+import getpass
+import json
+from pathlib import Path
+
+from specdec_lib.bench import provenance
+
+
+def test_provenance_holds_command_commit_versions_machine_and_date():
+    about = provenance.provenance(["specdec", "bench"])
+    assert set(about) == {"created", "command", "commit", "changed", "versions", "machine"}
+    assert about["command"] == "specdec bench" and about["created"].endswith("+00:00")
+    assert about["versions"]["torch"] and about["machine"]["cores"] >= 1
+
+
+def test_paths_are_cut_to_file_names_and_hub_names_stay_whole():
+    argv = ["/opt/env/bin/specdec", "bench", "--out=/home/me/run", "--prompts", "../here/p.jsonl", "--target",
+            "owner/model", "say this/that to me"]
+    assert provenance.command(argv) == ("specdec bench --out=run --prompts p.jsonl --target owner/model"
+                                        " say this/that to me")
+
+
+def test_nothing_names_the_person_or_the_folder():
+    text = json.dumps(provenance.provenance([str(Path.cwd() / "specdec"), "bench", str(Path.cwd() / "p.jsonl")]))
+    assert str(Path.cwd()) not in text
+    assert f"/{getpass.getuser()}" not in text

@@ -1,0 +1,86 @@
+"""Summaries of decodes made up by hand."""
+
+import pytest
+
+from specdec_lib.bench import summary
+from specdec_lib.bench.decodes import Decode, Outcome
+from specdec_lib.cost import CostCurve
+from specdec_lib.measure import Divergence, Row
+
+
+def row(token, target=1.0, drafted=0, accepted=0, margin=2.0):
+    return Row("d" * bool(drafted), drafted, accepted, min(drafted, accepted + 1), 1 + accepted, drafted, 1 + drafted,
+               0.0, 0.5 * bool(drafted), target, 0.0, 0.1, (token,) * (1 + accepted),
+               ("d",) * accepted + ("",), (margin,) * (1 + accepted))
+
+
+def one(method, question=1, rows=(), tokens=None, seconds=None, repeat=0, turn=0, peer=False, family="qa", score=None):
+    tokens = tuple(t for r in rows for t in r.tokens) if tokens is None else tokens
+    seconds = sum(r.seconds for r in rows) if seconds is None else seconds
+    return Decode(question, family, method, repeat, turn, peer, 10,
+                  Outcome(tokens, 1.0, seconds, len(tokens) - peer, max(len(rows), len(tokens) - peer), tuple(rows)),
+                  "", score)
+
+
+PLAIN = [one("ar", q, (row(7), row(7), row(7), row(7))) for q in range(5)]
+FAST = [one("fast", q, (row(7, 1.5, 3, 3),)) for q in range(5)]
+
+
+def test_speed_counts_totals_of_the_same_prompts_in_whatever_order_they_come():
+    entry = summary.methods([*PLAIN, *reversed(FAST)], {"ar": True, "fast": True}, None)["fast"]
+    assert entry["speedup"] == 4 / 2 and entry["speedup_ci"] == pytest.approx([2, 2])
+    assert entry["speedup_end_to_end"] == 5 / 3    # one second of prefill each
+    assert entry["tokens_per_second"] == 2 and entry["identical_prompts"] == entry["prompts"] == 5
+
+
+def test_a_family_with_fewer_than_five_prompts_has_no_interval():
+    families = [one("ar", q, (row(7),), family="qa" if q else "rag") for q in range(6)]
+    entry = summary.methods(families, {}, None)["ar"]
+    assert entry["by_family"]["qa"]["speedup_ci"] == pytest.approx([1, 1])
+    assert entry["by_family"]["rag"]["speedup_ci"] is None and entry["by_family"]["rag"]["speedup"] == 1
+
+
+def test_the_expected_speedup_uses_the_curve_and_the_measured_time_of_drafting():
+    curve = CostCurve((1, 4), (8,), ((2.0, 3.5),))
+    entry = summary.methods([*PLAIN, *FAST], {}, curve)["fast"]
+    assert entry["expected_speedup"] == 4 * 2 / (3.5 + 0.5)
+    assert summary.methods(PLAIN, {}, None)["ar"]["expected_speedup"] is None
+
+
+def test_one_other_token_in_one_repeat_makes_a_prompt_differ_and_shows_its_margin():
+    plain = [one("ar", 1, (row(7), row(8, margin=0.25)), repeat=r) for r in range(2)]
+    other = [one("x", 1, (row(7), row(8)), repeat=0), one("x", 1, (row(7), row(9)), repeat=1)]
+    entry = summary.methods([*plain, *other], {}, None)["x"]
+    assert entry["identical_prompts"] == 0 and entry["first_divergence_margins"] == [0.25]
+    assert summary.divergences(plain, other) == {1: (0, Divergence(1, (8, 9), 0.25))}
+
+
+def test_a_peer_pays_for_all_tokens_but_its_first():
+    peer = [one("hf", q, tokens=(7,) * 4, seconds=6.0, peer=True) for q in range(5)]
+    entry = summary.peers([*PLAIN, *peer])["hf"]
+    assert entry["tokens_per_second"] == 0.5 and entry["speedup"] == 0.5
+    assert entry["tokens_per_target_forward"] == 1 and entry["identical_prompts"] == 5
+    assert summary.versus([*PLAIN, *peer], "hf", "ar") == (2.0, pytest.approx([2.0, 2.0]))
+
+
+def test_repeats_that_differ_warn_of_a_busy_machine():
+    calm = [one("ar", 1, (row(7, 1.0 + 0.01 * r),), repeat=r) for r in range(3)]
+    busy = [one("ar", 1, (row(7, 1.0 + 0.3 * r),), repeat=r) for r in range(3)]
+    assert summary.warnings(calm) == [] and summary.restlessness(busy) == pytest.approx(0.6 / 1.3)
+    assert "busy" in summary.warnings(busy)[0] and "46%" in summary.warnings(busy)[0]
+
+
+def test_one_repeat_is_judged_by_the_spread_within_a_decode():
+    jumpy = [one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)))]
+    assert summary.restlessness(jumpy) is None and "within one plain decode" in summary.warnings(jumpy)[0]
+
+
+def test_a_drafter_that_is_never_right_is_said_aloud():
+    useless = [one("fast", 1, (row(7, 1.0, drafted=2), row(7, 1.0, drafted=2)))]
+    assert "no drafted token accepted" in summary.warnings([*PLAIN, *useless])[0]
+
+
+def test_scores_are_means_of_prompts_and_none_where_there_is_no_reference():
+    scored = [one("ar", 1, (row(7),), score=1.0), one("ar", 2, (row(7),), score=0.0), one("ar", 3, (row(7),))]
+    assert summary.methods(scored, {}, None)["ar"]["reference_score"] == 0.5
+    assert summary.methods(PLAIN, {}, None)["ar"]["reference_score"] is None
