@@ -88,6 +88,15 @@ def test_a_vocabulary_refuses_a_word_it_does_not_hold():
         show.words("dog", vocabulary=show.Vocabulary.of("the cat"))
 
 
+def test_a_toy_model_gives_the_chances_of_its_text():
+    vocab = show.Vocabulary.of("a b c")
+    model = show.toy_model("a b a c a b", vocab, order=1, doubt=1.0)
+    assert model.rows[0,] == pytest.approx([1 / 6, 3 / 6, 2 / 6])
+    assert model.rows[()] == pytest.approx([4 / 9, 3 / 9, 2 / 9])
+    with pytest.raises(ValueError, match="doubt > 0"):
+        show.toy_model("a", vocab, doubt=0)
+
+
 def test_a_tree_with_its_verdict_says_how_many_nodes_were_accepted():
     tree = certain_trie([(0, 1), (0, 2)], 5)
     figure = show.tree(tree, Verdict.of(tree, (0, 2), 1), show.Vocabulary.of("a b c"))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from specdec_lib.models.table import Table
 from specdec_lib.types import Session
 
 Names = Callable[[int], str]
@@ -61,6 +62,22 @@ def words(text: str, room: int = 16, vocabulary: Vocabulary | None = None, sampl
     """A toy session whose prompt is this text, each word a token; `vocabulary` numbers them, else order does."""
     tokens = (vocabulary or Vocabulary.of(text)).tokens(text)
     return Session(tokens, len(tokens), room, sampling=sampling, id="toy")
+
+
+def toy_model(text: str, vocabulary: Vocabulary, order: int = 1, doubt: float = 0.1) -> Table:
+    """The n-gram law of a text: chances of the next word after the last `order` words, `doubt` added to every count.
+
+    A small doubt makes it sure of what it has read; it knows every shorter context, too.
+    """
+    if order < 0 or doubt <= 0:
+        raise ValueError(f"a toy model needs order >= 0 and doubt > 0, got {order} and {doubt}")
+    tokens = vocabulary.tokens(text)
+    counts: dict[tuple[int, ...], list[float]] = {(): [doubt] * len(vocabulary)}
+    for place, token in enumerate(tokens):
+        for n in range(min(order, place) + 1):
+            row = counts.setdefault(tuple(map(int, tokens[place - n:place])), [doubt] * len(vocabulary))
+            row[token] += 1
+    return Table({context: [count / sum(row) for count in row] for context, row in counts.items()})
 
 
 def naming(names: Names | None, tokens: Iterable[int]) -> Names:

@@ -1,0 +1,125 @@
+"""Every notebook runs with its smoke values, every claim in it holds, and it keeps to the craft of the others."""
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from specdec_lib.bench import notebooks
+
+ROOT = Path(__file__).parents[1]
+BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+METHODS = [book for book in BOOKS if re.match(r"[1-7]\d_|99_", book.name)]
+BEATS = ("By hand", "The code", "Watch it", "Turn the knob", "Where it fails", "Claims", "Exercises")
+BANNED = ("interact(", "interactive_output", "Output(", "renderers", "PLOTLY_RENDERER", "SPECDEC_EXPLORE",
+          "pip install", "plotly", "/work", "/root", "/home", "from_pretrained")
+ENV = {"PYTHONPATH": str(ROOT), "SPECDEC_EXPLORE": "html", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+       "TRANSFORMERS_OFFLINE": "1", "PLOTLY_RENDERER": "plotly_mimetype"}
+every_book = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+every_method = pytest.mark.parametrize("book", METHODS, ids=lambda book: book.stem)
+
+
+def cells(book: Path, kind: str = "") -> list:
+    found = nbformat.read(book, as_version=4).cells
+    return [cell for cell in found if cell.cell_type == kind] if kind else found
+
+
+def parsed(book: Path) -> ast.Module:
+    """All code of a notebook as one tree; magics are not Python and fail here."""
+    return ast.parse("\n".join(cell.source for cell in cells(book, "code")))
+
+
+def calls(book: Path, name: str) -> list[ast.Call]:
+    """Calls of a function by its own name, `name(...)` or `show.name(...)`."""
+    return [node for node in ast.walk(parsed(book)) if isinstance(node, ast.Call)
+            and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))]
+
+
+@pytest.mark.notebooks
+@every_book
+def test_a_notebook_runs_top_to_bottom_and_its_claims_hold(book, tmp_path):
+    done = notebooks.run(book, tmp_path / book.name, notebooks.smoke_values(book), env=ENV, cell_seconds=60)
+    for cell in cells(done.path, "code"):
+        for output in cell.outputs:
+            drawn = output.get("data", {}).get("application/vnd.plotly.v1+json")
+            steps = max(1, len((drawn or {}).get("layout", {}).get("sliders", [{}])[0].get("steps", [1])))
+            assert len(str(drawn)) <= 200_000 * steps, f"a figure too heavy to travel:\n{cell.source}"
+
+
+@every_book
+def test_a_notebook_is_committed_without_outputs_and_with_a_language(book):
+    found = nbformat.read(book, as_version=4)
+    nbformat.validate(found)
+    assert found.metadata.kernelspec.language == "python"
+    for cell in cells(book, "code"):
+        assert not cell.outputs and cell.execution_count is None, cell.source
+        assert set(cell.metadata) <= {"tags"}, f"{set(cell.metadata)} is left over from a run"
+
+
+@every_book
+def test_a_notebook_opens_with_its_title_and_typed_parameters(book):
+    first, second = cells(book)[:2]
+    assert first.cell_type == "markdown" and first.source.startswith("# ")
+    assert second.metadata.get("tags") == ["parameters"]
+    written = {node.target.id for node in ast.parse(second.source).body}
+    assert written and written == set(notebooks.parameters(book))
+
+
+@every_book
+def test_code_cells_are_short_and_stand_under_a_sentence(book):
+    above = None
+    for place, cell in enumerate(cells(book)):
+        if cell.cell_type == "code":
+            assert len(cell.source.splitlines()) <= 15, f"split this cell:\n{cell.source}"
+            assert place <= 2 or above == "markdown", f"no sentence above:\n{cell.source}"
+        above = cell.cell_type
+    assert len(cells(book)) <= 45, "two ideas in one notebook: split it"
+
+
+@every_book
+def test_a_notebook_defines_nothing_long(book):
+    for node in ast.walk(parsed(book)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            assert node.end_lineno - node.lineno < 6, f"{node.name} belongs into the library"
+
+
+@every_book
+def test_a_notebook_holds_no_widget_that_hangs_no_path_and_no_colour(book):
+    code = "\n".join(cell.source for cell in cells(book, "code"))
+    assert not [word for word in BANNED if word in code]
+    assert not re.search(r"#[0-9a-fA-F]{6}\b", code)
+
+
+@every_book
+def test_a_notebook_checks_a_claim(book):
+    assert calls(book, "check")
+
+
+@every_book
+def test_what_a_slider_moves_was_called_plainly_and_guessed_at_before(book):
+    plain = {getattr(call.func, "id", "") for call in ast.walk(parsed(book)) if isinstance(call, ast.Call)}
+    plain |= {getattr(call.func, "attr", "") for call in ast.walk(parsed(book)) if isinstance(call, ast.Call)}
+    for call in calls(book, "explore"):
+        moved = getattr(call.args[0], "id", None) or getattr(call.args[0], "attr", None)
+        assert moved in plain, "explore a named function that a cell above has called"
+    above = ""
+    for cell in cells(book):
+        if cell.cell_type == "code" and "explore(" in cell.source.replace("import explore", ""):
+            assert "expect" in above, f"ask what the reader expects before the slider:\n{cell.source}"
+        above = cell.source
+
+
+@every_method
+def test_a_method_notebook_has_the_eight_beats_in_order(book):
+    headings = re.findall(r"^## (.+)$", "\n".join(cell.source for cell in cells(book, "markdown")), flags=re.MULTILINE)
+    beats = [beat for heading in headings for beat in BEATS if heading.startswith(beat)]
+    assert beats == list(BEATS)
+    assert calls(book, "explore") and calls(book, "source")
+
+
+@every_method
+def test_a_method_notebook_ends_with_three_exercises(book):
+    last = cells(book, "markdown")[-1].source
+    assert re.findall(r"^(\d)\. ", last, flags=re.MULTILINE) == ["1", "2", "3"]
