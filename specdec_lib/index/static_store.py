@@ -1,0 +1,111 @@
+"""Static store: a corpus of token ids on disk that says where the longest suffix of a session stands in it.
+
+Source: Manber and Myers 1990 (suffix arrays, prefix doubling); the static half of SAM-Decoding (Hu et al.
+2024). One file: a header of 512 bytes, the corpus *backwards*, and the sorted order of its suffixes, which,
+the text being backwards, are the contexts that end at each position. It is mapped into memory and only read,
+so any number of processes share one copy. Contexts are told apart up to 64 tokens, so a look-up is a binary
+search of log2(n) steps over slices of at most 64 tokens (big-endian, so that bytes compare as tokens do),
+whatever the session's length.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import zlib
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from specdec_lib.types import Refusal
+
+MAGIC, HEADER, DEEPEST = "specdec-static-store-1", 512, 64
+GAP = 0xFFFFFFFF                                   # stands between documents and matches nothing
+
+
+class Places(NamedTuple):
+    """The longest match: its length, and where in the corpus its first and last occurrence are followed."""
+
+    length: int = 0
+    first: int = 0
+    recent: int = 0
+
+
+class StaticStore:
+    """A store that was built before. Raises Refusal for a file that is missing, cut short or damaged."""
+
+    def __init__(self, path: str | Path):
+        head, self._bytes = _open(Path(path))
+        self.size: int = head["tokens"]            # with one gap after each document
+        self.vocab: int = head["vocab"]            # largest id + 1
+        self._order = memoryview(self._bytes)[HEADER + 4 * self.size:].cast("I")
+        self._text = np.frombuffer(self._bytes, ">u4", self.size, HEADER)
+
+    def find(self, tokens: tuple[int, ...]) -> Places:
+        """The longest suffix of `tokens`, of 64 at most, that stands in the corpus."""
+        query = np.array(tokens[:-DEEPEST - 1:-1], dtype=">u4").tobytes()
+        place = bisect_left(self._order, query, key=self._slice)
+        beside = [i for i in (place - 1, place) if 0 <= i < self.size]
+        best = max(_common(query, self._slice(self._order[i])) for i in beside)
+        if best == 0:
+            return Places()
+        key = lambda place: self._slice(place, best)                             # noqa: E731
+        low = bisect_left(self._order, query[:4 * best], key=key)
+        high = bisect_right(self._order, query[:4 * best], lo=low, key=key)
+        ends = np.frombuffer(self._order, "u4")[low:high]              # backwards positions, unordered
+        return Places(best, self.size - int(ends.max()), self.size - int(ends.min()))
+
+    def following(self, start: int, n: int) -> tuple[int, ...]:
+        """At most `n` tokens of the corpus from `start` on, not past the end of their document."""
+        stop = self.size - start
+        tokens = self._text[max(0, stop - n):stop][::-1].tolist()
+        return tuple(tokens[:tokens.index(GAP)] if GAP in tokens else tokens)
+
+    def _slice(self, place: int, tokens: int = DEEPEST) -> bytes:
+        start = HEADER + 4 * place
+        return self._bytes[start:min(start + 4 * tokens, HEADER + 4 * self.size)]
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many first tokens two slices share."""
+    n = 0
+    while n < len(one) // 4 and one[4 * n:4 * n + 4] == other[4 * n:4 * n + 4]:
+        n += 1
+    return n
+
+
+def open_store(path: str | Path) -> StaticStore:
+    """The store at `path`, checked once per process and file; Refusal as StaticStore."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        raise Refusal(f"there is no static index at {path}: build one first") from None
+    return _kept(str(path), stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=8)
+def _kept(path: str, changed: int, size: int) -> StaticStore:
+    return StaticStore(path)
+
+
+def _open(path: Path) -> tuple[dict, mmap.mmap]:
+    bad = Refusal(f"{path} is not a whole static index: build it again")
+    try:
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise Refusal(f"there is no static index at {path}: build one first") from None
+    except (OSError, ValueError):                  # ValueError: an empty file cannot be mapped
+        raise bad from None
+    try:
+        head = json.loads(data[:HEADER])
+        whole = head["magic"] == MAGIC and len(data) == HEADER + 8 * head["tokens"] and head["vocab"] >= 0
+        whole = whole and zlib.crc32(memoryview(data)[HEADER:]) == head["crc32"]
+    except (ValueError, KeyError, TypeError):
+        raise bad from None
+    if not whole:
+        raise bad
+    return head, data

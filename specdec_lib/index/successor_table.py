@@ -1,0 +1,59 @@
+"""Successor table: for every token, the tokens that the target last thought likely to follow it.
+
+Source: Luo et al. 2024 (Token Recycling). A forward scores every node of a draft, rejected ones as well; the
+top ids of each row are a by-product that the method keeps. Row 0 of a round belongs to the last token before
+the round and row i + 1 to node i. A later row of the same token replaces the earlier one.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+
+from specdec_lib.types import ROOT, Round, Session
+
+
+class SuccessorTable:
+    """Folded from a session's rounds; `read(session)` makes it stand for exactly this history."""
+
+    def __init__(self, top: int = 8):
+        self.top = top
+        self._rows: dict[int, tuple[int, ...]] = {}
+        self._start: tuple[int, ...] = ()          # the tokens before the first round
+        self._rounds: tuple[Round, ...] = ()
+        self._undo: list[dict[int, tuple[int, ...] | None]] = []   # per round: the rows it replaced
+
+    def read(self, session: Session) -> None:
+        """Learn from the rounds not yet read, after taking back those that this session has not had."""
+        rounds, start = session.rounds, session.tokens[session.prompt - 1:session.prompt]
+        same = list(map(is_, self._rounds, rounds))
+        keep = 0 if start != self._start else same.index(False) if False in same else len(same)
+        while len(self._undo) > keep:
+            self._take_back()
+        last = start[0] if keep == 0 else rounds[keep - 1].verdict.tokens[-1]
+        for round in rounds[keep:]:
+            self._learn(last, round)
+            last = round.verdict.tokens[-1]
+        self._start, self._rounds = start, rounds
+
+    def successors(self, token: int) -> tuple[int, ...]:
+        """The likely next tokens, best first; empty for a token that no forward has scored."""
+        return self._rows.get(token, ())
+
+    def _learn(self, last: int, round: Round) -> None:
+        """Rejected nodes first, so that where a token stands in both, the row in its true context stays."""
+        ids = round.brief.ids[:, :self.top].tolist()
+        path = round.verdict.path
+        off = [node for node in range(len(round.draft)) if node not in path]
+        before: dict[int, tuple[int, ...] | None] = {}
+        for node in (*off, ROOT, *path):
+            token = last if node == ROOT else round.draft.tokens[node]
+            before.setdefault(token, self._rows.get(token))
+            self._rows[token] = tuple(ids[node + 1])
+        self._undo.append(before)
+
+    def _take_back(self) -> None:
+        for token, row in self._undo.pop().items():
+            if row is None:
+                del self._rows[token]
+            else:
+                self._rows[token] = row

@@ -1,0 +1,117 @@
+"""Suffix automaton of one growing text: which suffix of it stood there before, and where?
+
+Source: Blumer et al. 1985 for the online construction; Hu et al. 2024 (SAM-Decoding) for drafting from it. A
+state is a set of substrings with the same end positions. Reading a token costs amortised constant time, and
+so does taking it back: every change is written down, so that the automaton answers for any session, also one
+further back in time.
+
+The first end position of a state never changes. The most recent one does, for all suffixes of the text at
+each token: these are the ancestors of the newest state along the suffix links, and the `climb` longest of
+them are stamped. So the most recent position is exact as long as no suffix of the text has more than `climb`
+repeated suffixes that differ in where they stood (only long loops do: text of period d repeated for d x climb
+tokens); past that it may be an older one, which is a true occurrence all the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from specdec_lib.index.reading import common_prefix
+
+
+class Repeat(NamedTuple):
+    """The longest suffix that occurs earlier: its length, and where its first and latest copy are followed."""
+
+    length: int = 0
+    first: int = 0                                 # position of the token that follows the first occurrence
+    recent: int = 0                                # the same for the latest one before the end
+
+
+class SuffixAutomaton:
+    """`read(tokens)` makes it stand for exactly these tokens, and `repeat` is what it then knows."""
+
+    def __init__(self, climb: int = 64):
+        self.climb = climb
+        self.tokens: tuple[int, ...] = ()
+        self._next: list[dict[int, int]] = [{}]    # per state: token -> state
+        self._link, self._length = [-1], [0]
+        self._first, self._recent = [-1], [-1]     # end positions, inclusive
+        self._state = [0]                          # per prefix: the state of the whole of it
+        self._repeat = [Repeat()]                  # per prefix
+        self._undo: list[tuple] = []               # per token: what reading it changed
+
+    @property
+    def repeat(self) -> Repeat:
+        """The longest suffix of what was read that also ends earlier; length 0 if its last token is new."""
+        return self._repeat[-1]
+
+    def read(self, tokens: tuple[int, ...]) -> Repeat:
+        """Stand for these tokens: go back to the common prefix, read the rest, say what repeats."""
+        if tokens is not self.tokens:
+            keep = common_prefix(self.tokens, tokens)
+            for end in range(len(self.tokens) - 1, keep - 1, -1):
+                self._take_back(self.tokens[end])
+            for end in range(keep, len(tokens)):
+                self._push(end, tokens[end])
+            self.tokens = tokens
+        return self.repeat
+
+    def _new_state(self, next: dict[int, int], link: int, length: int, first: int, recent: int) -> int:
+        self._next.append(next)
+        self._link.append(link)
+        self._length.append(length)
+        self._first.append(first)
+        self._recent.append(recent)
+        return len(self._link) - 1
+
+    def _push(self, end: int, token: int) -> None:
+        nexts, link, length = self._next, self._link, self._length
+        new = self._new_state({}, 0, end + 1, end, end)
+        added, moved, split, p = [], [], -1, self._state[-1]
+        while p != -1 and token not in nexts[p]:
+            nexts[p][token] = new
+            added.append(p)
+            p = link[p]
+        if p != -1:
+            q = nexts[p][token]
+            if length[p] + 1 < length[q]:          # q holds longer substrings too: split the shorter off
+                split = q
+                q = self._new_state(dict(nexts[split]), link[split], length[p] + 1, self._first[split],
+                                    self._recent[split])
+                while p != -1 and nexts[p].get(token) == split:
+                    nexts[p][token] = q
+                    moved.append(p)
+                    p = link[p]
+                link[split] = q
+            link[new] = q
+        self._state.append(new)
+        self._undo.append((added, moved, split, self._stamp(link[new], end)))
+
+    def _stamp(self, longest: int, end: int) -> list[int]:
+        """Note what repeats here, then mark those suffixes as seen at `end`; returns their old marks."""
+        link, recent = self._link, self._recent
+        self._repeat.append(Repeat(self._length[longest], self._first[longest] + 1, recent[longest] + 1))
+        before, state = [], longest
+        while state > 0 and len(before) < self.climb:
+            before.append(recent[state])
+            recent[state] = end
+            state = link[state]
+        return before
+
+    def _take_back(self, token: int) -> None:
+        nexts, link = self._next, self._link
+        added, moved, split, before = self._undo.pop()
+        new = self._state.pop()
+        self._repeat.pop()
+        state = link[new]
+        for mark in before:
+            self._recent[state] = mark
+            state = link[state]
+        for p in moved:
+            nexts[p][token] = split
+        if split != -1:
+            link[split] = link[link[split]]        # past the state that was split off, which goes
+        for p in added:
+            del nexts[p][token]
+        for values in (nexts, link, self._length, self._first, self._recent):
+            del values[new:]

@@ -1,0 +1,64 @@
+import pytest
+
+from specdec_lib.index.matcher import DYNAMIC, STATIC, Match, Matcher, shared_matcher
+from specdec_lib.index.static_store import StaticStore
+from specdec_lib.index.store_build import build_store
+from specdec_lib.types import Facts, Kit, Refusal
+
+TEXT = tuple(range(10, 20))                        # the corpus: ten tokens in a row
+
+
+@pytest.fixture
+def path(tmp_path):
+    build_store(tmp_path / "store", [(*TEXT, 90, 91)])
+    return tmp_path / "store"
+
+
+def find(path, tokens):
+    return Matcher(StaticStore(path)).find(tokens)
+
+
+def test_without_a_corpus_the_session_alone_is_searched():
+    matcher, tokens = Matcher(), (1, 2, 3, 1, 2, 4, 1, 2)
+    match = matcher.find(tokens)
+    assert match == Match(2, 2, 5, DYNAMIC, 2)
+    assert matcher.following(tokens, match, 2, "first") == (3, 1)
+    assert matcher.following(tokens, match, 2, "recent") == (4, 1)
+
+
+def test_the_corpus_must_match_more_than_the_bias_longer(path):
+    own = (17, 18, 19, 1, 17, 18, 19)              # three tokens of the session's own
+    assert find(path, own).origin == DYNAMIC
+    six_longer = (17, 18, 19, 1, *TEXT[1:])        # nine in the corpus against three: six longer
+    assert find(path, six_longer) == Match(9, 10, 10, STATIC, 4)
+    tie = (17, 18, 19, 1, *TEXT[2:])               # eight against three: worth the same
+    assert find(path, tie).origin == DYNAMIC
+
+
+def test_the_corpus_answers_where_the_session_knows_nothing(path):
+    matcher, tokens = Matcher(StaticStore(path)), (5, 18, 19)
+    match = matcher.find(tokens)
+    assert match.origin == STATIC and match.worth == 2 - 5
+    assert matcher.following(tokens, match, 5) == (90, 91)
+
+
+def test_nothing_found_is_followed_by_nothing(path):
+    matcher = Matcher(StaticStore(path))
+    match = matcher.find((1, 2, 3))
+    assert match.length == 0 and matcher.following((1, 2, 3), match, 4) == ()
+
+
+def test_a_copy_that_reaches_the_end_of_the_text_goes_round():
+    matcher, tokens = Matcher(), (1, 2, 3, 1, 2, 3, 1)
+    assert matcher.following(tokens, matcher.find(tokens), 7) == (2, 3, 1, 2, 3, 1, 2)
+
+
+def test_the_parts_of_one_decode_share_one_matcher(path):
+    kit = Kit(None, store=str(path))
+    assert shared_matcher(kit) is shared_matcher(kit)
+    assert shared_matcher(kit).store is not None and shared_matcher(Kit(None)).store is None
+
+
+def test_a_corpus_of_another_vocabulary_is_refused(path):
+    with pytest.raises(Refusal, match="tokenizer"):
+        shared_matcher(Kit(None, Facts(vocab=50), store=str(path)))

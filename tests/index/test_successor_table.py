@@ -1,0 +1,69 @@
+import torch
+
+from specdec_lib.index.successor_table import SuccessorTable
+from specdec_lib.types import ROOT, Brief, Budget, Draft, Round, Session, Verdict
+
+
+def round_of(draft, path, extra, ids) -> Round:
+    brief = Brief(torch.tensor(ids), torch.zeros(len(ids), len(ids[0])))
+    return Round(Budget(2), draft, brief, Verdict.of(draft, path, extra), ())
+
+
+def session_of(*rounds, prompt=(5, 6)) -> Session:
+    session = Session(prompt, len(prompt), 50)
+    for one in rounds:
+        session = session.after(one)
+    return session
+
+
+FORK = Draft((7, 8), (ROOT, ROOT))
+FIRST = round_of(FORK, (0,), 9, [[7, 8, 1], [9, 2, 3], [4, 4, 5]])        # 7 accepted, 8 rejected, 9 emitted
+PLAIN = round_of(Draft(), (), 6, [[6, 7, 8]])
+AGAIN = round_of(Draft((7, 6), (ROOT, 0)), (), 1, [[1, 0, 0], [3, 3, 3], [2, 2, 2]])
+
+
+def rows(table) -> dict:
+    return {token: table.successors(token) for token in range(10) if table.successors(token)}
+
+
+def after(*rounds, **more) -> dict:
+    table = SuccessorTable(3)
+    table.read(session_of(*rounds, **more))
+    return rows(table)
+
+
+def test_every_row_of_a_forward_is_learnt_also_of_rejected_nodes():
+    assert after(FIRST) == {6: (7, 8, 1), 7: (9, 2, 3), 8: (4, 4, 5)}
+
+
+def test_the_root_row_belongs_to_the_last_committed_token():
+    assert after(FIRST, PLAIN)[9] == (6, 7, 8)
+
+
+def test_a_later_row_of_a_token_replaces_the_earlier_one():
+    assert after(FIRST, PLAIN, AGAIN)[7] == (3, 3, 3)
+
+
+def test_the_row_in_its_true_context_wins_over_a_rejected_one_of_the_same_round():
+    assert after(FIRST, PLAIN, AGAIN)[6] == (1, 0, 0)             # 6 was committed, and also drafted in vain
+
+
+def test_rows_are_cut_to_the_top():
+    table = SuccessorTable(2)
+    table.read(session_of(FIRST))
+    assert table.successors(6) == (7, 8)
+
+
+def test_it_answers_for_any_history_in_any_order():
+    histories = [(FIRST, PLAIN, AGAIN), (FIRST,), (), (PLAIN, AGAIN), (FIRST, AGAIN), (FIRST, PLAIN, AGAIN)]
+    table = SuccessorTable(3)
+    for history in histories:
+        table.read(session_of(*history))
+        assert rows(table) == after(*history)
+
+
+def test_the_same_rounds_after_another_prompt_are_another_history():
+    table = SuccessorTable(3)
+    table.read(session_of(FIRST))
+    table.read(session_of(FIRST, prompt=(5, 3)))
+    assert rows(table) == after(FIRST, prompt=(5, 3)) and 6 not in rows(table)

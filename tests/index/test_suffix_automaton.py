@@ -1,0 +1,74 @@
+import random
+
+import pytest
+
+from specdec_lib.index.suffix_automaton import Repeat, SuffixAutomaton
+
+
+def by_brute_force(tokens) -> Repeat:
+    for length in range(len(tokens) - 1, 0, -1):
+        suffix = tokens[-length:]
+        after = [i + length for i in range(len(tokens) - length) if tokens[i:i + length] == suffix]
+        if after:
+            return Repeat(length, after[0], after[-1])
+    return Repeat()
+
+
+def text(rng, size, letters):
+    return tuple(rng.randrange(letters) for _ in range(size))
+
+
+@pytest.mark.parametrize("letters", [1, 2, 3, 8])
+def test_length_first_and_latest_occurrence_are_those_of_brute_force(letters):
+    rng = random.Random(letters)
+    for _ in range(8):
+        tokens, automaton = text(rng, 60, letters), SuffixAutomaton()
+        for n in range(1, len(tokens) + 1):
+            assert automaton.read(tokens[:n]) == by_brute_force(tokens[:n])
+
+
+@pytest.mark.parametrize("letters", [2, 4])
+def test_it_answers_for_any_session_in_any_order(letters):
+    rng = random.Random(10 + letters)
+    base, automaton = text(rng, 50, letters), SuffixAutomaton()
+    for _ in range(150):
+        tokens = base[:rng.randrange(51)] + text(rng, rng.randrange(6), letters)
+        assert automaton.read(tokens) == by_brute_force(tokens)
+
+
+def inside(automaton):
+    return (automaton._next, automaton._link, automaton._length, automaton._first, automaton._recent,
+            automaton._state, automaton._repeat, automaton._undo)
+
+
+def test_going_back_leaves_no_trace():
+    rng = random.Random(3)
+    for _ in range(20):
+        start, tail = text(rng, rng.randrange(30), 2), text(rng, 30, 2)
+        there_and_back, straight = SuffixAutomaton(), SuffixAutomaton()
+        there_and_back.read(start + tail)
+        there_and_back.read(start)
+        straight.read(start)
+        assert inside(there_and_back) == inside(straight)
+
+
+def test_states_and_changes_grow_linearly_with_the_text():
+    tokens = text(random.Random(0), 4000, 3)
+    automaton = SuffixAutomaton()
+    automaton.read(tokens)
+    assert len(automaton._link) <= 2 * len(tokens)
+    assert sum(len(added) + len(moved) for added, moved, _, _ in automaton._undo) <= 4 * len(tokens)
+
+
+def test_a_loop_longer_than_the_climb_costs_no_more_than_the_climb_per_token():
+    automaton = SuffixAutomaton(climb=4)
+    automaton.read((7,) * 500)
+    assert max(len(before) for _, _, _, before in automaton._undo) == 4
+    assert automaton.repeat == Repeat(499, 499, 499)
+
+
+def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
+    automaton, tokens = SuffixAutomaton(climb=2), (1, 2) * 20 + (3, 1, 2)
+    found = automaton.read(tokens)
+    assert found.length == 2 and tokens[found.recent - 2:found.recent] == (1, 2)
+    assert found.recent < SuffixAutomaton().read(tokens).recent
