@@ -1,0 +1,81 @@
+"""On the real model in fp32 every lossless method emits plain decoding's very ids.
+
+A first difference may be forgiven only where the target itself could not decide: at most 1e-3 logits between its two
+best tokens, and on at most one prompt in sixty. `make test-long` runs all prompts at 128 tokens; here a sample.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.bench.prompts import default_path, load, spread
+from specdec_lib.dice import Dice
+from specdec_lib.loop import decode
+from specdec_lib.models import load as models
+from specdec_lib.sampling import Sampling
+from specdec_lib.types import Kit
+
+MARGIN = 1e-3
+METHODS = [name for name, card in catalog.methods().items() if card.lossless and name != "ar" and not catalog.missing(card)]
+
+
+@pytest.fixture(scope="module")
+def world():
+    """The default target in fp32, its tokenizer and a kit."""
+    target, text = models.load("smollm2-135m", dtype=torch.float32)
+    kit = Kit(target, text.facts, nodes=8, draft=target.first_layers(6), parts=catalog.make_part)
+    return kit, text
+
+
+def output(name: str, prompt, kit: Kit, tokens: int, dice=None):
+    """Ids and, per emitted token, the margin between the two best logits."""
+    fresh = replace(kit, target=kit.target.fresh(), indexes={}, memory={})
+    options = {"dice": dice} if dice else {}
+    *_, session = decode(prompt, fresh.target, *catalog.build(name, fresh), max_new_tokens=tokens, end=kit.facts.end,
+                         sampling=fresh.sampling, **options)
+    pairs = [pair for round in session.rounds for pair in round.brief.logits[list(round.brief.rows), :2].tolist()]
+    return session.output, [first - second for first, second in pairs]
+
+
+def differences(name: str, prompts, world, tokens: int) -> list[tuple]:
+    """(question, position, both tokens, margin) of every first difference."""
+    kit, text = world
+    found = []
+    for prompt in prompts:
+        ids = text.encode_chat([prompt.turns[0]])
+        key = (prompt.question_id, tokens)
+        if key not in PLAIN:
+            PLAIN[key] = output("ar", ids, kit, tokens)
+        plain, margins = PLAIN[key]
+        mine, _ = output(name, ids, kit, tokens)
+        if mine != plain:
+            place = next((i for i, (a, b) in enumerate(zip(plain, mine, strict=False)) if a != b), len(plain) - 1)
+            found.append((prompt.question_id, place, plain[place], mine[place], margins[place]))
+    return found
+
+
+PLAIN: dict = {}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_lossless_method_emits_plain_decodings_ids(name, world):
+    assert differences(name, spread(load(default_path()), 6), world, tokens=48) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", METHODS)
+def test_on_every_shipped_prompt_a_difference_is_a_tie(name, world):
+    found = differences(name, load(default_path()), world, tokens=128)
+    assert all(margin < MARGIN for *_, margin in found), f"(question, position, plain, {name}, margin): {found}"
+    assert len(found) <= 1, f"ties on more than one prompt in sixty: {found}"
+
+
+def test_sampled_ids_equal_plain_decodings_too_under_match(world):
+    kit, text = world
+    warm = replace(kit, sampling=Sampling(1.0, top_p=.9))
+    prompt = text.encode_chat([spread(load(default_path()), 6)[2].turns[0]])
+    plain, _ = output("ar", prompt, warm, 24, Dice(3))
+    drafted, _ = output("sam", prompt, warm, 24, Dice(3))
+    assert drafted == plain and len(set(plain)) > 5

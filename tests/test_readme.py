@@ -1,0 +1,59 @@
+"""If the README says it, it is run."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+
+
+def commands(word: str) -> list[list[str]]:
+    """Every command line of the README that starts with this word."""
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith(word + " ")]
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.splitlines()[0])
+def test_every_snippet_runs(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    text, forwards = done.stdout.rsplit(maxsplit=1)
+    assert "green" in text and int(forwards) < 40      # fewer forwards than tokens: the draft was of use
+
+
+@pytest.mark.parametrize("words", [words for words in commands("specdec") if words[1] != "report"], ids=" ".join)
+def test_every_command_runs(words, tmp_path):
+    if "--out" in words:
+        words[words.index("--out") + 1] = str(tmp_path / "out")
+    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", *words[1:]], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() or (tmp_path / "out").exists()
+
+
+def test_the_report_command_says_what_it_would_do():
+    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", "report", "--help"], capture_output=True, text=True)
+    named = {word for words in commands("specdec") if words[1] == "report" for word in words if word.startswith("--")}
+    assert named and all(word in done.stdout for word in named)
+
+
+def test_every_make_target_named_exists():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"`?make ([a-z][a-z-]*)", README)):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target} is in the README and not in the Makefile"
+
+
+def test_every_path_named_exists():
+    named = re.findall(r"^(\w+/)", README, re.M) + re.findall(r"`(notebooks/[\w.]+ipynb)`", README)
+    for path in [*named, *re.findall(r"\]\(([\w/.]+)\)", README)]:
+        assert (ROOT / path).exists(), f"the README names {path}"
+    for room in re.findall(r"^  (\w+/) ", README, re.M):
+        assert (ROOT / "specdec_lib" / room).is_dir(), f"the README names {room}"
