@@ -1,7 +1,7 @@
-"""A folder that is built once: under a lock, in a temporary neighbour, renamed when whole, checked at every use.
+"""A folder that is built once: under a lock, in a temporary neighbour, renamed when whole, checked when used.
 
-An interrupted build leaves nothing under the folder's name, and its leftovers go at the next start. Two processes that
-start together build once. Knows nothing about models.
+An interrupted build leaves nothing under the folder's name, and its leftovers go at the next start. Two
+processes that start together build once. Knows nothing about models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 def build_once(folder: Path, make: Callable[[Path, Say], None], say: Say, needed: int = 0) -> Path:
-    """The folder, filled by `make(temporary folder, say)` if it is not there yet; `needed` bytes must be free then."""
+    """The folder; where it is missing, `make(temporary folder, say)` fills it, with `needed` bytes of disk."""
     if not folder.exists():
         room_or_refuse(folder, needed)
         with lock(folder, say) as alone:
@@ -48,7 +48,7 @@ def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
         give_name(partial, folder)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refusal(f"the disk of {folder.parent} is full: free some space, or set XDG_CACHE_HOME") from error
+            raise Refusal(f"the disk of {folder.parent} is full: free some or set XDG_CACHE_HOME") from error
         raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -94,7 +94,8 @@ def room_or_refuse(folder: Path, needed: int) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder.parent).free
     except OSError as error:
-        raise Refusal(f"the cache folder {folder.parent} cannot be made ({error.strerror}): set XDG_CACHE_HOME") from error
+        raise Refusal(f"the cache folder {folder.parent} cannot be made ({error.strerror}): "
+                      "set XDG_CACHE_HOME to one that can") from error
     if free < needed:
         raise Refusal(f"{folder.parent} has {free / 1e9:.1f} GB free and {needed / 1e9:.1f} GB are needed: "
                       "free some space, or set XDG_CACHE_HOME")
@@ -103,11 +104,12 @@ def room_or_refuse(folder: Path, needed: int) -> None:
 def listing(folder: Path) -> dict:
     """Size and SHA-256 of every file below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
+    return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256(file)}
+            for file in files}
 
 
 def checked(folder: Path, deep: bool = False) -> Path:
-    """The folder, if its files have the sizes (deep: also the checksums) they were written with; else Refusal."""
+    """The folder, if its files have the sizes (deep: and checksums) they were written with; else Refusal."""
     again = "run `make clean-cache`, then start again"
     try:
         written = json.loads((folder / MANIFEST).read_text())
@@ -115,7 +117,8 @@ def checked(folder: Path, deep: bool = False) -> Path:
         raise Refusal(f"{folder} has no readable {MANIFEST}: {again}") from error
     for name, facts in written.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != facts["bytes"] or (deep and sha256(path) != facts["sha256"]):
+        same = path.is_file() and path.stat().st_size == facts["bytes"]
+        if not same or (deep and sha256(path) != facts["sha256"]):
             raise Refusal(f"{path} is damaged: {again}")
     return folder
 

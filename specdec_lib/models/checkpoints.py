@@ -1,12 +1,13 @@
 """Names -> a local folder with config.json, safetensors weights and a tokenizer.
 
-`locate` knows three kinds of name: the default target (built once in the cache), a local folder, a model on the
-Hugging Face hub. Weights are read through safetensors only; remote code is never run.
+`locate` knows three kinds of name: the default target (built once in the cache), a local folder, a model on
+the Hugging Face hub. Weights are read through safetensors only; remote code is never run.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from specdec_lib.models.build_once import Say, build_once
 from specdec_lib.types import Refusal
 
 DEFAULT = wheel.NAME
-WANTED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.model", "tokenizer*", "vocab*", "merges*")
+WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "tokenizer*.txt", "vocab.txt", "merges.txt")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -64,12 +65,12 @@ def looks_like_path(name: str) -> bool:
 def complete(folder: Path) -> Path:
     """The folder itself, if it holds a config and safetensors weights."""
     if not (folder / "config.json").is_file():
-        raise Refusal(f"{folder} has no config.json: --target takes a transformers folder with safetensors weights")
+        raise Refusal(f"{folder} has no config.json: --target takes a transformers folder with safetensors")
     weights = list(folder.glob("*.safetensors"))
     if not weights:
         pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
-        also = "its weights are pickled, which can run code when read" if pickled else "it has no weights"
-        raise Refusal(f"{folder}: {also}; only safetensors are read, convert it with transformers' save_pretrained")
+        also = "has pickled weights, which can run code when read" if pickled else "has no weights"
+        raise Refusal(f"{folder} {also}: only safetensors are read, convert it with save_pretrained")
     for file in weights:
         whole(file)
     return folder
@@ -83,20 +84,19 @@ def whole(file: Path) -> None:
         with safe_open(str(file), framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
-        raise Refusal(f"{file} is not a whole safetensors file ({error}): copy or download it again") from error
+        raise Refusal(f"{file} is no whole safetensors file ({error}): copy or download it again") from error
 
 
 def from_hub(name: str, say: Say) -> Path:
-    """A snapshot of safetensors, configuration and tokenizer files from the hub, or from its local cache when offline."""
+    """Safetensors, configuration and tokenizer files from the hub, or from its local cache when offline."""
     from huggingface_hub import snapshot_download
 
     say(f"looking for {name} on the Hugging Face hub")
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
-    except Exception as error:                     # the hub raises some twenty classes, all meaning "not obtained"
-        why = type(error).__name__
-        raise Refusal(f"the target {name} was not obtained from the Hugging Face hub ({why}): check the name and the "
-                      f"network, or give --target a local folder or {DEFAULT}") from error
+    except Exception as error:                     # some twenty classes, all of them mean "not obtained"
+        raise Refusal(f"the target {name} did not come from the Hugging Face hub ({type(error).__name__}): "
+                      f"check the name and the network, or give --target a folder or {DEFAULT}") from error
 
 
 def weight_bytes(folder: Path) -> int:
@@ -114,9 +114,26 @@ def available_memory() -> int | None:
 
 
 def fit_or_refuse(folder: Path, scale: float = 1.0, available: int | None = None) -> None:
-    """Refuses weights that do not fit into free memory; `scale` is bytes in use per byte stored (fp32 as bf16: 0.5)."""
+    """Refuses weights too large for free memory; `scale`: bytes used per byte stored (fp32 as bf16: 0.5)."""
     free = available_memory() if available is None else available
     needed = weight_bytes(folder) * scale
     if free is not None and needed > free:
-        raise Refusal(f"the weights in {folder} need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB of memory are free: "
-                      "take a smaller target, a smaller --dtype, or close other programs")
+        raise Refusal(f"the weights in {folder} need {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "
+                      "free: take a smaller target, a smaller --dtype, or close other programs")
+
+
+def main(names: list[str]) -> int:
+    """`python -m specdec_lib.models.checkpoints [NAME]`: makes a target's folder ready and says where."""
+    def say(line: str) -> None:
+        sys.stderr.write(line + "\n")
+
+    try:
+        say(f"the target is ready in {locate(*names[:1], say=say)}")
+    except Refusal as refusal:
+        say(str(refusal))
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

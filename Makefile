@@ -1,0 +1,54 @@
+# Every door starts here: `make report`, `make test`, `make lab` do all set-up themselves, once.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PINNED := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TORCH  := $(shell grep '^torch==' constraints.txt)
+CACHE  := $${XDG_CACHE_HOME:-$$HOME/.cache}/specdec
+MODEL  := $(CACHE)/smollm2-135m-bcc81830/manifest.json
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help setup model report test test-fast test-long lint lab clean-cache
+
+help:         ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+setup: $(STAMP) model  ## virtual environment, pinned dependencies, the default model; quick when they are there
+
+report: setup  ## compares the methods on your machine and writes results/report/report.html; ARGS="--target ..."
+	$(BIN)/specdec report --out results/report $(ARGS)
+
+test: setup   ## every test but the long ones, notebooks included
+	$(PYTEST) -m "not long" $(ARGS)
+
+test-fast: setup  ## the tests without the notebooks
+	$(PYTEST) -m "not long and not notebooks" $(ARGS)
+
+test-long: setup  ## the long ones: every method equals plain decoding on every shipped prompt
+	$(BIN)/python -m pytest -q -m long $(ARGS)
+
+lint: setup   ## ruff over everything
+	$(BIN)/ruff check .
+
+lab: setup    ## JupyterLab, opened on the tour
+	$(BIN)/jupyter lab notebooks/00_tour.ipynb
+
+clean-cache:  ## removes the converted models and everything else in the cache, after saying what
+	@if [ -d "$(CACHE)" ]; then echo "removing $(CACHE):"; du -sh "$(CACHE)"/*; rm -rf -- "$(CACHE)"; \
+	else echo "nothing to remove, there is no $(CACHE)"; fi
+
+# torch comes first and by its exact version: an open range may bring gigabytes of another build.
+# The stamp is touched last, so an interrupted installation is taken up again.
+$(STAMP): pyproject.toml constraints.txt
+	@[ -x $(BIN)/python ] || { python=$$(sh .ci/python) && echo "making $(VENV) with $$python" && "$$python" -m venv $(VENV); }
+	@echo "installing pinned dependencies into $(VENV), minutes the first time"
+	@$(BIN)/python $(PINNED) setuptools
+	@$(BIN)/python $(PINNED) $(TORCH)
+	@$(BIN)/python $(PINNED) --no-build-isolation -e '.[test]'
+	@touch $@
+
+# Only the presence of the model is looked at here; its files are checked whenever it is loaded.
+model: $(STAMP)
+	@[ -f "$(MODEL)" ] || $(BIN)/python -m specdec_lib.models.checkpoints
