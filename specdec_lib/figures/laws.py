@@ -12,9 +12,9 @@ ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted
 
 
 def laws(words: Sequence[str], chances: Mapping[str, Sequence[float]], title: str | None = None,
-         y_title: str = "chance") -> go.Figure:
+         x_title: str = "token", y_title: str = "chance") -> go.Figure:
     """Laws over the same tokens as grouped bars; the names p, q, residual, accepted, rejected keep their colours."""
-    figure = canvas(title or _widest_gap(words, chances), "token", y_title)
+    figure = canvas(title or _widest_gap(words, chances), x_title, y_title)
     for place, (name, values) in enumerate(chances.items()):
         same_length(words=words, values=values)
         look = series(place)
@@ -24,11 +24,12 @@ def laws(words: Sequence[str], chances: Mapping[str, Sequence[float]], title: st
     return figure.update_layout(showlegend=True).update_yaxes(rangemode="tozero").update_xaxes(type="category")
 
 
-def acceptance(words: Sequence[str], chances: Sequence[float], title: str | None = None) -> go.Figure:
-    """The chance that each token is accepted if it is drafted."""
+def acceptance(words: Sequence[str], chances: Sequence[float], title: str | None = None,
+               x_title: str = "drafted token") -> go.Figure:
+    """The chance that each token is accepted if it is drafted; `x_title` where the bars are not tokens."""
     same_length(words=words, chances=chances)
     sure = sum(chance >= 1 for chance in chances)
-    figure = canvas(title or f"{sure} of {len(words)} tokens are always accepted", "drafted token",
+    figure = canvas(title or f"{sure} of {len(words)} tokens are always accepted", x_title,
                     "chance of acceptance")
     figure.add_bar(x=list(words), y=numbers(chances), text=[f"{chance:.2f}" for chance in chances], name="accepted",
                    textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False)

@@ -43,7 +43,7 @@ def source(thing, doc: bool = True) -> Html:
         code = _undocumented(code)
     where = f"{inspect.getmodule(thing).__name__}"
     html = highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
-                                                          prestyles="font-family:monospace"))
+                                                          prestyles="font-family:monospace;font-size:12px"))
     return Html(f'<div style="font-size:85%;color:#555">{escape(where)}</div>{html}', code)
 
 
