@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from specdec_lib import catalog, cost, measure
 from specdec_lib.bench.decodes import Outcome
@@ -28,6 +29,7 @@ class World:
     target: LM
     encode: Callable[[Sequence[Message]], tuple[int, ...]]
     decode: Callable[[Sequence[int]], str]
+    stream: Callable[[], Any]                      # a fresh decoder bit by bit: push(ids), finish()
     facts: Facts = field(default_factory=Facts)
     draft: LM | None = None
     checkpoints: Mapping = field(default_factory=dict)

@@ -24,7 +24,8 @@ ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
                       ("margins", pa.list_(pa.float64()))])
 DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
                          ("seconds", pa.float64()), ("bought", pa.int32()), ("forwards", pa.int32()),
-                         ("tokens", pa.list_(pa.int64())), ("text", pa.string()), ("score", pa.float64())])
+                         ("tokens", pa.list_(pa.int64())), ("pieces", pa.list_(pa.string())),
+                         ("text", pa.string()), ("score", pa.float64())])
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Decode:
     prompt_tokens: int
     outcome: Outcome
     text: str = ""
+    pieces: tuple[str, ...] = ()                   # the text of each token alone
     score: float | None = None                     # against the prompt's reference
 
     @property
@@ -83,7 +85,8 @@ class Tables:
 def tables(decodes: Sequence[Decode]) -> Tables:
     """Both tables of these decodes."""
     rounds = [{**d.place, "round": i, **row._asdict()} for d in decodes for i, row in enumerate(d.outcome.rows)]
-    turns = [{**d.place, "peer": d.peer, "prompt_tokens": d.prompt_tokens, "text": d.text, "score": d.score,
+    turns = [{**d.place, "peer": d.peer, "prompt_tokens": d.prompt_tokens, "text": d.text, "pieces": d.pieces,
+              "score": d.score,
               **{n: getattr(d.outcome, n) for n in ("tokens", "prefill", "seconds", "bought", "forwards")}}
              for d in decodes]
     if all(isinstance(d.question_id, int) for d in decodes):
@@ -108,7 +111,7 @@ def decode(record: dict, rounds: dict[tuple, list[Row]]) -> Decode:
     outcome = Outcome(tuple(record["tokens"]), record["prefill"], record["seconds"], record["bought"],
                       record["forwards"], tuple(rounds.get(tuple(place.values()), ())))
     return Decode(**place, peer=record["peer"], prompt_tokens=record["prompt_tokens"], outcome=outcome,
-                  text=record["text"], score=record["score"])
+                  text=record["text"], pieces=tuple(record["pieces"]), score=record["score"])
 
 
 def prompts(decodes: Iterable[Decode]) -> dict[str, list[Decode]]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from specdec_lib import catalog
 from specdec_lib.bench import peers as peer
+from specdec_lib.bench.provenance import bare
 from specdec_lib.sampling import Sampling
 from specdec_lib.types import Refusal
 
@@ -60,8 +61,9 @@ class Plan:
         return Sampling(self.temperature) if self.temperature else None
 
     def as_dict(self) -> dict:
-        """As JSON keeps it."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        """As JSON keeps it: paths cut down to names."""
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return plain | {name: plain[name] and bare(plain[name]) for name in ("target", "draft", "store", "cost")}
 
 
 def differences(one: dict, two: dict) -> list[str]:

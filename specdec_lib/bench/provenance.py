@@ -28,13 +28,14 @@ def now() -> str:
 
 def command(argv: list[str]) -> str:
     """The command line with every path cut down to its file's name."""
-    return " ".join(_bare(word) for word in argv)
+    return " ".join(bare(word) for word in argv)
 
 
-def _bare(word: str) -> str:
+def bare(word: str) -> str:
+    """A word of a command line, without the folders of a path in it."""
     if word.startswith("-") and "=" in word:
         option, _, value = word.partition("=")
-        return f"{option}={_bare(value)}"
+        return f"{option}={bare(value)}"
     looks_local = word[:1] in ("/", ".", "~") or word.count(os.sep) > 1 or Path(word).exists()
     return Path(word).name if os.sep in word and looks_local else word      # owner/model on a hub stays whole
 

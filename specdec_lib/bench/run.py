@@ -74,8 +74,9 @@ def run_prompt(index: int, prompt: Prompt, first: tuple[int, ...], world: World,
                 progress(len(out), entrant.name)
                 outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
                 text = world.decode(outcome.tokens)
+                pieces = tuple(world.decode((token,)) for token in outcome.tokens)
                 out.append(Decode(prompt.question_id, prompt.family, entrant.name, repeat, turn, entrant.peer,
-                                  len(ids), outcome, text, score(prompt, turn, text)))
+                                  len(ids), outcome, text, pieces, score(prompt, turn, text)))
     return out
 
 

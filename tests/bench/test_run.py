@@ -14,6 +14,7 @@ from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.cost import CostCurve
 from specdec_lib.models.table import Table
+from specdec_lib.models.text import Stream
 from specdec_lib.types import Facts, Refusal
 
 LETTERS = "ab."
@@ -28,9 +29,13 @@ def encode(messages):
     return tuple(LETTERS.index(letter) for _, text in messages for letter in text if letter in LETTERS)
 
 
+def spell(ids):
+    return "".join(LETTERS[i] for i in ids)
+
+
 def world(**changes):
-    return replace(World(TARGET, encode, lambda ids: "".join(LETTERS[i] for i in ids), Facts(end=frozenset({2}), vocab=3),
-                         draft=DRAFT, about={"name": "table"}), **changes)
+    return replace(World(TARGET, encode, lambda ids: spell(ids), lambda: Stream(spell),
+                         Facts(end=frozenset({2}), vocab=3), draft=DRAFT, about={"name": "table"}), **changes)
 
 
 def plan(**changes):

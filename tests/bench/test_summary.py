@@ -19,7 +19,7 @@ def one(method, question=1, rows=(), tokens=None, seconds=None, repeat=0, turn=0
     seconds = sum(r.seconds for r in rows) if seconds is None else seconds
     return Decode(question, family, method, repeat, turn, peer, 10,
                   Outcome(tokens, 1.0, seconds, len(tokens) - peer, max(len(rows), len(tokens) - peer), tuple(rows)),
-                  "", score)
+                  "", (), score)
 
 
 PLAIN = [one("ar", q, (row(7), row(7), row(7), row(7))) for q in range(5)]

@@ -1,0 +1,44 @@
+"""The catalogue as plain data and as a table: what there is, and what is missing for what cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec_lib import catalog
+from specdec_lib.types import Card, Kit
+
+REMEDY = {"store": "--store FILE", "draft": "--draft NAME"}
+
+
+def bare_kit() -> Kit:
+    """What every run has without asking: a target, and its first layers as a draft model."""
+    here = object()
+    return Kit(target=here, draft=here)
+
+
+def methods() -> list[dict]:
+    """Every assembled method: name, idea, source, lossless, needs, available, missing."""
+    return [_entry(card) for card in catalog.methods().values()]
+
+
+def parts() -> list[dict]:
+    """Every part, with its room."""
+    return [{"room": room, **_entry(card)} for room, cards in catalog.parts().items() for card in cards.values()]
+
+
+def _entry(card: Card) -> dict:
+    missing = catalog.missing(card, bare_kit())
+    return {"name": card.name, "idea": card.idea, "source": card.source, "lossless": card.lossless,
+            "needs": list(card.needs), "available": not missing, "missing": missing}
+
+
+def table(entries: Sequence[dict]) -> str:
+    """One line each, in columns: name, losslessness, idea, and how to get what is missing."""
+    wide = max((len(entry["name"]) for entry in entries), default=0)
+    return "\n".join(f"{entry.get('room', ''):5}"[:5 * ("room" in entry)]
+                     + f"{entry['name']:{wide}}  {'lossless' if entry['lossless'] else 'lossy   '}  "
+                     + f"{entry['idea']} ({entry['source']}){_needs(entry['missing'])}" for entry in entries)
+
+
+def _needs(missing: Sequence[str]) -> str:
+    return "".join(f"; needs {name}: {REMEDY.get(name, 'not here')}" for name in missing)

@@ -1,0 +1,90 @@
+"""From the words of a command line to a plan, its prompts and its world; bad words are refused before anything loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from specdec_lib import catalog, cost
+from specdec_lib.bench import prompts as prompt_files
+from specdec_lib.bench import provenance, run
+from specdec_lib.bench.contenders import World
+from specdec_lib.bench.folder import Folder
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.prompts import Prompt
+from specdec_lib.bench.world import device_of, dtype_of, open_world, word
+from specdec_lib.types import Refusal
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A checked plan with its prompts; nothing is loaded yet."""
+
+    plan: Plan
+    prompts: tuple[Prompt, ...] = ()
+    saved_curve: cost.CostCurve | None = None
+
+    def world(self, say: Say) -> World:
+        """Loads target, tokenizer, draft model and peers; sets the number of threads for this process."""
+        plan = self.plan
+        if plan.threads is not None:
+            torch.set_num_threads(plan.threads)
+        return open_world(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
+                          plan.temperature, say)
+
+
+def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-135m", device: str = "auto",
+            dtype: str = "auto", threads: int | None = None, max_new_tokens: int = 128, limit: int | None = None,
+            repeats: int = 1, temperature: float = 0.0, seed: int = 0, store: Path | None = None,
+            curve: Path | None = None, peers: str = "", draft: str | None = None) -> Setting:
+    """The setting that these words describe. Raises Refusal for the first one that cannot be."""
+    device = device_of(device)
+    names = tuple(catalog.split(methods))
+    if not names:
+        raise Refusal("name at least one method, such as ar; `specdec methods` lists them")
+    if store is not None and not store.exists():
+        raise Refusal(f"there is no store at {store}: check the path")
+    path = prompts or prompt_files.default_path()
+    plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.sha256(path), limit, target, device,
+                word(dtype_of(dtype, device)), torch.get_num_threads() if threads is None else threads,
+                max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve))
+    chosen = prompt_files.spread(prompt_files.load(path), limit)
+    return Setting(plan, tuple(chosen), _curve(curve))
+
+
+def bench(here: Setting, out: Path, progress: run.Progress, say: Say) -> dict:
+    """Runs or resumes the setting's bench in `out`. A finished one is read, and no model is loaded."""
+    if here.plan.cost is None:
+        measure = lambda: measured_curve(here, (256,), 7, progress, world)
+    else:
+        measure = lambda: here.saved_curve
+    folder = Folder(out, here.plan)
+    if folder.finished:
+        say(f"{out} holds this very run, finished: nothing is measured again")
+        return folder.summary()
+    world = here.world(say)
+    return run.bench(here.plan, world, here.prompts, out, measure, progress)
+
+
+def measured_curve(here: Setting, contexts: tuple[int, ...], repeats: int, progress: run.Progress,
+                   world: World) -> cost.CostCurve:
+    """The cost curve of this target on this machine."""
+    longest = world.target.context
+    fitting = tuple(c for c in contexts if longest is None or c + max(cost.WIDTHS) < longest)
+    if not fitting:
+        raise Refusal(f"the target's context holds {longest} tokens, too few to measure a curve at {contexts[0]}")
+    plan = here.plan
+    return cost.measure_curve(world.target.fresh(), contexts=fitting, repeats=repeats,
+                              vocab=min(1000, world.facts.vocab or 1000),
+                              progress=lambda done, total: progress(done, total, "cost curve"),
+                              target=plan.as_dict()["target"], device=plan.device, dtype=plan.dtype,
+                              threads=plan.threads, provenance=provenance.provenance())
+
+
+def _curve(path: Path | None) -> cost.CostCurve | None:
+    return None if path is None else cost.load(path)

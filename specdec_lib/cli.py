@@ -1,0 +1,198 @@
+"""The command `specdec`. Whatever was asked for wrongly is answered by one sentence on stderr and exit code 2.
+
+Everything heavy is imported by the command that needs it, so that help and refusals come at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specdec_lib.types import Refusal
+
+BAD_INPUT, STOPPED, FAILED = 2, 130, 1
+CLICK = typer.BadParameter.__mro__[2]              # click's own base of usage errors, wherever typer keeps it
+OUT = Path("results")
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+                  help="Speculative decoding, measured: see README.md for a first walk.")
+
+Methods = Annotated[str, typer.Option("--methods", help="Names, separated by commas, as `specdec methods` lists them.")]
+Prompts = Annotated[Path | None, typer.Option("--prompts", help="JSON lines in Spec-Bench's shape; default: our own.")]
+Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where the processor has kernels), float32, bfloat16, ...")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads of torch; default: all cores.")]
+MaxNew = Annotated[int, typer.Option("--max-new-tokens", help="Tokens of output at most.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Prompts, spread evenly over the families; default: all.")]
+Repeats = Annotated[int, typer.Option("--repeats", help="Times every decode is measured.")]
+Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of the dice, where the temperature is above 0.")]
+Store = Annotated[Path | None, typer.Option("--store", help="A static index, for methods that retrieve from one.")]
+Curve = Annotated[Path | None, typer.Option("--cost", help="A saved cost curve; default: measured at the start.")]
+Peers = Annotated[str, typer.Option("--peers", help="hf-generate, hf-prompt-lookup, hf-assisted; commas between.")]
+Draft = Annotated[str | None, typer.Option("--draft", help="A draft model; default: the target's own first layers.")]
+
+
+class Stopped(Exception):
+    """Ctrl-C, with the sentence that says how to go on."""
+
+
+@app.command("methods")
+def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """The assembled methods, and what is missing for those that cannot run."""
+    from specdec_lib.bench.listing import methods, table
+
+    found = methods()
+    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else table(found))
+
+
+@app.command("parts")
+def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """The parts in the three rooms: when, what and how."""
+    from specdec_lib.bench.listing import parts, table
+
+    found = parts()
+    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else table(found))
+
+
+@app.command()
+def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from stdin.")],
+             method: Annotated[str, typer.Option("--method", help="As `specdec methods` lists them.")] = "ar",
+             target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
+             max_new_tokens: MaxNew = 128, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
+             cost: Curve = None, draft: Draft = None) -> None:
+    """Streams an answer, then one line of statistics."""
+    from specdec_lib.bench.answer import answer
+    from specdec_lib.bench.setting import setting
+
+    prompt = sys.stdin.read() if prompt == "-" else prompt
+    if not prompt.strip():
+        raise Refusal("the prompt is empty: give some text to answer")
+    here = setting(methods=method, target=target, device=device, dtype=dtype, threads=threads, store=store, curve=cost,
+                   max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, draft=draft)
+    try:
+        for piece in answer(here.plan, method, here.world(say), here.saved_curve, prompt):
+            typer.echo(piece, nl=False)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise Stopped("\nstopped: nothing was to be kept, the same command starts over") from None
+
+
+@app.command("bench")
+def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the results.")] = OUT / "bench",
+              methods: Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
+              prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
+              dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = None,
+              repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
+              cost: Curve = None, peers: Peers = "", draft: Draft = None) -> None:
+    """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
+    measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
+             max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
+             store=store, curve=cost, peers=peers, draft=draft)
+    typer.echo(f"results in {out}")
+
+
+@app.command()
+def report(out: Annotated[Path, typer.Option("--out", help="The folder of the results.")] = OUT / "report",
+           methods: Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
+           prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
+           dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 96, limit: Limit = 12,
+           repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
+           cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None) -> None:
+    """Runs a bench, then the report notebook on it; writes report.html into the folder."""
+    from specdec_lib.bench.page import page, report_notebook
+
+    report_notebook()                              # refused before a bench of minutes, not after it
+    measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
+             max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
+             store=store, curve=cost, peers=peers, draft=draft)
+    say("writing the report")
+    typer.echo(f"report in {page(out)}")
+
+
+@app.command("cost")
+def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of the curve.")],
+               target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
+               threads: Threads = None,
+               contexts: Annotated[str, typer.Option("--contexts", help="Tokens of context; commas between.")] = "256",
+               repeats: Annotated[int, typer.Option("--repeats", help="Forwards of each width.")] = 11) -> None:
+    """Measures what a forward costs by its width on this machine, and saves the curve."""
+    from specdec_lib.bench.progress import bar
+    from specdec_lib.bench.setting import measured_curve, setting
+
+    if repeats < 1 or not all(word.strip().isdigit() and int(word) > 0 for word in contexts.split(",")):
+        raise Refusal("contexts are whole numbers above 0 with commas between, and repeats is at least 1")
+    here = setting(methods="ar", target=target, device=device, dtype=dtype, threads=threads)
+    with bar("cost curve") as progress:
+        curve = measured_curve(here, tuple(sorted({int(word) for word in contexts.split(",")})), repeats, progress,
+                               here.world(say))
+    curve.save(out)
+    typer.echo(f"{curve.nodes()} draft nodes cost at most 1.25 plain forwards here; the curve is in {out}")
+
+
+@app.command()
+def lab() -> None:
+    """Opens JupyterLab on the tour."""
+    from specdec_lib.bench.page import notebook
+
+    tour = notebook("00_tour")
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(tour)])
+
+
+def measured(out: Path, **options) -> dict:
+    """Runs or resumes the bench that these options describe, with a bar; its summary."""
+    from specdec_lib.bench.progress import bar
+    from specdec_lib.bench.setting import bench, setting
+
+    here = setting(**options)
+    try:
+        with bar("bench") as progress:
+            summary = bench(here, out, progress, say)
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command goes on from there") from None
+    for warning in summary["settings"]["warnings"]:
+        say(warning)
+    return summary
+
+
+def say(line: str) -> None:
+    """One line for the person at the terminal."""
+    typer.echo(line, err=True)
+
+
+def run(words: list[str] | None = None) -> int:
+    """The exit code of these words; every foreseen failure is one sentence on stderr."""
+    try:
+        code = app(words, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except Refusal as error:
+        say(f"specdec: {error}")
+    except CLICK as error:
+        say(f"specdec: {error.format_message()}" if error.format_message() else "")
+    except Stopped as error:
+        say(str(error))
+        return STOPPED
+    except (KeyboardInterrupt, typer.Abort):
+        say("stopped")
+        return STOPPED
+    except RuntimeError as error:
+        if type(error).__name__ != "NotebookError":    # foreseen: it says which cell failed and what is kept
+            raise
+        say(f"specdec: {error}")
+        return FAILED
+    except OSError as error:
+        say(f"specdec: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    return BAD_INPUT
+
+
+def main() -> None:
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()
