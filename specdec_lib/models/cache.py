@@ -41,13 +41,15 @@ class Cache:
     def stream(self, *inner: int) -> Tensor:
         return torch.zeros(self.capacity, *inner, self.size, dtype=self.kv.dtype, device=self.kv.device)
 
-    def reserve(self, rows: int) -> None:
-        """Room for this many rows, by doubling."""
+    def reserve(self, rows: int, half_way: bool = False) -> None:
+        """Room for this many rows, by doubling; for their residual streams too, if some stop half way."""
         while self.capacity < rows:
             self.kv = torch.cat((self.kv, torch.zeros_like(self.kv)), 3)
             self.hidden = None if self.hidden is None else torch.cat((self.hidden, torch.zeros_like(self.hidden)))
             self.features = None if self.features is None else torch.cat(
                 (self.features, torch.zeros_like(self.features)))
+        if half_way and self.hidden is None:
+            self.hidden = self.stream()
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
         """Keeps the leading rows of tokens + draft that are held, and forgets all others."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.attention import FEW, attend, hidden_block, whole
+from specdec_lib.models.attention import attend, hidden_block, plainly, whole
 from specdec_lib.models.cache import Cache, common_nodes
 from specdec_lib.models.shape import Shape, rope_table, shape_of
 from specdec_lib.models.weights import Layer, Weights, fuse, random_weights, read_config, reader
@@ -161,8 +161,8 @@ class Transformer:
             del cache.depth[first:]                # deep enough, but nobody kept its logits
         self.catch_up(len(tokens) - 1, CHUNK)
         logits = self.room(tokens, draft, known)
+        x = self.run(total)
         with torch.inference_mode():
-            x = self.run(total)
             logits[known:1 + len(draft)] = self.weights.head(self.normed(x[first - total:]))
         if self.bidirectional:
             del cache.depth[len(tokens):]
@@ -183,44 +183,46 @@ class Transformer:
     def catch_up(self, stop: int, slack: int = 0) -> None:
         """Feeds the context up to row `stop` in chunks, unless at most `slack` rows of it are missing."""
         while stop - self.cache.shallow(self.depth) > slack:
-            with torch.inference_mode():
-                self.run(min(stop, self.cache.shallow(self.depth) + CHUNK))
+            self.run(min(stop, self.cache.shallow(self.depth) + CHUNK))
 
     def run(self, stop: int) -> Tensor:
-        """Takes all rows before `stop` through this model's layers; the residual stream of those that were not yet.
-
-        Rows that an early exit left half way join where they stopped. [rows, hidden]
-        """
-        cache, level = self.cache, 0
+        """Takes all rows before `stop` through this model's layers; their residual stream [rows, hidden]."""
+        cache, ahead = self.cache, len(self.cache.tokens)
         self.reserve(stop)
-        start, at, ahead = cache.shallow(self.depth), min(stop, len(cache.depth)), len(cache.tokens)
+        start, at = cache.shallow(self.depth), min(stop, len(cache.depth))
         flat = cache.tokens[at:stop] + cache.draft.tokens[max(0, at - ahead):max(0, stop - ahead)]
-        x = F.embedding(torch.tensor(flat, dtype=torch.long).to(self.device), self.weights.embedding)
-        self.keep(x, 0, at)
+        with torch.inference_mode():
+            x = F.embedding(torch.tensor(flat, dtype=torch.long).to(self.device), self.weights.embedding)
+            self.keep(x, 0, at)
+            x = self.climb(x, start, at, stop)
+            if cache.hidden is not None:
+                cache.hidden[start:stop] = x
+        cache.depth[start:stop] = [self.depth] * (stop - start)
+        self.forwards, self.fed = self.forwards + 1, self.fed + len(flat)
+        return x
+
+    def climb(self, x: Tensor, start: int, at: int, stop: int) -> Tensor:
+        """Embedded rows `at` to `stop` go through the layers; rows from `start` join where an early exit left them."""
+        cache, level = self.cache, 0
         while True:
             upto = self.depth if at == start else cache.depth[at - 1]
             if len(x):
                 x = self.through(x, level, upto, at, stop)
             level = upto
             if at == start:
-                break
+                return x
             below = at
             while at > start and cache.depth[at - 1] == level:
                 at -= 1
             x = torch.cat((cache.hidden[at:below], x))
-        if self.depth < self.layers:
-            cache.hidden = cache.stream() if cache.hidden is None else cache.hidden
-            cache.hidden[start:stop] = x
-        cache.depth[start:stop] = [self.depth] * (stop - start)
-        self.forwards, self.fed = self.forwards + 1, self.fed + len(flat)
-        return x
 
     def through(self, x: Tensor, first: int, last: int, start: int, stop: int) -> Tensor:
         """Layers `first` to `last` for the rows from `start` to `stop`, whose columns end at `stop`."""
         cos, sin = self.angles(start, stop)
-        block, full = self.masks(start, stop)
+        block, full, plain = self.masks(start, stop)
         for i in range(first, last):
-            x = layer(x, self.weights.layers[i], self.shape, self.cache.kv[i], start, stop, cos, sin, block, full)
+            kv = self.cache.kv[i]
+            x = layer(x, self.weights.layers[i], self.shape, kv, start, stop, cos, sin, block, full, plain)
             self.keep(x, i + 1, start)
         return x
 
@@ -243,25 +245,25 @@ class Transformer:
         rows = torch.tensor(rows, device=self.device)
         return cos[rows], sin[rows]
 
-    def masks(self, start: int, stop: int) -> tuple[Tensor | None, Tensor | None]:
-        """What these rows must not see: as a block for a few rows on a CPU, else widened to all columns."""
+    def masks(self, start: int, stop: int) -> tuple[Tensor | None, Tensor | None, bool]:
+        """What these rows must not see, as a block for plain products, else widened to all columns; and which."""
         ahead, rows = len(self.cache.tokens), stop - start
         committed = max(0, min(stop, ahead) - start)
         parents = self.cache.draft.parents if stop > ahead else ()
         block = hidden_block(parents, committed, rows, self.bidirectional, self.dtype, self.device)
-        if rows <= FEW and self.device.type == "cpu":
-            return block, None
-        return None, whole(block, rows, stop, self.shape.group)
+        if plainly(rows, self.dtype, self.device):
+            return block, None, True
+        return None, whole(block, rows, stop, self.shape.group), False
 
     def reserve(self, rows: int) -> None:
         """Room in the cache, and angles for it."""
-        self.cache.reserve(rows)
+        self.cache.reserve(rows, self.depth < self.layers)
         if len(self.rope[0]) < self.cache.capacity:
             self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, self.device)
 
 
 def layer(x: Tensor, w: Layer, shape: Shape, kv: Tensor, start: int, stop: int, cos: Tensor, sin: Tensor,
-          block: Tensor | None, full: Tensor | None) -> Tensor:
+          block: Tensor | None, full: Tensor | None, plain: bool) -> Tensor:
     """One decoder layer over rows x [rows, hidden]; writes their keys and values to kv[:, :, start:stop]."""
     rows, heads, d = len(x), shape.heads, shape.head_dim
     qkv = w.qkv(scaled(x, shape.eps)).view(rows, heads + 2 * shape.kv_heads, d)
@@ -272,7 +274,7 @@ def layer(x: Tensor, w: Layer, shape: Shape, kv: Tensor, start: int, stop: int, 
     other = turned.roll(d // 2, -1)
     turned.mul_(cos).addcmul_(other, sin)
     kv[:, :, start:stop] = qkv[:, heads:].view(rows, 2, shape.kv_heads, d).permute(1, 2, 0, 3)
-    seen = attend(qkv[:, :heads], kv[0, :, :stop], kv[1, :, :stop], block, full)
+    seen = attend(qkv[:, :heads], kv[0, :, :stop], kv[1, :, :stop], block, full, plain)
     x = w.out(seen).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
     return w.down(F.silu(gate).mul_(up)).add_(x)

@@ -1,7 +1,7 @@
 """Weights of a Llama-family decoder: from a folder of safetensors, or random; fused and packed layer by layer.
 
-The weight of a norm that feeds a linear layer is multiplied into it, so the forward only scales. Nothing is ever
-read through pickle.
+The weight of a norm that feeds a linear layer is multiplied into it, and attention's 1 / sqrt(head size) into the
+queries, so the forward does neither. Nothing is ever read through pickle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Layer:
     out: Linear
     gate_up: Linear
     down: Linear
-    q_norm: Tensor | None = None                   # [head_dim]
+    q_norm: Tensor | None = None                   # [head_dim], attention's scale in it
     k_norm: Tensor | None = None
 
 
@@ -67,19 +67,28 @@ def fuse(shape: Shape, get: Get, dtype: torch.dtype, device, layers: int | None 
 
 def fuse_layer(shape: Shape, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> Layer:
     """One layer: query, key and value become one matrix, gate and up another."""
-    def join(names: tuple[str, ...], biased: bool, norm: str | None) -> Linear:
-        weight = torch.cat([get(f"{prefix}{name}.weight") for name in names])
-        if norm is not None:                       # W (w * x) = (W * w) x, multiplied before rounding
-            weight = weight.to(torch.promote_types(weight.dtype, torch.float32)) * get(prefix + norm)
-        bias = put(torch.cat([get(f"{prefix}{name}.bias") for name in names])) if biased else None
-        return Linear(put(weight), bias)
+    def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> Linear:
+        """Several matrices as one; the first is multiplied by `scale`, all by the norm before them, before rounding."""
+        weights = [wide(get(f"{prefix}{name}.weight")) for name in names]
+        weights[0] = weights[0] * scale
+        weight = torch.cat(weights) * (1 if norm is None else get(prefix + norm))
+        biases = [get(f"{prefix}{name}.bias") for name in names] if biased else []
+        return Linear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
 
-    qkv = tuple(f"self_attn.{name}_proj" for name in "qkv")
-    norms = [put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk"] if shape.head_norms else (None, None)
-    return Layer(join(qkv, shape.qkv_bias, "input_layernorm.weight"),
-                 join(("self_attn.o_proj",), shape.out_bias, None),
+    normed, scale = shape.head_norms, shape.head_dim ** -0.5
+    norms = [put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk"] if normed else (None, None)
+    if normed:
+        norms[0] = norms[0] * scale
+    return Layer(join(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), shape.qkv_bias,
+                      "input_layernorm.weight", 1.0 if normed else scale),
+                 join(("self_attn.o_proj",), shape.out_bias),
                  join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight"),
-                 join(("mlp.down_proj",), shape.mlp_bias, None), *norms)
+                 join(("mlp.down_proj",), shape.mlp_bias), *norms)
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least single precision, so that products are rounded once."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def random_weights(shape: Shape, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu",
