@@ -25,7 +25,7 @@ Methods = Annotated[str, typer.Option("--methods", help="Names, separated by com
 Prompts = Annotated[Path | None, typer.Option("--prompts", help="JSON lines in Spec-Bench's shape; default: our own.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where the processor has kernels), float32, bfloat16, ...")]
+Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where it has kernels), float32, bfloat16, ...")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of torch; default: all cores.")]
 MaxNew = Annotated[int, typer.Option("--max-new-tokens", help="Tokens of output at most.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Prompts, spread evenly over the families; default: all.")]
@@ -133,6 +133,25 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of
                                here.world(say))
     curve.save(out)
     typer.echo(f"{curve.nodes()} draft nodes cost at most 1.25 plain forwards here; the curve is in {out}")
+
+
+@app.command()
+def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
+           drafters: Annotated[str, typer.Option("--drafters", help="Parts to record; commas between.")] = "",
+           prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
+           threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None) -> None:
+    """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
+    from specdec_lib.bench.record import DRAFTERS, record_all
+    from specdec_lib.bench.setting import setting
+
+    here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
+                   max_new_tokens=max_new_tokens, limit=limit, draft=draft)
+    names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
+    try:
+        for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say):
+            typer.echo(str(path))
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped: finished recordings are kept in {out}, the same command goes on from there") from None
 
 
 @app.command()

@@ -149,8 +149,8 @@ def expected_speedup(alpha: float, k: int, c: float, verify: float = 1.0) -> flo
 
 def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: int = 32) -> int:
     """The depth k of highest expected speed, 0 where drafting does not pay; a curve prices the verification."""
-    price = lambda k: 1.0 if curve is None else curve(k + 1) / curve(1)
-    return max(range(deepest + 1), key=lambda k: expected_speedup(alpha, k, c, price(k)))
+    price = [1.0 if curve is None else curve(k + 1) / curve(1) for k in range(deepest + 1)]
+    return max(range(deepest + 1), key=lambda k: expected_speedup(alpha, k, c, price[k]))
 
 
 def _line(places: Sequence[float], values: Sequence[float], at: float) -> float:

@@ -90,7 +90,7 @@ def width(rows: Sequence[Row]) -> float | None:
 
 
 def conditional_acceptance(rows: Sequence[Row]) -> list[float]:
-    """[d - 1] = chance of being accepted at depth d, among rounds whose draft went on below the node accepted before."""
+    """[d - 1] = chance of acceptance at depth d, among rounds whose draft went on below the node accepted before."""
     deepest = max((r.offered for r in rows), default=0)
     return [sum(r.accepted >= d for r in rows) / sum(r.offered >= d for r in rows) for d in range(1, deepest + 1)]
 
@@ -161,8 +161,8 @@ def divergence(base: Sequence[int], other: Sequence[int], margins: Sequence[floa
     if tuple(base) == tuple(other):
         return None
     place = next((i for i, (a, b) in enumerate(zip(base, other, strict=False)) if a != b), min(len(base), len(other)))
-    at = lambda values: values[place] if place < len(values) else None
-    return Divergence(place, (at(base), at(other)), at(margins))
+    one, two, margin = (values[place] if place < len(values) else None for values in (base, other, margins))
+    return Divergence(place, (one, two), margin)
 
 
 def rouge_l(base: Sequence, other: Sequence) -> float | None:
@@ -207,6 +207,6 @@ def reference_score(text: str, references: Sequence[str], number: bool = False) 
     if number:
         wanted = {final_number(reference) for reference in references} - {None}
         return float(final_number(text) in wanted) if wanted else None
-    words = lambda s: re.findall(r"\w+", s.lower())
-    scores = [rouge_l(words(reference), words(text)) for reference in references]
+    said, *wanted = (re.findall(r"\w+", words.lower()) for words in (text, *references))
+    scores = [rouge_l(words, said) for words in wanted]
     return max((s for s in scores if s is not None), default=None)

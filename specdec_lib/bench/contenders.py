@@ -93,4 +93,5 @@ def timed(session: Session, target: LM, method: Method, dice) -> Outcome:
     took[0] -= session.prefill
     rows = tuple(row._replace(how=max(whole - row.when - row.what - row.target, 0.0))
                  for row, whole in zip(measure.rows(session), took, strict=True))
-    return Outcome(session.output, session.prefill, sum(row.seconds for row in rows), len(session.output), len(rows), rows)
+    seconds = sum(row.seconds for row in rows)
+    return Outcome(session.output, session.prefill, seconds, len(session.output), len(rows), rows)

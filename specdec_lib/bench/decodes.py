@@ -93,7 +93,8 @@ def tables(decodes: Sequence[Decode]) -> Tables:
         return Tables(pa.Table.from_pylist(rounds, ROUNDS), pa.Table.from_pylist(turns, DECODES))
     named = pa.field("question_id", pa.string())   # one name among the numbers, and all are names
     rounds, turns = ([{**r, "question_id": str(r["question_id"])} for r in rows] for rows in (rounds, turns))
-    return Tables(pa.Table.from_pylist(rounds, ROUNDS.set(0, named)), pa.Table.from_pylist(turns, DECODES.set(0, named)))
+    schemas = ROUNDS.set(0, named), DECODES.set(0, named)
+    return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
 
 
 def read(folder: Path) -> list[Decode]:

@@ -59,7 +59,8 @@ class Folder:
         try:
             return decodes.read(path)
         except (OSError, pa.ArrowException) as error:
-            raise Refusal(f"the part {path} cannot be read ({error}): remove it and run the same command again") from None
+            raise Refusal(f"the part {path} cannot be read ({error}): remove it and run the same command"
+                          " again") from None
 
     def write_part(self, index: int, of_prompt: Sequence[Decode]) -> None:
         """All decodes of one prompt, whole or not at all."""

@@ -183,8 +183,7 @@ def along(report: Report, method: str = "", question: str = "") -> tuple[Decode,
            if not question or str(d.question_id) == question]
     if not own:
         raise Refusal(f"the run has no output of {method or report.fastest} for prompt {question or '(any)'}")
-    drafted = lambda d: sum(origin != "" for row in d.outcome.rows for origin in row.origins)
-    one = max(own, key=drafted)
+    one = max(own, key=lambda d: sum(row.accepted for row in d.outcome.rows))
     return one, [origin for row in one.outcome.rows for origin in row.origins]
 
 
@@ -200,7 +199,7 @@ def peers(report: Report) -> dict[str, dict]:
 
 
 def against_generate(report: Report) -> str:
-    """Our plain decoding and our fastest method against transformers' own `generate`, with the intervals of those ratios."""
+    """Our plain decoding and our fastest method against transformers' own `generate`, intervals of those ratios."""
     if "hf-generate" not in report.summary["peers"]:
         return "transformers' generate did not run beside this; add --peers hf-generate."
     plain = times(*sums.versus(report.decodes, "hf-generate", "ar"))

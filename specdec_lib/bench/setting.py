@@ -1,4 +1,4 @@
-"""From the words of a command line to a plan, its prompts and its world; bad words are refused before anything loads."""
+"""From the words of a command line to a plan, its prompts and its world; bad words are refused before models load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec_lib.bench.contenders import World
 from specdec_lib.bench.folder import Folder
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.bench.world import device_of, dtype_of, open_world, word
+from specdec_lib.bench.world import device_of, dtype_of, open_world
 from specdec_lib.types import Refusal
 
 Say = Callable[[str], None]
@@ -51,7 +51,7 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
         raise Refusal(f"there is no store at {store}: check the path")
     path = prompts or prompt_files.default_path()
     plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.sha256(path), limit, target, device,
-                word(dtype_of(dtype, device)), torch.get_num_threads() if threads is None else threads,
+                dtype_of(dtype, device), torch.get_num_threads() if threads is None else threads,
                 max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve))
     chosen = prompt_files.spread(prompt_files.load(path), limit)
     return Setting(plan, tuple(chosen), _curve(curve))
@@ -59,16 +59,13 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
 
 def bench(here: Setting, out: Path, progress: run.Progress, say: Say) -> dict:
     """Runs or resumes the setting's bench in `out`. A finished one is read, and no model is loaded."""
-    if here.plan.cost is None:
-        measure = lambda: measured_curve(here, (256,), 7, progress, world)
-    else:
-        measure = lambda: here.saved_curve
     folder = Folder(out, here.plan)
     if folder.finished:
         say(f"{out} holds this very run, finished: nothing is measured again")
         return folder.summary()
     world = here.world(say)
-    return run.bench(here.plan, world, here.prompts, out, measure, progress)
+    return run.bench(here.plan, world, here.prompts, out,
+                     lambda: here.saved_curve or measured_curve(here, (256,), 7, progress, world), progress)
 
 
 def measured_curve(here: Setting, contexts: tuple[int, ...], repeats: int, progress: run.Progress,

@@ -103,8 +103,8 @@ def divergences(base: Sequence[Decode], own: Sequence[Decode]) -> dict[str, tupl
 def quality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
     """The gates of methods that are not lossless; means over prompts, all turns and repeats of one together."""
     plain = {(d.question_id, d.turn, d.repeat): d.outcome.tokens for d in base}
-    overlap = lambda d: measure.rouge_l(plain[d.question_id, d.turn, d.repeat], d.outcome.tokens)
-    return {"ar_overlap": _mean_of_prompts(own, overlap), "reference_score": _mean_of_prompts(own, lambda d: d.score),
+    overlap = _mean_of_prompts(own, lambda d: measure.rouge_l(plain[d.question_id, d.turn, d.repeat], d.outcome.tokens))
+    return {"ar_overlap": overlap, "reference_score": _mean_of_prompts(own, lambda d: d.score),
             "repeated_4grams": measure.repeated_4grams(d.outcome.tokens for d in own)}
 
 

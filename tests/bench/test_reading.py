@@ -11,8 +11,8 @@ from specdec_lib.types import Refusal
 
 
 def row(token, target, accepted=0, margin=2.0):
-    return Row("d" * bool(accepted), accepted, accepted, accepted, 1 + accepted, accepted, 1 + accepted, 0.0, 0.0, target,
-               0.0, 0.1, (token,) * (1 + accepted), ("d",) * accepted + ("",), (margin,) * (1 + accepted))
+    return Row("d" * bool(accepted), accepted, accepted, accepted, 1 + accepted, accepted, 1 + accepted, 0.0, 0.0,
+               target, 0.0, 0.1, (token,) * (1 + accepted), ("d",) * accepted + ("",), (margin,) * (1 + accepted))
 
 
 def one(method, question, rows, family="qa", peer=False):
@@ -37,7 +37,8 @@ OTHER = [one("fast", q, [row(7, 1.0)] * 3 + [row(8, 1.0)]) for q in range(5)]
 
 
 def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
-    assert "fast decoded 2.00 times (2.00 to 2.00) as fast as plain decoding." in reading.headline(report(*PLAIN, *FAST))
+    sure = reading.headline(report(*PLAIN, *FAST))
+    assert "fast decoded 2.00 times (2.00 to 2.00) as fast as plain decoding." in sure
     assert "no method was faster" in reading.headline(report(*PLAIN, *SLOW))
     assert "without an interval" in reading.headline(report(*PLAIN[:2], *FAST[:2]))
 
@@ -85,7 +86,7 @@ def test_peers_stand_beside_plain_decoding_and_the_fastest():
     peer = [one("hf-generate", q, [row(7, 2.0)] * 4, peer=True) for q in range(5)]
     at = report(*PLAIN, *FAST, *peer)
     assert list(reading.peers(at)) == ["hf-generate", "ar", "fast"]
-    assert "our plain decoding is 2.00 times (2.00 to 2.00) as fast, and fast 4.00 times" in reading.against_generate(at)
+    assert "our plain decoding is 2.00 times (2.00 to 2.00) as fast, and fast 4.00" in reading.against_generate(at)
     assert "--peers hf-generate" in reading.against_generate(report(*PLAIN))
 
 

@@ -1,0 +1,230 @@
+"""The command line on a random model: what it writes, and that bad input is one sentence and exit code 2."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from specdec_lib import cli, cost
+from specdec_lib.bench import run as bench_run
+from specdec_lib.bench import setting
+
+WORDS = ["<unk>", "<eos>", *"abcdefghijklmnopqrstuvwxyz", "red", "green", "blue"]
+CURVE = cost.CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),))
+
+
+def model_folder(path, vocab=len(WORDS), words=WORDS, seed=0):
+    """A folder as transformers writes it: two random layers and a tokenizer that splits at blanks."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    torch.manual_seed(seed)
+    LlamaForCausalLM(LlamaConfig(vocab_size=vocab, hidden_size=16, intermediate_size=32, num_hidden_layers=5,
+                                 num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+                                 bos_token_id=None, eos_token_id=1)).save_pretrained(path)
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>").save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    lines = [{"question_id": 1, "category": "qa", "turns": ["a b c a b"]},
+             {"question_id": 2, "category": "writing", "turns": ["red green", "blue"], "reference": ["green", "blue"]}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def curve(tmp_path):
+    CURVE.save(tmp_path / "curve.json")
+    return str(tmp_path / "curve.json")
+
+
+@pytest.fixture
+def bench(model, prompts, curve, tmp_path):
+    """Words of a bench that runs; more words are put behind them."""
+    return ["bench", "--target", str(model), "--prompts", str(prompts), "--cost", curve, "--dtype", "float32",
+            "--threads", "1", "--max-new-tokens", "8", "--device", "cpu", "--out", str(tmp_path / "out")]
+
+
+def refused(words, capsys) -> str:
+    """The sentence on stderr of a command that ends with exit code 2."""
+    assert cli.run([str(word) for word in words]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
+    assert len(lines) == 1 and "Traceback" not in lines[0]
+    return lines[0]
+
+
+def test_methods_as_json_has_the_fields_of_the_contract(capsys):
+    assert cli.run(["methods", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    fields = {"name", "idea", "source", "lossless", "needs", "available", "missing"}
+    assert all(set(entry) == fields for entry in found)
+    assert found[0]["name"] == "ar" and found[0]["available"] is True and found[0]["missing"] == []
+
+
+def test_methods_and_parts_are_listed_a_line_each(capsys):
+    assert cli.run(["methods"]) == 0
+    assert capsys.readouterr().out.startswith("ar ")
+    assert cli.run(["parts"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines} == {"when", "what", "how"}
+
+
+def test_bench_writes_rounds_and_a_summary_with_peers_and_every_method(bench, tmp_path):
+    assert cli.run([*bench, "--methods", "ar,draft-model(depth=2)", "--peers", "hf-generate,hf-prompt-lookup"]) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(summary["methods"]) == ["ar", "draft-model(depth=2)"] and summary["target"]["name"] == "tiny"
+    for entry in (*summary["methods"].values(), *summary["peers"].values()):
+        assert entry["identical_prompts"] == entry["prompts"] == 2     # fp32: transformers' ids and ours, to the last
+    assert summary["settings"]["nodes"] == 4 and summary["prompts"]["file"] == "prompts.jsonl"
+    assert str(tmp_path) not in json.dumps(summary)
+    assert (tmp_path / "out" / "rounds.parquet").stat().st_size > 0
+
+
+def test_a_finished_bench_is_not_run_again_and_other_settings_are_refused(bench, tmp_path, capsys):
+    assert cli.run([*bench, "--methods", "ar"]) == 0
+    before = (tmp_path / "out" / "rounds.parquet").read_bytes()
+    assert cli.run([*bench, "--methods", "ar"]) == 0
+    assert (tmp_path / "out" / "rounds.parquet").read_bytes() == before
+    assert "seed is 0 there and 7 here" in refused([*bench, "--methods", "ar", "--seed", "7"], capsys)
+
+
+def test_ctrl_c_exits_130_keeps_finished_prompts_and_says_how_to_go_on(bench, tmp_path, capsys, monkeypatch):
+    real = bench_run.run_prompt
+
+    def interrupted(index, *more):
+        if index == 1:
+            raise KeyboardInterrupt
+        return real(index, *more)
+    monkeypatch.setattr(bench_run, "run_prompt", interrupted)
+    assert cli.run([*bench, "--methods", "ar"]) == 130
+    assert "the same command goes on from there" in capsys.readouterr().err
+    assert [part.name for part in (tmp_path / "out" / "parts").iterdir()] == ["00000"]
+    monkeypatch.setattr(bench_run, "run_prompt", real)
+    assert cli.run([*bench, "--methods", "ar"]) == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["methods"]["ar"]["prompts"] == 2
+
+
+def test_generate_streams_the_answer_and_ends_with_a_line_of_statistics(model, capsys):
+    words = ["generate", "--method", "ar", "--target", model, "--dtype", "float32", "--max-new-tokens", "8", "a b c"]
+    assert cli.run([str(word) for word in words]) == 0
+    out = capsys.readouterr().out.rstrip("\n").splitlines()
+    assert len(out) >= 2 and out[-1].startswith("[") and "1.00 per forward" in out[-1]
+    assert str(model.parent) not in out[-1]
+
+
+def test_a_cost_curve_is_measured_saved_and_can_be_used(model, tmp_path, capsys):
+    path = tmp_path / "deep" / "mine.json"
+    words = ["cost", "--target", model, "--dtype", "float32", "--contexts", "8,16", "--repeats", "1", "--out", path]
+    assert cli.run([str(word) for word in words]) == 0
+    saved = cost.load(path)
+    assert saved.contexts == (8, 16) and saved.target == "tiny" and saved.provenance["command"]
+    assert f"{saved.nodes()} draft nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["--methods", "nope"], "no method named 'nope'"),
+    (["--methods", "ar(x=1)"], "no parameter 'x'"),
+    (["--methods", "ar("], "is not a name with parameters"),
+    (["--methods", "ar@nope"], "no policy named 'nope'"),
+    (["--methods", ","], "name at least one method"),
+    (["--peers", "hf-nope"], "no peer named 'hf-nope'"),
+    (["--peers", "hf-assisted"], "needs a draft model"),
+    (["--target", "/nowhere/at/all"], "there is no folder"),
+    (["--prompts", "/nowhere.jsonl"], "no prompt file at /nowhere.jsonl"),
+    (["--max-new-tokens", "0"], "max_new_tokens must be at least 1"),
+    (["--max-new-tokens", "many"], "valid integer"),
+    (["--repeats", "0"], "repeats must be at least 1"),
+    (["--limit", "0"], "leaves nothing to run"),
+    (["--threads", "0"], "threads must be at least 1"),
+    (["--temperature", "-1"], "temperature must be 0 or more"),
+    (["--device", "tpu"], "device"),
+    (["--dtype", "int3"], "no dtype named 'int3'"),
+    (["--cost", "/nowhere.json"], "cost curve /nowhere.json cannot be read"),
+    (["--store", "/nowhere.store"], "no store at /nowhere.store"),
+    (["--batch", "2"], "No such option"),
+    (["--out", "/proc/nowhere/out"], "cannot be written")])
+def test_bad_words_are_one_sentence_and_exit_code_2(bench, words, sentence, capsys):
+    assert sentence in refused([*bench, *words], capsys)
+
+
+def test_commands_that_do_not_exist_and_empty_prompts_are_refused(capsys):
+    assert "no-such" in refused(["no-such"], capsys)
+    assert "the prompt is empty" in refused(["generate", "  "], capsys)
+
+
+@pytest.mark.parametrize("line, sentence", [
+    ("{", "line 2"), ('{"question_id": 9, "category": "qa"}', "line 2 of"),
+    ('{"question_id": 9, "category": "qa", "turns": [" "]}', "empty prompt"),
+    ('{"question_id": 1, "category": "qa", "turns": ["a"]}', "repeats question_id 1")])
+def test_a_malformed_prompt_line_is_named_by_its_number(bench, prompts, line, sentence, capsys):
+    prompts.write_text(f"{prompts.read_text().splitlines()[0]}\n{line}\n")
+    said = refused(bench, capsys)
+    assert sentence in said and "line 2" in said
+
+
+def test_a_prompt_longer_than_the_context_is_named_with_both_lengths(bench, prompts, tmp_path, capsys):
+    with prompts.open("a") as file:
+        file.write(json.dumps({"question_id": 3, "category": "rag", "turns": ["a " * 70]}) + "\n")
+    said = refused([*bench, "--methods", "ar"], capsys)
+    assert "prompt 3 has 70 tokens" in said and "holds 64" in said
+    assert not (tmp_path / "out" / "parts").exists()
+
+
+def test_a_draft_model_with_another_vocabulary_is_refused(bench, tmp_path, capsys):
+    other = model_folder(tmp_path / "other", vocab=40, words=[*reversed(WORDS)])
+    assert "vocabulary" in refused([*bench, "--methods", "ar", "--draft", other], capsys)
+
+
+def test_a_draft_model_with_the_same_vocabulary_drafts_and_assists_transformers(bench, tmp_path):
+    small = model_folder(tmp_path / "small", seed=1)
+    assert cli.run([*bench, "--methods", "ar,draft-model", "--peers", "hf-assisted", "--draft", str(small)]) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["peers"]["hf-assisted"]["identical_prompts"] == 2 and summary["settings"]["draft"] == "small"
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "pickled", "noise"])
+def test_a_corrupt_model_is_refused(bench, model, tmp_path, damage, capsys):
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    weights = broken / "model.safetensors"
+    data = weights.read_bytes()
+    weights.unlink()
+    if damage == "pickled":
+        torch.save({}, broken / "pytorch_model.bin")
+    elif damage != "gone":
+        weights.write_bytes(data[:len(data) // 2] if damage == "cut" else b"\x00" * 64)
+    said = refused([*bench, "--methods", "ar", "--target", broken], capsys)
+    assert "safetensors" in said
+
+
+def test_no_space_on_the_disk_is_one_sentence(bench, capsys, monkeypatch):
+    def full(*more):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr("specdec_lib.bench.folder.os.replace", full)
+    assert "no space left on its disk" in refused([*bench, "--methods", "ar"], capsys)
+
+
+def test_a_report_of_an_unfinished_run_and_a_missing_notebook_are_refused(tmp_path, capsys, monkeypatch):
+    from specdec_lib.bench import page
+
+    with pytest.raises(ValueError, match="no finished run"):
+        page.page(tmp_path)
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    assert "is not beside the package" in refused(["report", "--out", tmp_path], capsys)
+
+
+def test_the_node_budget_of_a_run_comes_from_the_curve_it_is_given(model, curve):
+    here = setting.setting(methods="ar", target=str(model), dtype="float32", device="cpu", curve=curve)
+    world = here.world(lambda line: None)
+    assert world.kit(here.plan, here.saved_curve).nodes == 4 and world.kit(here.plan, None).nodes == 8
