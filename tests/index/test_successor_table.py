@@ -27,7 +27,7 @@ def rows(table) -> dict:
 
 
 def after(*rounds, **more) -> dict:
-    table = SuccessorTable(3)
+    table = SuccessorTable(3, text=False)
     table.read(session_of(*rounds, **more))
     return rows(table)
 
@@ -49,21 +49,42 @@ def test_the_row_in_its_true_context_wins_over_a_rejected_one_of_the_same_round(
 
 
 def test_rows_are_cut_to_the_top():
-    table = SuccessorTable(2)
+    table = SuccessorTable(2, text=False)
     table.read(session_of(FIRST))
     assert table.successors(6) == (7, 8)
 
 
+def test_rows_that_a_replay_does_not_know_teach_nothing():
+    replayed = round_of(FORK, (0,), 9, [[7, 8, 1], [9, 2, 3], [-1, -1, -1]])
+    assert after(replayed) == {6: (7, 8, 1), 7: (9, 2, 3)}
+
+
 def test_it_answers_for_any_history_in_any_order():
     histories = [(FIRST, PLAIN, AGAIN), (FIRST,), (), (PLAIN, AGAIN), (FIRST, AGAIN), (FIRST, PLAIN, AGAIN)]
-    table = SuccessorTable(3)
+    table = SuccessorTable(3, text=False)
     for history in histories:
         table.read(session_of(*history))
         assert rows(table) == after(*history)
 
 
 def test_the_same_rounds_after_another_prompt_are_another_history():
-    table = SuccessorTable(3)
+    table = SuccessorTable(3, text=False)
     table.read(session_of(FIRST))
     table.read(session_of(FIRST, prompt=(5, 3)))
     assert rows(table) == after(FIRST, prompt=(5, 3)) and 6 not in rows(table)
+
+
+def test_a_token_without_a_row_is_followed_by_what_followed_it_in_the_text_newest_first():
+    table = SuccessorTable(2)
+    table.read(session_of(prompt=(4, 1, 4, 2, 4, 1, 4, 3, 4)))
+    assert table.successors(4) == (3, 1) and table.successors(3) == (4,) and table.successors(9) == ()
+
+
+def test_a_row_of_the_target_counts_more_than_the_text():
+    table = SuccessorTable(3)
+    table.read(session_of(prompt=(6, 5, 6)))
+    assert table.successors(6) == (5,)
+    table.read(session_of(FIRST, prompt=(6, 5, 6)))
+    assert table.successors(6) == (7, 8, 1)
+    table.read(session_of(prompt=(6, 5, 6)))
+    assert table.successors(6) == (5,)
