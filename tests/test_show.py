@@ -135,3 +135,25 @@ def test_no_dice_are_thrown_for_a_picture():
     session, vocab = decoded()
     assert show.strip(session, vocab) == show.strip(session, vocab)
     assert NO_DICE.fork("any") is NO_DICE
+
+
+def test_sources_along_an_output_name_the_drafter_or_the_target():
+    session, vocab = decoded()
+    figure = show.sources(session, vocab)
+    assert {trace.name: list(trace.text) for trace in figure.data} == {"toy": ["b", "a"], "target": ["c", "b"]}
+
+
+def test_rounds_along_an_output_count_nodes():
+    session, _ = decoded()
+    assert show.rounds(session).layout.title.text == "2 of 4 drafted tokens were accepted in 2 rounds"
+
+
+def test_entropy_along_an_output_marks_where_rounds_end():
+    session, vocab = decoded()
+    line, ends = show.entropy(session, names=vocab).data
+    assert len(line.y) == 4 and list(ends.x) == [2, 4]
+
+
+def test_any_words_can_stand_in_a_strip_with_their_roles():
+    drawn = show.tokens(["a", "b"], ["prompt", "draft"], caption="two words")
+    assert repr(drawn) == "a (b)\ntwo words" and ">draft<" in drawn.html

@@ -62,7 +62,7 @@ def tokens_by_depth(depths: Sequence[int], by_alpha: Mapping[float, Sequence[flo
 
 def speed_map(alphas: Sequence[float], costs: Sequence[float], speedups: Sequence[Sequence[float]],
               title: str | None = None) -> go.Figure:
-    """Speed-up by alpha (across) and c (up), with contour lines; `speedups[i][j]` belongs to costs[i], alphas[j].
+    """Speed-up by alpha (across) and c (up) as contours; `speedups[i][j]` belongs to costs[i], alphas[j].
 
     A white line marks where drafting begins to pay: just above 1, since a best depth of 0 makes 1 a plateau.
     """
@@ -73,7 +73,8 @@ def speed_map(alphas: Sequence[float], costs: Sequence[float], speedups: Sequenc
                     "alpha (chance that a drafted token is accepted)", "c (cost of a draft step in target forwards)")
     figure.add_contour(x=numbers(alphas), y=numbers(costs), z=[numbers(row) for row in speedups], colorscale="Cividis",
                        zmax=top, zmin=min(min(row) for row in speedups),
-                       contours={"start": 0, "end": top, "size": 0.5, "showlabels": True, "labelfont": {"color": "white", "size": 12}}, line={"width": 1},
+                       contours={"start": 0, "end": top, "size": 0.5, "showlabels": True,
+                                 "labelfont": {"color": "white", "size": 12}}, line={"width": 1},
                        colorbar={"title": "speed-up<br>(times)"})
     figure.add_contour(x=numbers(alphas), y=numbers(costs), z=[numbers(row) for row in speedups], showscale=False,
                        contours={"start": 1.001, "end": 1.001, "size": 1, "coloring": "none"},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+
 from specdec_lib import figures
-from specdec_lib.show.html import Html, legend, token, visible
+from specdec_lib.show.html import MARK, Html, legend, token, visible
 from specdec_lib.show.words import Names, naming
 from specdec_lib.types import Draft, Round, Session, Verdict
 
@@ -27,6 +30,14 @@ def strip(session: Session, names: Names | None = None, prompt: int = 24, by_rou
     kept = sum(len(one.verdict.path) for one in session.rounds)
     said = f"{len(session.output)} tokens in {len(session.rounds)} rounds, {kept} of them drafted"
     return _drawn(lines, ("accepted", "rejected", "extra") if by_round else ("accepted", "extra"), said)
+
+
+def tokens(words: Sequence[str], roles: Sequence[str], hints: Sequence[str] = (), caption: str = "") -> Html:
+    """Any words as a strip, each with its role (accepted, rejected, extra, draft, target, prompt) and a hint."""
+    hints = hints or [""] * len(words)
+    boxes = list(zip(words, roles, hints, strict=True))
+    shown = tuple(role for role in MARK if role in roles and role != "prompt")
+    return _drawn([boxes], shown, caption)
 
 
 def round(one: Round, names: Names | None = None) -> Html:
@@ -83,7 +94,7 @@ def _drawn(lines, roles: tuple[str, ...], said: str) -> Html:
     """Lines of (word, role, hint), a key below, and the same in plain text."""
     html = "".join('<div style="line-height:2">' + "".join(token(*box) for box in line) + "</div>" for line in lines)
     plain = "\n".join(" ".join(_marked(word, role) for word, role, _ in line) for line in lines)
-    note = f'<div style="font-size:85%;color:#555">{said}</div>'
+    note = f'<div style="font-size:85%;color:#555">{escape(said)}</div>'
     return Html(html + legend(roles) + note, f"{plain}\n{said}")
 
 
