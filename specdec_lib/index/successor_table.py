@@ -17,6 +17,7 @@ from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.types import ROOT, Round, Session
 
 Row = tuple[int, ...]
+UNKNOWN = -1                                       # what a replay names in rows that nobody recorded
 
 
 class SuccessorTable:
@@ -61,6 +62,8 @@ class SuccessorTable:
         off = [node for node in range(len(round.draft)) if node not in path]
         before: dict[int, Row | None] = {}
         for node in (*off, ROOT, *path):
+            if ids[node + 1][0] == UNKNOWN:
+                continue
             token = last if node == ROOT else round.draft.tokens[node]
             before.setdefault(token, self._rows.get(token))
             self._rows[token] = tuple(ids[node + 1])
