@@ -112,14 +112,18 @@ def _stepped(drawn: list[go.Figure], name: str, steps: Choices, fixed: str) -> g
     for place, (value, one) in enumerate(zip(steps.values, drawn, strict=True)):
         layout = one.layout.to_plotly_json()
         told = {key: layout.get(key, []) for key in ("shapes", "annotations")}
-        told |= {key: layout[key] for key in ("title", "xaxis", "yaxis", "height") if key in layout}
+        told |= {key: layout[key] for key in ("title", "xaxis", "yaxis") if key in layout} | {"height": tall(one)}
         moves.append({"label": str(value), "method": "update",
                       "args": [{"visible": [each == place for each in owner]}, told]})
     prefix = f"{name} = " if not fixed else f"{fixed}; {name} = "
-    height = (whole.layout.height or 380) + 90
-    whole.update_layout(height=height, margin={"b": 140}, sliders=[
+    whole.update_layout(height=tall(drawn[steps.place]), margin={"b": 140}, sliders=[
         {"active": steps.place, "steps": moves, "currentvalue": {"prefix": prefix}, "pad": {"t": 50}}])
     return whole
+
+
+def tall(one: go.Figure) -> float:
+    """Pixels of the figure with room for the slider below it."""
+    return (one.layout.height or one.layout.template.layout.height or 450) + 90
 
 
 def _pages(drawn: list, name: str, steps: Choices, fixed: str):

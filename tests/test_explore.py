@@ -69,6 +69,14 @@ def test_html_holds_every_step_and_shows_one(mode):
     assert figure.layout.sliders[0].currentvalue.prefix == "alpha = 0.5; k = "
 
 
+def test_html_leaves_room_for_the_slider_at_every_step(mode):
+    mode("html")
+    one = lambda k: figures.tree(["a"] * k, [-1] * k)  # noqa: E731
+    figure = explore(one, k=Choices(1, 6))
+    heights = [step.args[1]["height"] for step in figure.layout.sliders[0].steps]
+    assert heights == [one(1).layout.height + 90, one(6).layout.height + 90] and figure.layout.height == heights[0]
+
+
 def test_html_clears_lines_that_the_next_step_does_not_have(mode):
     mode("html")
     figure = explore(lambda bar: figures.match_lengths([1, 2], shortest=bar), bar=Choices(2, None))
