@@ -8,17 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.bench import provenance
+from specdec_lib.bench.contenders import World
+from specdec_lib.bench.prompts import Prompt
 from specdec_lib.loop import begin, decode
-from specdec_lib.models.replay import Recording
+from specdec_lib.models.replay import Recording, save
 from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Kit, Session
 
 LENGTHS = (4, 8, 16)
 TOP = 64
+NODES = 8                                          # of drafters that are recorded on their own run
+DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model")
+
+
+def record_all(prompts: Sequence[Prompt], world: World, out: Path, drafters: Sequence[str] = DRAFTERS,
+               max_new_tokens: int = 128, say: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """One file per prompt, named by its family, of the first turn; files that are there already stay."""
+    for name in drafters:
+        catalog.part_card(name)
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for prompt in prompts:
+        taken = [other.family for other in prompts].count(prompt.family) > 1
+        path = out / f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}.safetensors"
+        paths.append(path)
+        if path.exists():
+            say(f"{path.name} is there already and stays")
+            continue
+        kit = Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft, parts=catalog.make_part)
+        recording = record(world.encode([("user", prompt.turns[0])]), kit, drafters, max_new_tokens,
+                           say=lambda line: say(f"{path.stem}: {line}"))         # noqa: B023
+        save(replace(recording, about=about(recording, prompt, world)), path)
+    return paths
+
+
+def about(recording: Recording, prompt: Prompt, world: World) -> dict:
+    """What a reader wants to know of a recording, and the text of every token that occurs in it."""
+    seen = {*recording.tokens, *recording.brief.ids[:, :8].flatten().tolist()}
+    seen |= {token for lengths in recording.drafts.values() for drafts in lengths.values() for draft in drafts
+             for token in draft.tokens}
+    return {"family": prompt.family, "question_id": prompt.question_id, "text": prompt.turns[0],
+            "target": dict(world.about), "vocab": world.facts.vocab, "end": sorted(world.facts.end),
+            "control": sorted(world.facts.control & seen), "digit": sorted(world.facts.digit & seen),
+            "pieces": {str(token): world.decode([token]) for token in sorted(seen)},
+            "provenance": provenance.provenance()}
 
 
 def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str], max_new_tokens: int = 128,

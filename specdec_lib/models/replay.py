@@ -123,6 +123,7 @@ def save(recording: Recording, path: Path) -> None:
     header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about))}
     partial = path.with_suffix(".partial")
     save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
+    partial.chmod(0o644)                           # safetensors writes for its owner alone
     partial.replace(path)
 
 
