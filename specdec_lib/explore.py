@@ -81,7 +81,7 @@ def _live(figure, first: dict, sliders: dict[str, Choices]):
     controls = []
     for name, steps in sliders.items():
         slider = widgets.SelectionSlider(options=[(str(value), value) for value in steps.values], value=steps.start,
-                                         description=name, continuous_update=False)
+                                         description=name, layout={"width": "60%"})
         slider.observe(moved, names="value")
         controls.append(slider)
     return widgets.VBox([*controls, view])
