@@ -20,7 +20,7 @@ from specdec_lib.index.reading import common_prefix
 
 
 class Repeat(NamedTuple):
-    """The longest suffix that occurs earlier: its length, and where its first and latest copy are followed."""
+    """The longest suffix that occurs earlier: its length, and where its first and latest copy go on."""
 
     length: int = 0
     first: int = 0                                 # position of the token that follows the first occurrence

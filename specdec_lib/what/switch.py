@@ -1,0 +1,37 @@
+"""Switch: the drafter that the budget names speaks; where it has nothing to say, the next one does.
+
+Source: the choice per round between a copy and a drafter, as in SAM-Decoding (Hu et al. 2024). The choice itself
+is made by *when*. Only an empty draft is passed over, so no drawn token is ever dropped for what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session, What
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Drafters by name; `budget.source` is asked first, then the others in their order."""
+
+    drafters: Mapping[str, What]
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        if budget.source and budget.source not in self.drafters:
+            raise Refusal(f"the budget names {budget.source!r}, this switch has {', '.join(self.drafters)}")
+        for name in sorted(self.drafters, key=lambda name: name != budget.source):
+            draft = self.drafters[name](session, budget, dice.fork(name))
+            if len(draft):
+                return draft
+        return Draft()
+
+
+def make(kit: Kit, drafters: tuple[str, ...] = ("suffix-automaton", "token-recycling")) -> Switch:
+    """Drafters by the names of their cards."""
+    return Switch({name: kit.part(name) for name in drafters})
+
+
+CARD = Card("switch", idea="the budget names who drafts", source="Hu et al. 2024, SAM-Decoding", make=make,
+            parts=("suffix-automaton", "token-recycling"), notebook="03_one_loop", off_path=True)

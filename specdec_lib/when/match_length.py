@@ -1,0 +1,45 @@
+"""Match length: a long copy is likely to go on, so copy; otherwise ask the other drafter.
+
+Source: Hu et al. 2024 (SAM-Decoding): copy when the match is worth at least 5 tokens, where a match in the corpus
+counts as 5 tokens shorter than it is and a tie goes to the session's own text. The published rule drafts 40 tokens
+whatever a forward costs; here both budgets come from the measured cost curve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.index.matcher import Matcher, shared_matcher
+from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+
+COPY = "suffix-automaton"
+
+
+@dataclass(frozen=True)
+class MatchLength:
+    """`copy` when the longest match is worth `threshold` tokens or more, else `other`."""
+
+    matcher: Matcher
+    copy: Budget
+    other: Budget
+    threshold: int = 5
+
+    def __call__(self, session: Session, dice) -> Budget:
+        return self.copy if self.matcher.find(session.tokens).worth >= self.threshold else self.other
+
+
+def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: int | None = None,
+         width: int = 8, nodes: int | None = None) -> MatchLength:
+    """A chain of `depth` when it copies, else a tree of `depth`, `width` and `nodes` of the drafter `other`.
+
+    Depth and nodes default to the nodes that the cost curve allows.
+    """
+    if threshold < 1:
+        raise Refusal(f"threshold must be at least 1 token, got {threshold}")
+    depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
+    return MatchLength(shared_matcher(kit), Budget(depth, source=COPY), Budget(depth, width, nodes, source=other),
+                       threshold)
+
+
+CARD = Card("match-length", idea="copy when the match is long, else ask the other drafter",
+            source="Hu et al. 2024, SAM-Decoding", make=make, notebook="10_when_fixed")
