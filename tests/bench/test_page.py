@@ -19,6 +19,10 @@ TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2,
 ABOUT = {"name": "table", "device": "cpu", "dtype": "float64", "threads": 1}
 
 
+def encode(messages):
+    return tuple("ab.".index(letter) for _, text in messages for letter in text if letter in "ab.")
+
+
 def spell(ids):
     return "".join("ab."[i] for i in ids)
 
@@ -26,8 +30,7 @@ def spell(ids):
 def finished(folder, methods):
     """A run over six prompts of a three-token world."""
     prompts = [Prompt(i, "qa", "qa", ("ab" * (1 + i),), None) for i in range(6)]
-    world = World(TARGET, lambda messages: tuple("ab.".index(c) for _, text in messages for c in text if c in "ab."), spell,
-                  lambda: Stream(spell), Facts(vocab=3), draft=TARGET, about=ABOUT)
+    world = World(TARGET, encode, spell, lambda: Stream(spell), Facts(vocab=3), draft=TARGET, about=ABOUT)
     bench(Plan(methods, max_new_tokens=8), world, prompts, folder,
           lambda: CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),)))
 
