@@ -57,7 +57,10 @@ def fuse(shape: Shape, get: Get, dtype: torch.dtype, device, layers: int | None 
     count = shape.layers if layers is None else layers
     if not 0 < count <= shape.layers:
         raise ValueError(f"the model has {shape.layers} layers, {count} were asked for")
-    put = lambda tensor: tensor.to(device, dtype)
+
+    def put(tensor: Tensor) -> Tensor:
+        return tensor.to(device, dtype)
+
     embedding = put(get("model.embed_tokens.weight"))
     decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put) for i in range(count))
     head = embedding if shape.tied else put(get("lm_head.weight"))
@@ -133,6 +136,8 @@ def safetensors_files(folder: str | Path) -> dict[str, Path]:
 
     folder, out = Path(folder), {}
     files = sorted(folder.glob("*.safetensors"))
+    if folder / "model.safetensors" in files:      # beside it some models keep the same weights under other names
+        files = [folder / "model.safetensors"]
     if not files:
         raise Refusal(f"{folder} holds no .safetensors file, and weights are read from nothing else")
     for path in files:

@@ -1,0 +1,53 @@
+"""The forward of some rows through decoder layers, over a cache they write themselves into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.models.attention import attend
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.weights import Layer
+
+
+@dataclass(frozen=True)
+class View:
+    """Where rows stand and what they see, the same for every layer."""
+
+    where: slice | Tensor                          # their rows in the cache
+    stop: int                                      # columns they may see at all
+    cos: Tensor                                    # [rows, 1, head_dim]
+    sin: Tensor
+    block: Tensor | None = None                    # the mask for plain products, see attention.py
+    full: Tensor | None = None                     # the mask for the fused kernel
+    plain: bool = False
+
+
+def decoder_layer(x: Tensor, w: Layer, shape: Shape, kv: Tensor, view: View) -> Tensor:
+    """One layer over x [rows, hidden]; writes keys and values into kv [2, kv_heads, capacity, head_dim]."""
+    rows, heads, d = len(x), shape.heads, shape.head_dim
+    qkv = w.qkv(scaled(x, shape.eps)).view(rows, heads + 2 * shape.kv_heads, d)
+    turned = qkv[:, :heads + shape.kv_heads]
+    if w.q_norm is not None:
+        turned[:, :heads] = F.rms_norm(turned[:, :heads], (d,), w.q_norm, shape.eps)
+        turned[:, heads:] = F.rms_norm(turned[:, heads:], (d,), w.k_norm, shape.eps)
+    other = turned.roll(d // 2, -1)
+    turned.mul_(view.cos).addcmul_(other, view.sin)
+    kv[:, :, view.where] = qkv[:, heads:].view(rows, 2, shape.kv_heads, d).permute(1, 2, 0, 3)
+    seen = attend(qkv[:, :heads], kv[0, :, :view.stop], kv[1, :, :view.stop], view.block, view.full, view.plain)
+    x = w.out(seen).add_(x)
+    gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
+    return w.down(F.silu(gate).mul_(up)).add_(x)
+
+
+def scaled(x: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean x^2 + eps) per row: the norm without its weight.
+
+    Beside its own negative a row has mean zero, so the fused layer norm of both is the root mean square norm of each,
+    rounded once; it is faster than `F.rms_norm`, which torch puts together from single steps on a CPU.
+    """
+    hidden = x.shape[-1]
+    return F.layer_norm(torch.cat((x, -x), -1), (2 * hidden,), None, None, eps)[:, :hidden].contiguous()
