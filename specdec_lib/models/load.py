@@ -74,6 +74,10 @@ def parameters(folder: Path) -> int:
 
 def free_memory(device: str) -> int | None:
     """Bytes that may be taken on this device now; None where the system does not say."""
-    from specdec_lib.models.checkpoints import available_memory
-
-    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_memory()
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
