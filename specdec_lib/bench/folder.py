@@ -32,7 +32,8 @@ class Folder:
             for leftover in (self.path / "parts").glob(".*"):
                 shutil.rmtree(leftover, ignore_errors=True)
         kept = self._json("settings.json")
-        if kept is None:
+        if kept is None or not (self.finished or (self.path / "parts").exists()):
+            (self.path / "cost.json").unlink(missing_ok=True)      # nothing was measured yet: begin anew
             self.save("settings.json", plan.as_dict())
         elif differences(kept, plan.as_dict()):
             raise Refusal(f"{self.path} holds a run with other settings"

@@ -132,6 +132,12 @@ def test_a_folder_with_other_settings_is_refused_by_the_name_of_the_setting(tmp_
         bench(tmp_path, a_plan=plan(repeats=3))
 
 
+def test_a_folder_in_which_nothing_was_measured_takes_other_settings(tmp_path):
+    Folder(tmp_path, plan(repeats=1)).keep_curve(CURVE)
+    assert Folder(tmp_path, plan(repeats=3)).curve is None
+    assert bench(tmp_path, a_plan=plan(repeats=3))["settings"]["repeats"] == 3
+
+
 def test_a_prompt_longer_than_the_context_is_named_with_both_lengths_before_anything_runs(tmp_path):
     short = world(target=replace(TARGET, context=3))
     with pytest.raises(Refusal, match=r"prompt 3 has 3 tokens in turn 1 and the target's context holds 3"):
