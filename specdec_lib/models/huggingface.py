@@ -1,0 +1,191 @@
+"""Any other causal language model of transformers, as a language model whose cache aligns itself.
+
+Chains need nothing but a cache that can be cropped. Trees need a mask of four dimensions and free positions; whether
+an architecture takes them is found out by asking it, since not all that accept a mask obey it. Weights come from
+safetensors alone and remote code is never run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.answers import Answers
+from specdec_lib.models.attention import visible
+from specdec_lib.models.rows import Rows
+from specdec_lib.models.weights import safetensors_files
+from specdec_lib.types import Draft, Refusal, Scores
+
+CHUNK = 512                                        # rows fed at once while a prompt is read
+
+
+class HuggingFace:
+    """A language model (types.LM) around `model`. `forwards` counts its calls, `fed` the tokens given to it."""
+
+    def __init__(self, model, takes_trees: bool | None = None):
+        self.model, self.takes_trees = model, takes_trees                 # None: not asked yet
+        self.options = frozenset(inspect.signature(model.forward).parameters)
+        self.past, self.rows, self.answers = new_past(), Rows(), Answers()
+        self.forwards = self.fed = 0
+
+    @staticmethod
+    def load(folder: str | Path, dtype: torch.dtype = torch.float32, device="cpu", why: str = "") -> HuggingFace:
+        """The checkpoint in this folder, which our decoder did not take, and `why`; Refusal if transformers cannot."""
+        from transformers import AutoModelForCausalLM
+
+        safetensors_files(folder)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True,
+                                                         trust_remote_code=False, local_files_only=True)
+        except Exception as error:                 # whatever its loading code raises, the model is not there
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise Refusal(f"transformers cannot load {folder} as a causal language model"
+                          f"{' (' + why + ')' if why else ''}: {reason}") from error
+        lm = HuggingFace(model.to(device).eval())
+        lm.refuse_state()
+        lm.takes_trees = lm.obeys_tree_masks()
+        return lm
+
+    @property
+    def config(self):
+        return self.model.config.get_text_config()
+
+    @property
+    def context(self) -> int | None:
+        return getattr(self.config, "max_position_embeddings", None)
+
+    @property
+    def vocab(self) -> int:
+        return self.config.vocab_size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def fresh(self) -> HuggingFace:
+        """The same weights, an empty cache."""
+        return HuggingFace(self.model, self.takes_trees)
+
+    def features(self, tokens: tuple[int, ...]) -> Tensor:
+        raise Refusal("features of this architecture are not available: its hidden states are not kept")
+
+    def exit(self, layer: int) -> HuggingFace:
+        raise Refusal("an early exit of this architecture is not available: transformers runs all its layers")
+
+    def tap(self, layers: tuple[int, ...]) -> None:
+        raise Refusal("features of this architecture are not available: its hidden states are not kept")
+
+    def prefill(self, tokens: tuple[int, ...]) -> None:
+        """Feeds these tokens and keeps no logits."""
+        self.align(tokens, Draft())
+        self.catch_up(len(tokens))
+
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
+        """Raises Refusal for a tree where the architecture takes chains only."""
+        if not tokens:
+            raise ValueError("a model needs at least one token of context")
+        if any(parent != node - 1 for node, parent in enumerate(draft.parents)):
+            self.refuse_trees()
+        known = self.answers.known(tokens, draft)
+        if known <= len(draft):
+            first, total = len(tokens) - 1 + known, len(tokens) + len(draft)
+            self.align(tokens, draft, first)
+            self.catch_up(len(tokens) - 1, CHUNK)
+            self.answers.keep(tokens, draft, known, self.run(total, total - first))
+        return Scores(self.answers.rows(draft))
+
+    def align(self, tokens: tuple[int, ...], draft: Draft, first: int | None = None) -> None:
+        """Moves accepted rows behind the context and crops the others away, from row `first` on in any case."""
+        to, sources = self.rows.align(tokens, draft)
+        del self.rows.depth[len(tokens) + len(draft) if first is None else first:]
+        for layer in self.past.layers if sources else ():
+            for name in ("keys", "values"):
+                rows = getattr(layer, name).clone()
+                rows[..., to:to + len(sources), :] = rows[..., sources, :]
+                setattr(layer, name, rows)
+        extra = self.past.get_seq_length() - len(self.rows)
+        if extra and not len(self.rows):
+            self.past = new_past()
+        elif extra:
+            self.past.crop(-extra)                 # a positive count is refused since transformers 5.20
+
+    def catch_up(self, stop: int, slack: int = 0) -> None:
+        """Feeds the context up to row `stop` in chunks, unless at most `slack` rows of it are missing."""
+        while stop - len(self.rows) > slack:
+            self.run(min(stop, len(self.rows) + CHUNK), 1)
+
+    def run(self, stop: int, keep: int) -> Tensor:
+        """Feeds the rows before `stop` that are missing; logits of the last `keep` of them."""
+        start = len(self.rows)
+        given = {"input_ids": torch.tensor([self.rows.flat(start, stop)], device=self.device),
+                 "past_key_values": self.past, "use_cache": True}
+        if not self.rows.chain(stop):
+            positions = [self.rows.position(row) for row in range(start, stop)]
+            given |= {"attention_mask": self.mask(start, stop),
+                      "position_ids": torch.tensor([positions], device=self.device)}
+        if "logits_to_keep" in self.options:
+            given["logits_to_keep"] = keep
+        with torch.no_grad():
+            logits = self.model(**given).logits[0, -keep:]
+        self.rows.depth += [1] * (stop - start)
+        self.forwards, self.fed = self.forwards + 1, self.fed + stop - start
+        return logits
+
+    def mask(self, start: int, stop: int) -> Tensor:
+        """What the rows of a tree must not see, as the most negative number [1, 1, rows, columns]."""
+        first = min(start, len(self.rows.tokens))
+        hidden = ~visible(self.rows.draft.parents, len(self.rows.tokens) - first)[start - first:]
+        mask = torch.zeros(1, 1, stop - start, stop, dtype=self.dtype)
+        mask[..., first:].masked_fill_(hidden, torch.finfo(self.dtype).min)
+        return mask.to(self.device)
+
+    def refuse_state(self) -> None:
+        """Raises Refusal for an architecture whose past is not one row per token, since it could not go back."""
+        try:
+            self.run_alone((0, 0), Draft())
+            whole = all(layer.keys.shape[-2] == 2 for layer in self.past.layers) and self.past.layers
+        except Exception:                          # models with a state of their own fail in ways of their own
+            whole = False
+        if not whole:
+            raise Refusal(f"{type(self.model).__name__} keeps a state that cannot go back, so drafts cannot be undone:"
+                          " choose a model with attention in every layer")
+        self.past, self.rows = new_past(), Rows()
+        self.forwards = self.fed = 0
+
+    def refuse_trees(self) -> None:
+        """Raises Refusal where siblings change each other's logits, or the model does not take the mask at all."""
+        if self.takes_trees is None:
+            self.takes_trees = self.obeys_tree_masks()
+        if not self.takes_trees:
+            raise Refusal(f"this model takes chains only: {type(self.model).__name__} does not follow a tree's mask and"
+                          " positions, so use a method that drafts chains, or width 1")
+
+    def obeys_tree_masks(self) -> bool:
+        """Asks for two siblings with a child, and for that path alone."""
+        windows = getattr(self.config, "layer_types", None) or ()
+        if "position_ids" not in self.options or any("sliding" in kind or "chunk" in kind for kind in windows):
+            return False
+        a, b, c = (min(token, self.vocab - 1) for token in (1, 2, 3))
+        try:
+            tree = self.fresh().run_alone((a, b), Draft((a, b, c), (-1, -1, 1)))[-1]
+            path = self.fresh().run_alone((a, b, b, c), Draft())[-1]
+        except Exception:                          # an architecture that cannot take the mask says so by any error
+            return False
+        return bool((tree - path).abs().max() <= 0.05 * path.std())
+
+    def run_alone(self, tokens: tuple[int, ...], draft: Draft) -> Tensor:
+        self.align(tokens, draft)
+        return self.run(len(tokens) + len(draft), 1 + len(draft)).float()
+
+
+def new_past():
+    from transformers import DynamicCache
+
+    return DynamicCache()
