@@ -16,6 +16,7 @@ from torch import Tensor
 
 from specdec_lib.types import Refusal
 
+NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
@@ -76,6 +77,9 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
         raise Foreign(f"activation {config['hidden_act']!r} is not the family's SiLU")
     if config.get("quantization_config"):
         raise Foreign("the weights are stored quantised")
+    missing = [name for name in NEEDED if name not in config]
+    if missing:
+        raise Refusal(f"the model's config.json lacks {', '.join(missing)}: fetch the model again")
     context = config.get("max_position_embeddings") or 2048
     refuse_window(config, context)
     heads = config["num_attention_heads"]

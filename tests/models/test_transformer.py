@@ -323,3 +323,8 @@ def test_both_spellings_of_the_rotary_part_mean_the_same():
     old = {"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}
     new = {"rope_parameters": {"rope_theta": 1e5, "rope_type": "linear", "factor": 2.0}}
     assert shape_of(CONFIG | old) == shape_of(CONFIG | new)
+
+
+def test_a_config_that_lacks_a_size_is_refused_and_names_it():
+    with pytest.raises(Refusal, match="lacks hidden_size"):
+        shape_of({name: value for name, value in CONFIG.items() if name != "hidden_size"})
