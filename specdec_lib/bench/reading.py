@@ -53,9 +53,15 @@ class Report:
 
     @property
     def fastest(self) -> str:
-        """The method of the highest measured speed; plain decoding where none is above 1."""
-        best = max(self.methods, key=lambda name: self.entries[name]["speedup"] or 0.0, default="ar")
+        """The method of the highest speed, surely faster ones first; plain decoding where none is above 1."""
+        best = max(self.methods, key=lambda name: (sure(self.entries[name]), self.entries[name]["speedup"] or 0.0),
+                   default="ar")
         return best if (self.entries[best]["speedup"] or 0.0) > 1 else "ar"
+
+
+def sure(entry: dict) -> bool:
+    """Whether the whole interval lies above 1."""
+    return bool(entry["speedup_ci"]) and entry["speedup_ci"][0] > 1
 
 
 def load(folder: str | Path) -> Report:
@@ -74,8 +80,7 @@ def headline(report: Report) -> str:
     said = f"On {about['prompts']['count']} prompts with {where}, "
     if best == "ar":
         return said + "no method was faster than plain decoding."
-    sure = entry["speedup_ci"] and entry["speedup_ci"][0] > 1
-    tail = "." if sure else ", and the interval does not rule out that it is no faster." if entry["speedup_ci"] else \
+    tail = "." if sure(entry) else ", and the interval does not rule out that it is no faster." if entry["speedup_ci"] else \
         ", shown without an interval: five prompts are needed for one."
     return said + f"{best} decoded {times(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding{tail}"
 
@@ -218,6 +223,7 @@ def provenance(report: Report) -> list[dict]:
             "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
                        f" {about['prompts']['sha256'][:16]}…",
             "decoding": words({key: settings[key] for key in ("max_new_tokens", "repeats", "temperature", "seed")}),
+            "draft model": settings["draft"] or "none was given: the target's own first layers, untrained, as a baseline",
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",
             "spread of plain decoding": words({key: settings[key] for key in ("spread_of_repeats",

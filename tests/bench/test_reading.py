@@ -43,6 +43,12 @@ def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
     assert "without an interval" in reading.headline(report(*PLAIN[:2], *FAST[:2]))
 
 
+def test_a_method_that_is_surely_faster_goes_before_one_that_only_looks_so():
+    wild = [one("slow", q, [row(7, 0.01 if q else 3.0)] * 4) for q in range(5)]
+    at = report(*PLAIN, *FAST, *wild)
+    assert at.entries["slow"]["speedup_ci"][0] < 1 and at.fastest == "fast"
+
+
 def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_ratio():
     qa, everything = reading.advice(report(*PLAIN, *FAST, *SLOW))
     assert qa["take"] == everything["take"] == "fast" and everything["text"] == "all prompts"
