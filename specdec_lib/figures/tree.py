@@ -28,7 +28,7 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
         nodes = [i for i, one in enumerate(status) if one == role]
         if nodes:
             figure.add_scatter(x=[where[i][0] for i in nodes], y=[where[i][1] for i in nodes], mode="markers+text",
-                               name=role, text=[words[i] for i in nodes], textposition="top center",
+                               name=role, text=[words[i] for i in nodes], textposition="top center", cliponaxis=False,
                                marker={"symbol": SYMBOL[role], "size": 14, "color": PALETTE[role]})
     deepest = max((spot[0] for spot in where), default=1)
     leaves = len(words) - len(set(parents) - {-1})
