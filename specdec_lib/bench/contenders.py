@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import torch
+
 from specdec_lib import catalog, cost, measure
 from specdec_lib.bench.decodes import Outcome
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import Plan
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin, rounds
-from specdec_lib.types import LM, Facts, Kit, Method, Session
+from specdec_lib.types import LM, Draft, Facts, Kit, Method, Scores, Session
 
 Message = tuple[str, str]                          # role and text
 
@@ -72,8 +74,26 @@ def _method(spec: str, plan: Plan, world: World, curve: cost.CostCurve | None, m
         kit = world.kit(plan, curve, None if memories is None else memories.setdefault(repeat, {}))
         method = catalog.build(spec, kit)
         session = begin(ids, plan.max_new_tokens, world.facts.end, plan.sampling, str(key[0]), kit.target.context)
-        return timed(session, kit.target, method, Dice(plan.seed).fork(*key, repeat))
+        target = Waited(kit.target, torch.cuda.synchronize) if plan.device.startswith("cuda") else kit.target
+        return timed(session, target, method, Dice(plan.seed).fork(*key, repeat))
     return run
+
+
+@dataclass(frozen=True)
+class Waited:
+    """The same model, its prefill waited for: a GPU works on after the call returns, and the first round would pay."""
+
+    lm: LM
+    wait: Callable[[], None]
+
+    def prefill(self, tokens: tuple[int, ...]) -> None:
+        self.lm.prefill(tokens)
+        self.wait()
+
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
+        scores = self.lm(tokens, draft)
+        assert scores.best                         # on the host: the logits exist
+        return scores
 
 
 def _peer(peer: Peer, plan: Plan):

@@ -80,9 +80,11 @@ def headline(report: Report) -> str:
     said = f"On {about['prompts']['count']} prompts with {where}, "
     if best == "ar":
         return said + "no method was faster than plain decoding."
-    tail = "." if sure(entry) else ", and the interval does not rule out that it is no faster." if entry["speedup_ci"] else \
-        ", shown without an interval: five prompts are needed for one."
-    return said + f"{best} decoded {times(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding{tail}"
+    said += f"{best} decoded {times(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding"
+    if sure(entry):
+        return f"{said}."
+    return said + (", and the interval does not rule out that it is no faster." if entry["speedup_ci"] else
+                   ", shown without an interval: five prompts are needed for one.")
 
 
 def times(value: float | None, interval: Sequence[float] | None = None) -> str:
@@ -223,7 +225,7 @@ def provenance(report: Report) -> list[dict]:
             "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
                        f" {about['prompts']['sha256'][:16]}…",
             "decoding": words({key: settings[key] for key in ("max_new_tokens", "repeats", "temperature", "seed")}),
-            "draft model": settings["draft"] or "none was given: the target's own first layers, untrained, as a baseline",
+            "draft model": settings["draft"] or "none given: the target's own first layers, untrained, as a baseline",
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",
             "spread of plain decoding": words({key: settings[key] for key in ("spread_of_repeats",

@@ -15,7 +15,7 @@ from specdec_lib.bench.prompts import Prompt
 from specdec_lib.cost import CostCurve
 from specdec_lib.models.table import Table
 from specdec_lib.models.text import Stream
-from specdec_lib.types import Facts, Refusal
+from specdec_lib.types import Draft, Facts, Refusal
 
 LETTERS = "ab."
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
@@ -214,6 +214,13 @@ def test_a_decode_is_timed_to_the_whole_of_its_loop(monkeypatch):
     entrant = contenders.contenders(plan(methods=("ar",)), world(), CURVE)[0]
     outcome = entrant.run((1,), (1, 0), 0)
     assert outcome.seconds + outcome.prefill == pytest.approx(len(outcome.rows), abs=0.01)
+
+
+def test_on_a_gpu_the_prefill_is_waited_for_before_its_time_is_taken():
+    waits = []
+    target = contenders.Waited(TARGET, lambda: waits.append("done"))
+    target.prefill((1, 0))
+    assert waits == ["done"] and target((1, 0), Draft()).best == TARGET((1, 0), Draft()).best and waits == ["done"]
 
 
 def test_names_and_numbers_as_question_ids_both_survive(tmp_path):
