@@ -40,9 +40,10 @@ clean-cache:  ## removes the converted models and everything else in the cache, 
 	else echo "nothing to remove, there is no $(CACHE)"; fi
 
 # torch comes first and by its exact version: an open range may bring gigabytes of another build.
-# The stamp is touched last, so an interrupted installation is taken up again.
+# The stamp is touched last, so an interrupted installation is taken up again; a half-made environment is made anew.
 $(STAMP): pyproject.toml constraints.txt
-	@[ -x $(BIN)/python ] || { python=$$(sh .ci/python) && echo "making $(VENV) with $$python" && "$$python" -m venv $(VENV); }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
+	{ python=$$(sh .ci/python) && echo "making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV); }
 	@echo "installing pinned dependencies into $(VENV), minutes the first time"
 	@$(BIN)/python $(PINNED) setuptools
 	@$(BIN)/python $(PINNED) $(TORCH)

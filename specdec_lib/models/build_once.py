@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 def build_once(folder: Path, make: Callable[[Path, Say], None], say: Say, needed: int = 0) -> Path:
-    """The folder; where it is missing, `make(temporary folder, say)` fills it, with `needed` bytes of disk."""
+    """The folder; if missing, `make(temporary folder, say)` fills it, which takes `needed` bytes of disk."""
     if not folder.exists():
         room_or_refuse(folder, needed)
         with lock(folder, say) as alone:

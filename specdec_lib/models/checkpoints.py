@@ -6,6 +6,7 @@ the Hugging Face hub. Weights are read through safetensors only; remote code is 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -36,10 +37,10 @@ def locate(name: str = DEFAULT, say: Say = silent) -> Path:
     """
     if name == DEFAULT:
         return default_target(say)
-    if Path(name).expanduser().is_dir():
+    if name.strip() and Path(name).expanduser().is_dir():
         return complete(Path(name).expanduser())
     if looks_like_path(name):
-        raise Refusal(f"there is no folder {name}: give --target a folder, a hub name, or {DEFAULT}")
+        raise Refusal(f"there is no folder {name!r}: give --target a folder, a hub name, or {DEFAULT}")
     return complete(from_hub(name, say))
 
 
@@ -71,9 +72,20 @@ def complete(folder: Path) -> Path:
         pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
         also = "has pickled weights, which can run code when read" if pickled else "has no weights"
         raise Refusal(f"{folder} {also}: only safetensors are read, convert it with save_pretrained")
-    for file in weights:
+    for file in {*weights, *shards(folder)}:
         whole(file)
     return folder
+
+
+def shards(folder: Path) -> list[Path]:
+    """Files that the index of a split model names; none where weights are in one piece."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return []
+    try:
+        return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Refusal(f"{index} is not readable: copy or download it again") from error
 
 
 def whole(file: Path) -> None:
@@ -97,29 +109,6 @@ def from_hub(name: str, say: Say) -> Path:
     except Exception as error:                     # some twenty classes, all of them mean "not obtained"
         raise Refusal(f"the target {name} did not come from the Hugging Face hub ({type(error).__name__}): "
                       f"check the name and the network, or give --target a folder or {DEFAULT}") from error
-
-
-def weight_bytes(folder: Path) -> int:
-    """Bytes of a folder's safetensors as stored."""
-    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-
-
-def available_memory() -> int | None:
-    """Bytes the system says can still be used without swapping; None where it does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
-
-
-def fit_or_refuse(folder: Path, scale: float = 1.0, available: int | None = None) -> None:
-    """Refuses weights too large for free memory; `scale`: bytes used per byte stored (fp32 as bf16: 0.5)."""
-    free = available_memory() if available is None else available
-    needed = weight_bytes(folder) * scale
-    if free is not None and needed > free:
-        raise Refusal(f"the weights in {folder} need {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "
-                      "free: take a smaller target, a smaller --dtype, or close other programs")
 
 
 def main(names: list[str]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from specdec_lib.types import Facts, Refusal
 
-HALF = "\ufffd"                                    # what a decoder puts where bytes of a character are missing
+HALF = "\ufffd"                                    # what a decoder puts where a character lacks bytes
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies write a single byte
 ROLES = ("user", "assistant")
 History = Sequence[str | tuple[str, str]]          # texts by turns, the user's first; or (role, text) pairs

