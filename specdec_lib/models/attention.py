@@ -15,16 +15,19 @@ from torch import Tensor
 from specdec_lib.types import ROOT
 
 FEW = 64                                           # up to here plain products beat the fused kernel on a CPU
+SHORT = 512                                        # columns up to which the fused kernel is faster for a single row
+HALF = (torch.bfloat16, torch.float16)
 
 
-def plainly(rows: int, dtype: torch.dtype, device: torch.device) -> bool:
+def plainly(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
     """Whether plain matrix products are the faster attention: a few rows on a CPU, in half precision not one row.
 
-    Measured with 9 query and 3 key heads of 64 on 2 cores, microseconds a layer at 260 / 1,030 columns: bfloat16, one
-    row, fused 29 / 80 against 66 / 74; nine rows 79 / 239 against 93 / 135; float32, one row, 29 / 74 against 23 / 55.
+    Measured with 9 query and 3 key heads of 64, one thread, microseconds a layer at 260 / 700 / 1,030 columns in
+    bfloat16: one row fused 39 / 104 / 123, plain 53 / 73 / 92; nine rows fused 102 / 287 / 418, plain 91 / 170 / 225.
     """
-    few = 2 if dtype in (torch.bfloat16, torch.float16) else 1
-    return device.type == "cpu" and few <= rows <= FEW
+    if device.type != "cpu" or rows > FEW:
+        return False
+    return rows > 1 or columns > SHORT or dtype not in HALF
 
 
 @lru_cache(512)
@@ -74,7 +77,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, block: Tensor | None, full: Tensor |
     rows, heads, d = q.shape
     kv_heads = k.shape[0]
     group = heads // kv_heads
-    q = q.view(rows, kv_heads, group, d).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, d)
+    if rows == 1:
+        q = q.view(kv_heads, group, d)
+    else:
+        q = q.view(rows, kv_heads, group, d).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, d)
     if plain:
         weight = products(q, k)
         if block is not None:
@@ -82,11 +88,13 @@ def attend(q: Tensor, k: Tensor, v: Tensor, block: Tensor | None, full: Tensor |
         out = torch.bmm(torch.softmax(weight, -1), v)
     else:
         out = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=full, scale=1.0)[0]
+    if rows == 1:
+        return out.view(1, heads * d)
     return out.view(kv_heads, group, rows, d).permute(2, 0, 1, 3).reshape(rows, heads * d)
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
     """q k^T per key head; oneDNN repacks its second factor, so in half precision that had better be the short one."""
-    if q.dtype in (torch.bfloat16, torch.float16):
+    if q.dtype in HALF:
         return torch.bmm(k, q.transpose(1, 2)).transpose(1, 2).contiguous()
     return torch.bmm(q, k.transpose(1, 2))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,19 +28,37 @@ class View:
     plain: bool = False
 
 
-def decoder_layer(x: Tensor, w: Layer, shape: Shape, kv: Tensor, view: View) -> Tensor:
-    """One layer over x [rows, hidden]; writes keys and values into kv [2, kv_heads, capacity, head_dim]."""
-    rows, heads, d = len(x), shape.heads, shape.head_dim
-    qkv = w.qkv(scaled(x, shape.eps)).view(rows, heads + 2 * shape.kv_heads, d)
-    turned = qkv[:, :heads + shape.kv_heads]
+class Columns(NamedTuple):
+    """One layer's part of the cache, as some rows meet it."""
+
+    keys: Tensor                                   # [kv_heads, columns, head_dim]
+    values: Tensor
+    slots: Tensor                                  # where they write themselves, [2, kv_heads, rows, head_dim]
+
+
+def columns(kv: Tensor, view: View) -> Iterator[Columns]:
+    """Per layer of kv [layers, 2, kv_heads, capacity, head_dim]; sliced once for all layers, since calls cost time."""
+    keys, values = kv[:, :, :, :view.stop].unbind(1)
+    slots = kv[:, :, :, view.where] if isinstance(view.where, slice) else kv
+    return map(Columns, keys.unbind(0), values.unbind(0), slots.unbind(0))
+
+
+def decoder_layer(x: Tensor, w: Layer, shape: Shape, kv: Columns, view: View) -> Tensor:
+    """One layer over x [rows, hidden], whose keys and values it writes into the cache."""
+    rows, heads, kv_heads, d = len(x), shape.heads, shape.kv_heads, shape.head_dim
+    qkv = w.qkv(scaled(x, shape.eps)).view(rows, heads + 2 * kv_heads, d)
+    turned = qkv[:, :heads + kv_heads]
     if w.q_norm is not None:
         turned[:, :heads] = F.rms_norm(turned[:, :heads], (d,), w.q_norm, shape.eps)
         turned[:, heads:] = F.rms_norm(turned[:, heads:], (d,), w.k_norm, shape.eps)
     other = turned.roll(d // 2, -1)
     turned.mul_(view.cos).addcmul_(other, view.sin)
-    kv[:, :, view.where] = qkv[:, heads:].view(rows, 2, shape.kv_heads, d).permute(1, 2, 0, 3)
-    seen = attend(qkv[:, :heads], kv[0, :, :view.stop], kv[1, :, :view.stop], view.block, view.full, view.plain)
-    x = w.out(seen).add_(x)
+    new = qkv[:, heads:].view(rows, 2, kv_heads, d).permute(1, 2, 0, 3)
+    if isinstance(view.where, slice):
+        kv.slots.copy_(new)
+    else:
+        kv.slots.index_copy_(2, view.where, new)
+    x = w.out(attend(qkv[:, :heads], kv.keys, kv.values, view.block, view.full, view.plain)).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
     return w.down(F.silu(gate).mul_(up)).add_(x)
 
@@ -50,4 +70,4 @@ def scaled(x: Tensor, eps: float) -> Tensor:
     rounded once; it is faster than `F.rms_norm`, which torch puts together from single steps on a CPU.
     """
     hidden = x.shape[-1]
-    return F.layer_norm(torch.cat((x, -x), -1), (2 * hidden,), None, None, eps)[:, :hidden].contiguous()
+    return torch.layer_norm(torch.cat((x, -x), -1), (2 * hidden,), None, None, eps)[:, :hidden].contiguous()

@@ -17,7 +17,7 @@ from torch import Tensor
 from specdec_lib.models.answers import Answers
 from specdec_lib.models.attention import hidden_block, plainly, whole
 from specdec_lib.models.cache import Cache
-from specdec_lib.models.forward import View, decoder_layer
+from specdec_lib.models.forward import View, columns, decoder_layer
 from specdec_lib.models.shape import Shape, rope_table, shape_of
 from specdec_lib.models.static import StaticStep, width_for
 from specdec_lib.models.weights import Weights, fuse, random_weights, read_config, reader
@@ -194,9 +194,10 @@ class Transformer:
         """Layers `first` to `last` for rows seen as `view` says; the tapped streams are kept on the way."""
         if first == 0:
             self.keep(x, 0, view)
-        for i in range(first, last):
-            x = decoder_layer(x, self.weights.layers[i], self.shape, self.cache.kv[i], view)
-            self.keep(x, i + 1, view)
+        layers = self.weights.layers[first:last]
+        for i, (w, kv) in enumerate(zip(layers, columns(self.cache.kv[first:last], view), strict=True), first + 1):
+            x = decoder_layer(x, w, self.shape, kv, view)
+            self.keep(x, i, view)
         return x
 
     def keep(self, x: Tensor, level: int, view: View) -> None:
@@ -214,7 +215,7 @@ class Transformer:
         where = slice(start, stop)
         if not self.cache.rows.chain(stop):
             where = torch.tensor([self.cache.rows.position(row) for row in range(start, stop)], device=self.device)
-        block, plain = self.block(start, stop), plainly(stop - start, self.dtype, self.device)
+        block, plain = self.block(start, stop), plainly(stop - start, stop, self.dtype, self.device)
         full = None if plain else whole(block, stop - start, stop, self.shape.group)
         return View(slice(start, stop), stop, cos[where], sin[where], block, full, plain)
 
