@@ -41,13 +41,15 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
     """A session before its first round, with its input checked."""
     if len(prompt) == 0:
         raise Refusal("the prompt is empty: give at least one token")
+    if not hasattr(prompt[0], "__index__") or getattr(prompt[0], "ndim", 0):
+        raise Refusal("one prompt at a time: give the token ids of one sequence, a batch above 1 is not supported")
     if max_new_tokens < 1:
         raise Refusal(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     if context is not None and len(prompt) >= context:
         raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds {context}:"
                       " shorten it, since nothing is cut silently")
     room = max_new_tokens if context is None else min(max_new_tokens, context - len(prompt))
-    return Session(tuple(prompt), len(prompt), room, frozenset(end), sampling, id)
+    return Session(tuple(int(token) for token in prompt), len(prompt), room, frozenset(end), sampling, id)
 
 
 def rounds(session: Session, target: LM, method: Method, dice=NO_DICE) -> Iterator[Session]:

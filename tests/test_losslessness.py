@@ -5,6 +5,7 @@ The table world is in float64 with three tokens. `what` x `how` in full, every *
 """
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,8 +16,10 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
+from specdec_lib.models.shape import Shape
 from specdec_lib.models.table import Table
-from specdec_lib.types import ROOT, Budget, Draft, Law, Method, Scores, Verdict
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.types import ROOT, Budget, Draft, Facts, Kit, Law, Method, Scores, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import WARM, kit, run, true_law
 
@@ -62,6 +65,30 @@ def test_match_emits_plain_decodings_very_tokens_when_sampling(what):
         world = kit()
         method = Method(Fixed(2, 2, 3), world.part(what), world.part("match"))
         assert run(method, Dice(seed), tokens=12) == plain
+
+
+# --- parts that need a network: a random transformer of two layers and three tokens, in float64 ----------------------
+
+SHAPE = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=3, context=32)
+
+
+def network_kit() -> Kit:
+    target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
+    return Kit(target, Facts(vocab=3), WARM, nodes=3, draft=target.first_layers(1), parts=catalog.make_part)
+
+
+def network_law(name: str) -> dict:
+    world = network_kit()
+
+    def once(dice):
+        fresh = replace(world, target=world.target.fresh(), indexes={}, memory={})
+        return run(catalog.build(name, fresh), dice, tokens=2, target=fresh.target)
+    return every_outcome(once)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_on_a_network_every_method_keeps_plain_decodings_law(name):
+    assert distance(network_law(name), network_law("ar")) < 1e-9
 
 
 # --- rules that must be caught --------------------------------------------------------------------------------------

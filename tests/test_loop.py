@@ -1,0 +1,71 @@
+"""The loop itself: what goes in is checked, what comes out stops where it should."""
+
+import pytest
+import torch
+
+from specdec_lib.drafting import certain_chain
+from specdec_lib.how.match import Match
+from specdec_lib.loop import begin, decode
+from specdec_lib.types import Draft, Refusal
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import Scripted
+
+TEXT = (5, 6, 7, 8, 9, 10, 11, 12)
+
+
+def knows(session, budget, dice):
+    start = len(session.output)
+    return certain_chain(TEXT[start:start + budget.depth])
+
+
+def finish(when=Fixed(3), what=knows, prompt=(1, 2), target=None, **options):
+    *_, last = decode(prompt, target or Scripted((1, 2), TEXT), when, what, Match(), **options)
+    return last
+
+
+def test_plain_decoding_has_exactly_one_forward_per_token():
+    target = Scripted((1, 2), TEXT)
+    done = finish(Fixed(0), lambda *_: Draft(), target=target, max_new_tokens=6)
+    assert done.output == TEXT[:6] and target.forwards == 6 == len(done.rounds)
+    assert target.prefilled == 1                       # all prompt tokens but the last
+
+
+def test_it_stops_at_the_first_end_token_inside_an_accepted_path():
+    done = finish(max_new_tokens=8, end=frozenset({6}))
+    assert done.output == (5, 6) and done.rounds[-1].verdict.path == (0, 1)
+
+
+def test_it_never_emits_more_than_was_asked_for():
+    for room in range(1, 9):
+        assert finish(max_new_tokens=room).output == TEXT[:room]
+
+
+def test_the_last_token_is_decoded_without_a_draft():
+    assert [len(round.draft) for round in finish(max_new_tokens=5).rounds] == [3, 0]
+
+
+def test_an_end_token_in_the_prompt_ends_nothing():
+    assert finish(prompt=(1, 2), max_new_tokens=3, end=frozenset({2})).output == TEXT[:3]
+
+
+def test_every_emitted_token_has_its_log_probability():
+    done = finish(max_new_tokens=8)
+    assert sum(len(round.logprobs) for round in done.rounds) == 8
+    expected = 5.0 - torch.logsumexp(torch.tensor([5.0] + [0.0] * 31), 0).item()
+    assert done.rounds[0].logprobs == pytest.approx([expected] * 4, abs=1e-6)
+
+
+@pytest.mark.parametrize(("prompt", "room", "context", "word"), [
+    ((), 5, None, "empty"), ((1, 2), 0, None, "max_new_tokens"), ((1, 2, 3), 5, 3, "3 tokens"),
+    (((1, 2), (3, 4)), 5, None, "batch"), (torch.tensor([[1, 2]]), 5, None, "batch")])
+def test_bad_input_is_refused_in_one_sentence(prompt, room, context, word):
+    with pytest.raises(Refusal, match=word):
+        begin(prompt, room, context=context)
+
+
+def test_the_context_bounds_the_room():
+    assert begin((1, 2, 3), 50, context=10).room == 7
+
+
+def test_a_tensor_of_ids_is_a_prompt():
+    assert begin(torch.tensor([1, 2]), 5).tokens == (1, 2)
