@@ -69,28 +69,22 @@ def whole(block: Tensor | None, rows: int, columns: int, group: int) -> Tensor |
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, block: Tensor | None, full: Tensor | None, plain: bool) -> Tensor:
-    """Attention of q [rows, heads, d], already scaled, over k, v [kv_heads, columns, d]: [rows, heads * d].
+    """Attention of q [heads, rows, d], already scaled, over k, v [kv_heads, columns, d]: [rows, heads * d].
 
     Query heads of one key head are folded into its rows, so keys and values are never repeated. `plain` products take
     the mask as `block`, the fused kernel takes it as `full`.
     """
-    rows, heads, d = q.shape
-    kv_heads = k.shape[0]
-    group = heads // kv_heads
-    if rows == 1:
-        q = q.view(kv_heads, group, d)
-    else:
-        q = q.view(rows, kv_heads, group, d).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, d)
+    heads, rows, d = q.shape
+    kv_heads = len(k)
+    q = q.view(kv_heads, -1, d)
     if plain:
         weight = products(q, k)
         if block is not None:
-            weight.view(kv_heads, group, rows, -1)[..., -block.shape[1]:].add_(block)
+            weight.view(kv_heads, -1, rows, k.shape[1])[..., -block.shape[1]:].add_(block)
         out = torch.bmm(torch.softmax(weight, -1), v)
     else:
-        out = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=full, scale=1.0)[0]
-    if rows == 1:
-        return out.view(1, heads * d)
-    return out.view(kv_heads, group, rows, d).permute(2, 0, 1, 3).reshape(rows, heads * d)
+        out = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=full, scale=1.0)
+    return out.view(heads, rows, d).transpose(0, 1).reshape(rows, -1)
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:

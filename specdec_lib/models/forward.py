@@ -21,7 +21,7 @@ class View:
 
     where: slice | Tensor                          # their rows in the cache
     stop: int                                      # columns they may see at all
-    cos: Tensor                                    # [rows, 1, head_dim]
+    cos: Tensor                                    # [rows, head_dim]
     sin: Tensor
     block: Tensor | None = None                    # the mask for plain products, see attention.py
     full: Tensor | None = None                     # the mask for the fused kernel
@@ -46,19 +46,19 @@ def columns(kv: Tensor, view: View) -> Iterator[Columns]:
 def decoder_layer(x: Tensor, w: Layer, shape: Shape, kv: Columns, view: View) -> Tensor:
     """One layer over x [rows, hidden], whose keys and values it writes into the cache."""
     rows, heads, kv_heads, d = len(x), shape.heads, shape.kv_heads, shape.head_dim
-    qkv = w.qkv(scaled(x, shape.eps)).view(rows, heads + 2 * kv_heads, d)
-    turned = qkv[:, :heads + kv_heads]
+    qkv = w.qkv(scaled(x, shape.eps)).view(rows, -1, d).transpose(0, 1).contiguous()     # [heads, rows, d]
+    turned = qkv[:heads + kv_heads]
     if w.q_norm is not None:
-        turned[:, :heads] = F.rms_norm(turned[:, :heads], (d,), w.q_norm, shape.eps)
-        turned[:, heads:] = F.rms_norm(turned[:, heads:], (d,), w.k_norm, shape.eps)
+        turned[:heads] = F.rms_norm(turned[:heads], (d,), w.q_norm, shape.eps)
+        turned[heads:] = F.rms_norm(turned[heads:], (d,), w.k_norm, shape.eps)
     other = turned.roll(d // 2, -1)
     turned.mul_(view.cos).addcmul_(other, view.sin)
-    new = qkv[:, heads:].view(rows, 2, kv_heads, d).permute(1, 2, 0, 3)
+    new = qkv[heads:].view(2, kv_heads, rows, d)
     if isinstance(view.where, slice):
         kv.slots.copy_(new)
     else:
         kv.slots.index_copy_(2, view.where, new)
-    x = w.out(attend(qkv[:, :heads], kv.keys, kv.values, view.block, view.full, view.plain)).add_(x)
+    x = w.out(attend(qkv[:heads], kv.keys, kv.values, view.block, view.full, view.plain)).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
     return w.down(F.silu(gate).mul_(up)).add_(x)
 

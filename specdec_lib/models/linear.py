@@ -19,10 +19,11 @@ class Linear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
         self.out, self.bias, self.packed = weight.shape[0], bias, packs(weight)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None) if self.packed else weight.contiguous()
+        self.product = torch.ops.mkldnn._linear_pointwise.default if self.packed else None   # looked up once
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.packed:
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        if self.product is not None:
+            return self.product(x, self.weight, self.bias, "none", [], "")
         return F.linear(x, self.weight, self.bias)
 
     def dense(self) -> Tensor:

@@ -130,12 +130,11 @@ def frequencies(rope: Rope, head_dim: int) -> Tensor:
 
 
 def rope_table(shape: Shape, length: int, dtype: torch.dtype, device) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines [length, 1, head_dim]: x * cos + roll(x, head_dim / 2) * sin turns x.
+    """Cosines and signed sines [length, head_dim]: x * cos + roll(x, head_dim / 2) * sin turns x.
 
     The angles are float32, as transformers computes them; the first half of the sines carries the minus sign of
     the turn, so no half has to be negated in the forward.
     """
     angles = torch.arange(length).float()[:, None] * frequencies(shape.rope, shape.head_dim)
     cos, sin = angles.cos(), angles.sin()
-    table = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
-    return table[0][:, None].to(device, dtype), table[1][:, None].to(device, dtype)
+    return torch.cat((cos, cos), -1).to(device, dtype), torch.cat((-sin, sin), -1).to(device, dtype)
