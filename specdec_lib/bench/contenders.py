@@ -37,6 +37,7 @@ class World:
     checkpoints: Mapping = field(default_factory=dict)
     peers: tuple[Peer, ...] = ()
     about: Mapping = field(default_factory=dict)   # the target, as a summary names it
+    name: Callable[[int], str] = "{}".format       # the text of one token alone, control tokens by their name
 
     def kit(self, plan: Plan, curve: cost.CostCurve | None, memory: dict | None = None) -> Kit:
         """A kit for one decode: fresh caches, no index yet."""

@@ -56,7 +56,7 @@ def about(recording: Recording, prompt: Prompt, world: World) -> dict:
     return {"family": prompt.family, "question_id": prompt.question_id, "text": prompt.turns[0],
             "target": dict(world.about), "vocab": world.facts.vocab, "end": sorted(world.facts.end),
             "control": sorted(world.facts.control & seen), "digit": sorted(world.facts.digit & seen),
-            "pieces": {str(token): world.decode([token]) for token in sorted(seen)},
+            "pieces": {str(token): world.name(token) for token in sorted(seen)},
             "provenance": provenance.provenance()}
 
 

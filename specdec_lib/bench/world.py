@@ -55,7 +55,7 @@ def open_world(target: str, device: str, dtype: str, threads: int | None = None,
     others = peers.load(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                         drafter and str(drafter))
     about = {"name": bare(target), "device": device, "dtype": dtype, "threads": threads}
-    return World(lm, text.encode_chat, text.decode, text.stream, text.facts, small, {}, others, about)
+    return World(lm, text.encode_chat, text.decode, text.stream, text.facts, small, {}, others, about, text.name)
 
 
 def first_layers(lm: LM) -> LM | None:
