@@ -70,7 +70,12 @@ def machine() -> dict:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"processor": processor(), "cores": cores, "threads": torch.get_num_threads(),
-            "memory_gib": memory(), "gpu": gpu, "bf16": bf16_kernels()}
+            "memory_gib": memory(), "gpu": gpu, "bf16": bf16_kernels(), "load": load()}
+
+
+def load() -> float | None:
+    """Processes that wanted a core during the last minute: above the number of cores, times say little."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def processor() -> str:

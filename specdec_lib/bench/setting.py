@@ -65,7 +65,7 @@ def bench(here: Setting, out: Path, progress: run.Progress, say: Say) -> dict:
         return folder.summary()
     world = here.world(say)
     return run.bench(here.plan, world, here.prompts, out,
-                     lambda: here.saved_curve or measured_curve(here, (256,), 7, progress, world), progress)
+                     lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, world), progress)
 
 
 def measured_curve(here: Setting, contexts: tuple[int, ...], repeats: int, progress: run.Progress,
