@@ -334,3 +334,13 @@ def test_both_spellings_of_the_rotary_part_mean_the_same():
 def test_a_config_that_lacks_a_size_is_refused_and_names_it():
     with pytest.raises(Refusal, match="lacks hidden_size"):
         shape_of({name: value for name, value in CONFIG.items() if name != "hidden_size"})
+
+
+def test_scores_name_the_first_of_equal_logits_and_the_entropy_of_the_raw_softmax():
+    logits = torch.randn(3, 4096, generator=torch.Generator().manual_seed(0)).mul(4).round()      # full of ties
+    scores = Scores(logits)
+    assert scores.best == tuple(logits.argmax(-1).tolist())
+    law = torch.distributions.Categorical(logits=logits[[0, 2]].double())
+    brief = scores.brief((0, 2))
+    assert brief.entropy == pytest.approx(law.entropy().tolist(), abs=1e-4)
+    assert brief.lse == pytest.approx(torch.logsumexp(logits[[0, 2]].double(), -1).tolist(), abs=1e-4)
