@@ -18,7 +18,8 @@ from specdec_lib.sampling import Sampling
 from specdec_lib.types import Kit
 
 MARGIN = 1e-3
-METHODS = [name for name, card in catalog.methods().items() if card.lossless and name != "ar" and not catalog.missing(card)]
+METHODS = [name for name, card in catalog.methods().items()
+           if card.lossless and name != "ar" and not catalog.missing(card)]
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,8 @@ def test_every_snippet_runs(code):
 def test_every_command_runs(words, tmp_path):
     if "--out" in words:
         words[words.index("--out") + 1] = str(tmp_path / "out")
-    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", *words[1:]], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", *words[1:]], capture_output=True, text=True,
+                          timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() or (tmp_path / "out").exists()
 
