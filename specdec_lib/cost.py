@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 from specdec_lib.types import LM, Draft, Refusal
@@ -109,8 +108,9 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
                   progress: Callable[[int, int], None] = lambda done, total: None, target: str = "",
                   device: str = "", dtype: str = "", threads: int | None = None,
                   provenance: Mapping | None = None) -> CostCurve:
-    """The curve of this model on this machine: median of `repeats`, widths taken in turn so that drift cancels.
+    """The curve of this model on this machine: lower quartile of `repeats`, widths taken in turn so that drift cancels.
 
+    The quartile and not the median, because what else the machine does only ever adds time.
     Ids stay below `vocab`; what they say costs nothing. The names are kept with the curve and not checked.
     """
     times = {(c, w): [] for c in contexts for w in widths}
@@ -128,7 +128,7 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
                 times[context, width].append(clock() - start)
                 done += 1
                 progress(done, total)
-    seconds = tuple(tuple(median(times[c, w][1:]) for w in widths) for c in contexts)   # the first round warms up
+    seconds = tuple(tuple(_quartile(times[c, w][1:]) for w in widths) for c in contexts)   # the first round warms up
     return CostCurve(tuple(widths), tuple(contexts), seconds, target, device, dtype, threads, provenance or {})
 
 
@@ -151,6 +151,11 @@ def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: 
     """The depth k of highest expected speed, 0 where drafting does not pay; a curve prices the verification."""
     price = [1.0 if curve is None else curve(k + 1) / curve(1) for k in range(deepest + 1)]
     return max(range(deepest + 1), key=lambda k: expected_speedup(alpha, k, c, price[k]))
+
+
+def _quartile(values: Sequence[float]) -> float:
+    """The lower quartile: of one value itself, of few the second smallest."""
+    return sorted(values)[len(values) // 4]
 
 
 def _line(places: Sequence[float], values: Sequence[float], at: float) -> float:

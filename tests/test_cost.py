@@ -95,6 +95,17 @@ def test_measuring_takes_widths_in_turn_and_throws_the_warm_up_away():
     assert len(clock.prefilled) == 16
 
 
+def test_what_else_the_machine_does_in_half_of_the_forwards_leaves_the_curve_alone():
+    clock = Clock()
+    ticks = iter(range(10**6))
+
+    def busy():                                    # every second forward ends 50 s late
+        tick = next(ticks)
+        return clock.now + 50 * (tick % 2) * (tick // 2 % 2)
+    curve = cost.measure_curve(clock, (1, 2), (4,), repeats=8, clock=busy)
+    assert curve.seconds[0] == pytest.approx((1.1, 1.2))
+
+
 def test_no_two_forwards_of_a_measurement_continue_the_same_tokens():
     clock = Clock()
     cost.measure_curve(clock, (1, 2), (4,), repeats=2, clock=lambda: clock.now)
