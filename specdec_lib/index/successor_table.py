@@ -1,12 +1,12 @@
 """Successor table: for every token, the tokens that the target last thought likely to follow it.
 
 Source: Luo et al. 2024 (Token Recycling). A forward scores every node of a draft, rejected ones as well; the
-top ids of each row are a by-product that the method keeps. Row 0 of a round belongs to the last token before the
-round and row i + 1 to node i. A later row of the same token replaces the earlier one.
+top ids of each row are a by-product that the method keeps. Row 0 of a round belongs to the last token before
+the round and row i + 1 to node i. A later row of the same token replaces the earlier one.
 
-Ours: no forward of a round has scored the prompt, so for a token without a row the tokens that followed it in the
-session's own text stand in, newest first. Over 42 short answers of the default target this raises the share of
-tokens whose first-named successor comes true from 0.29 to 0.42; `text=False` is the published table.
+Ours: no forward of a round has scored the prompt, so for a token without a row the tokens that followed it in
+the session's own text stand in, newest first. Over 42 short answers of the default target this raises the
+share of tokens whose first-named successor comes true from 0.29 to 0.42; `text=False` is the published table.
 """
 
 from __future__ import annotations

@@ -15,5 +15,6 @@ def make(kit: Kit, depth: int | None = None, width: int = 8, nodes: int | None =
                   kit.part("token-recycling"), kit.part("match"))
 
 
-CARD = Card("token-recycling", idea="a tree of the tokens the target last thought likely", source="Luo et al. 2024",
-            make=make, parts=("fixed", "token-recycling", "match"), notebook="22_what_token_recycling", off_path=True)
+CARD = Card("token-recycling", idea="a tree of the tokens the target last thought likely",
+            source="Luo et al. 2024", make=make, parts=("fixed", "token-recycling", "match"),
+            notebook="22_what_token_recycling", off_path=True)

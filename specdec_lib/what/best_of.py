@@ -1,8 +1,9 @@
 """Best of: several drafters draft, and the one that expects the most accepted tokens is submitted.
 
-Source: ours. What a draft expects is the sum over its nodes of the product of beliefs along the path. That choice
-looks at drawn tokens, so the survivors were not drawn from `q` given their path alone: their laws are dropped and
-every node is submitted as certain, which is always lossless and accepted less often when sampling.
+Source: ours. What a draft expects is the sum over its nodes of the product of beliefs along the path. That
+choice looks at drawn tokens, so the survivors were not drawn from `q` given their path alone: their laws are
+dropped and every node is submitted as certain, which is always lossless and accepted less often when
+sampling.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ NAME = "prompt-lookup"
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """A chain copied from the `last` earlier occurrence, or from the `first`; the empty draft where there is none."""
+    """A chain copied from the `last` earlier occurrence or the `first`; empty where there is none."""
 
     positions: NgramPositions
     longest: int = 3                               # n-grams of this length first, then shorter ones
@@ -29,7 +29,8 @@ class PromptLookup:
         if self.mode not in ("first", "last"):
             raise Refusal(f"mode is 'first' or 'last', got {self.mode!r}")
         if not 1 <= self.shortest <= self.longest <= self.positions.longest:
-            raise Refusal(f"n-gram lengths need 1 <= shortest <= longest, got {self.shortest} and {self.longest}")
+            raise Refusal(f"n-gram lengths need 1 <= shortest <= longest,"
+                          f" got {self.shortest} and {self.longest}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         """`budget.query` above 0 lowers the longest n-gram that is tried."""

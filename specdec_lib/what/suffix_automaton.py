@@ -1,8 +1,9 @@
-"""Suffix automaton: propose what followed the longest suffix that stood earlier, in the session or in a corpus.
+"""Suffix automaton: propose what followed the longest suffix that stood earlier, in the session or in a
+corpus.
 
 Source: Hu et al. 2024 (SAM-Decoding), which copies from the first occurrence; here the most recent one is the
-default. Costs no model pass; every node is certain. `match(session)` shows how long the copy already is, which
-is what *when* goes by: the same matcher serves both.
+default. Costs no model pass; every node is certain. `match(session)` shows how long the copy already is,
+which is what *when* goes by: the same matcher serves both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAME = "suffix-automaton"
 
 @dataclass(frozen=True)
 class SuffixMatch:
-    """A chain copied from the longest match of at least `threshold` tokens; the empty draft where there is none."""
+    """A chain copied from the longest match of at least `threshold` tokens; empty where there is none."""
 
     matcher: Matcher
     mode: str = "recent"                           # or "first", SAM-Decoding's choice
@@ -57,5 +58,5 @@ def make(kit: Kit, mode: str = "recent", threshold: int = 1) -> SuffixMatch:
     return SuffixMatch(shared_matcher(kit), mode, threshold)
 
 
-CARD = Card(NAME, idea="copy what followed the longest suffix that stood earlier", source="Hu et al. 2024, SAM-Decoding",
-            make=make, notebook="21_what_suffix_automaton")
+CARD = Card(NAME, idea="copy what followed the longest suffix that stood earlier",
+            source="Hu et al. 2024, SAM-Decoding", make=make, notebook="21_what_suffix_automaton")

@@ -1,9 +1,10 @@
 """Token Recycling: a tree over the successors that the target itself last named for each token.
 
 Source: Luo et al. 2024. The published tree is fixed (80 nodes of a GPU's size). Here its nodes come from the
-budget, the likeliest first: a node's weight is the product of the weights of its ranks along the path, and the
-open node of the largest weight joins next, so small budgets are the beginning of large ones. Costs no model pass;
-every node is certain. It learns from rejected nodes too, so it is not a function of the committed text alone.
+budget, the likeliest first: a node's weight is the product of the weights of its ranks along the path, and
+the open node of the largest weight joins next, so small budgets are the beginning of large ones. Costs no
+model pass; every node is certain. It learns from rejected nodes too, so it is not a function of the committed
+text alone.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ class TokenRecycling:
 
 
 def make(kit: Kit, weights: tuple[float, ...] = WEIGHTS, text: bool = True) -> TokenRecycling:
-    """Starts each prompt knowing nothing else; without `text`, as published, not even what stands in the prompt."""
+    """Starts each prompt with what stands in it; without `text`, as published, with nothing."""
     name = "successor table" if text else "successor table without text"
     return TokenRecycling(kit.index(name, lambda: SuccessorTable(text=text)), tuple(weights))
 
 
-CARD = Card(NAME, idea="a tree of the tokens the target last thought likely", source="Luo et al. 2024", make=make,
-            notebook="22_what_token_recycling", off_path=True)
+CARD = Card(NAME, idea="a tree of the tokens the target last thought likely", source="Luo et al. 2024",
+            make=make, notebook="22_what_token_recycling", off_path=True)

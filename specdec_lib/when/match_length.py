@@ -1,8 +1,8 @@
 """Match length: a long copy is likely to go on, so copy; otherwise ask the other drafter.
 
-Source: Hu et al. 2024 (SAM-Decoding): copy when the match is worth at least 5 tokens, where a match in the corpus
-counts as 5 tokens shorter than it is and a tie goes to the session's own text. The published rule drafts 40 tokens
-whatever a forward costs; here both budgets come from the measured cost curve.
+Source: Hu et al. 2024 (SAM-Decoding): copy when the match is worth at least 5 tokens, where a match in the
+corpus counts as 5 tokens shorter than it is and a tie goes to the session's own text. The published rule
+drafts 40 tokens whatever a forward costs; here both budgets come from the measured cost curve.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: in
     if threshold < 1:
         raise Refusal(f"threshold must be at least 1 token, got {threshold}")
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    return MatchLength(shared_matcher(kit), Budget(depth, source=COPY), Budget(depth, width, nodes, source=other),
-                       threshold)
+    copy, tree = Budget(depth, source=COPY), Budget(depth, width, nodes, source=other)
+    return MatchLength(shared_matcher(kit), copy, tree, threshold)
 
 
 CARD = Card("match-length", idea="copy when the match is long, else ask the other drafter",

@@ -1,0 +1,57 @@
+import pytest
+
+from specdec_lib.index.ngram_positions import NgramPositions
+from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
+from specdec_lib.what.prompt_lookup import CARD, PromptLookup
+
+TEXT = (1, 2, 3, 9, 2, 3, 8, 1, 2, 3)
+
+
+def draft(tokens, budget=Budget(3), end=(), **choice):
+    session = Session(tuple(tokens), len(tokens), 50, frozenset(end))
+    return PromptLookup(NgramPositions(3), **choice)(session, budget, NO_DICE)
+
+
+def test_the_longest_ngram_is_tried_first():
+    assert draft(TEXT).tokens == (9, 2, 3)              # 1 2 3 stood at the start; 2 3 alone stood later, too
+    assert draft(TEXT, longest=2).tokens == (8, 1, 2)
+
+
+def test_the_last_earlier_occurrence_is_copied_unless_the_first_is_asked_for():
+    assert draft(TEXT, longest=1).tokens == (8, 1, 2)
+    assert draft(TEXT, longest=1, mode="first").tokens == (9, 2, 3)
+
+
+def test_a_shorter_ngram_serves_where_the_longer_is_new():
+    assert draft((5, 3, 6, 7, 3)).tokens == (6, 7, 3)
+    assert draft((5, 3, 6, 7, 3), shortest=2).tokens == ()
+
+
+def test_the_budget_may_ask_for_a_shorter_query():
+    assert draft(TEXT, Budget(2, query=2)).tokens == (8, 1)
+    assert draft(TEXT, Budget(2, query=9)).tokens == (9, 2)
+
+
+def test_depth_and_nodes_bound_the_chain():
+    assert len(draft(TEXT, Budget(7))) == 7 and len(draft(TEXT, Budget(7, nodes=2))) == 2
+    assert len(draft(TEXT, Budget(0))) == 0
+
+
+def test_the_chain_ends_with_the_first_end_token():
+    assert draft(TEXT, Budget(7), end={3}).tokens == (9, 2, 3)
+
+
+def test_nodes_are_certain_and_name_their_source():
+    found = draft(TEXT, Budget(2))
+    assert found.parents == (-1, 0) and found.q == () and found.source == ("prompt-lookup",) * 2
+
+
+def test_a_new_token_is_followed_by_no_draft():
+    assert draft((1, 2, 3)).tokens == () and draft((4,)).tokens == ()
+
+
+@pytest.mark.parametrize("choice", [{"mode": "recent"}, {"longest": 0}, {"shortest": 0}, {"shortest": 4},
+                                    {"longest": 2, "shortest": 3}], ids=str)
+def test_a_choice_that_makes_no_sense_is_refused(choice):
+    with pytest.raises(Refusal, match="mode|lengths"):
+        CARD.make(Kit(None), **choice)

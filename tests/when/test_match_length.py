@@ -1,0 +1,54 @@
+import pytest
+
+from specdec_lib.index.matcher import Matcher
+from specdec_lib.index.static_store import StaticStore
+from specdec_lib.index.store_build import build_store
+from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
+from specdec_lib.when.match_length import CARD, MatchLength
+
+COPY, OTHER = Budget(8, source="suffix-automaton"), Budget(8, 8, 8, source="token-recycling")
+WORDS = (11, 12, 13, 14, 15, 16)
+
+
+def choice(tokens, store=None, threshold=5):
+    part = MatchLength(Matcher(store), COPY, OTHER, threshold)
+    return part(Session(tuple(tokens), len(tokens), 50), NO_DICE).source
+
+
+def repeat(n):
+    """A text whose last `n` tokens stood there before."""
+    return (*WORDS[:n], 99, 98, *WORDS[:n])
+
+
+def test_a_match_of_five_tokens_is_copied_and_one_of_four_is_not():
+    assert choice(repeat(5)) == "suffix-automaton" and choice(repeat(4)) == "token-recycling"
+    assert choice(repeat(2), threshold=2) == "suffix-automaton"
+
+
+def test_a_match_in_the_corpus_must_be_five_tokens_longer(tmp_path):
+    build_store(tmp_path / "store", [range(100, 130)])
+    store = StaticStore(tmp_path / "store")
+    assert choice((1, *range(105, 114)), store) == "token-recycling"            # nine tokens
+    assert choice((1, *range(104, 114)), store) == "suffix-automaton"           # ten
+
+
+def test_both_budgets_come_from_the_kit():
+    part = CARD.make(Kit(None, nodes=6))
+    assert part.copy == Budget(6, source="suffix-automaton")
+    assert part.other == Budget(6, 8, 6, source="token-recycling") and part.threshold == 5
+
+
+def test_parameters_replace_what_the_kit_says():
+    part = CARD.make(Kit(None, nodes=6), threshold=3, other="eagle", depth=4, width=2, nodes=5)
+    assert part.copy == Budget(4, source="suffix-automaton") and part.other == Budget(4, 2, 5, source="eagle")
+
+
+def test_it_reads_the_index_that_the_drafter_reads():
+    kit = Kit(None)
+    part = CARD.make(kit)
+    assert part.matcher is kit.indexes["matcher"]
+
+
+def test_a_threshold_below_one_is_refused():
+    with pytest.raises(Refusal, match="threshold"):
+        CARD.make(Kit(None), threshold=0)
