@@ -119,15 +119,18 @@ def restlessness(decodes: Sequence[Decode]) -> float | None:
 
 
 def unrest_within(decodes: Sequence[Decode]) -> float | None:
-    """Spread of plain decoding's forwards within a decode, and of their medians between decodes: the larger one.
+    """How unevenly plain decoding's forwards ran: the largest of three shares of their median.
 
-    A spread is the middle half over the median. Longer contexts alone make for a few hundredths.
+    The middle half of the forwards within a decode, the middle half of the decodes' medians, and the excess of the
+    mean over all forwards, which a few long waits drive up. Longer contexts alone make for a few hundredths.
     """
     own = [[row.target for row in one.outcome.rows] for one in decodes if one.method == "ar"]
     own = [times for times in own if len(times) >= 8 and median(times)]
     if not own:
         return None
-    return max(median(middle_half(times) for times in own), middle_half([median(times) for times in own]))
+    pooled = [time for times in own for time in times]
+    return max(median(middle_half(times) for times in own), middle_half([median(times) for times in own]),
+               sum(pooled) / len(pooled) / median(pooled) - 1)
 
 
 def middle_half(values: Sequence[float]) -> float:
@@ -143,8 +146,8 @@ def warnings(decodes: Sequence[Decode]) -> list[str]:
     if between is not None and between > BUSY:
         out.append(f"The machine was busy: repeats of plain decoding differ by {between:.0%}.")
     elif between is None and within is not None and within > 2 * BUSY:
-        out.append(f"The machine was busy: the middle half of plain decoding's forwards spans {within:.0%}"
-                   " of their median.")
+        out.append(f"The machine was busy: the times of plain decoding's forwards spread by {within:.0%} of their"
+                   " median, so the speeds here are uncertain by more than their intervals say.")
     for name, own in _named(decodes, peer=False).items():
         rows = [row for one in own for row in one.outcome.rows]
         if sum(row.drafted for row in rows) and not sum(row.accepted for row in rows):

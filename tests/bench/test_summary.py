@@ -72,13 +72,18 @@ def test_repeats_that_differ_warn_of_a_busy_machine():
 
 def test_one_repeat_is_judged_by_the_spread_within_a_decode():
     jumpy = [one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)))]
-    assert summary.restlessness(jumpy) is None and "middle half" in summary.warnings(jumpy)[0]
+    assert summary.restlessness(jumpy) is None and "spread by" in summary.warnings(jumpy)[0]
 
 
 def test_decodes_that_differ_though_each_is_calm_warn_of_a_busy_machine():
     calm = [one("ar", q, tuple(row(7, 1.0 + 0.01 * q) for _ in range(16))) for q in range(8)]
     waves = [one("ar", q, tuple(row(7, 1.0 + q % 4) for _ in range(16))) for q in range(8)]
     assert summary.warnings(calm) == [] and "busy" in summary.warnings(waves)[0]
+
+
+def test_a_few_long_waits_warn_of_a_busy_machine():
+    waits = [one("ar", q, tuple(row(7, 9.0 if i == 5 else 1.0) for i in range(16))) for q in range(8)]
+    assert summary.unrest_within(waits) == pytest.approx(0.5) and "spread by 50%" in summary.warnings(waits)[0]
 
 
 def test_a_drafter_that_is_never_right_is_said_aloud():
