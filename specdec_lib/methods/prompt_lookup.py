@@ -1,5 +1,4 @@
-"""Prompt lookup: each round copies what followed the same n-gram last time, as many tokens as a forward has
-room for.
+"""Prompt lookup: each round copies what followed the same n-gram last time.
 
 Source: Saxena 2023. No second model, no training, nothing on disk.
 """

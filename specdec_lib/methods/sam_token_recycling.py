@@ -1,5 +1,4 @@
-"""SAM with Token Recycling: a long match is copied, in all other rounds the target's own alternatives are
-tried.
+"""SAM with Token Recycling: a match is copied; without one, the target's own alternatives are tried.
 
 Source: Hu et al. 2024 (SAM-Decoding with Token Recycling as its second drafter). No second model, no
 training. The published threshold of 5 goes with chains of 40 tokens and wide trees. With a handful of nodes a

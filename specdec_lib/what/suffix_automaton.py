@@ -1,5 +1,4 @@
-"""Suffix automaton: propose what followed the longest suffix that stood earlier, in the session or in a
-corpus.
+"""Suffix automaton: propose what followed the longest suffix that stood earlier, here or in a corpus.
 
 Source: Hu et al. 2024 (SAM-Decoding), which copies from the first occurrence; here the most recent one is the
 default. Costs no model pass; every node is certain. `match(session)` shows how long the copy already is,

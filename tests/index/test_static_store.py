@@ -4,10 +4,11 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from specdec_lib.index.static_store import HEADER, Places, StaticStore, open_store
-from specdec_lib.index.store_build import build_store
+from specdec_lib.index.store_build import build_store, context_order
 from specdec_lib.types import Refusal
 
 GAP = -1
@@ -64,6 +65,13 @@ def test_what_follows_stops_at_the_end_of_its_document(built):
 def test_nothing_is_found_for_an_unknown_or_missing_token(built):
     store = built([[1, 2, 3]])
     assert store.find((1, 2, 9)) == Places() and store.find(()) == Places()
+
+
+@pytest.mark.parametrize("text", [[7] * 150, [1, 2] * 60 + [1, 1], [3, *range(20)] * 6, [5]],
+                         ids=["one letter", "two", "a period of 21", "one token"])
+def test_contexts_are_sorted_by_sixty_four_tokens_then_by_position(text):
+    order = context_order(np.array(text))
+    assert order.tolist() == sorted(range(len(text)), key=lambda i: (text[i:i + 64], i))
 
 
 def test_a_hundred_thousand_tokens_are_found_again(built):

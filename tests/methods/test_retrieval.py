@@ -35,7 +35,7 @@ def test_a_copy_is_taken_in_steps_of_the_node_budget_and_one(name):
 def test_a_long_match_is_copied_and_otherwise_the_tree_is_tried():
     last = sessions("sam+token-recycling(threshold=5)", (30, *PROMPT))[-1]
     assert last.rounds[0].budget.source == "token-recycling"                    # the prompt repeats nothing
-    assert last.rounds[-1].budget.source == "suffix-automaton"                  # five tokens stood there before
+    assert last.rounds[-1].budget.source == "suffix-automaton"                # five tokens stood there before
 
 
 def test_methods_that_learn_from_rejected_nodes_say_so():
