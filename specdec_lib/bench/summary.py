@@ -145,7 +145,7 @@ def warnings(decodes: Sequence[Decode]) -> list[str]:
     between, within = restlessness(decodes), unrest_within(decodes)
     if between is not None and between > BUSY:
         out.append(f"The machine was busy: repeats of plain decoding differ by {between:.0%}.")
-    elif between is None and within is not None and within > 2 * BUSY:
+    elif within is not None and within > 2 * BUSY:
         out.append(f"The machine was busy: the times of plain decoding's forwards spread by {within:.0%} of their"
                    " median, so the speeds here are uncertain by more than their intervals say.")
     for name, own in _named(decodes, peer=False).items():

@@ -70,9 +70,12 @@ def test_repeats_that_differ_warn_of_a_busy_machine():
     assert "busy" in summary.warnings(busy)[0] and "46%" in summary.warnings(busy)[0]
 
 
-def test_one_repeat_is_judged_by_the_spread_within_a_decode():
+def test_forwards_that_spread_warn_with_one_repeat_and_with_repeats_that_agree():
     jumpy = [one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)))]
-    assert summary.restlessness(jumpy) is None and "spread by" in summary.warnings(jumpy)[0]
+    assert summary.restlessness(jumpy) is None
+    alike = [*jumpy, one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)), repeat=1)]
+    assert summary.restlessness(alike) == 0 and "spread by" in summary.warnings(alike)[0]
+    assert "spread by" in summary.warnings(jumpy)[0]
 
 
 def test_decodes_that_differ_though_each_is_calm_warn_of_a_busy_machine():
