@@ -44,8 +44,8 @@ class Dice:
 
     def choose(self, law: Law) -> int:
         """A token of the law; certainty uses up no coin."""
-        if len(law.ids) == 1:
-            return int(law.ids[0])
+        if law.sure is not None:
+            return law.sure
         sums = torch.cumsum(law.chances, 0)
         mark = self._coins.random() * float(sums[-1])
         place = int(torch.searchsorted(sums, torch.tensor(mark, dtype=sums.dtype, device=sums.device), right=True))

@@ -28,8 +28,8 @@ class EveryDice:
         return self._branch([chance, 1 - chance]) == 0
 
     def choose(self, law: Law) -> int:
-        if len(law.ids) == 1:
-            return int(law.ids[0])
+        if law.sure is not None:
+            return law.sure
         return int(law.ids[self._branch(law.chances.tolist())])
 
     def _branch(self, chances: list[float]) -> int:

@@ -9,11 +9,11 @@ from specdec_lib import catalog
 
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "specdec_lib"
-FLOORS = [("types",), ("dice", "sampling", "exact", "drafting"), ("models",), ("index",), ("when", "what", "how"),
-          ("methods",), ("catalog",), ("measure",), ("cost",), ("bench",), ("figures",), ("show",),
+FLOORS = [("blocks",), ("types",), ("dice", "sampling", "exact", "drafting"), ("models",), ("index",),
+          ("when", "what", "how"), ("methods",), ("catalog",), ("measure",), ("cost",), ("bench",), ("figures",), ("show",),
           ("explore",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
-CORE = {"types", "dice", "sampling", "exact", "drafting", "models", "index", "when", "what", "how", "methods",
+CORE = {"blocks", "types", "dice", "sampling", "exact", "drafting", "models", "index", "when", "what", "how", "methods",
         "catalog", "loop", "measure", "cost"}
 OUTSIDE_CORE = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer", "rich",
                 "IPython", "jupyterlab", "nbformat"}

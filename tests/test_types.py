@@ -6,6 +6,7 @@ from functools import reduce
 import pytest
 import torch
 
+from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
 from specdec_lib.dice import Dice
 from specdec_lib.drafting import certain_chain, certain_trie, noted, prune
 from specdec_lib.exact import distance, every_outcome
@@ -26,7 +27,6 @@ from specdec_lib.types import (
     Session,
     Sight,
     Verdict,
-    top_by_blocks,
 )
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law
@@ -50,6 +50,13 @@ def test_top_by_blocks_is_the_exact_top():
     value, column = top_by_blocks(logits, 8)
     assert torch.equal(value, torch.topk(logits, 8).values)
     assert torch.equal(logits.gather(1, column), value)
+
+
+def test_the_best_of_a_row_is_the_first_of_equals_with_and_without_its_peaks():
+    logits = torch.zeros(2, 4096)
+    logits[0, [300, 301, 4000]] = 1.0
+    assert best_by_blocks(logits).tolist() == [300, 0] == best_by_blocks(logits, peaks(logits)).tolist()
+    assert peaks(torch.zeros(1, 100)) is None and best_by_blocks(torch.zeros(1, 100)).tolist() == [0]
 
 
 def test_a_law_has_no_chance_outside_its_support():

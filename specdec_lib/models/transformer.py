@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.blocks import top_by_blocks
 from specdec_lib.models.answers import Answers
 from specdec_lib.models.attention import hidden_block, plainly, whole
 from specdec_lib.models.cache import Cache
@@ -21,7 +22,7 @@ from specdec_lib.models.forward import View, columns, decoder_layer
 from specdec_lib.models.shape import Shape, rope_table, shape_of
 from specdec_lib.models.static import StaticStep, width_for
 from specdec_lib.models.weights import Weights, fuse, random_weights, read_config, reader
-from specdec_lib.types import Brief, Draft, Scores, top_by_blocks
+from specdec_lib.types import Brief, Draft, Scores
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
 
