@@ -217,7 +217,8 @@ class Scores:
         value, column = top_by_blocks(self.logits, k, self.peaks)
         ids = column if self.ids is None else self.ids[column]
         chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy
-        picked = (self.logits[:len(rows)] if chain else self.logits[list(rows)]).to(torch.promote_types(self.logits.dtype, torch.float32))
+        picked = self.logits[:len(rows)] if chain else self.logits[list(rows)]
+        picked = picked.to(torch.promote_types(picked.dtype, torch.float32))
         largest = picked.amax(-1, keepdim=True)
         weight = (picked - largest).exp_()         # one exponential serves both, the dearest step over V
         lse = largest[:, 0] + weight.sum(-1).log()

@@ -10,8 +10,8 @@ from specdec_lib import catalog
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "specdec_lib"
 FLOORS = [("blocks",), ("types",), ("dice", "sampling", "exact", "drafting"), ("models",), ("index",),
-          ("when", "what", "how"), ("methods",), ("catalog",), ("measure",), ("cost",), ("bench",), ("figures",), ("show",),
-          ("explore",), ("cli",)]
+          ("when", "what", "how"), ("methods",), ("catalog",), ("measure",), ("cost",), ("bench",), ("figures",),
+          ("show",), ("explore",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 CORE = {"blocks", "types", "dice", "sampling", "exact", "drafting", "models", "index", "when", "what", "how", "methods",
         "catalog", "loop", "measure", "cost"}
