@@ -32,7 +32,7 @@ class SuccessorTable:
         self._undo: list[dict[int, Row | None]] = []             # per round: the rows it replaced
 
     def read(self, session: Session) -> None:
-        """Learn from the rounds not yet read, after taking back those that this session has not had."""
+        """Learn from the rounds not yet read, after taking back those that this decode has not had."""
         rounds, start = session.rounds, session.tokens[session.prompt - 1:session.prompt]
         same = list(map(is_, self._rounds, rounds))
         keep = 0 if start != self._start else same.index(False) if False in same else len(same)

@@ -32,7 +32,7 @@ class SuffixMatch:
             raise Refusal(f"threshold must be at least 1 token, got {self.threshold}")
 
     def match(self, session: Session) -> Match:
-        """The longest match of this session's suffix, the session itself before the corpus."""
+        """The longest match of the text's suffix, its own text before the corpus."""
         return self.matcher.find(session.tokens)
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
