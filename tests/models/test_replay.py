@@ -84,3 +84,10 @@ def test_a_damaged_or_missing_recording_is_refused(recording, tmp_path):
 def test_an_unknown_drafter_is_named_with_those_there_are(recording):
     with pytest.raises(Refusal, match="draft-model"):
         recording.draft("eagle", 5, 4)
+
+
+def test_rows_off_the_path_hold_no_token_of_the_target(recording):
+    right, wrong = recording.output[0], (recording.output[0] + 1) % 96
+    draft = Draft((right, wrong, right), (-1, -1, 1))
+    best = Replay(recording)(PROMPT, draft).best
+    assert best == (right, recording.output[1], -1, -1)
