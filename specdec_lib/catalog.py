@@ -10,12 +10,14 @@ import ast
 import importlib
 import inspect
 import pkgutil
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from specdec_lib.types import Card, Kit, Method, Refusal
 
 ROOMS = ("when", "what", "how")
+GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # what a user hands in rather than trains
 
 
 @cache
@@ -62,6 +64,20 @@ def missing(card: Card, kit: Kit | None = None) -> list[str]:
     return lacks
 
 
+def remedy(name: str) -> str:
+    """What makes a missing need available: an option, or the command that trains the checkpoint; "" if neither does."""
+    needs = {need for room in parts().values() for card in room.values() for need in card.needs}
+    trained = name in needs - {field.name for field in fields(Kit)}
+    return GIVEN.get(name, f"specdec train {name}" if trained else "")
+
+
+def _lacking(name: str) -> str:
+    command = remedy(name)
+    if command.startswith("specdec"):
+        return f"the checkpoint {name} is missing (`{command}` makes it)"
+    return f"{name} is missing" + (f" ({command})" if command else "")
+
+
 def make_part(name: str, kit: Kit, **values) -> Any:
     """A part by its card's name, made from the kit with these parameters; what a kit is given as its `parts`."""
     return _make(part_card(name), kit, values)
@@ -76,7 +92,7 @@ def build(spec: str, kit: Kit) -> Method:
     card = methods()[name]
     lacks = missing(card, kit)
     if lacks:
-        raise Refusal(f"{name} cannot be made: {', '.join(lacks)} is missing")
+        raise Refusal(f"{name} cannot be made: " + ", ".join(map(_lacking, lacks)))
     method = _make(card, kit, values)
     if not policy:
         return method

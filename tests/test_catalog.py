@@ -46,3 +46,13 @@ def test_a_part_that_needs_a_draft_model_is_missing_without_one():
 def test_names_are_unique_across_the_three_rooms():
     names = [name for room in catalog.parts().values() for name in room]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(("name", "sentence"), [
+    ("eagle", "eagle cannot be made: the checkpoint eagle is missing (`specdec train eagle` makes it)"),
+    ("early-exit", "early-exit cannot be made: the checkpoint early-exit is missing"),
+    ("draft-model", "draft-model cannot be made: draft is missing (--draft NAME)")])
+def test_a_refusal_names_the_command_that_makes_a_method_available(name, sentence):
+    with pytest.raises(Refusal) as refusal:
+        catalog.build(name, Kit(TARGET, parts=catalog.make_part))
+    assert sentence in str(refusal.value)

@@ -9,10 +9,11 @@ from specdec_lib.dice import Dice
 from specdec_lib.loop import begin, step
 from specdec_lib.types import ROOT, Budget, Method
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import TARGET, WARM, kit
+from tests.worlds import TARGET, WARM, kit, kit_for, network_kit
 
 ROOMS = catalog.parts()
-WHATS = [name for name, card in ROOMS["what"].items() if not catalog.missing(card, kit())]
+WHATS = [name for name, card in ROOMS["what"].items()
+         if not (catalog.missing(card, kit()) and catalog.missing(card, network_kit()))]
 WHENS = [name for name, card in ROOMS["when"].items() if not catalog.missing(card, kit())]
 BUDGETS = [Budget(1), Budget(3), Budget(3, 2, 4), Budget(6, 3, 5)]
 
@@ -33,7 +34,7 @@ def sessions(seed: int, count: int = 12):
 @pytest.mark.parametrize("name", WHATS)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_a_draft_is_a_tree_within_its_budget(name, budget):
-    part = kit().part(name)
+    part = kit_for(name).part(name)
     for session in sessions(1):
         draft = part(session, budget, Dice(1))
         assert len(draft) <= budget.size and draft.depth <= budget.depth
@@ -45,7 +46,7 @@ def test_a_draft_is_a_tree_within_its_budget(name, budget):
 
 @pytest.mark.parametrize("name", WHATS)
 def test_asked_twice_a_drafter_answers_the_same(name):
-    part = kit().part(name)
+    part = kit_for(name).part(name)
     for session in sessions(2):
         one, other = part(session, Budget(3), Dice(5)), part(session, Budget(3), Dice(5))
         assert one.tokens == other.tokens and one.parents == other.parents
@@ -54,9 +55,9 @@ def test_asked_twice_a_drafter_answers_the_same(name):
 @pytest.mark.parametrize("name", WHATS)
 def test_a_drafter_answers_for_any_session_in_any_order(name):
     there = sessions(3)
-    used, order = kit().part(name), there + there[::-1] + sessions(4)
+    used, order = kit_for(name).part(name), there + there[::-1] + sessions(4)
     for session in order:
-        assert used(session, Budget(4), Dice(5)).tokens == kit().part(name)(session, Budget(4), Dice(5)).tokens
+        assert used(session, Budget(4), Dice(5)).tokens == kit_for(name).part(name)(session, Budget(4), Dice(5)).tokens
 
 
 @pytest.mark.parametrize("name", WHENS)
@@ -70,7 +71,7 @@ def test_a_policy_answers_from_the_session_alone(name):
 
 @pytest.mark.parametrize("name", WHATS)
 def test_nothing_stands_below_an_end_token(name):
-    part = kit().part(name)
+    part = kit_for(name).part(name)
     for session in sessions(6):
         ended = begin(session.tokens, 20, end=frozenset({1}), sampling=WARM)
         draft = part(ended, Budget(5, 2, 6), Dice(3))

@@ -16,12 +16,10 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
-from specdec_lib.models.shape import Shape
 from specdec_lib.models.table import Table
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.types import ROOT, Budget, Draft, Facts, Kit, Law, Method, Scores, Verdict
+from specdec_lib.types import ROOT, Budget, Draft, Law, Method, Scores, Verdict
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import WARM, kit, run, true_law
+from tests.worlds import PROMPT, WARM, kit, network_kit, run, true_law
 
 ROOMS = catalog.parts()
 ABLE = {room: [name for name, card in cards.items() if not catalog.missing(card, kit())]
@@ -69,26 +67,46 @@ def test_match_emits_plain_decodings_very_tokens_when_sampling(what):
 
 # --- parts that need a network: a random transformer of two layers and three tokens, in float64 ----------------------
 
-SHAPE = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=3, context=32)
+WORLD = network_kit()
+NETWORK_METHODS = [name for name, card in catalog.methods().items()
+                   if card.lossless and not catalog.missing(card, WORLD)]
+NETWORK_WHATS = [name for name, card in ROOMS["what"].items()
+                 if name not in ABLE["what"] and not catalog.missing(card, WORLD)]
 
 
-def network_kit() -> Kit:
-    target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
-    return Kit(target, Facts(vocab=3), WARM, nodes=3, draft=target.first_layers(1), parts=catalog.make_part)
+def fresh_kit(sampling=WARM):
+    return replace(WORLD, target=WORLD.target.fresh(), sampling=sampling, indexes={}, memory={})
 
 
-def network_law(name: str) -> dict:
-    world = network_kit()
-
+def network_law(make, tokens: int, prompt=PROMPT) -> dict:
     def once(dice):
-        fresh = replace(world, target=world.target.fresh(), indexes={}, memory={})
-        return run(catalog.build(name, fresh), dice, tokens=2, target=fresh.target)
+        fresh = fresh_kit()
+        return run(make(fresh), dice, tokens=tokens, target=fresh.target, prompt=prompt)
     return every_outcome(once)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NETWORK_METHODS)
 def test_on_a_network_every_method_keeps_plain_decodings_law(name):
-    assert distance(network_law(name), network_law("ar")) < 1e-9
+    tokens = 3 if set(catalog.methods()[name].parts) & set(NETWORK_WHATS) else 2
+    law = network_law(lambda kit: catalog.build(name, kit), tokens)
+    assert distance(law, network_law(lambda kit: catalog.build("ar", kit), tokens)) < 1e-9
+
+
+@pytest.mark.parametrize(("what", "how"), list(itertools.product(NETWORK_WHATS, LOSSLESS_HOW)))
+@pytest.mark.parametrize("prompt", [PROMPT, (1,)], ids=["prompt", "one token"])
+def test_a_drafter_that_needs_a_network_keeps_its_law_under_every_rule(what, how, prompt):
+    law = network_law(lambda kit: Method(Fixed(2, 2, 3), kit.part(what), kit.part(how)), 3, prompt)
+    assert distance(law, network_law(lambda kit: catalog.build("ar", kit), 3, prompt)) < 1e-9
+
+
+@pytest.mark.parametrize("what", NETWORK_WHATS)
+@pytest.mark.parametrize("sampling", [WARM, None], ids=["sampling", "greedy"])
+def test_on_a_network_match_emits_plain_decodings_very_tokens(what, sampling):
+    for seed in range(5):
+        plain, drafted = fresh_kit(sampling), fresh_kit(sampling)
+        method = Method(Fixed(3), drafted.part(what), drafted.part("match"))
+        want = run(catalog.build("ar", plain), Dice(seed), sampling, 12, plain.target, (seed % 3, 1))
+        assert run(method, Dice(seed), sampling, 12, drafted.target, (seed % 3, 1)) == want
 
 
 # --- rules that must be caught --------------------------------------------------------------------------------------

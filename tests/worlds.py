@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field
 
 import torch
 
 from specdec_lib import catalog
 from specdec_lib.loop import decode
+from specdec_lib.models.shape import Shape
 from specdec_lib.models.table import Table
+from specdec_lib.models.transformer import Transformer
 from specdec_lib.sampling import Sampling
 from specdec_lib.types import Facts, Kit, Method, Scores
 
@@ -68,3 +71,56 @@ class Scripted:
 
     def features(self, tokens):
         return torch.tensor(tokens, dtype=torch.float32)[:, None, None]     # [len, taps, hidden]: the token itself
+
+
+# --- parts that need a network: a random transformer of two layers and three tokens, in float64 ----------------------
+
+SHAPE = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=3, context=128)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A checkpoint as the kit hands it out, which nobody trained."""
+
+    name: str
+    state: dict
+    meta: dict = field(default_factory=dict)
+
+
+def random_state(seed: int, ids: tuple[int, ...], **sizes: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    """Random tensors of these sizes, norms around one; names may hold `__` for a dot."""
+    dice = torch.Generator().manual_seed(seed)
+    made = {name.replace("__", "."): torch.randn(size, generator=dice) / (1 if len(size) == 1 else size[-1] ** .5)
+            for name, size in sizes.items()}
+    return {name: tensor.abs() + .5 if tensor.ndim == 1 else tensor for name, tensor in made.items()} | {
+        "ids": torch.tensor(ids)}
+
+
+def random_eagle(shape: Shape, taps: tuple[int, ...], ids: tuple[int, ...], seed: int = 3) -> Trained:
+    """An EAGLE head with random weights."""
+    h, wide = shape.hidden, shape.heads * shape.head_dim
+    state = random_state(seed, ids, fc=(h, len(taps) * h), qkv=(wide + 2 * shape.kv_heads * shape.head_dim, 2 * h),
+                         out=(h, wide), gate_up=(2 * shape.mlp, h), down=(h, shape.mlp), norm=(h,))
+    return Trained("eagle", state, {"taps": list(taps)})
+
+
+def random_exits(shape: Shape, layers: tuple[int, ...], ids: tuple[int, ...], seed: int = 4) -> Trained:
+    """Early exits with random weights."""
+    h, sizes = shape.hidden, {}
+    for layer in layers:
+        sizes |= {f"exit__{layer}__down": (5, h), f"exit__{layer}__up": (h, 5), f"exit__{layer}__norm": (h,)}
+    return Trained("early-exit", random_state(seed, ids, **sizes), {"layers": list(layers)})
+
+
+def network_kit(sampling=WARM) -> Kit:
+    """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
+    target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
+    heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2))}
+    return Kit(target, Facts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
+               parts=catalog.make_part)
+
+
+def kit_for(part: str) -> Kit:
+    """A kit that this part can be made from: of the table world, where that has all it needs."""
+    card = next(room[part] for room in catalog.parts().values() if part in room)
+    return network_kit() if catalog.missing(card, kit()) else kit()

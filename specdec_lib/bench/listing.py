@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from specdec_lib import catalog
 from specdec_lib.types import Card, Kit
 
-REMEDY = {"store": "--store FILE", "draft": "--draft NAME"}
-
 
 def bare_kit() -> Kit:
     """What every run has without asking: a target, and its first layers as a draft model."""
@@ -41,4 +39,4 @@ def table(entries: Sequence[dict]) -> str:
 
 
 def _needs(missing: Sequence[str]) -> str:
-    return "".join(f"; needs {name}: {REMEDY.get(name, 'not here')}" for name in missing)
+    return "".join(f"; needs {name}: {catalog.remedy(name) or 'not here'}" for name in missing)

@@ -45,8 +45,13 @@ def columns(kv: Tensor, view: View) -> Iterator[Columns]:
 
 def decoder_layer(x: Tensor, w: Layer, shape: Shape, kv: Columns, view: View) -> Tensor:
     """One layer over x [rows, hidden], whose keys and values it writes into the cache."""
+    return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, kv, view)
+
+
+def layer_after(x: Tensor, qkv: Tensor, w: Layer, shape: Shape, kv: Columns, view: View) -> Tensor:
+    """The rest of a layer, once queries, keys and values [rows, (heads + 2 kv_heads) * head_dim] were made of x."""
     rows, heads, kv_heads, d = len(x), shape.heads, shape.kv_heads, shape.head_dim
-    qkv = w.qkv(scaled(x, shape.eps)).view(rows, -1, d).transpose(0, 1).contiguous()     # [heads, rows, d]
+    qkv = qkv.view(rows, -1, d).transpose(0, 1).contiguous()                             # [heads, rows, d]
     turned = qkv[:heads + kv_heads]
     if w.q_norm is not None:
         turned[:heads] = F.rms_norm(turned[:heads], (d,), w.q_norm, shape.eps)

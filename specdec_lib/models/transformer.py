@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,14 @@ from specdec_lib.types import Brief, Draft, Scores
 CHUNK = 512                                        # rows fed at once while a prompt is read
 
 
+class Head(Protocol):
+    """What an early exit may have of its own: the stream [rows, hidden] to logits [rows, len(ids) or V]."""
+
+    ids: Tensor | None                             # tokens of its columns; None = all, in order
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
 class Transformer:
     """A language model (types.LM). `forwards` counts passes through the layers, `fed` the tokens embedded for them.
 
@@ -37,8 +46,9 @@ class Transformer:
     """
 
     def __init__(self, weights: Weights, taps: tuple[int, ...] = (), bidirectional: bool = False,
-                 static: bool = False, cache: Cache | None = None, depth: int | None = None):
-        self.weights, self.shape, self.bidirectional = weights, weights.shape, bidirectional
+                 static: bool = False, cache: Cache | None = None, depth: int | None = None,
+                 head: Head | None = None):
+        self.weights, self.shape, self.bidirectional, self.head = weights, weights.shape, bidirectional, head
         self.static, self.depth = static, len(weights.layers) if depth is None else depth
         self.cache = cache or Cache(self.shape, len(weights.layers), weights.dtype, weights.device, taps)
         self.rope = rope_table(self.shape, self.cache.capacity, weights.dtype, weights.device)
@@ -80,7 +90,7 @@ class Transformer:
     def fresh(self, bidirectional: bool | None = None) -> Transformer:
         """The same weights and taps, an empty cache."""
         both = self.bidirectional if bidirectional is None else bidirectional
-        return Transformer(self.weights, self.cache.taps, both, self.static, depth=self.depth)
+        return Transformer(self.weights, self.cache.taps, both, self.static, depth=self.depth, head=self.head)
 
     def first_layers(self, count: int) -> Transformer:
         """An independent model of the first layers, the same norm and head: a draft baseline. Weights are shared."""
@@ -91,9 +101,12 @@ class Transformer:
         weights = replace(self.weights, head=self.weights.head.rows(ids), ids=ids)
         return Transformer(weights, self.cache.taps, self.bidirectional, self.static, depth=self.depth)
 
-    def exit(self, layer: int) -> Transformer:
-        """A model on the same rows that stops after `layer` layers; the full one resumes its rows from there."""
-        return Transformer(self.weights, (), self.bidirectional, self.static, self.cache, self.checked(layer))
+    def exit(self, layer: int, head: Head | None = None) -> Transformer:
+        """A model on the same rows that stops after `layer` layers; the full one resumes its rows from there.
+
+        `head` reads the stream that leaves there; without one, the model's own norm and head do.
+        """
+        return Transformer(self.weights, (), self.bidirectional, self.static, self.cache, self.checked(layer), head)
 
     def checked(self, layer: int) -> int:
         if not 0 < layer <= self.layers:
@@ -135,7 +148,8 @@ class Transformer:
         if known <= len(draft):
             self.answers.keep(tokens, draft, known, self.score(tokens, draft, known))
         logits = self.answers.rows(draft)
-        return Scores(logits, self.weights.ids, brief_of(logits, self.weights.ids) if logits.is_cuda else None)
+        ids = self.weights.ids if self.head is None else self.head.ids
+        return Scores(logits, ids, brief_of(logits, ids) if logits.is_cuda else None)
 
     def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> Tensor:
         """Feeds what is missing, and gives the logits of the rows from `known` on."""
@@ -150,7 +164,8 @@ class Transformer:
         if self.bidirectional:
             del rows.depth[len(tokens):]
         with torch.inference_mode():
-            return self.weights.head(self.normed(x[first - total:]))
+            last = x[first - total:]
+            return self.weights.head(self.normed(last)) if self.head is None else self.head(last)
 
     def catch_up(self, stop: int, slack: int = 0) -> None:
         """Feeds the context up to row `stop` in chunks, unless at most `slack` rows of it are missing."""

@@ -1,0 +1,18 @@
+"""Early-exit self-speculation: the target's first layers draft, all of it verifies what they computed.
+
+Source: Elhoushi et al. 2024 (LayerSkip); here the target stays as it is, and only the exit is trained.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, depth: int = 3, layer: int | None = None) -> Method:
+    """`depth` tokens per round; `layer` defaults to the lowest one with a trained exit."""
+    return Method(kit.part("fixed", depth=depth), kit.part("early-exit", layer=layer), kit.part("rejection"))
+
+
+CARD = Card("early-exit", idea="the target's first layers draft, all of it verifies",
+            source="Elhoushi et al. 2024, LayerSkip", make=make, parts=("fixed", "early-exit", "rejection"),
+            notebook="80_training_drafters")

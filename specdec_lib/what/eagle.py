@@ -1,0 +1,36 @@
+"""EAGLE: one trained layer drafts from what the target's own layers showed of the text so far.
+
+Source: Li et al. 2024 (EAGLE); Li et al. 2025 (EAGLE-3: several taps, trained on its own steps). Costs one pass
+through a single layer per drafted token. A prompt of one token shows no feature yet, so its first draft is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.drafting import grow
+from specdec_lib.models.heads.eagle import EagleHead, eagle_head
+from specdec_lib.types import Budget, Card, Draft, Kit, Session
+
+NAME = "eagle"
+
+
+@dataclass(frozen=True)
+class Eagle:
+    """A chain drawn from `head` under the session's sampling."""
+
+    head: EagleHead
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        if len(session.tokens) < 2:
+            return Draft()
+        return grow(session, budget, dice, lambda draft: self.head(session.tokens, draft), NAME)
+
+
+def make(kit: Kit) -> Eagle:
+    """Taps the kit's target; weights are packed once for all decodes."""
+    return Eagle(eagle_head(kit.checkpoints["eagle"], kit.target))
+
+
+CARD = Card(NAME, idea="one trained layer drafts from the target's features", source="Li et al. 2025, EAGLE-3",
+            make=make, needs=("eagle",), notebook="80_training_drafters")

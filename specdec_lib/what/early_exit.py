@@ -1,0 +1,40 @@
+"""Early exit: the target's own first layers draft, through a trained head where they stop.
+
+Source: Elhoushi et al. 2024 (LayerSkip); Zhang et al. 2024 (Draft & Verify) for drafting with part of the target. Rows
+drafted to that depth are the target's own, so verification resumes them there and pays for the other layers alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.drafting import grow
+from specdec_lib.models.heads.exits import PACKED
+from specdec_lib.types import LM, Budget, Card, Draft, Kit, Refusal, Session
+
+NAME = "early-exit"
+
+
+@dataclass(frozen=True)
+class EarlyExit:
+    """A chain drawn from `model`, an exit of the target itself, under the session's sampling."""
+
+    model: LM
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), NAME)
+
+
+def make(kit: Kit, layer: int | None = None) -> EarlyExit:
+    """`layer` defaults to the lowest one with a trained exit."""
+    checkpoint = kit.checkpoints["early-exit"]
+    trained = sorted(checkpoint.meta["layers"])
+    layer = trained[0] if layer is None else layer
+    if layer not in trained:
+        raise Refusal(f"there is no trained exit after layer {layer}; they are after {', '.join(map(str, trained))}")
+    kit.target.exit(layer)                         # refused first where a target cannot stop half way
+    return EarlyExit(kit.target.exit(layer, PACKED(checkpoint, kit.target.weights)[layer]))
+
+
+CARD = Card(NAME, idea="the target's first layers draft through a trained exit",
+            source="Elhoushi et al. 2024, LayerSkip", make=make, needs=("early-exit",), notebook="80_training_drafters")
