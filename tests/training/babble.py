@@ -1,0 +1,43 @@
+"""A tiny random target and a language of its own: every token is a word, a few are control tokens."""
+
+from types import SimpleNamespace
+
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.types import Facts
+
+END, USER, ANSWER, BEGIN = 0, 1, 2, 3
+NAMES = ("<end>", "<user>", "<answer>", "<begin>")
+VOCAB = 32
+SHAPE = Shape(layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=16, vocab=VOCAB, context=512)
+
+
+def target(seed: int = 3) -> Transformer:
+    return Transformer.random(SHAPE, seed=seed)
+
+
+class Babble:
+    """Stands in for `Text`: words w4 to w31, a template of user and answer marks; or none of it."""
+
+    def __init__(self, template: str | None = "<user> {words} <end>", begin: int | None = BEGIN):
+        self.template, self.has_template = template, template is not None
+        self.facts = Facts(end=frozenset([END]), control=frozenset(range(len(NAMES))), vocab=VOCAB)
+        self.pieces = {name: i for i, name in enumerate(NAMES)} | {f"w{i}": i for i in range(len(NAMES), VOCAB)}
+        self.tokenizer = SimpleNamespace(bos_token_id=begin, get_vocab=lambda: self.pieces, encode=self.ids,
+                                         apply_chat_template=self.render)
+
+    def ids(self, text, add_special_tokens=False):
+        return [self.pieces.get(word, VOCAB - 1) for word in text.split()]
+
+    def render(self, messages, tokenize):
+        return self.template.format(words=messages[0]["content"])
+
+    def encode(self, text):
+        return tuple(self.ids(text))
+
+    def encode_chat(self, history):
+        return (USER, *self.ids(history[-1]), END, ANSWER)
+
+    def decode(self, ids, control=False):
+        names = {token: piece for piece, token in self.pieces.items()}
+        return " ".join(names[i] for i in ids if control or i not in self.facts.control)
