@@ -67,8 +67,10 @@ class Batched:
 
     @torch.no_grad()
     def step(self, tokens: Tensor, alive: Tensor | None = None) -> Tensor:
-        """Feeds one token a row [rows]; raw logits [rows, V]. Rows that are not `alive` [rows] stay as long as they
-        are, and their logits mean nothing once their texts are over."""
+        """Feeds one token a row [rows]; raw logits [rows, V], or [rows, len(ids)] of a restricted head.
+
+        Rows that are not `alive` [rows] stay as long as they are, and their logits mean nothing.
+        """
         if len(tokens) != len(self.lengths):
             raise ValueError(f"{len(tokens)} tokens for {len(self.lengths)} rows")
         self.reserve(self.longest + 1)
@@ -105,7 +107,7 @@ class Batched:
             kept = {}
             for level, x, _ in self.through(texts, max(levels)):
                 if level in levels:
-                    kept[level] = self.normed(x) if level == count else x.clone()
+                    kept[level] = self.normed(x) if level == count else x
             stacked = torch.stack([kept[level] for level in levels], 1).view(len(texts), -1, len(levels), x.shape[-1])
             for i, text, streams in zip(group, texts, stacked, strict=True):
                 out[i] = streams[:len(text)]

@@ -127,7 +127,7 @@ class Slots:
         column = draw(logits, self.temperature, self.coins[row, self.count], self.top_p)
         ids = self.batch.weights.ids
         self.token = column if ids is None else ids.to(self.device)[column]
-        self.said[row, self.count] = torch.where(self.alive, self.token, self.said[row, self.count])
+        self.said[row, self.count] = self.token
         self.recent, self.runs = repeats(self.recent, self.runs, self.token)
         self.count = self.count + self.alive.long()
         loops = (self.runs >= SPAN).any(1)

@@ -33,6 +33,7 @@ def test_what_was_written_is_read_in_order(tmp_path, packed):
 def test_the_same_records_make_the_same_bytes(folder, tmp_path):
     other = Shards(tmp_path / "other", "tiny").write(0, [record(0), record(1)])
     assert other.read_bytes() == (folder / other.name).read_bytes()
+    assert other.read_bytes()[4:8] == bytes(4)     # no time in it
 
 
 def test_a_damaged_shard_is_refused_by_readers_and_made_again_by_writers(folder):
