@@ -36,6 +36,7 @@ Store = Annotated[Path | None, typer.Option("--store", help="A static index, for
 Curve = Annotated[Path | None, typer.Option("--cost", help="A saved cost curve; default: measured at the start.")]
 Peers = Annotated[str, typer.Option("--peers", help="hf-generate, hf-prompt-lookup, hf-assisted; commas between.")]
 Draft = Annotated[str | None, typer.Option("--draft", help="A draft model; default: the target's own first layers.")]
+Shelf = Annotated[Path | None, typer.Option("--checkpoints", help="The folder of trained drafters; default: our own.")]
 
 
 class Stopped(Exception):
@@ -43,20 +44,24 @@ class Stopped(Exception):
 
 
 @app.command("methods")
-def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+                 checkpoints: Shelf = None) -> None:
     """The assembled methods, and what is missing for those that cannot run."""
     from specdec_lib.bench.listing import methods, table
+    from specdec_lib.bench.setting import shelf_at
 
-    found = methods()
+    found = methods(shelf_at(checkpoints))
     typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else table(found))
 
 
 @app.command("parts")
-def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+               checkpoints: Shelf = None) -> None:
     """The parts in the three rooms: when, what and how."""
     from specdec_lib.bench.listing import parts, table
+    from specdec_lib.bench.setting import shelf_at
 
-    found = parts()
+    found = parts(shelf_at(checkpoints))
     typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else table(found))
 
 
@@ -65,7 +70,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              method: Annotated[str, typer.Option("--method", help="As `specdec methods` lists them.")] = "ar",
              target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
              max_new_tokens: MaxNew = 128, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-             cost: Curve = None, draft: Draft = None) -> None:
+             cost: Curve = None, draft: Draft = None, checkpoints: Shelf = None) -> None:
     """Streams an answer, then one line of statistics."""
     from specdec_lib.bench.answer import answer
     from specdec_lib.bench.setting import setting
@@ -74,7 +79,8 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
     if not prompt.strip():
         raise Refusal("the prompt is empty: give some text to answer")
     here = setting(methods=method, target=target, device=device, dtype=dtype, threads=threads, store=store, curve=cost,
-                   max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, draft=draft)
+                   max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, draft=draft,
+                   checkpoints=checkpoints)
     try:
         for piece in answer(here.plan, method, here.world(say), here.saved_curve, prompt):
             typer.echo(piece, nl=False)
@@ -89,11 +95,11 @@ def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the
               prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
               dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = None,
               repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-              cost: Curve = None, peers: Peers = "", draft: Draft = None) -> None:
+              cost: Curve = None, peers: Peers = "", draft: Draft = None, checkpoints: Shelf = None) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
              max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft)
+             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints)
     typer.echo(f"results in {out}")
 
 
@@ -103,14 +109,15 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
            dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 96, limit: Limit = 12,
            repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-           cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None) -> None:
+           cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None,
+           checkpoints: Shelf = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     from specdec_lib.bench.page import page, report_notebook
 
     report_notebook()                              # refused before a bench of minutes, not after it
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
              max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft)
+             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints)
     say("writing the report")
     typer.echo(f"report in {page(out)}")
 
@@ -139,13 +146,14 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
            drafters: Annotated[str, typer.Option("--drafters", help="Parts to record; commas between.")] = "",
            prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
-           threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None) -> None:
+           threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None,
+           checkpoints: Shelf = None) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
     from specdec_lib.bench.record import DRAFTERS, record_all
     from specdec_lib.bench.setting import setting
 
     here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-                   max_new_tokens=max_new_tokens, limit=limit, draft=draft)
+                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints)
     names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
     try:
         for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say):

@@ -228,3 +228,89 @@ def test_the_node_budget_of_a_run_comes_from_the_curve_it_is_given(model, curve)
     here = setting.setting(methods="ar", target=str(model), dtype="float32", device="cpu", curve=curve)
     world = here.world(lambda line: None)
     assert world.kit(here.plan, here.saved_curve).nodes == 4 and world.kit(here.plan, None).nodes == 8
+
+
+def trained_for(folder, shelf):
+    """A shelf with an EAGLE head that nobody trained, made for the model in a folder."""
+    from specdec_lib.models import shelf as shelves
+    from specdec_lib.models.fingerprint import fingerprint
+    from specdec_lib.models.load import load
+    from tests.worlds import random_eagle
+
+    target, text = load(str(folder), torch.float32, "cpu")
+    head = random_eagle(target.shape, (1, 3, 5), (2, 3, 4, 29))
+    card = {"target": "tiny", "made": {"command": "none"}, "settings": {}, "measured": {}, "limits": ["Untrained."]}
+    shelves.save(shelf, "eagle", head.state, head.meta, card, {}, target.weights, fingerprint(target, text))
+    return shelf
+
+
+def test_a_method_is_listed_as_available_where_its_checkpoint_stands_on_the_shelf(model, tmp_path, capsys):
+    def eagle(shelf):
+        assert cli.run(["methods", "--json", "--checkpoints", str(shelf)]) == 0
+        return next(entry for entry in json.loads(capsys.readouterr().out) if entry["name"] == "eagle")
+
+    empty = eagle(tmp_path)
+    assert empty["missing"] == ["eagle"] and empty["available"] is False
+    assert cli.run(["methods", "--checkpoints", str(tmp_path)]) == 0
+    assert "needs eagle: specdec train eagle" in capsys.readouterr().out
+    assert eagle(trained_for(model, tmp_path / "shelf"))["available"] is True
+
+
+def test_a_checkpoint_on_the_shelf_drafts_and_the_run_keeps_its_checksum(bench, model, tmp_path):
+    shelf = trained_for(model, tmp_path / "shelf")
+    words = [*bench, "--methods", "ar,eagle", "--checkpoints", str(shelf)]
+    assert cli.run(words) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["methods"]["eagle"]["identical_prompts"] == 2
+    sums = summary["settings"]["checkpoints"]
+    assert sums == {"eagle": json.loads((shelf / "eagle" / "card.json").read_text())["sha256"]}
+
+
+def test_a_run_does_not_go_on_with_a_checkpoint_that_was_trained_again(bench, model, tmp_path, capsys):
+    shelf = trained_for(model, tmp_path / "shelf")
+    words = [*bench, "--methods", "ar,eagle", "--checkpoints", str(shelf)]
+    assert cli.run(words) == 0
+    card = shelf / "eagle" / "card.json"
+    card.write_text(json.dumps(json.loads(card.read_text()) | {"sha256": "0" * 64}))
+    assert "checkpoints is" in refused(words, capsys)
+
+
+def test_a_checkpoint_for_another_model_is_refused_before_anything_is_measured(bench, tmp_path, capsys):
+    other = model_folder(tmp_path / "other", vocab=40)
+    shelf = trained_for(other, tmp_path / "shelf")
+    said = refused([*bench, "--methods", "ar,eagle", "--checkpoints", shelf], capsys)
+    assert "another architecture" in said and "`specdec train eagle --target " in said
+    assert not (tmp_path / "out" / "cost.json").exists()
+
+
+def test_other_weights_of_the_same_model_are_a_warning_and_run(bench, tmp_path, capsys):
+    shelf = trained_for(model_folder(tmp_path / "tuned", seed=5), tmp_path / "shelf")
+    assert cli.run([*bench, "--methods", "ar,eagle", "--checkpoints", str(shelf)]) == 0
+    assert capsys.readouterr().err.count("was trained on other weights than") == 1
+
+
+def test_methods_without_a_checkpoint_read_none(bench, tmp_path):
+    broken = tmp_path / "shelf" / "eagle"
+    broken.mkdir(parents=True)
+    (broken / "card.json").write_text("{")
+    assert cli.run([*bench, "--methods", "ar,draft-model", "--checkpoints", str(broken.parent)]) == 0
+
+
+@pytest.mark.parametrize("damage, sentence", [
+    ("empty", "`specdec train eagle` makes it"), ("no folder", "no folder of checkpoints at"),
+    ("cut", "bytes and its card says")])
+def test_a_checkpoint_that_is_missing_or_cut_short_is_one_sentence(bench, model, tmp_path, damage, sentence, capsys):
+    shelf = tmp_path / "shelf"
+    if damage == "empty":
+        shelf.mkdir()
+    elif damage == "cut":
+        weights = trained_for(model, shelf) / "eagle" / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-9])
+    assert sentence in refused([*bench, "--methods", "eagle", "--checkpoints", shelf], capsys)
+
+
+def test_the_checkpoints_of_a_spec_are_those_of_its_parts_and_nothing_a_kit_brings_along():
+    from specdec_lib.bench.plan import trained
+
+    assert trained("ar") == trained("draft-model(depth=2)@confidence(threshold=0.3)") == []
+    assert trained("eagle") == ["eagle"] and trained("early-exit") == ["early-exit"]

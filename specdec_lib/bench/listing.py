@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from specdec_lib import catalog
+from specdec_lib.models.shelf import SHIPPED, Shelf
 from specdec_lib.types import Card, Kit
 
 
-def bare_kit() -> Kit:
-    """What every run has without asking: a target, and its first layers as a draft model."""
+def bare_kit(shelf: Path = SHIPPED) -> Kit:
+    """What every run has without asking: a target, its first layers as a draft model, the checkpoints in a folder."""
     here = object()
-    return Kit(target=here, draft=here)
+    return Kit(target=here, draft=here, checkpoints=Shelf(shelf, here))
 
 
-def methods() -> list[dict]:
-    """Every assembled method: name, idea, source, lossless, needs, available, missing."""
-    return [_entry(card) for card in catalog.methods().values()]
+def methods(shelf: Path = SHIPPED) -> list[dict]:
+    """Every assembled method: name, idea, source, lossless, needs, available, missing. No checkpoint is read."""
+    return [_entry(card, bare_kit(shelf)) for card in catalog.methods().values()]
 
 
-def parts() -> list[dict]:
+def parts(shelf: Path = SHIPPED) -> list[dict]:
     """Every part, with its room."""
-    return [{"room": room, **_entry(card)} for room, cards in catalog.parts().items() for card in cards.values()]
+    return [{"room": room, **_entry(card, bare_kit(shelf))} for room, cards in catalog.parts().items()
+            for card in cards.values()]
 
 
-def _entry(card: Card) -> dict:
-    missing = catalog.missing(card, bare_kit())
+def _entry(card: Card, kit: Kit) -> dict:
+    missing = catalog.missing(card, kit)
     return {"name": card.name, "idea": card.idea, "source": card.source, "lossless": card.lossless,
             "needs": list(card.needs), "available": not missing, "missing": missing}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 
 from specdec_lib import catalog
 from specdec_lib.bench import peers as peer
 from specdec_lib.bench.provenance import bare
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import Refusal
+from specdec_lib.types import Card, Kit, Refusal
 
 REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
@@ -34,6 +35,7 @@ class Plan:
     store: str | None = None
     draft: str | None = None
     cost: str | None = None                        # a saved curve; None = measured at the start
+    checkpoints: Mapping[str, str] | None = None   # what the methods were trained into: name -> sha256 of its weights
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -64,6 +66,19 @@ class Plan:
         """As JSON keeps it: paths cut down to names."""
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         return plain | {name: plain[name] and bare(plain[name]) for name in ("target", "draft", "store", "cost")}
+
+
+def trained(spec: str) -> list[str]:
+    """Names of the checkpoints that a spec needs: its card, the parts of that, and the policy behind its @."""
+    rooms = {name: card for room in catalog.parts().values() for name, card in room.items()}
+    waiting: list[Card | None] = [catalog.card_of(spec), rooms.get(catalog.parse(spec.partition("@")[2])[0])]
+    kit, names = {field.name for field in fields(Kit)}, []
+    while waiting:
+        card = waiting.pop(0)
+        if card is not None:
+            names += [need for need in card.needs if need not in kit and need not in names]
+            waiting += map(rooms.get, card.parts)
+    return names
 
 
 def differences(one: dict, two: dict) -> list[str]:

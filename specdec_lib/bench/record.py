@@ -41,7 +41,8 @@ def record_all(prompts: Sequence[Prompt], world: World, out: Path, drafters: Seq
         if path.exists():
             say(f"{path.name} is there already and stays")
             continue
-        kit = Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft, parts=catalog.make_part)
+        kit = Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft,
+                  checkpoints=world.checkpoints, parts=catalog.make_part)
         recording = record(world.encode([("user", prompt.turns[0])]), kit, drafters, max_new_tokens,
                            say=lambda line: say(f"{path.stem}: {line}"))         # noqa: B023
         save(replace(recording, about=about(recording, prompt, world)), path)

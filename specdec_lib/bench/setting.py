@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,9 +13,11 @@ from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench import provenance, run
 from specdec_lib.bench.contenders import World
 from specdec_lib.bench.folder import Folder
-from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.plan import Plan, trained
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.world import device_of, dtype_of, open_world
+from specdec_lib.models.card import read_card
+from specdec_lib.models.shelf import SHIPPED
 from specdec_lib.types import Refusal
 
 Say = Callable[[str], None]
@@ -28,20 +30,28 @@ class Setting:
     plan: Plan
     prompts: tuple[Prompt, ...] = ()
     saved_curve: cost.CostCurve | None = None
+    shelf: Path = SHIPPED                          # the folder of trained checkpoints
 
     def world(self, say: Say) -> World:
-        """Loads target, tokenizer, draft model and peers; sets the number of threads for this process."""
+        """Loads target, tokenizer, draft model, peers and the checkpoints its methods need, no others.
+
+        Sets the number of threads for this process. Refusal where a checkpoint does not fit the target.
+        """
         plan = self.plan
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
-        return open_world(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                          plan.temperature, say)
+        world = open_world(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
+                           plan.temperature, say, self.shelf)
+        for name in plan.checkpoints or ():
+            world.checkpoints[name]                # refused now, before anything is measured
+        return world
 
 
 def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-135m", device: str = "auto",
             dtype: str = "auto", threads: int | None = None, max_new_tokens: int = 128, limit: int | None = None,
             repeats: int = 1, temperature: float = 0.0, seed: int = 0, store: Path | None = None,
-            curve: Path | None = None, peers: str = "", draft: str | None = None) -> Setting:
+            curve: Path | None = None, peers: str = "", draft: str | None = None,
+            checkpoints: Path | None = None) -> Setting:
     """The setting that these words describe. Raises Refusal for the first one that cannot be."""
     device = device_of(device)
     names = tuple(catalog.split(methods))
@@ -49,12 +59,26 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
         raise Refusal("name at least one method, such as ar; `specdec methods` lists them")
     if store is not None and not store.exists():
         raise Refusal(f"there is no store at {store}: check the path")
+    shelf = shelf_at(checkpoints)
     path = prompts or prompt_files.default_path()
     plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.sha256(path), limit, target, device,
                 dtype_of(dtype, device), torch.get_num_threads() if threads is None else threads,
                 max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve))
+    plan = replace(plan, checkpoints=sums(plan.methods, shelf))
     chosen = prompt_files.spread(prompt_files.load(path), limit)
-    return Setting(plan, tuple(chosen), _curve(curve))
+    return Setting(plan, tuple(chosen), _curve(curve), shelf)
+
+
+def shelf_at(folder: Path | None) -> Path:
+    """The folder of checkpoints, the shipped one unless another is given; Refusal where that is not there."""
+    if folder is not None and not folder.is_dir():
+        raise Refusal(f"there is no folder of checkpoints at {folder}: check the path")
+    return SHIPPED if folder is None else folder
+
+
+def sums(methods: tuple[str, ...], shelf: Path) -> dict[str, str] | None:
+    """The checkpoints that these methods need, each with the sum of its weights; Refusal for one that is missing."""
+    return {name: read_card(shelf, name)["sha256"] for spec in methods for name in trained(spec)} or None
 
 
 def bench(here: Setting, out: Path, progress: run.Progress, say: Say) -> dict:

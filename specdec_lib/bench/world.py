@@ -12,6 +12,7 @@ from specdec_lib.bench.contenders import World
 from specdec_lib.bench.provenance import bare
 from specdec_lib.models import checkpoints
 from specdec_lib.models.load import default_dtype, load_lm
+from specdec_lib.models.shelf import SHIPPED, Shelf
 from specdec_lib.models.text import Text
 from specdec_lib.types import LM, Refusal
 
@@ -42,8 +43,12 @@ def dtype_of(name: str, device: str) -> str:
 
 
 def open_world(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
-               peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None) -> World:
-    """Loads everything; device and dtype are resolved names. Raises Refusal where a part is missing or does not fit."""
+               peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None,
+               shelf: Path = SHIPPED) -> World:
+    """Loads everything but checkpoints, which wait on the shelf; device and dtype are resolved names.
+
+    Raises Refusal where a part is missing or does not fit.
+    """
     folder = checkpoints.locate(target, say)
     drafter = None if draft is None else checkpoints.locate(draft, say)
     text = Text(folder, say)
@@ -55,7 +60,15 @@ def open_world(target: str, device: str, dtype: str, threads: int | None = None,
     others = peers.load(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                         drafter and str(drafter))
     about = {"name": bare(target), "device": device, "dtype": dtype, "threads": threads}
-    return World(lm, text.encode_chat, text.decode, text.stream, text.facts, small, {}, others, about, text.name)
+    trained = Shelf(shelf, lm, text, target, say, {"ngram": read_ngram})
+    return World(lm, text.encode_chat, text.decode, text.stream, text.facts, small, trained, others, about, text.name)
+
+
+def read_ngram(file: Path):
+    """The n-gram table in a file; its arrays stay on the disk until they are asked."""
+    from specdec_lib.models.ngram import Ngram
+
+    return Ngram.load(file)
 
 
 def first_layers(lm: LM) -> LM | None:
