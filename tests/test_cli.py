@@ -309,6 +309,22 @@ def test_a_checkpoint_that_is_missing_or_cut_short_is_one_sentence(bench, model,
     assert sentence in refused([*bench, "--methods", "eagle", "--checkpoints", shelf], capsys)
 
 
+def test_an_n_gram_on_the_shelf_comes_as_the_model_that_it_is(model, tmp_path):
+    from safetensors.torch import save_file
+
+    from specdec_lib.bench.world import open_world
+    from specdec_lib.models.shelf import shelve
+
+    none, vocab = torch.zeros(0), len(WORDS)
+    arrays = {"unigram": torch.ones(vocab), "bigram.sizes": torch.zeros(vocab, dtype=torch.int64),
+              "trigram.sizes": none.long(), "bigram.tokens": none.long(), "trigram.tokens": none.long(),
+              "bigram.mass": none, "trigram.mass": none}
+    card = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": [], "parameters": vocab}
+    shelve(tmp_path, "ngram", lambda path: save_file(arrays, path), card, {})
+    world = open_world(str(model), "cpu", "float32", 1, shelf=tmp_path)
+    assert world.checkpoints["ngram"].vocab == vocab
+
+
 def test_the_checkpoints_of_a_spec_are_those_of_its_parts_and_nothing_a_kit_brings_along():
     from specdec_lib.bench.plan import trained
 

@@ -65,7 +65,7 @@ def open_world(target: str, device: str, dtype: str, threads: int | None = None,
 
 
 def read_ngram(file: Path):
-    """The n-gram table in a file; its arrays stay on the disk until they are asked."""
+    """The n-gram table in a file."""
     from specdec_lib.models.ngram import Ngram
 
     return Ngram.load(file)

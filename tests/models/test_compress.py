@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdec_lib.models.compress import pack, relative_error, unpack
+from specdec_lib.models.compress import four_bits, pack, relative_error, unpack
 
 LAYER = {"qkv": (960, 576), "out": (576, 576), "gate_up": (3072, 576), "down": (576, 1536)}    # SmolLM2-135M
 
@@ -96,6 +96,10 @@ def test_any_shape_comes_back_as_it_was(scheme, shape):
 @pytest.mark.parametrize("scheme", ["int8/64", "int4/32", "rank2"])
 def test_zeros_stay_zeros(scheme):
     assert not there_and_back(torch.zeros(4, 64), scheme).any()
+
+
+def test_a_group_of_zeros_is_divided_by_no_zero():
+    assert torch.equal(four_bits(torch.zeros(1, 1, 2), torch.zeros(1, 1)), torch.zeros(1, 1, 2))
 
 
 def test_ids_come_back_whole_as_int64_and_vectors_as_float32():

@@ -64,6 +64,17 @@ def test_a_failed_write_leaves_the_old_checkpoint_in_place(tmp_path):
     assert len(list((tmp_path / "eagle").iterdir())) == 3
 
 
+def test_a_kill_before_the_renaming_leaves_the_old_checkpoint_in_place(tmp_path, monkeypatch):
+    put(tmp_path)
+
+    def killed(*paths):
+        raise KeyboardInterrupt
+    monkeypatch.setattr("specdec_lib.models.card.os.replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        put(tmp_path, state={**STATE, "norm": torch.zeros(16)})
+    assert torch.equal(load(tmp_path, "eagle").state["norm"], STATE["norm"])
+
+
 def test_a_card_without_its_limits_is_not_written(tmp_path):
     card = {key: value for key, value in CARD.items() if key != "limits"}
     with pytest.raises(ValueError, match="lacks limits"):
