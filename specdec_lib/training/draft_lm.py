@@ -1,0 +1,53 @@
+"""A small draft model: a few of the target's layers, its embedding and a restricted head, trained on its answers.
+
+Source: distillation as in DistillSpec (Zhou et al. 2023), with a vocabulary cut as in FR-Spec. It reads tokens alone,
+so it can draft anywhere, and its second slot is the first slot one token later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.weights import random_weights
+from specdec_lib.training.batches import Batch
+from specdec_lib.training.drafters import Frozen, normed
+from specdec_lib.training.layer import Layer, causal, fused_state, scaled
+
+
+def default_layers(layers: int, count: int = 3) -> tuple[int, ...]:
+    """Which of the target's layers to start from: the first ones and the last."""
+    return tuple(sorted({*range(min(count - 1, layers)), layers - 1}))
+
+
+class DraftLM(nn.Module):
+    """The draft model in training (see `drafters.Drafter`); `chosen` are the target's layers it starts from."""
+
+    levels: tuple[int, ...] = ()
+    unrolled = False
+
+    def __init__(self, target: Transformer, ids: Tensor, chosen: tuple[int, ...] = (), random: bool = False):
+        super().__init__()
+        self.frozen, self.shape = Frozen(target, ids), target.shape
+        self.chosen = chosen or default_layers(target.layers)
+        source = random_weights(replace(target.shape, vocab=1)) if random else target.weights
+        self.layers = nn.ModuleList(Layer(self.shape, fused_state(source.layers[i], self.shape.head_dim))
+                                    for i in self.chosen)
+        self.norm = nn.Parameter(source.norm.detach().float().cpu().clone())
+
+    def slots(self, batch: Batch) -> list[Tensor]:
+        """One entry: row t drafts token t + 1 from the tokens up to t."""
+        x, angles = self.frozen.embed(batch.tokens), self.frozen.angles(batch.tokens.shape[1])
+        for layer in self.layers:
+            x = layer.rest(x, causal(*layer.heads(scaled(x, self.shape.eps), *angles)))
+        return [normed(x, self.norm, self.shape.eps)]
+
+    def state(self) -> dict[str, Tensor]:
+        layers = {f"layers.{i}.{name}": parameter.detach() for i, layer in enumerate(self.layers)
+                  for name, parameter in layer.named_parameters()}
+        return layers | {"norm": self.norm.detach(), "ids": self.frozen.ids}
+
+    def meta(self) -> dict:
+        return {"layers": list(self.chosen)}

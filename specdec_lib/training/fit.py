@@ -1,0 +1,193 @@
+"""Fitting: steps until the minutes are used up, saved as it goes, the same steps again after a kill.
+
+What a step sees follows from the seed and its number alone, and a checkpoint holds weights, the optimiser's state and
+the time used, written whole or not at all. So a killed run loses the steps since its last save and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import nn
+
+from specdec_lib.training.batches import Batch, order
+from specdec_lib.training.objective import Objective
+from specdec_lib.types import Refusal
+
+LOG, STATE = "log.jsonl", "fit.safetensors"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how fast; `steps` instead of `minutes` makes runs repeat exactly on any machine."""
+
+    minutes: float = 25.0
+    steps: int | None = None
+    rate: float = 1e-3
+    warmup: float = 0.04                           # share of the run
+    floor: float = 0.05                            # of the rate, at the end of the cosine
+    clip: float = 1.0
+    seed: int = 0
+    save_every: float = 30.0                       # seconds
+    judge_every: float = 180.0                     # seconds between looks at the held-out prompts
+
+    def __post_init__(self):
+        if self.minutes <= 0 or self.rate <= 0 or self.steps is not None and self.steps < 1:
+            raise ValueError(f"minutes, steps and the rate are above 0, got {self.minutes}, {self.steps}, {self.rate}")
+
+
+@dataclass
+class Progress:
+    """How far a fit has come."""
+
+    step: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+
+
+def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[[Sequence[int]], Batch],
+        objective: Objective, settings: Settings, folder: Path, judge: Callable[[], dict] | None = None,
+        progress: Callable[[Progress, float, dict], None] = lambda now, done, line: None,
+        clock: Callable[[], float] = perf_counter) -> Progress:
+    """Trains in place and returns how far it went; a folder with a fit in it is gone on with.
+
+    `judge()` measures on held-out prompts, at the start, every few minutes and at the end; its words go into the log.
+    Raises Refusal where the folder holds another fit or a damaged one.
+    """
+    if not groups:
+        raise Refusal("there is nothing to train on: every example was held out, forbidden or empty")
+    folder.mkdir(parents=True, exist_ok=True)
+    optimiser = torch.optim.AdamW(drafter.parameters(), lr=settings.rate, betas=(0.9, 0.95), weight_decay=0.0)
+    now = resume(folder, drafter, optimiser, settings)
+    log = open_log(folder / LOG, now)
+    device = next(drafter.parameters()).device
+    began, saved = clock() - now.seconds, now.seconds
+    judged = now.seconds if now.step else -settings.judge_every
+    with log:
+        while (done := share(now, settings)) < 1:
+            if judge and now.seconds - judged >= settings.judge_every:
+                held = {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()}
+                tell(log, held)
+                began = clock() - now.seconds      # looking is not training
+                judged = now.seconds
+            rate = at(optimiser, settings.rate * schedule(done, settings))
+            batch = batch_of(groups[order(len(groups), now.step // len(groups), settings.seed)[now.step % len(groups)]])
+            line = step(drafter, optimiser, batch.to(device), objective, settings.clip)
+            now = Progress(now.step + 1, clock() - began, now.tokens + int(batch.stop.sum()))
+            line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | line
+            tell(log, line)
+            progress(now, share(now, settings), line)
+            if now.seconds - saved >= settings.save_every:
+                save(folder, drafter, optimiser, settings, now)
+                saved = now.seconds
+        if judge:
+            tell(log, {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()})
+        save(folder, drafter, optimiser, settings, now)
+    return now
+
+
+def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, objective: Objective,
+         clip: float) -> dict:
+    """One step on one batch; what it showed."""
+    optimiser.zero_grad(set_to_none=True)
+    with torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=drafter.frozen.rows.dtype != torch.float32):
+        loss, told = objective(drafter, batch)
+    loss.backward()
+    size = nn.utils.clip_grad_norm_(drafter.parameters(), clip)
+    optimiser.step()
+    return {"loss": round(float(loss.detach()), 4), "gradient": round(float(size), 3),
+            "right": [round(value, 4) for value in told["right"]]}
+
+
+def share(now: Progress, settings: Settings) -> float:
+    """How much of the run is over: of its steps if they are given, else of its minutes."""
+    return now.step / settings.steps if settings.steps else now.seconds / (60 * settings.minutes)
+
+
+def schedule(done: float, settings: Settings) -> float:
+    """Linear warm-up, then a cosine down to the floor."""
+    if done < settings.warmup:
+        return max(done, 0.002) / settings.warmup
+    rest = min(1.0, (done - settings.warmup) / (1 - settings.warmup))
+    return settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * rest))
+
+
+def at(optimiser: torch.optim.Optimizer, rate: float) -> float:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    return rate
+
+
+def save(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings, now: Progress) -> None:
+    """Weights and optimiser in one file, renamed into place."""
+    from safetensors.torch import save_file
+
+    tensors = {}
+    for name, parameter in drafter.named_parameters():
+        tensors[f"weight.{name}"] = parameter.detach().cpu().contiguous()
+        for kind, value in optimiser.state.get(parameter, {}).items():
+            tensors[f"{kind}.{name}"] = value.detach().cpu().contiguous()
+    partial = folder / f"{STATE}.partial-{os.getpid()}"
+    save_file(tensors, partial, {"now": json.dumps(asdict(now)), "settings": told(settings)})
+    os.replace(partial, folder / STATE)
+
+
+def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings) -> Progress:
+    """Takes up what `save` left; the start of a new fit where there is nothing."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / STATE
+    if not path.is_file():
+        return Progress()
+    try:
+        with safe_open(str(path), "pt") as file:
+            about = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}        # noqa: SIM118
+    except (SafetensorError, OSError):
+        raise Refusal(f"{path} is damaged or cut short: delete it and the fit starts again") from None
+    parameters = dict(drafter.named_parameters())
+    same = {name: tensor.shape for name, tensor in parameters.items()}
+    if {name[7:]: tensor.shape for name, tensor in tensors.items() if name.startswith("weight.")} != same:
+        raise Refusal(f"{path} belongs to a drafter of another shape: give another --out, or delete it")
+    if about["settings"] != told(settings):
+        raise Refusal(f"{path} was begun with other settings ({about['settings']}): repeat them, or delete it")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[f"weight.{name}"])
+            state = {kind: tensors[f"{kind}.{name}"] for kind in ("step", "exp_avg", "exp_avg_sq")
+                     if f"{kind}.{name}" in tensors}
+            optimiser.state[parameter] = {kind: value if kind == "step" else value.to(parameter.device)
+                                          for kind, value in state.items()}
+    return Progress(**json.loads(about["now"]))
+
+
+def told(settings: Settings) -> str:
+    """The settings that a fit may not change on the way; more minutes may be given to it."""
+    plain = asdict(settings)
+    return json.dumps({name: plain[name] for name in ("rate", "warmup", "floor", "clip", "seed")})
+
+
+def open_log(path: Path, now: Progress):
+    """The log, without what was written after the last save."""
+    kept = []
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            try:
+                if json.loads(line)["step"] <= now.step and now.step:
+                    kept.append(line)
+            except (ValueError, KeyError):
+                break                              # a line cut by the kill
+    path.write_text("".join(line + "\n" for line in kept))
+    return path.open("a")
+
+
+def tell(log, line: dict) -> None:
+    log.write(json.dumps(line) + "\n")
+    log.flush()

@@ -1,0 +1,102 @@
+"""What a drafter would be worth: acceptance by depth and tokens per target forward, from one teacher-forced pass.
+
+At temperature 0 a chain is accepted as long as each slot's best token is the target's. Under an accepted prefix the
+drafter's input is the committed text, so one pass over the target's own answer holds every chain from every anchor,
+and walking along it counts the rounds that the loop would have taken. `live.py` runs the loop to see that it agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specdec_lib.training.batches import Batch
+from specdec_lib.training.drafters import Drafter
+from specdec_lib.training.slots import measured
+
+
+@dataclass
+class Tally:
+    """Counts of a walk; `reached[k]` drafts came to depth k (from 0), `accepted[k]` of them went on."""
+
+    tokens: int = 0
+    rounds: int = 0
+    reached: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+
+    def add(self, streak: int, depth: int) -> None:
+        """One round: `streak` of at most `depth` drafted tokens were accepted."""
+        self.rounds += 1
+        self.tokens += streak + 1
+        for counts in (self.reached, self.accepted):
+            counts += [0] * (depth - len(counts))
+        for k in range(min(streak + 1, depth)):
+            self.reached[k] += 1
+            self.accepted[k] += k < streak
+
+    def plus(self, other: Tally) -> Tally:
+        """Both counted together."""
+        size = max(len(self.reached), len(other.reached))
+
+        def both(a: list[int], b: list[int]) -> list[int]:
+            return [sum(pair) for pair in zip(a + [0] * (size - len(a)), b + [0] * (size - len(b)), strict=True)]
+
+        return Tally(self.tokens + other.tokens, self.rounds + other.rounds, both(self.reached, other.reached),
+                     both(self.accepted, other.accepted))
+
+    def told(self) -> dict:
+        """Counts and the two rates: tokens per target forward, acceptance by depth among drafts that came there."""
+        rates = [a / r if r else None for a, r in zip(self.accepted, self.reached, strict=True)]
+        return {"tokens_per_target_forward": self.tokens / self.rounds if self.rounds else None,
+                "conditional_acceptance": rates, "tokens": self.tokens, "rounds": self.rounds}
+
+
+def matches(drafter: Drafter, batch: Batch, depth: int) -> list[Tensor]:
+    """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?"""
+    with torch.no_grad():
+        right = [best(drafter, batch, x, k if drafter.unrolled else 0) for k, x in enumerate(drafter.slots(batch))]
+    if drafter.unrolled:
+        return [torch.stack(right[:depth])]
+    return [torch.stack([batch.later(one, k) for k in range(depth)]) for one in right]
+
+
+def best(drafter: Drafter, batch: Batch, x: Tensor, ahead: int) -> Tensor:
+    law = drafter.frozen.law(batch, ahead)
+    slots = measured(x.flatten(0, 1), drafter.frozen.rows, law)
+    return ((slots.best == law.columns[:, 0]) & law.covered).view(batch.tokens.shape)
+
+
+def walk(right: Tensor, start: int, stop: int) -> Tally:
+    """The rounds over one answer, tokens start..stop - 1, whose slots were `right` [depth, S]."""
+    tally, at = Tally(), start - 1                 # the last known token
+    rows = right.T.tolist()
+    while at < stop - 1:
+        depth = min(len(right), stop - 2 - at)     # the loop's own rule: one token of the room is the verdict's
+        streak = next((k for k in range(depth) if not rows[at][k]), depth)
+        tally.add(streak, depth)
+        at += streak + 1
+    return tally
+
+
+def tallies(drafter: Drafter, batches: Iterable[tuple[Batch, Sequence[str]]], depth: int) -> list[dict[str, Tally]]:
+    """Per drafter the tally of every family; `batches` come with the family of each example."""
+    out: list[dict[str, Tally]] = []
+    for batch, families in batches:
+        found = matches(drafter, batch, depth)
+        out = out or [{} for _ in found]
+        for right, mine in zip(found, out, strict=True):
+            for i, family in enumerate(families):
+                tally = walk(right[:, i].cpu(), int(batch.start[i]), int(batch.stop[i]))
+                mine[family] = mine.get(family, Tally()).plus(tally)
+    return out
+
+
+def together(by_family: dict[str, Tally]) -> Tally:
+    """All families in one tally."""
+    total = Tally()
+    for tally in by_family.values():
+        total = total.plus(tally)
+    return total

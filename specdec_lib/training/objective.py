@@ -1,0 +1,61 @@
+"""The objective of a batch: every slot that can be learned, its loss, and how much its depth weighs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_lib.training.batches import Batch
+from specdec_lib.training.drafters import Drafter
+from specdec_lib.training.losses import DEPTH_WEIGHTS, SLOT_LOSSES
+from specdec_lib.training.slots import Teacher, measured, weighted
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which loss a slot has and how depths weigh; see `losses.py`."""
+
+    slot: str = "ce"                               # ce, tv or mixed
+    depth: str = "decay"                           # decay, dpace or streak
+
+    def __post_init__(self):
+        if self.slot not in SLOT_LOSSES or self.depth not in DEPTH_WEIGHTS:
+            raise ValueError(f"there is no loss {self.slot!r} with weights {self.depth!r}: take one of "
+                             f"{', '.join(SLOT_LOSSES)} and one of {', '.join(DEPTH_WEIGHTS)}")
+
+    def __call__(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, dict[str, list[float]]]:
+        """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best is right."""
+        streams = drafter.slots(batch)
+        parts = [entry(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
+        weights = self.weights(drafter, streams, parts)
+        total, anchors = 0.0, max(1, int(parts[0][0].sum()))
+        told: dict[str, list[float]] = {"loss": [], "right": []}
+        for x, (chosen, law), weight in zip(streams, parts, weights, strict=True):
+            part, slots = weighted(x.flatten(0, 1)[chosen], drafter.frozen.rows, law, weight[chosen], self.slot)
+            total = total + part / anchors
+            told["loss"].append(mean(slots.loss))
+            told["right"].append(mean((slots.best == law.columns[:, 0]).float()))
+        return total, told
+
+    def weights(self, drafter: Drafter, streams: list[Tensor], parts: list) -> Tensor:
+        """One weight for every entry and place [entries, B * S]; drafters side by side weigh the same."""
+        blank = torch.ones(len(streams), streams[0].shape[:2].numel(), device=streams[0].device)
+        if not drafter.unrolled or self.depth == "decay":
+            return DEPTH_WEIGHTS["decay"](blank) if drafter.unrolled else blank
+        chances = torch.zeros_like(blank)
+        for k, (x, (chosen, law)) in enumerate(zip(streams, parts, strict=True)):
+            chances[k, chosen] = measured(x.flatten(0, 1)[chosen], drafter.frozen.rows, law).chance
+        return DEPTH_WEIGHTS[self.depth](chances)
+
+
+def entry(drafter: Drafter, batch: Batch, ahead: int) -> tuple[Tensor, Teacher]:
+    """Where `ahead` tokens past the anchor something can be learned [B * S] bool, and the target's law there."""
+    law = drafter.frozen.law(batch, ahead)
+    chosen = batch.drafted(1 + ahead).flatten() & law.covered
+    return chosen, Teacher(*(part[chosen] for part in law))
+
+
+def mean(values: Tensor) -> float:
+    return float(values.mean()) if len(values) else 0.0
