@@ -163,6 +163,32 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 
 
 @app.command()
+def train(name: Annotated[str, typer.Argument(help="eagle, draft-lm, early-exit or ngram.")],
+          target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
+          minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
+          prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,
+          data: Annotated[list[Path] | None, typer.Option("--data", help="Answers that exist already.")] = None,
+          forbid: Annotated[list[Path] | None, typer.Option("--forbid", help="Prompts never to train on.")] = None,
+          out: Annotated[Path, typer.Option("--out", help="The folder of the checkpoints.")] = OUT / "checkpoints",
+          loss: Annotated[str, typer.Option("--loss", help="ce, tv or mixed.")] = "ce",
+          depths: Annotated[str, typer.Option("--depths", help="How depths weigh: decay, dpace, streak.")] = "decay",
+          cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
+          seed: Seed = 0) -> None:
+    """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
+    from specdec_lib.bench.progress import bar
+    from specdec_lib.bench.lessons import trained
+
+    try:
+        with bar(f"train {name}") as progress:
+            card = trained(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
+                           prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
+                           depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress)
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
+    typer.echo(card)
+
+
+@app.command()
 def lab() -> None:
     """Opens JupyterLab on the tour."""
     from specdec_lib.bench.page import notebook

@@ -6,8 +6,10 @@ so it can draft anywhere, and its second slot is the first slot one token later.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from specdec_lib.models.transformer import Transformer
@@ -43,6 +45,12 @@ class DraftLM(nn.Module):
         for layer in self.layers:
             x = layer.rest(x, causal(*layer.heads(scaled(x, self.shape.eps), *angles)))
         return [normed(x, self.norm, self.shape.eps)]
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over trained tensors, as `state` gives them."""
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                parameter.copy_(state[name])
 
     def state(self) -> dict[str, Tensor]:
         layers = {f"layers.{i}.{name}": parameter.detach() for i, layer in enumerate(self.layers)

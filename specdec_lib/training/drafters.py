@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
@@ -27,6 +28,7 @@ class Drafter(Protocol):
     frozen: Frozen
 
     def slots(self, batch: Batch) -> list[Tensor]: ...
+    def take(self, state: Mapping[str, Tensor]) -> None: ...
     def state(self) -> dict[str, Tensor]: ...
     def meta(self) -> dict: ...
 

@@ -7,6 +7,8 @@ with the last of its streams passed through, so that it is a bad drafter from th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -64,6 +66,12 @@ class Eagle(nn.Module):
             x = self.layer.rest(x, attended)
             out.append(x)
         return out
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over trained tensors, as `state` gives them."""
+        with torch.no_grad():
+            for name, parameter in {"fc": self.fc, "norm": self.norm, **dict(self.layer.named_parameters())}.items():
+                parameter.copy_(state[name])
 
     def state(self) -> dict[str, Tensor]:
         layer = {name: parameter.detach() for name, parameter in self.layer.named_parameters()}

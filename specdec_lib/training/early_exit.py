@@ -6,6 +6,8 @@ only what turns a half-finished stream into one that its own head can read is le
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,6 +49,14 @@ class EarlyExit(nn.Module):
         """What the adapter adds has the stream's usual size, so that one rate of learning suits every level."""
         small = F.silu(F.linear(scaled(x, self.shape.eps), self.down[level]))
         return normed(x + self.size[level] * F.linear(small, self.up[level]), self.norm[level], self.shape.eps)
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over trained tensors, as `state` gives them."""
+        with torch.no_grad():
+            for level, size in self.size.items():
+                self.down[level].copy_(state[f"exit.{level}.down"])
+                self.up[level].copy_(state[f"exit.{level}.up"] / size)
+                self.norm[level].copy_(state[f"exit.{level}.norm"])
 
     def state(self) -> dict[str, Tensor]:
         parts: dict[str, Tensor] = {"ids": self.frozen.ids}

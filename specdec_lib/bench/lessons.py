@@ -1,0 +1,57 @@
+"""What stands behind `specdec train`: names and flags become a target, an order and a provenance, or one refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from specdec_lib.bench.provenance import bare, provenance
+from specdec_lib.bench.world import DTYPES, device_of, dtype_of
+from specdec_lib.models import checkpoints
+from specdec_lib.models.card import card_text
+from specdec_lib.models.load import load_lm
+from specdec_lib.models.text import Text
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training.objective import Objective
+from specdec_lib.training.recipes import NGRAM, recipe
+from specdec_lib.training.train import Order, train
+from specdec_lib.training.train_ngram import train_ngram
+from specdec_lib.types import Refusal
+
+Say = Callable[[str], None]
+
+
+def trained(name: str, target: str, device: str, dtype: str, threads: int | None, minutes: float,
+            prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str, depths: str,
+            cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None]) -> str:
+    """Trains the drafter of this name and gives its card as text. Refusal for whatever was asked for wrongly."""
+    which = None if name == NGRAM else recipe(name)
+    order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), objective=objective(loss, depths),
+                  seed=seed, cache=cache, target=bare(target))
+    device = device_of(device)
+    dtype = dtype_of(dtype, device)
+    folder = checkpoints.locate(target, say)
+    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Text(folder, say)
+    if not isinstance(lm, Transformer):
+        raise Refusal(f"{bare(target)} runs through transformers, and drafters are trained on models of the Llama "
+                      "family alone")
+    made = told(provenance(), dtype)
+    done = train_ngram(order, lm, text, made, say, progress) if which is None else train(which, order, lm, text, made,
+                                                                                        say, progress)
+    return card_text(done.card)
+
+
+def objective(loss: str, depths: str) -> Objective:
+    """The objective of these two names; Refusal where there is none."""
+    try:
+        return Objective(loss, depths)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+def told(made: dict, dtype: str) -> dict:
+    """The part of a provenance that a card keeps."""
+    machine = made["machine"]
+    return {"command": made["command"], "commit": made["commit"], "changed": made["changed"],
+            "date": made["created"][:10], "machine": machine["gpu"] or machine["processor"],
+            "threads": machine["threads"], "dtype": dtype, "torch": made["versions"].get("torch")}
