@@ -175,8 +175,8 @@ def train(name: Annotated[str, typer.Argument(help="eagle, draft-lm, early-exit 
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
           seed: Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
-    from specdec_lib.bench.progress import bar
     from specdec_lib.bench.lessons import trained
+    from specdec_lib.bench.progress import bar
 
     try:
         with bar(f"train {name}") as progress:
