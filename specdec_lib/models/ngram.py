@@ -9,6 +9,7 @@ rounded. It sees the last two tokens and nothing else. Counted by `training.ngra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,9 @@ class Order:
 
     def place(self, context: np.ndarray, token: np.ndarray) -> np.ndarray:
         """Where each pair stands, NOTHING if it was not kept; one binary search each."""
-        key = context * self.vocab + token
+        key = context * self.vocab + token                     # negative, so never found, after an unknown context
         found = np.searchsorted(self.keys, key)
-        return np.where((context != NOTHING) & (token != NOTHING) & (self.keys[found] == key), found, NOTHING)
+        return np.where((token != NOTHING) & (self.keys[found] == key), found, NOTHING)
 
     def mix(self, context: np.ndarray, token: np.ndarray, below: np.ndarray) -> np.ndarray:
         """The chance of each token after its context, given its chance one order below."""
@@ -49,8 +50,8 @@ class Order:
         return own + self.left[context] * below
 
     def after(self, context: int) -> np.ndarray:
-        """The tokens kept after one context."""
-        return self.tokens[self.start[context]:self.start[context + 1]] if context != NOTHING else self.tokens[:0]
+        """The tokens kept after one context; none after NOTHING, as `start[-1]` is the end."""
+        return self.tokens[self.start[context]:self.start[context + 1]]
 
 
 class Ngram:
@@ -69,6 +70,7 @@ class Ngram:
         self.log_unigram = np.log(self.unigram).astype(np.float32)
         as_ids = [part if i % 3 == 2 else part.astype(np.int64) for i, part in enumerate(rest)]
         self.bigram, self.trigram = Order(*as_ids[:3], self.vocab), Order(*as_ids[3:], self.vocab)
+        self._recent = lru_cache(32)(self.row)                 # a draft that grows asks for the same rows again
 
     @classmethod
     def load(cls, file: str | Path) -> Ngram:
@@ -117,7 +119,7 @@ class Ngram:
         ends = [last_two(tokens)]
         for token, parent in zip(draft.tokens, draft.parents, strict=True):
             ends.append((ends[parent + 1][1], token))
-        return Scores(torch.from_numpy(np.stack([self.row(end) for end in ends])))
+        return Scores(torch.from_numpy(np.stack([self._recent(end) for end in ends])))
 
     def prefill(self, tokens: tuple[int, ...]) -> None:
         """Nothing to do: an n-gram holds no cache."""

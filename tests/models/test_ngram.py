@@ -66,10 +66,15 @@ def test_a_batch_says_what_single_questions_say():
     assert MODEL.logp_batch(np.array([contexts] * 3), np.array([tokens] * 3)).tolist() == [batch.tolist()] * 3
 
 
+def test_a_context_without_a_last_token_is_an_empty_one():
+    model = Ngram(count([(0, 3, 2)] * 2, 4))                   # (1, NOTHING) must not be read as (0, 3)
+    assert model.logp((1, -1), np.arange(4)).tolist() == model.logp((), np.arange(4)).tolist()
+
+
 def test_rows_of_logits_stand_after_the_context_and_after_each_node():
-    draft = Draft((2, 3, 4), (ROOT, 0, 0))
+    draft = Draft((2, 7, 3), (ROOT, ROOT, 0))
     scores = MODEL((5, 0, 1), draft)
-    ends = [(0, 1), (1, 2), (2, 3), (2, 4)]
+    ends = [(0, 1), (1, 2), (1, 7), (2, 3)]
     for row, end in zip(scores.logits, ends, strict=True):
         assert np.abs(row.numpy() - MODEL.logp(end, EVERY)).max() < 1e-6
     assert scores.best == tuple(MODEL.best(end) for end in ends)
@@ -107,7 +112,7 @@ def test_a_truncated_or_missing_file_is_refused_in_a_sentence(tmp_path):
             Ngram.load(file)
 
 
-@pytest.mark.parametrize("wrong", [{"unigram": np.zeros(0)}, {"bigram.sizes": ARRAYS["bigram.sizes"][1:]},
+@pytest.mark.parametrize("wrong", [{"unigram": np.zeros(0)}, {"bigram.sizes": ARRAYS["bigram.sizes"][:-1]},
                                    {"trigram.mass": ARRAYS["trigram.mass"][1:]}, {"unigram": ARRAYS["unigram"] * 0},
                                    {"bigram.tokens": ARRAYS["bigram.tokens"] + 99}])
 def test_arrays_that_contradict_each_other_are_refused(wrong):
