@@ -39,7 +39,7 @@ class DraftLM(nn.Module):
                                     for i in self.chosen)
         self.norm = nn.Parameter(source.norm.detach().float().cpu().clone())
 
-    def slots(self, batch: Batch) -> list[Tensor]:
+    def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
         """One entry: row t drafts token t + 1 from the tokens up to t."""
         x, angles = self.frozen.embed(batch.tokens), self.frozen.angles(batch.tokens.shape[1])
         for layer in self.layers:

@@ -39,16 +39,16 @@ class Eagle(nn.Module):
         self.norm = nn.Parameter(start.pop("norm"))
         self.layer = Layer(self.shape, start)
 
-    def slots(self, batch: Batch) -> list[Tensor]:
+    def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
         """Row t of depth k stands for anchor t: it drafts token t + 1 + k from streams before t alone."""
-        return [normed(self.shifted(x), self.norm, self.shape.eps) for x in self.unroll(batch)]
+        return [normed(self.shifted(x), self.norm, self.shape.eps) for x in self.unroll(batch, depth or self.depth)]
 
     @staticmethod
     def shifted(x: Tensor) -> Tensor:
         """The head's row t reads the stream of token t and the token t + 1, so its anchor is t + 1."""
         return torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1]), 1)
 
-    def unroll(self, batch: Batch) -> list[Tensor]:
+    def unroll(self, batch: Batch, depth: int) -> list[Tensor]:
         """The head's output [B, S, hidden] at every depth."""
         size, eps = batch.tokens.shape[1], self.shape.eps
         streams = [scaled(batch.streams[level], eps) for level in self.levels]
@@ -56,7 +56,7 @@ class Eagle(nn.Module):
         keys: list[Tensor] = []
         values: list[Tensor] = []
         out: list[Tensor] = []
-        for k in range(self.depth):
+        for k in range(depth):
             token = self.frozen.embed(batch.later(batch.tokens, 1 + k))
             inputs = torch.cat((scaled(token, eps), scaled(x, eps)), -1)
             q, key, value = self.layer.heads(inputs, *self.frozen.angles(size, k))

@@ -41,7 +41,7 @@ class EarlyExit(nn.Module):
         norm = torch.ones(hidden) if random else target.weights.norm.detach().float().cpu()
         self.norm = nn.ParameterDict({str(level): norm.clone() for level in self.levels})
 
-    def slots(self, batch: Batch) -> list[Tensor]:
+    def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
         """One entry per exit, in order: row t drafts token t + 1."""
         return [self.exit(batch.streams[level].float(), str(level)) for level in self.levels]
 

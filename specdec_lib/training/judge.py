@@ -57,7 +57,7 @@ class Tally:
 def matches(drafter: Drafter, batch: Batch, depth: int) -> list[Tensor]:
     """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?"""
     with torch.no_grad():
-        right = [best(drafter, batch, x, k if drafter.unrolled else 0) for k, x in enumerate(drafter.slots(batch))]
+        right = [best(drafter, batch, x, k if drafter.unrolled else 0) for k, x in enumerate(drafter.slots(batch, depth))]
     if drafter.unrolled:
         return [torch.stack(right[:depth])]
     return [torch.stack([batch.later(one, k) for k in range(depth)]) for one in right]
