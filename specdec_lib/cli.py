@@ -35,7 +35,8 @@ Seed = Annotated[int, typer.Option("--seed", help="Of the dice, where the temper
 Store = Annotated[Path | None, typer.Option("--store", help="A static index, for methods that retrieve from one.")]
 Curve = Annotated[Path | None, typer.Option("--cost", help="A saved cost curve; default: measured at the start.")]
 Peers = Annotated[str, typer.Option("--peers", help="hf-generate, hf-prompt-lookup, hf-assisted; commas between.")]
-Draft = Annotated[str | None, typer.Option("--draft", help="A draft model; default: the target's own first layers.")]
+Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "
+                                           "default: draft-lm where it fits the target, else its first layers.")]
 Shelf = Annotated[Path | None, typer.Option("--checkpoints", help="The folder of trained drafters; default: our own.")]
 
 
@@ -152,9 +153,9 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
     from specdec_lib.bench.record import DRAFTERS, record_all
     from specdec_lib.bench.setting import setting
 
-    here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints)
     names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
+    here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
+                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints, parts=names)
     try:
         for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say):
             typer.echo(str(path))

@@ -15,6 +15,7 @@ import torch
 
 from specdec_lib import catalog, cost, measure
 from specdec_lib.bench.decodes import Outcome
+from specdec_lib.bench.drafter import Drafter
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import Plan
 from specdec_lib.dice import Dice
@@ -38,6 +39,7 @@ class World:
     peers: tuple[Peer, ...] = ()
     about: Mapping = field(default_factory=dict)   # the target, as a summary names it
     name: Callable[[int], str] = "{}".format       # the text of one token alone, control tokens by their name
+    drafter: Drafter = field(default_factory=Drafter)              # where `draft` comes from
 
     def kit(self, plan: Plan, curve: cost.CostCurve | None, memory: dict | None = None) -> Kit:
         """A kit for one decode: fresh caches, no index yet."""

@@ -11,7 +11,7 @@ from specdec_lib.types import Card, Kit
 
 
 def bare_kit(shelf: Path = SHIPPED) -> Kit:
-    """What every run has without asking: a target, its first layers as a draft model, the checkpoints in a folder."""
+    """What every run has without asking: a target, a draft model (see `drafter.py`), the checkpoints in a folder."""
     here = object()
     return Kit(target=here, draft=here, checkpoints=Shelf(shelf, here))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 
 from specdec_lib import catalog
@@ -68,17 +68,32 @@ class Plan:
         return plain | {name: plain[name] and bare(plain[name]) for name in ("target", "draft", "store", "cost")}
 
 
-def trained(spec: str) -> list[str]:
-    """Names of the checkpoints that a spec needs: its card, the parts of that, and the policy behind its @."""
+def cards_of(spec: str) -> list[Card]:
+    """The card of the method that a spec names, and of the policy behind its @."""
+    policy = catalog.parse(spec.partition("@")[2])[0]
+    return [catalog.card_of(spec), *(cards[policy] for cards in catalog.parts().values() if policy in cards)]
+
+
+def needs(cards: Iterable[Card]) -> list[str]:
+    """What these cards and the parts they name ask for: fields of a kit, and checkpoints."""
     rooms = {name: card for room in catalog.parts().values() for name, card in room.items()}
-    waiting: list[Card | None] = [catalog.card_of(spec), rooms.get(catalog.parse(spec.partition("@")[2])[0])]
-    kit, names = {field.name for field in fields(Kit)}, []
+    waiting, names = list(cards), []
     while waiting:
         card = waiting.pop(0)
-        if card is not None:
-            names += [need for need in card.needs if need not in kit and need not in names]
-            waiting += map(rooms.get, card.parts)
+        names += [need for need in card.needs if need not in names]
+        waiting += [rooms[part] for part in card.parts if part in rooms]
     return names
+
+
+def trained(spec: str) -> list[str]:
+    """The checkpoints that a spec needs."""
+    return checkpoints_among(needs(cards_of(spec)))
+
+
+def checkpoints_among(needed: Iterable[str]) -> list[str]:
+    """Those of these needs that are no fields of a kit."""
+    kit = {field.name for field in fields(Kit)}
+    return [need for need in needed if need not in kit]
 
 
 def differences(one: dict, two: dict) -> list[str]:

@@ -225,12 +225,24 @@ def provenance(report: Report) -> list[dict]:
             "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
                        f" {about['prompts']['sha256'][:16]}…",
             "decoding": words({key: settings[key] for key in ("max_new_tokens", "repeats", "temperature", "seed")}),
-            "draft model": settings["draft"] or "none given: the target's own first layers, untrained, as a baseline",
+            "draft model": draft_model(report), "checkpoints": trained(settings.get("checkpoints")),
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",
             "spread of plain decoding": words({key: settings[key] for key in ("spread_of_repeats",
                                                                               "spread_within_decode")})}
     return [{"what": key, "value": value} for key, value in rows.items()]
+
+
+def draft_model(report: Report) -> str:
+    """Who drafted where a method wanted a model."""
+    if any(name.partition("(")[0].partition("@")[0] == "draft-model" for name in report.entries):
+        return report.summary["settings"]["draft"] or "none given: the target's own first layers, untrained"
+    return report.summary["settings"]["draft"] or "none: no method asked for one"
+
+
+def trained(sums: dict[str, str] | None) -> str:
+    """The checkpoints of a run, each by the beginning of its checksum."""
+    return ", ".join(f"{name} (SHA-256 {sha256[:16]}…)" for name, sha256 in (sums or {}).items()) or "none"
 
 
 def words(facts: dict) -> str:

@@ -14,7 +14,7 @@ from specdec_lib.bench import provenance, summary
 from specdec_lib.bench.contenders import Contender, Message, World, contenders
 from specdec_lib.bench.decodes import Decode, of
 from specdec_lib.bench.folder import Folder
-from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.plan import Plan, trained
 from specdec_lib.bench.prompts import Prompt, known_name
 from specdec_lib.cost import CostCurve
 from specdec_lib.types import Refusal
@@ -137,10 +137,17 @@ def sum_up(plan: Plan, world: World, prompts: Sequence[Prompt], decodes: Sequenc
             "machine": about["machine"], "versions": about["versions"],
             "prompts": {"file": plan.prompts, "sha256": plan.sha256, "count": len(prompts),
                         "known_as": known_name(plan.sha256)},
-            "settings": {**plan.as_dict(), "command": about["command"], "commit": about["commit"],
-                         "changed": about["changed"], "nodes": world.kit(plan, curve).nodes,
+            "settings": {**plan.as_dict(), **drafted(plan, world), "command": about["command"],
+                         "commit": about["commit"], "changed": about["changed"], "nodes": world.kit(plan, curve).nodes,
                          "cost_curve": None if curve is None else curve.as_dict(),
                          "spread_of_repeats": summary.restlessness(decodes),
                          "spread_within_decode": summary.unrest_within(decodes),
                          "warnings": summary.warnings(decodes)},
             "methods": summary.methods(decodes, lossless, curve), "peers": summary.peers(decodes)}
+
+
+def drafted(plan: Plan, world: World) -> dict:
+    """Settings that only the open world knows: who drafted, and which of the plan's checkpoints were used."""
+    used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in trained(spec))}
+    kept = {name: sha256 for name, sha256 in (plan.checkpoints or {}).items() if name in used}
+    return {"draft": world.drafter.name or plan.as_dict()["draft"], "checkpoints": kept or None}

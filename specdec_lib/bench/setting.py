@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from specdec_lib import catalog, cost
+from specdec_lib.bench import drafter, provenance, run
 from specdec_lib.bench import prompts as prompt_files
-from specdec_lib.bench import provenance, run
 from specdec_lib.bench.contenders import World
 from specdec_lib.bench.folder import Folder
-from specdec_lib.bench.plan import Plan, trained
+from specdec_lib.bench.plan import Plan, cards_of, checkpoints_among, needs
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.world import device_of, dtype_of, open_world
 from specdec_lib.models.card import read_card
@@ -31,6 +31,7 @@ class Setting:
     prompts: tuple[Prompt, ...] = ()
     saved_curve: cost.CostCurve | None = None
     shelf: Path = SHIPPED                          # the folder of trained checkpoints
+    needs: tuple[str, ...] = ()                    # what its methods ask a kit for
 
     def world(self, say: Say) -> World:
         """Loads target, tokenizer, draft model, peers and the checkpoints its methods need, no others.
@@ -41,8 +42,8 @@ class Setting:
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
         world = open_world(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                           plan.temperature, say, self.shelf)
-        for name in plan.checkpoints or ():
+                           plan.temperature, say, self.shelf, "draft" in self.needs)
+        for name in checkpoints_among(self.needs):
             world.checkpoints[name]                # refused now, before anything is measured
         return world
 
@@ -51,8 +52,11 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
             dtype: str = "auto", threads: int | None = None, max_new_tokens: int = 128, limit: int | None = None,
             repeats: int = 1, temperature: float = 0.0, seed: int = 0, store: Path | None = None,
             curve: Path | None = None, peers: str = "", draft: str | None = None,
-            checkpoints: Path | None = None) -> Setting:
-    """The setting that these words describe. Raises Refusal for the first one that cannot be."""
+            checkpoints: Path | None = None, parts: Sequence[str] = ()) -> Setting:
+    """The setting that these words describe; `parts` are made beside the methods.
+
+    Raises Refusal for the first word that cannot be.
+    """
     device = device_of(device)
     names = tuple(catalog.split(methods))
     if not names:
@@ -64,9 +68,12 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
     plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.sha256(path), limit, target, device,
                 dtype_of(dtype, device), torch.get_num_threads() if threads is None else threads,
                 max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve))
-    plan = replace(plan, checkpoints=sums(plan.methods, shelf))
+    drafter.check(draft, shelf, plan.peers)
+    needed = needs([card for spec in plan.methods for card in cards_of(spec)] + [*map(catalog.part_card, parts)])
+    may_draft = drafter.candidate(draft, "draft" in needed, shelf)
+    wanted = dict.fromkeys([*checkpoints_among(needed), *([may_draft] if may_draft else [])])
     chosen = prompt_files.spread(prompt_files.load(path), limit)
-    return Setting(plan, tuple(chosen), _curve(curve), shelf)
+    return Setting(replace(plan, checkpoints=sums(wanted, shelf)), tuple(chosen), _curve(curve), shelf, tuple(needed))
 
 
 def shelf_at(folder: Path | None) -> Path:
@@ -76,9 +83,9 @@ def shelf_at(folder: Path | None) -> Path:
     return SHIPPED if folder is None else folder
 
 
-def sums(methods: tuple[str, ...], shelf: Path) -> dict[str, str] | None:
-    """The checkpoints that these methods need, each with the sum of its weights; Refusal for one that is missing."""
-    return {name: read_card(shelf, name)["sha256"] for spec in methods for name in trained(spec)} or None
+def sums(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
+    """These checkpoints, each with the sum of its weights; Refusal for one that is missing."""
+    return {name: read_card(shelf, name)["sha256"] for name in names} or None
 
 
 def bench(here: Setting, out: Path, progress: run.Progress, say: Say) -> dict:

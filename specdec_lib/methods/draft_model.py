@@ -1,6 +1,7 @@
 """Plain speculative sampling: a fixed number of tokens from a draft model, kept by rejection.
 
-Without a draft model of its own the target's first layers draft, untrained: a baseline, and an honest bad one.
+Who drafts: the model named by --draft; else the trained `draft-lm`, where the shelf has one that fits the target; else
+the target's own first layers, untrained: a baseline, and an honest bad one (`--draft first-layers` asks for them).
 """
 
 from __future__ import annotations

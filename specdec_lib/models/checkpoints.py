@@ -17,6 +17,7 @@ from specdec_lib.models.build_once import Say, build_once
 from specdec_lib.types import Refusal
 
 DEFAULT = wheel.NAME
+TAKES = f"--target a folder, a hub name, or {DEFAULT}"
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "tokenizer*.txt", "vocab.txt", "merges.txt")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -30,18 +31,19 @@ def cache_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
 
 
-def locate(name: str = DEFAULT, say: Say = silent) -> Path:
-    """The folder of a target; the first time, this fetches or converts it and tells `say` what it is doing.
+def locate(name: str = DEFAULT, say: Say = silent, instead: str = TAKES) -> Path:
+    """The folder of a model; the first time, this fetches or converts it and tells `say` what it is doing.
 
-    Raises Refusal when there is no such model, it has no safetensors weights, or its files are damaged.
+    `instead` is what a refusal advises to give. Raises Refusal when there is no such model, it has no safetensors
+    weights, or its files are damaged.
     """
     if name == DEFAULT:
         return default_target(say)
     if name.strip() and Path(name).expanduser().is_dir():
         return complete(Path(name).expanduser())
     if looks_like_path(name):
-        raise Refusal(f"there is no folder {name!r}: give --target a folder, a hub name, or {DEFAULT}")
-    return complete(from_hub(name, say))
+        raise Refusal(f"there is no folder {name!r}: give {instead}")
+    return complete(from_hub(name, say, instead))
 
 
 def default_target(say: Say = silent, make: Callable[[Path, Say], None] | None = None) -> Path:
@@ -66,7 +68,7 @@ def looks_like_path(name: str) -> bool:
 def complete(folder: Path) -> Path:
     """The folder itself, if it holds a config and safetensors weights."""
     if not (folder / "config.json").is_file():
-        raise Refusal(f"{folder} has no config.json: --target takes a transformers folder with safetensors")
+        raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
     weights = list(folder.glob("*.safetensors"))
     if not weights:
         pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
@@ -99,7 +101,7 @@ def whole(file: Path) -> None:
         raise Refusal(f"{file} is no whole safetensors file ({error}): copy or download it again") from error
 
 
-def from_hub(name: str, say: Say) -> Path:
+def from_hub(name: str, say: Say, instead: str = TAKES) -> Path:
     """Safetensors, configuration and tokenizer files from the hub, or from its local cache when offline."""
     from huggingface_hub import snapshot_download
 
@@ -107,8 +109,8 @@ def from_hub(name: str, say: Say) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
     except Exception as error:                     # some twenty classes, all of them mean "not obtained"
-        raise Refusal(f"the target {name} did not come from the Hugging Face hub ({type(error).__name__}): "
-                      f"check the name and the network, or give --target a folder or {DEFAULT}") from error
+        raise Refusal(f"the model {name} did not come from the Hugging Face hub ({type(error).__name__}): "
+                      f"check the name and the network, or give {instead}") from error
 
 
 def main(names: list[str]) -> int:
