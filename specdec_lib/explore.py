@@ -87,6 +87,23 @@ def _live(figure, first: dict, sliders: dict[str, Choices]):
     return widgets.VBox([*controls, view])
 
 
+class Screen:
+    """A figure that `put` draws anew while a cell is still running; shown in `live` mode alone, since an exported page
+    keeps the last picture only, which the next cell can draw."""
+
+    def __init__(self, first: go.Figure):
+        self.view = None
+        if os.environ.get("SPECDEC_EXPLORE", "live") == "live":
+            from IPython.display import display
+
+            self.view = go.FigureWidget(first)
+            display(self.view)
+
+    def put(self, new: go.Figure) -> None:
+        if self.view is not None:
+            redraw(self.view, new)
+
+
 def redraw(view: go.FigureWidget, new: go.Figure) -> None:
     """Puts the new figure into a view that is already on the screen."""
     with view.batch_update():

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 import pytest
 
 from specdec_lib import figures, show
-from specdec_lib.explore import Choices, explore
+from specdec_lib.explore import Choices, Screen, explore
 from specdec_lib.types import Refusal
 
 
@@ -112,3 +112,15 @@ def test_nothing_to_move_is_refused(mode):
 def test_a_start_that_is_no_value_is_refused():
     with pytest.raises(ValueError, match="starts at 3"):
         Choices(1, 2, start=3)
+
+
+def test_a_screen_redraws_in_live_mode_and_shows_nothing_elsewhere(monkeypatch):
+    first, later = figures.learned({"a": [(0, 1.0)]}), figures.learned({"a": [(0, 1.0), (1, 2.0)]})
+    monkeypatch.setenv("SPECDEC_EXPLORE", "live")
+    screen = Screen(first)
+    screen.put(later)
+    assert list(screen.view.data[0].y) == [1.0, 2.0]
+    monkeypatch.setenv("SPECDEC_EXPLORE", "html")
+    still = Screen(first)
+    still.put(later)
+    assert still.view is None

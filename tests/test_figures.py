@@ -27,6 +27,9 @@ EVERY = {
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
     "laws": lambda: figures.laws(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
     "acceptance": lambda: figures.acceptance(WORDS, [1, .43, 1]),
+    "learned": lambda: figures.learned({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),
+    "depth_weights": lambda: figures.depth_weights({"decay": [1, .8, .64], "streak": [1.2, .7, .3]}),
+    "gains": lambda: figures.gains(["eagle", "ngram"], {"as it starts": [1.1, None], "trained": [1.8, 1.3]}),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 
@@ -132,3 +135,21 @@ def test_the_figure_of_rounds_counts_what_was_wasted():
     figure = figures.rounds([4, 2], [3, 0])
     assert list(figure.data[1].y) == [1, 2]
     assert figure.layout.title.text == "3 of 6 drafted tokens were accepted in 2 rounds"
+
+
+def test_the_curve_of_a_run_names_the_one_that_changed_most():
+    figure = figures.learned({"slow": [(0, 1.0), (9, 1.1)], "fast": [(0, 1.0), (1, None), (2, 1.75)]})
+    assert figure.layout.title.text == "fast: tokens per target forward from 1.00 to 1.75"
+
+
+def test_weights_of_depths_are_shown_as_shares_of_their_rule():
+    figure = figures.depth_weights({"even": [2, 2], "early": [3, 1]})
+    assert [list(bar.y) for bar in figure.data] == [[.5, .5], [.75, .25]]
+    assert figure.layout.title.text.startswith("early spends 75%")
+
+
+def test_a_drafter_measured_once_has_come_nowhere():
+    figure = figures.gains(["eagle", "ngram"], {"untrained": [1.0, None], "trained": [1.2, 3.0]})
+    assert figure.layout.title.text.startswith("eagle has come furthest: from 1.00 to 1.20")
+    assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter is here yet"
+    assert figures.learned({}).layout.title.text == "No trained drafter is here yet"

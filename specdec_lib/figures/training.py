@@ -1,0 +1,77 @@
+"""What training gave: rates along a run, the weight of each depth, and drafters before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.look import PALETTE, canvas, hatched, numbers, same_length, series
+
+NOTHING = "No trained drafter is here yet"
+Points = Sequence[tuple[float, float | None]]
+
+
+def learned(runs: Mapping[str, Points], y_title: str = "tokens per target forward",
+            x_title: str = "minutes of training", title: str | None = None) -> go.Figure:
+    """One line for each run, its points (x, y) at its own x: what was measured while it was trained."""
+    figure = canvas(title or _furthest(runs, y_title), x_title, y_title)
+    for place, (name, points) in enumerate(runs.items()):
+        look = series(place)
+        figure.add_scatter(x=numbers([x for x, _ in points]), y=numbers([y for _, y in points]), name=name,
+                           mode="lines+markers", line={"color": look["colour"], "dash": look["dash"]},
+                           marker={"symbol": look["symbol"], "size": 6})
+    return figure.update_layout(showlegend=True)
+
+
+def depth_weights(rules: Mapping[str, Sequence[float]], title: str | None = None) -> go.Figure:
+    """Which share of a rule's weight each depth of a draft has; weights of a rule are scaled to sum to one."""
+    shares = {name: [float(weight) / sum(weights) for weight in weights] for name, weights in rules.items()}
+    first = {name: values[0] for name, values in shares.items()}
+    most, least = max(first, key=first.get), min(first, key=first.get)
+    said = f"{most} spends {first[most]:.0%} of its weight on the first token, {least} {first[least]:.0%}"
+    figure = canvas(title or said, "depth in the draft (tokens)", "share of the weight")
+    for place, (name, values) in enumerate(shares.items()):
+        look = series(place)
+        figure.add_bar(x=list(range(1, len(values) + 1)), y=values, name=name,
+                       marker=hatched(look["colour"], look["pattern"]))
+    figure.update_yaxes(tickformat=".0%", range=[0, 1]).update_xaxes(dtick=1)
+    return figure.update_layout(barmode="group", showlegend=True)
+
+
+def gains(names: Sequence[str], stages: Mapping[str, Sequence[float | None]], title: str | None = None) -> go.Figure:
+    """Tokens per target forward of each drafter at each stage, such as untrained and trained; None draws no bar."""
+    for values in stages.values():
+        same_length(names=names, values=values)
+    figure = canvas(title or _most_gained(names, list(stages.values())), "", "tokens per target forward")
+    for place, (stage, values) in enumerate(stages.items()):
+        look = series(place)
+        text = ["" if value is None else f"{value:.2f}" for value in values]
+        figure.add_bar(x=list(names), y=numbers(values), name=stage, text=text, textposition="outside",
+                       marker=hatched(look["colour"], look["pattern"]), cliponaxis=False)
+    figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dash"}, annotation_text="plain decoding",
+                     annotation_position="bottom right")
+    return figure.update_layout(barmode="group", showlegend=True)
+
+
+def _furthest(runs: Mapping[str, Points], what: str) -> str:
+    """Which run changed most, in its own numbers."""
+    known = {name: [y for _, y in points if y is not None] for name, points in runs.items()}
+    known = {name: values for name, values in known.items() if values}
+    if not known:
+        return NOTHING
+    name = max(known, key=lambda one: abs(known[one][-1] - known[one][0]))
+    return f"{name}: {what} from {known[name][0]:.2f} to {known[name][-1]:.2f}"
+
+
+def _most_gained(names: Sequence[str], stages: Sequence[Sequence[float | None]]) -> str:
+    """Which drafter has come furthest from the first stage to the last that both were measured at."""
+    spans = []
+    for place, name in enumerate(names):
+        known = [values[place] for values in stages if values[place] is not None]
+        if len(known) > 1:
+            spans.append((known[-1] - known[0], name, known[0], known[-1]))
+    if not spans:
+        return NOTHING
+    _, name, first, last = max(spans)
+    return f"{name} has come furthest: from {first:.2f} to {last:.2f} tokens per target forward"

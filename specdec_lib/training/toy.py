@@ -1,0 +1,54 @@
+"""A toy to train for in seconds: a small random decoder, its answers, and a text made of numbers.
+
+Nobody taught it anything, but its next token follows from its last few, so a drafter can learn what it will say. What
+holds here is how training works; how well a drafter does for a real model only a real model shows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.weights import random_weights
+from specdec_lib.training.rollout import Request, rollout
+from specdec_lib.training.shards import Record
+from specdec_lib.types import Facts
+
+NAME = "toy"
+SHAPE = Shape(layers=6, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=96, context=256)
+SPREAD = 0.08                                      # of the weights: small ones make the last token matter most
+SHARPNESS = 3.0                                    # of the laws, by the last norm
+
+
+class ToyText:
+    """Stands in for `models.text.Text`: a token is written as its number."""
+
+    facts = Facts(vocab=SHAPE.vocab)
+
+    def encode_chat(self, history: Sequence[str]) -> tuple[int, ...]:
+        return tuple(map(int, history[-1].split()))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join(map(str, ids))
+
+    def name(self, token: int) -> str:
+        return str(token)
+
+
+def toy_target(seed: int = 0) -> Transformer:
+    """Six random layers over 96 tokens, in float32."""
+    weights = random_weights(SHAPE, seed, scale=SPREAD)
+    return Transformer(replace(weights, norm=weights.norm * SHARPNESS))
+
+
+def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: int = 0) -> list[Record]:
+    """What it says to `count` prompts of eight random tokens, `length` tokens each, every other answer greedy."""
+    dice = random.Random(seed)
+    asked = iter([Request(tuple(dice.randrange(target.vocab) for _ in range(8)), length, float(i % 2), i)
+                  for i in range(count)])
+    return [{"source": NAME, "temperature": reply.request.temperature, "output": list(reply.output),
+             "prompt": ToyText().decode(reply.request.prompt)}
+            for reply in rollout(target.weights, lambda: next(asked, None), (), length, rows=64)]

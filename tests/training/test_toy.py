@@ -1,0 +1,22 @@
+"""The toy is a target that a drafter can learn, and the same one every time."""
+
+from specdec_lib.training.course import course
+from specdec_lib.training.toy import ToyText, toy_answers, toy_target
+from specdec_lib.types import Draft
+
+
+def test_its_answers_are_its_own_and_the_same_every_time():
+    target = toy_target()
+    answers = toy_answers(target, count=6, length=8)
+    assert answers == toy_answers(toy_target(), count=6, length=8)
+    greedy = next(answer for answer in answers if answer["temperature"] == 0)
+    text, lm = ToyText().encode_chat([greedy["prompt"]]), target.fresh()
+    for token in greedy["output"]:
+        assert lm(text, Draft()).best[0] == token
+        text += (token,)
+
+
+def test_its_answers_make_a_course_with_held_out_prompts():
+    target = toy_target()
+    lessons = course(target, ToyText(), toy_answers(target, count=120, length=8), None, rows=96)
+    assert lessons.tokens > 1000 and sum(map(len, lessons.held)) >= 1
