@@ -44,7 +44,10 @@ class Batch:
 
 
 def grouped(data: Sequence[Example], tokens: int) -> list[tuple[int, ...]]:
-    """Indices of examples by batch: neighbours in length, at most `tokens` padded tokens, the last may be smaller."""
+    """Indices of examples by batch: neighbours in length, at most `tokens` padded tokens, the last may be smaller.
+
+    An example that is longer than this stands alone.
+    """
     order = sorted(range(len(data)), key=lambda i: (len(data[i]), i))
     out: list[tuple[int, ...]] = []
     group: list[int] = []

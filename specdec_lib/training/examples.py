@@ -86,7 +86,10 @@ def without_loop(output: Sequence[int], longest: int = LONGEST_LOOP, period: int
 
 
 def frequent(data: Iterable[Example], rows: int, keep: Iterable[int] = ()) -> list[int]:
-    """The `rows` most frequent output tokens, those of `keep` among them, sorted: a drafter's vocabulary (FR-Spec)."""
+    """The `rows` most frequent output tokens, sorted: a drafter's vocabulary (FR-Spec).
+
+    Tokens of `keep` go before all others, however rare; one that no output holds is left out, nobody can learn it.
+    """
     counts: dict[int, int] = {}
     for example in data:
         for token in example.output:

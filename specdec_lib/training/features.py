@@ -81,7 +81,7 @@ def of_one(target: Transformer, tokens: tuple[int, ...], levels: tuple[int, ...]
     ids = torch.zeros(len(tokens), top, dtype=torch.int32)
     logp = torch.zeros(len(tokens), top, dtype=torch.float16)
     with torch.inference_mode():
-        for at in range(first, len(tokens), ROWS):
+        for at in range(max(0, first), len(tokens), ROWS):
             logits = target.weights.head(streams[at:at + ROWS, -1].contiguous())
             value, column = top_by_blocks(logits, top)
             ids[at:at + ROWS] = column.int().cpu()

@@ -62,5 +62,6 @@ def fused_state(layer, head_dim: int) -> dict[str, Tensor]:
     state = {name: getattr(layer, name).dense().float() for name in MATRICES}
     if layer.q_norm is not None:                   # there the scale of attention sits in the norm
         queries = layer.out.dense().shape[1]
+        state["qkv"] = state["qkv"].clone()        # it may be the target's own matrix
         state["qkv"][:queries] *= head_dim ** -0.5
     return state
