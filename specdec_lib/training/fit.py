@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from specdec_lib.training.batches import Batch, order
+from specdec_lib.training.muon import Muon
 from specdec_lib.training.objective import Objective
 from specdec_lib.types import Refusal
 
@@ -31,6 +32,7 @@ class Settings:
     minutes: float = 25.0
     steps: int | None = None
     rate: float = 1e-3
+    optimiser: str = "adamw"                       # or muon
     warmup: float = 0.04                           # share of the run
     floor: float = 0.05                            # of the rate, at the end of the cosine
     clip: float = 1.0
@@ -41,6 +43,8 @@ class Settings:
     def __post_init__(self):
         if self.minutes <= 0 or self.rate <= 0 or self.steps is not None and self.steps < 1:
             raise ValueError(f"minutes, steps and the rate are above 0, got {self.minutes}, {self.steps}, {self.rate}")
+        if self.optimiser not in ("adamw", "muon"):
+            raise ValueError(f"there is no optimiser {self.optimiser!r}: take adamw or muon")
 
 
 @dataclass
@@ -64,7 +68,7 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
     if not groups:
         raise Refusal("there is nothing to train on: every example was held out, forbidden or empty")
     folder.mkdir(parents=True, exist_ok=True)
-    optimiser = torch.optim.AdamW(drafter.parameters(), lr=settings.rate, betas=(0.9, 0.95), weight_decay=0.0)
+    optimiser = optimiser_of(drafter, settings)
     now = resume(folder, drafter, optimiser, settings)
     log = open_log(folder / LOG, now)
     device = next(drafter.parameters()).device
@@ -91,6 +95,13 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
             tell(log, {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()})
         save(folder, drafter, optimiser, settings, now)
     return now
+
+
+def optimiser_of(drafter: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """The optimiser of these settings over all of the drafter's parameters."""
+    if settings.optimiser == "muon":
+        return Muon(drafter.parameters(), lr=settings.rate)
+    return torch.optim.AdamW(drafter.parameters(), lr=settings.rate, betas=(0.9, 0.95), weight_decay=0.0)
 
 
 def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, objective: Objective,
@@ -171,7 +182,7 @@ def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, s
 def told(settings: Settings) -> str:
     """The settings that a fit may not change on the way; more minutes may be given to it."""
     plain = asdict(settings)
-    return json.dumps({name: plain[name] for name in ("rate", "warmup", "floor", "clip", "seed")})
+    return json.dumps({name: plain[name] for name in ("rate", "optimiser", "warmup", "floor", "clip", "seed")})
 
 
 def open_log(path: Path, now: Progress):

@@ -56,8 +56,10 @@ class Tally:
 
 def matches(drafter: Drafter, batch: Batch, depth: int) -> list[Tensor]:
     """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?"""
-    with torch.no_grad():
-        right = [best(drafter, batch, x, k if drafter.unrolled else 0) for k, x in enumerate(drafter.slots(batch, depth))]
+    fast = drafter.frozen.rows.dtype != torch.float32
+    with torch.no_grad(), torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=fast):
+        streams = drafter.slots(batch, depth)
+        right = [best(drafter, batch, x, k if drafter.unrolled else 0) for k, x in enumerate(streams)]
     if drafter.unrolled:
         return [torch.stack(right[:depth])]
     return [torch.stack([batch.later(one, k) for k in range(depth)]) for one in right]

@@ -1,0 +1,58 @@
+"""Muon: momentum whose matrices are made orthogonal before they are applied, so that every direction learns.
+
+Source: Jordan et al. 2024; the scale 0.2 sqrt(longest side), which makes a step as large as AdamW's so that one rate
+serves both, is Liu et al. 2025 (arXiv 2502.16982). Vectors take Adam's step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+QUINTIC = (3.4445, -4.7750, 2.0315)                # coefficients of the iteration, Jordan et al.
+STEPS = 5
+
+
+def orthogonal(matrix: Tensor, steps: int = STEPS) -> Tensor:
+    """The matrix with its singular values pushed towards one (about 0.7 to 1.2), by products alone."""
+    a, b, c = QUINTIC
+    x = matrix.bfloat16() / (matrix.norm() + 1e-7)
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    for _ in range(steps):
+        square = x @ x.T
+        x = a * x + (b * square + c * square @ square) @ x
+    return (x.T if tall else x).to(matrix.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum, made orthogonal, for matrices; Adam for vectors. `lr` is one that AdamW would be given."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float] = (0.95, 0.95)):
+        super().__init__(parameters, {"lr": lr, "betas": betas})
+
+    @torch.no_grad()
+    def step(self, closure=None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    change = self.change(parameter, *group["betas"])
+                    parameter.add_(change, alpha=-group["lr"])
+
+    def change(self, parameter: nn.Parameter, first: float, second: float) -> Tensor:
+        """What is taken off a parameter, at a rate of one."""
+        state, gradient = self.state[parameter], parameter.grad
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"] = torch.zeros_like(parameter)
+            if parameter.ndim < 2:
+                state["exp_avg_sq"] = torch.zeros_like(parameter)
+        state["step"] += 1
+        average = state["exp_avg"].lerp_(gradient, 1 - first)
+        if parameter.ndim == 2:
+            return orthogonal(gradient.lerp(average, first)) * (0.2 * max(parameter.shape) ** 0.5)
+        square = state["exp_avg_sq"].lerp_(gradient.square(), 1 - second)
+        steps = float(state["step"])
+        return average / (1 - first ** steps) / ((square / (1 - second ** steps)).sqrt() + 1e-8)
