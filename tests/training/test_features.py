@@ -42,10 +42,11 @@ def test_streams_are_the_targets_features(target, data):
             assert (batch.streams[level][b, len(data[i]):] == 0).all()
 
 
+@pytest.mark.parametrize("levels", [LEVELS, (1, 2), ()])
 @pytest.mark.parametrize("rows", [3, 512])
-def test_laws_of_the_answer_are_the_best_tokens_of_the_full_forward(target, data, rows, monkeypatch):
+def test_laws_of_the_answer_are_the_best_tokens_of_the_full_forward(target, data, rows, levels, monkeypatch):
     monkeypatch.setattr(features, "ROWS", rows)
-    batch = Features(target, data, LEVELS, None)(GROUP)
+    batch = Features(target, data, levels, None)(GROUP)
     for b, i in enumerate(GROUP):
         for row in range(len(data[i].prompt) - 1, len(data[i])):
             logp = target.fresh()(data[i].tokens[:row + 1], Draft()).logits[0].log_softmax(-1)
