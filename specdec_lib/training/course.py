@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.batches import Batch, grouped
+from specdec_lib.training.batches import Batch, grouped, order
 from specdec_lib.training.eagle import default_taps
 from specdec_lib.training.early_exit import default_exits
 from specdec_lib.training.examples import Example, examples, frequent
@@ -23,7 +23,7 @@ from specdec_lib.types import Refusal
 
 ROWS = 8192                                        # of the draft vocabulary
 BATCH = 2048                                       # padded tokens a step sees
-HELD = 64                                          # held-out answers that are looked at while training
+LOOK = 8                                           # held-out batches that are looked at while training
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Course:
     data: tuple[Example, ...]
     ids: Tensor                                    # [rows] the draft vocabulary, sorted
     train: tuple[tuple[int, ...], ...]
-    held: tuple[tuple[int, ...], ...]
+    held: tuple[tuple[int, ...], ...]              # in no order of length: the first few stand for all
     features: Features
 
     @property
@@ -61,8 +61,9 @@ def course(target: Transformer, text: Text, records: Iterable[Mapping], folder: 
     levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
     say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
         f"{len(ids)} tokens in the draft vocabulary")
-    return Course(data, ids, among(data, train, batch), among(data, held, batch),
-                  Features(target, data, levels, folder, limit))
+    held = among(data, held, batch)
+    held = tuple(held[i] for i in order(len(held), 0, 0))
+    return Course(data, ids, among(data, train, batch), held, Features(target, data, levels, folder, limit))
 
 
 def among(data: Sequence[Example], chosen: Sequence[int], batch: int) -> tuple[tuple[int, ...], ...]:

@@ -42,4 +42,5 @@ def counted(session: Session) -> Tally:
 def sample(data: Sequence[Example], groups: Iterable[Iterable[int]], count: int) -> list[Example]:
     """`count` held-out examples, taken evenly from all of them."""
     chosen = sorted((i for group in groups for i in group), key=lambda i: (data[i].source, i))
-    return [data[chosen[int(i * len(chosen) / count)]] for i in range(min(count, len(chosen)))] if chosen else []
+    count = min(count, len(chosen))
+    return [data[chosen[int(i * len(chosen) / count)]] for i in range(count)]

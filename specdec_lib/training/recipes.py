@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from specdec_lib.training.course import Course
@@ -58,8 +57,3 @@ def recipe(name: str) -> Recipe:
 def start(which: Recipe, target: Any, course: Course, random: bool = False) -> Drafter:
     """The drafter before its first step, on the target's device."""
     return which.make(target, course.ids, random=random).to(target.device)
-
-
-def place(out: Path, name: str) -> Path:
-    """Where a fit keeps what it needs to go on."""
-    return out / name / "fit"

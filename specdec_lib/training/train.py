@@ -1,6 +1,7 @@
 """`specdec train NAME`: answers, features, a fit, a measurement and a card, each stage taken up where it was left.
 
-The minutes are shared out: what is left after making answers goes to the fit, less a little for measuring.
+The minutes are those of the whole command: what is left after making answers goes to the fit, less a share for looking
+at held-out answers, and what is measured at the end is as much as the rest allows.
 """
 
 from __future__ import annotations
@@ -10,29 +11,28 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter
 
-from specdec_lib.models.card import write_card
+from specdec_lib.models.card import whole, write_card
 from specdec_lib.models.fingerprint import fingerprint
-from specdec_lib.models.heads.small import draft_lm
 from specdec_lib.models.shelf import Checkpoint, save
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import shards
-from specdec_lib.training.course import Course, course
+from specdec_lib.training.course import LOOK, Course, course
+from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.examples import plain
 from specdec_lib.training.fit import LOG, Progress, Settings, fit
 from specdec_lib.training.generate import generate
 from specdec_lib.training.judge import tallies, together
-from specdec_lib.training.live import live, sample
+from specdec_lib.training.measuring import forced, lively
 from specdec_lib.training.objective import Objective
 from specdec_lib.training.prompts import shipped, texts
 from specdec_lib.training.recipes import DEPTH, Recipe, start
 from specdec_lib.types import Refusal
 
 ANSWERING = 0.4                                    # share of the minutes for making answers, where none are given
-MEASURING = 0.08                                   # and for measuring
-LIVE = 24                                          # held-out prompts decoded for real
+MEASURING = 0.12                                   # and for looking at held-out answers, on the way and at the end
+FITTING = 0.25                                     # and for the fit at least, however long the answers took
 Say = Callable[[str], None]
 
 
@@ -52,7 +52,7 @@ class Order:
     target: str = "the target"
 
     def __post_init__(self):
-        if self.minutes <= 0:
+        if not self.minutes > 0:
             raise Refusal(f"--minutes is how long this may take, got {self.minutes}")
         for path in (*self.prompts, *self.data, *self.forbidden):
             if not path.exists():
@@ -62,10 +62,9 @@ class Order:
 def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Mapping, say: Say = lambda line: None,
           progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
     """The trained, measured and stored drafter; `made` says where it comes from (command, commit, machine, date)."""
-    began = perf_counter()
-    lessons = study(order, target, text, say, progress)
-    spent = perf_counter() - began
-    minutes = max(0.1, order.minutes * (1 - MEASURING) - spent / 60)
+    deadline = Deadline(order.minutes)
+    lessons = study(order, target, text, deadline, say, progress)
+    minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
     drafter = start(which, target, lessons)
     folder = order.out / "work" / which.name
 
@@ -73,7 +72,7 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
         progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
 
     def judge() -> dict:
-        found = tallies(drafter, lessons.held_out(drafter.levels, 8), DEPTH)
+        found = tallies(drafter, lessons.held_out(drafter.levels, LOOK), DEPTH)
         names = which.parts(drafter.meta())
         return {name or which.name: together(one).told() for name, one in zip(names, found, strict=True)}
 
@@ -88,26 +87,48 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
              "settings": {**asdict(settings), **asdict(order.objective), "minutes": round(now.seconds / 60, 1),
                           "rows": len(lessons.ids), **drafter.meta()}, "measured": {}}
     say("measuring")
-    return finish(which, order, lessons, drafter, target, text, about, folder)
+    return finish(which, order, lessons, drafter, target, text, about, folder, deadline)
 
 
-def study(order: Order, target: Transformer, text: Text, say: Say, progress: Callable) -> Course:
+def study(order: Order, target: Transformer, text: Text, deadline: Deadline, say: Say, progress: Callable) -> Course:
     """The course that the order describes; answers are made first where none are given."""
     work = order.out / "work"
     if not order.data:
-        generate(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
-                 forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
-                 progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
+        answered(order, target, text, deadline, say, progress)
     kept = frozenset(map(plain, [*shipped(), *(line for path in order.forbidden for line in texts(path))]))
-    records = (record for path in order.data or (work / "answers",) for record in answers(path))
+    records = (record for path in order.data or (work / "answers",) for record in answers(path, target.vocab))
     return course(target, text, records, work / "features", kept, limit=order.cache, say=say)
 
 
-def answers(path: Path) -> Iterator[Mapping]:
-    """Records of a JSON-lines file (.gz or not), or of a folder of shards."""
-    if path.is_dir():
-        yield from shards.read(path)
+def answered(order: Order, target: Transformer, text: Text, deadline: Deadline, say: Say, progress: Callable) -> None:
+    """Makes the answers of this order, or counts the time they took where it has them: a fit resumes on the same."""
+    work = order.out / "work"
+    asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
+             "forbidden": [str(path) for path in order.forbidden]}
+    path = work / "answered.json"
+    done = json.loads(path.read_text()) if path.is_file() else {}
+    if done.get("asked") == asked:
+        deadline.spend(done["seconds"])
         return
+    made = generate(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
+                    forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
+                    progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
+    told = json.dumps({"asked": asked, "seconds": made.seconds})
+    work.mkdir(parents=True, exist_ok=True)
+    whole(path, lambda rough: rough.write_text(told))
+
+
+def answers(path: Path, vocab: int) -> Iterator[Mapping]:
+    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for what are no answers."""
+    for place, record in enumerate(shards.read(path) if path.is_dir() else lines(path), 1):
+        output = record.get("output", []) if isinstance(record, dict) else None
+        if not isinstance(output, list) or not all(isinstance(token, int) and 0 <= token < vocab for token in output):
+            raise Refusal(f"record {place} of {path} has no output of token ids of this target, 0 to {vocab - 1}")
+        yield record
+
+
+def lines(path: Path) -> Iterator[object]:
+    """What the lines of a JSON-lines file hold."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
@@ -118,51 +139,22 @@ def answers(path: Path) -> Iterator[Mapping]:
 
 
 def finish(which: Recipe, order: Order, lessons: Course, drafter, target: Transformer, text: Text, about: dict,
-           folder: Path) -> Checkpoint:
+           folder: Path, deadline: Deadline) -> Checkpoint:
     """Stores the drafter, measures what was stored, and completes the card with it."""
-    measured = {"as trained": forced(which, lessons, drafter)}
+    batches = deadline.cut(lessons.held_out(drafter.levels), 1 / 5)    # of four such looks the first is slowest
+    measured = {"as trained": forced(which, drafter, batches)}
     stored = save(order.out, which.name, drafter.state(), drafter.meta(), about, which.plan, target.weights,
                   fingerprint(target, text))
     drafter.take({name: tensor.to(target.device) for name, tensor in stored.state.items()})
-    measured["teacher-forced"] = forced(which, lessons, drafter, families=True)
-    measured["live"] = lively(which, lessons, stored, target, text)
+    measured["teacher-forced"] = forced(which, drafter, lessons.held_out(drafter.levels, batches.taken), families=True)
     for random, name in ((False, "as it starts"), (True, "from random weights")):
-        measured[name] = forced(which, lessons, start(which, target, lessons, random))
+        other = start(which, target, lessons, random)
+        measured[name] = forced(which, other, lessons.held_out(other.levels, batches.taken))
+    measured["live"] = lively(which, lessons, stored, target, text, deadline)
     card = {**stored.card, "measured": measured}
     write_card(order.out, which.name, card)
     (order.out / which.name / LOG).write_bytes((folder / LOG).read_bytes())
     return Checkpoint(stored.name, stored.state, stored.meta, card)
-
-
-def forced(which: Recipe, lessons: Course, drafter, families: bool = False) -> dict:
-    """Teacher-forced rates on all held-out answers, per part of the drafter; by family where asked for."""
-    found = tallies(drafter, lessons.held_out(drafter.levels), DEPTH)
-    out = {}
-    for name, one in zip(which.parts(drafter.meta()), found, strict=True):
-        told = rounded(together(one).told())
-        if families:
-            told["by_family"] = {family: rounded(tally.told()) for family, tally in sorted(one.items())}
-        out[name or which.name] = told
-    return out
-
-
-def lively(which: Recipe, lessons: Course, stored: Checkpoint, target: Transformer, text: Text) -> dict:
-    """Rates in the loop on some held-out prompts, per part of the drafter."""
-    prompts = sample(lessons.data, lessons.held, LIVE)
-    draft = draft_lm(stored.state, target.weights) if which.name == "draft-lm" else None
-    out = {}
-    for name in which.parts(stored.meta):
-        layer = f", layer={name.split()[-1]}" if name else ""
-        spec = f"{'draft-model' if draft else which.name}(depth={DEPTH}{layer})"
-        found = live(spec, target, text.facts, prompts, {which.name: stored}, draft)
-        out[name or which.name] = {"prompts": len(prompts), **rounded(together(found).told())}
-    return out
-
-
-def rounded(told: dict) -> dict:
-    """Four digits, as cards keep them."""
-    return {name: [value if value is None else round(value, 4) for value in values] if isinstance(values, list)
-            else round(values, 4) if isinstance(values, float) else values for name, values in told.items()}
 
 
 def general(lessons: Course) -> list[str]:

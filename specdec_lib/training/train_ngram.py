@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 
 import torch
@@ -13,29 +13,31 @@ from specdec_lib.models.shelf import Checkpoint, shelve
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import ngram
-from specdec_lib.training.course import Course
+from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.judge import Tally, together, walk
-from specdec_lib.training.live import live, sample
+from specdec_lib.training.live import live
+from specdec_lib.training.measuring import LEAST, rounded, some_prompts
 from specdec_lib.training.recipes import DEPTH, NGRAM
-from specdec_lib.training.train import LIVE, Order, general, rounded, study
+from specdec_lib.training.train import Order, general, study
 
 
 def train_ngram(order: Order, target: Transformer, text: Text, made: Mapping, say: Callable[[str], None],
                 progress: Callable[[int, int, str], None]) -> Checkpoint:
     """The counted, measured and stored trigram of the target's answers."""
-    lessons = study(order, target, text, say, progress)
+    deadline = Deadline(order.minutes)
+    lessons = study(order, target, text, deadline, say, progress)
     began = perf_counter()
     learned = [lessons.data[i] for group in lessons.train for i in group]
     arrays = ngram.count((example.output for example in learned), target.vocab)
     model = Ngram(arrays)
     minutes = round((perf_counter() - began) / 60, 2)
     say("measuring")
-    prompts = sample(lessons.data, lessons.held, LIVE)
+    by_family = forced(deadline.cut(lessons.held_out(()), 1 / 2), model)
+    prompts = deadline.cut(some_prompts(lessons), least=LEAST)
     found = live(f"draft-model(depth={DEPTH})", target, text.facts, prompts, draft=model)
-    by_family = forced(lessons, model)
     measured = {"teacher-forced": {NGRAM: {**rounded(together(by_family).told()), "by_family": {
                     family: rounded(tally.told()) for family, tally in sorted(by_family.items())}}},
-                "live": {NGRAM: {"prompts": len(prompts), **rounded(together(found).told())}}}
+                "live": {NGRAM: {"prompts": prompts.taken, **rounded(together(found).told())}}}
     card = {"target": order.target, "measured": measured, "settings": {"order": 3, "counts of at least": 2},
             "parameters": sum(array.size for array in arrays.values()),
             "made": {**made, "minutes": minutes, "tokens_seen": sum(len(example.output) for example in learned),
@@ -48,10 +50,10 @@ def train_ngram(order: Order, target: Transformer, text: Text, made: Mapping, sa
     return Checkpoint(NGRAM, {}, {}, done)
 
 
-def forced(lessons: Course, model: Ngram) -> dict[str, Tally]:
+def forced(batches: Iterable, model: Ngram) -> dict[str, Tally]:
     """Teacher-forced tallies by family: the best token after every two, against the target's."""
     out: dict[str, Tally] = {}
-    for batch, families in lessons.held_out(()):
+    for batch, families in batches:
         for i, family in enumerate(families):
             size = int(batch.stop[i])
             tokens = batch.tokens[i, :size].tolist()

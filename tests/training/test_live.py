@@ -71,7 +71,12 @@ def test_families_are_told_apart(target):
 
 
 def test_a_sample_is_spread_over_the_families_and_repeats():
-    data = [Example((1,), (2, 3), family) for family in "aabbbbcccc"]
+    data = [Example((place,), (2, 3), family) for place, family in enumerate("aabbbbcccc")]
     chosen = sample(data, [(9, 8, 0), (1, 2, 3), (4, 5, 6, 7)], 5)
     assert [example.source for example in chosen] == ["a", "b", "b", "c", "c"]
-    assert sample(data, [(0, 1)], 5) == [data[0], data[1]] and sample(data, [], 5) == []
+    assert len(set(chosen)) == 5 and chosen == sample(data, [(9, 8, 0), (1, 2, 3), (4, 5, 6, 7)], 5)
+
+
+def test_of_few_prompts_each_is_sampled_once():
+    data = [Example((place,), (2, 3), "a") for place in range(3)]
+    assert sample(data, [(2, 0), (1,)], 24) == data and sample(data, [], 24) == []

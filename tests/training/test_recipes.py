@@ -1,0 +1,72 @@
+"""Every trainable drafter can be made, stored as its recipe says, and read back as what it was."""
+
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from specdec_lib.models.fingerprint import fingerprint
+from specdec_lib.models.shelf import load, save
+from specdec_lib.training.recipes import DEPTH, NAMES, RECIPES, recipe, start
+from specdec_lib.types import Refusal
+from tests.training.lessons import IDS, batch_of, logits
+from tests.training.tiny import tiny_examples, tiny_target
+
+CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
+LESSONS = SimpleNamespace(ids=IDS)                 # all that a start asks of a course
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target(layers=6)
+
+
+def test_the_names_are_those_that_methods_ask_for():
+    assert NAMES == ("eagle", "draft-lm", "early-exit", "ngram")
+
+
+@pytest.mark.parametrize("name", ["medusa", "", "Eagle", "ngram"])
+def test_another_name_is_refused_with_those_there_are(name):
+    with pytest.raises(Refusal, match=rf"no drafter named '{name}' to train; there are: eagle, draft-lm, early-exit"):
+        recipe(name)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_stored_drafts_like_what_was_trained(target, tmp_path, name):
+    which = recipe(name)
+    drafter, other = start(which, target, LESSONS), start(which, target, LESSONS, random=True)
+    dice = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in drafter.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=dice))
+    save(tmp_path, name, drafter.state(), drafter.meta(), CARD, which.plan, target.weights, fingerprint(target, None))
+    stored = load(tmp_path, name, target.weights)
+    batch = batch_of(target, tiny_examples(3), drafter.levels)
+    trained, apart = logits(drafter, batch), logits(other, batch)
+    other.take(stored.state)
+    for a, b, c in zip(trained, logits(other, batch), apart, strict=True):
+        rows = batch.drafted(1)
+        assert (a - b)[rows].norm() < 0.1 * (a - c)[rows].norm()
+    assert stored.meta == drafter.meta() and torch.equal(stored.state["ids"], IDS)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_plan_names_tensors_that_there_are(target, name):
+    state = start(recipe(name), target, LESSONS).state()
+    for pattern in recipe(name).plan:
+        assert any(fnmatchcase(tensor, pattern) for tensor in state), pattern
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_random_start_is_another_start_of_the_same_shapes(target, name):
+    one, other = (start(recipe(name), target, LESSONS, random).state() for random in (False, True))
+    assert {key: tensor.shape for key, tensor in one.items()} == {key: tensor.shape for key, tensor in other.items()}
+    assert any(not torch.equal(one[key], other[key]) for key in one)
+
+
+def test_parts_of_an_early_exit_are_its_layers_and_others_have_none(target):
+    made = {name: start(recipe(name), target, LESSONS) for name in RECIPES}
+    parts = {name: recipe(name).parts(drafter.meta()) for name, drafter in made.items()}
+    assert parts == {"eagle": ("",), "draft-lm": ("",), "early-exit": ("exit 1", "exit 2", "exit 3")}
+    assert DEPTH >= made["eagle"].depth            # measured at least as deep as it was unrolled
