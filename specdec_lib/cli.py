@@ -187,6 +187,24 @@ def train(name: Annotated[str, typer.Argument(help="eagle, draft-lm, early-exit 
     except KeyboardInterrupt:
         raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
     typer.echo(card)
+    say(f"{name} stands in {out}: take it with --checkpoints {out}")
+
+
+@app.command()
+def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), or a "
+                                                      "folder of answers; may be given again.")],
+          out: Annotated[Path, typer.Option("--out", help="The file of the store.")],
+          target: Target = "smollm2-135m") -> None:
+    """Builds a static store from texts and answers, for methods that retrieve from one: `--store FILE`."""
+    from specdec_lib.bench.progress import bar
+    from specdec_lib.bench.stores import build
+
+    try:
+        with bar("store") as progress:
+            built = build(sources, out, target, say, progress)
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped: {out} is as it was before, the same command starts over") from None
+    typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; take them with --store {out}")
 
 
 @app.command()

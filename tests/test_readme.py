@@ -30,7 +30,10 @@ def test_every_snippet_runs(code):
     assert 0 < forwards < tokens                       # the drafts were of use
 
 
-@pytest.mark.parametrize("words", [words for words in commands("specdec") if words[1] != "report"], ids=" ".join)
+LONG = ("report", "train")                         # minutes each; tests/test_cli_train.py trains
+
+
+@pytest.mark.parametrize("words", [words for words in commands("specdec") if words[1] not in LONG], ids=" ".join)
 def test_every_command_runs(words, tmp_path):
     if "--out" in words:
         words[words.index("--out") + 1] = str(tmp_path / "out")
@@ -40,10 +43,27 @@ def test_every_command_runs(words, tmp_path):
     assert done.stdout.strip() or (tmp_path / "out").exists()
 
 
-def test_the_report_command_says_what_it_would_do():
-    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", "report", "--help"], capture_output=True, text=True)
-    named = {word for words in commands("specdec") if words[1] == "report" for word in words if word.startswith("--")}
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_command_has_the_options_that_it_is_shown_with(name):
+    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", name, "--help"], capture_output=True, text=True)
+    named = {word for words in commands("specdec") if words[1] == name for word in words if word.startswith("--")}
     assert named and all(word in done.stdout for word in named)
+
+
+def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_that_use_its_drafters():
+    helps = [subprocess.run([sys.executable, "-m", "specdec_lib.cli", name, "--help"], capture_output=True, text=True)
+             for name in ("train", "report")]
+    told = README.partition("## Train drafters")[2].partition("\n## ")[0].rpartition("```")[2]
+    named = set(re.findall(r"`(--[a-z-]+)", told))
+    known = set(re.findall(r"^  (--[a-z-]+)", "\n".join(done.stdout for done in helps), re.M))
+    assert len(named) > 5 and named <= known
+
+
+def test_every_drafter_named_can_be_trained():
+    from specdec_lib.training.recipes import NAMES
+
+    told = README.partition("## Train drafters")[2].partition(" can be trained")[0].rpartition("```")[2]
+    assert set(re.findall(r"`([a-z-]+)`", told)) == set(NAMES)
 
 
 def test_every_make_target_named_exists():

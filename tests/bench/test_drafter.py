@@ -156,6 +156,7 @@ def test_transformers_assistant_needs_a_folder(words, model, tmp_path, draft, ca
 
 def test_a_run_in_which_nothing_wants_a_model_reads_none_and_says_nothing_of_it(words, model, tmp_path, capsys):
     put_draft_lm(tmp_path / "shelf", model_folder(tmp_path / "other", vocab=40))
+    assert drafter.candidate(None, False, tmp_path / "shelf") is None
     assert cli.run([*words, "--methods", "ar"]) == 0
     found = settings(tmp_path)
     assert found["draft"] is None and found["checkpoints"] is None and "draft" not in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""A static store from files: what becomes a document, what is refused, and that a kill leaves the old one."""
+
+import gzip
+import json
+
+import pytest
+
+from specdec_lib import cli
+from specdec_lib.bench import stores
+from specdec_lib.index.static_store import StaticStore
+from specdec_lib.training.shards import Shards
+from tests.test_cli import WORDS, model_folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(model_folder(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(name, content):
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return tmp_path / name
+    return put
+
+
+def ids(words):
+    return tuple(WORDS.index(word) for word in words.split())
+
+
+def store(model, out, *sources) -> int:
+    return cli.run(["store", *(word for path in sources for word in ("--from", str(path))), "--target", model, "--out",
+                    str(out)])
+
+
+def refused(model, out, *sources, capsys) -> str:
+    assert store(model, out, *sources) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
+    assert len(lines) == 1 and "Traceback" not in lines[0]
+    return lines[0]
+
+
+def followed(path, words):
+    """What the store says after the longest suffix of these words."""
+    found = StaticStore(path)
+    return found.following(found.find(ids(words)).first, 3)
+
+
+def test_texts_lines_and_answers_are_all_looked_up_afterwards(model, write, tmp_path, capsys):
+    text = write("a.txt", "a b c\nred green blue")
+    lines = write("b.jsonl.gz", json.dumps({"text": "d e f"}) + "\n\n" + json.dumps({"output": ids("g h i")}) + "\n")
+    made = Shards(tmp_path / "answers", "tiny")
+    made.write(0, [{"source": "self", "temperature": 0.0, "prompt": "a", "output": list(ids("x y z"))}])
+    out = tmp_path / "deep" / "my.store"
+    assert store(model, out, text, lines, tmp_path / "answers") == 0
+    assert capsys.readouterr().out == f"15 tokens, documents: 4; take them with --store {out}\n"
+    assert followed(out, "b c") == ids("red green blue")          # one text, one document: over the line's end
+    assert followed(out, "d e") == ids("f") and followed(out, "g") == ids("h i") and followed(out, "x y") == ids("z")
+
+
+def test_a_long_text_is_one_document_however_it_is_cut_for_reading(model, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "LINES", 2)
+    assert store(model, tmp_path / "s", write("a.txt", "a\nb\nc\nd\ne\n")) == 0
+    assert StaticStore(tmp_path / "s").size == 6 and followed(tmp_path / "s", "a b") == ids("c d e")
+
+
+def test_a_store_that_was_built_is_taken_by_a_method(model, write, tmp_path, capsys):
+    assert store(model, tmp_path / "s", write("a.txt", "a b c d")) == 0
+    assert cli.run(["generate", "--method", "sam", "--target", model, "--dtype", "float32", "--device", "cpu",
+                    "--max-new-tokens", "4", "--store", str(tmp_path / "s"), "a b"]) == 0
+
+
+@pytest.mark.parametrize("name, content, sentence", [
+    ("a.txt", b"\xff\xfe\x00", "cannot be read as UTF-8 text"), ("a.txt", "", "holds no text and no answers"),
+    ("a.jsonl", "{", "line 1 of"), ("a.jsonl", '{"text": "a"}\n[1]\n', "line 2 of"),
+    ("a.jsonl", '{"output": [1, true]}', "needs output (a list of token ids, or text) or text"),
+    ("a.jsonl", '{"output": [1, 999]}', "answered by another model"), ("a.jsonl", '{"output": [-1]}', "another model"),
+    ("a.jsonl", '{"turns": ["a"]}', "needs output"), ("a.jsonl", "\n", "holds no text and no answers")])
+def test_what_is_no_corpus_is_refused_by_name(model, write, tmp_path, name, content, sentence, capsys):
+    said = refused(model, tmp_path / "s", write("good.txt", "a b"), write(name, content), capsys=capsys)
+    assert sentence in said and name in said and not (tmp_path / "s").exists()
+
+
+def test_a_packed_file_that_is_cut_short_is_refused(model, write, tmp_path, capsys):
+    path = write("a.txt.gz", "a b c " * 50)
+    path.write_bytes(path.read_bytes()[:-6])
+    assert "cannot be read as UTF-8 text" in refused(model, tmp_path / "s", path, capsys=capsys)
+
+
+def test_places_that_cannot_be_are_refused_before_anything_is_read(model, write, tmp_path, capsys):
+    text = write("a.txt", "a b")
+    assert "no file or folder" in refused(model, tmp_path / "s", tmp_path / "nowhere", capsys=capsys)
+    assert "replaced by its own store" in refused(model, text, text, capsys=capsys)
+    assert "is a folder" in refused(model, tmp_path, text, capsys=capsys)
+    assert "holds no generated data" in refused(model, tmp_path / "s", tmp_path, capsys=capsys)
+    assert "no folder './nowhere'" in refused("./nowhere", tmp_path / "s", text, capsys=capsys)
+    assert text.read_text() == "a b"
+
+
+def test_more_than_the_memory_holds_is_refused_with_both_sizes(model, write, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(stores, "free_memory", lambda device: 100)
+    assert "GiB of memory and" in refused(model, tmp_path / "s", write("a.txt", "a b c"), capsys=capsys)
+
+
+def test_ctrl_c_leaves_the_older_store_as_it_was(model, write, tmp_path, monkeypatch, capsys):
+    assert store(model, tmp_path / "s", write("a.txt", "a b c")) == 0
+    before = (tmp_path / "s").read_bytes()
+
+    def interrupted(*paths):
+        raise KeyboardInterrupt
+    monkeypatch.setattr("specdec_lib.index.store_build.os.replace", interrupted)
+    assert store(model, tmp_path / "s", write("b.txt", "x y z")) == 130
+    assert "is as it was before" in capsys.readouterr().err
+    assert (tmp_path / "s").read_bytes() == before and not list(tmp_path.glob(".*"))
