@@ -9,10 +9,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from specdec_lib.models.shape import Shape
+from specdec_lib.models.shelf import Checkpoint
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import random_weights
+from specdec_lib.training.course import course
+from specdec_lib.training.fit import Settings, fit
+from specdec_lib.training.judge import Tally, tallies, together
+from specdec_lib.training.live import live, sample
+from specdec_lib.training.objective import Objective
+from specdec_lib.training.recipes import DEPTH, recipe, start
 from specdec_lib.training.rollout import Request, rollout
 from specdec_lib.training.shards import Record
 from specdec_lib.types import Facts
@@ -21,6 +30,9 @@ NAME = "toy"
 SHAPE = Shape(layers=6, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=96, context=256)
 SPREAD = 0.08                                      # of the weights: small ones make the last token matter most
 SHARPNESS = 3.0                                    # of the laws, by the last norm
+RATE = 3e-3                                        # of learning
+PROMPTS = 8                                        # held-out prompts decoded for real
+ROWS = 64                                          # of its drafters' vocabulary, so that some tokens lie outside
 
 
 class ToyText:
@@ -52,3 +64,28 @@ def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: i
     return [{"source": NAME, "temperature": reply.request.temperature, "output": list(reply.output),
              "prompt": ToyText().decode(reply.request.prompt)}
             for reply in rollout(target.weights, lambda: next(asked, None), (), length, rows=64)]
+
+
+def toy_checkpoint(name: str, target: Transformer, steps: int = 80) -> Checkpoint:
+    """An `eagle` or `early-exit` after so many steps on the toy's answers, its card measured as a shipped one is."""
+    which = recipe(name)
+    with TemporaryDirectory() as folder:
+        lessons = course(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=1024)
+        drafter = start(which, target, lessons)
+        fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), Objective(),
+            Settings(steps=steps, rate=RATE), Path(folder) / "fit")
+        made = Checkpoint(name, {key: tensor.detach() for key, tensor in drafter.state().items()}, drafter.meta(), {})
+        parts = which.parts(made.meta)
+        models = {"teacher-forced": drafter, "as it starts": start(which, target, lessons),
+                  "from random weights": start(which, target, lessons, random=True)}
+        found = {when: tallies(model, lessons.held_out(model.levels), DEPTH) for when, model in models.items()}
+        prompts = sample(lessons.data, lessons.held, PROMPTS)
+    found["live"] = [live(f"{name}(depth={DEPTH}{part and ', layer=' + part.split()[-1]})", target, ToyText.facts,
+                          prompts, {name: made}) for part in parts]
+    measured = {when: told(name, parts, each) for when, each in found.items()}
+    return replace(made, card={"name": name, "measured": measured})
+
+
+def told(name: str, parts: Sequence[str], found: Sequence[dict[str, Tally]]) -> dict:
+    """Rates per part of the drafter, as cards keep them."""
+    return {part or name: together(one).told() for part, one in zip(parts, found, strict=True)}

@@ -1,7 +1,7 @@
 """The toy is a target that a drafter can learn, and the same one every time."""
 
 from specdec_lib.training.course import course
-from specdec_lib.training.toy import ToyText, toy_answers, toy_target
+from specdec_lib.training.toy import ToyText, toy_answers, toy_checkpoint, toy_target
 from specdec_lib.types import Draft
 
 
@@ -20,3 +20,9 @@ def test_its_answers_make_a_course_with_held_out_prompts():
     target = toy_target()
     lessons = course(target, ToyText(), toy_answers(target, count=120, length=8), None, rows=96)
     assert lessons.tokens > 1000 and sum(map(len, lessons.held)) >= 1
+
+
+def test_a_few_steps_make_a_drafter_of_it_that_training_has_taught():
+    measured = toy_checkpoint("early-exit", toy_target(), steps=30).card["measured"]
+    rate = {when: parts["exit 3"]["tokens_per_target_forward"] for when, parts in measured.items()}
+    assert rate["teacher-forced"] > rate["as it starts"] and rate["live"] > 1.05
