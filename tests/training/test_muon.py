@@ -1,0 +1,47 @@
+"""Muon: what it does to matrices, what to vectors."""
+
+import torch
+
+from specdec_lib.training.muon import Muon, orthogonal
+
+
+def test_singular_values_come_close_to_one_whatever_they_were():
+    dice = torch.Generator().manual_seed(0)
+    for shape in ((8, 20), (20, 8), (16, 16)):
+        u, _, v = torch.linalg.svd(torch.randn(shape, generator=dice), full_matrices=False)
+        matrix = u @ torch.diag(torch.logspace(0, -1.5, min(shape))) @ v
+        values = torch.linalg.svdvals(orthogonal(matrix))
+        assert values.min() > 0.4 and values.max() < 1.35, values
+
+
+def test_a_step_is_as_large_as_told_and_keeps_the_direction_of_descent():
+    weight = torch.nn.Parameter(torch.zeros(12, 30))
+    gradient = torch.randn(12, 30, generator=torch.Generator().manual_seed(1))
+    weight.grad = gradient.clone()
+    Muon([weight], lr=0.01).step()
+    assert (weight * gradient).sum() < 0
+    size = weight.detach().pow(2).mean().sqrt()                # 0.2 sqrt(30) / sqrt(30) for singular values of one
+    assert 0.6 * 0.002 < size < 1.4 * 0.002
+
+
+def test_a_vector_takes_adams_step():
+    mine, theirs = (torch.nn.Parameter(torch.ones(5)) for _ in range(2))
+    ours, adam = Muon([mine], lr=0.1), torch.optim.Adam([theirs], lr=0.1, betas=(0.95, 0.95))
+    for step in range(3):
+        for parameter, optimiser in ((mine, ours), (theirs, adam)):
+            parameter.grad = torch.tensor([1.0, -2.0, 0.5, 3.0, 0.1]) * (step + 1)
+            optimiser.step()
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_it_goes_down_a_badly_scaled_bowl():
+    weight = torch.nn.Parameter(torch.ones(4, 6))
+    scales = torch.logspace(0, -2, 4)[:, None]
+    optimiser = Muon([weight], lr=0.1)
+    for step in range(300):
+        optimiser.param_groups[0]["lr"] = 0.1 * (1 - step / 300)
+        optimiser.zero_grad()
+        loss = (scales * weight.square()).sum()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.02 * 6 * scales.sum()                      # where it started
