@@ -22,7 +22,7 @@ from specdec_lib.training.course import LOOK, Course, course
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.examples import plain
 from specdec_lib.training.fit import LOG, Progress, Settings, fit
-from specdec_lib.training.generate import generate
+from specdec_lib.training.generate import generate, name_of
 from specdec_lib.training.judge import tallies, together
 from specdec_lib.training.measuring import forced, lively
 from specdec_lib.training.objective import Objective
@@ -76,7 +76,7 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
         names = which.parts(drafter.meta())
         return {name or which.name: together(one).told() for name, one in zip(names, found, strict=True)}
 
-    settings = Settings(minutes=minutes, rate=which.rate, seed=order.seed)
+    settings = Settings(minutes=minutes, rate=which.rate, optimiser=which.optimiser, seed=order.seed)
     say(f"training {which.name} for {minutes:.1f} minutes")
     now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), order.objective, settings,
               folder, judge, shown)
@@ -93,11 +93,22 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
 def study(order: Order, target: Transformer, text: Text, deadline: Deadline, say: Say, progress: Callable) -> Course:
     """The course that the order describes; answers are made first where none are given."""
     work = order.out / "work"
+    belong(work, name_of(target, text))
     if not order.data:
         answered(order, target, text, deadline, say, progress)
     kept = frozenset(map(plain, [*shipped(), *(line for path in order.forbidden for line in texts(path))]))
     records = (record for path in order.data or (work / "answers",) for record in answers(path, target.vocab))
     return course(target, text, records, work / "features", kept, limit=order.cache, say=say)
+
+
+def belong(work: Path, target: str) -> None:
+    """Marks a folder of answers, features and fits as this target's; Refusal where it is another's."""
+    path = work / "target"
+    if not path.is_file():
+        work.mkdir(parents=True, exist_ok=True)
+        whole(path, lambda rough: rough.write_text(target))
+    if path.read_text() != target:
+        raise Refusal(f"{work} was begun for a target with other weights: give another --out, or delete it")
 
 
 def answered(order: Order, target: Transformer, text: Text, deadline: Deadline, say: Say, progress: Callable) -> None:
@@ -114,7 +125,6 @@ def answered(order: Order, target: Transformer, text: Text, deadline: Deadline, 
                     forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
                     progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
     told = json.dumps({"asked": asked, "seconds": made.seconds})
-    work.mkdir(parents=True, exist_ok=True)
     whole(path, lambda rough: rough.write_text(told))
 
 

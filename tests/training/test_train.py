@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -162,6 +163,7 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
 
     monkeypatch.setattr(module, "generate", generate)
     clock = Clock()
+    (tmp_path / "work").mkdir()
     for again in range(2):
         deadline = Deadline(10, clock)
         answered(Order(tmp_path, 10), target, text, deadline, quiet, quiet)
@@ -169,6 +171,22 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
     assert calls == [(tmp_path / "work" / "answers", 1_000_000, 4.0)]
     answered(Order(tmp_path, 20), target, text, Deadline(20, clock), quiet, quiet)
     assert len(calls) == 2 and calls[1][2] == 8.0
+
+
+def test_a_folder_that_was_begun_for_another_target_is_refused(target, text, data, tmp_path):
+    order = Order(tmp_path, data=(data,))
+    study(order, target, text, Deadline(1), quiet, quiet)
+    other = Transformer(replace(target.weights, embedding=target.weights.embedding + 1))
+    with pytest.raises(Refusal, match="work was begun for a target with other weights: give another --out"):
+        study(order, other, text, Deadline(1), quiet, quiet)
+    study(order, target, text, Deadline(1), quiet, quiet)
+
+
+def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text, tmp_path, twenty_steps):
+    order = Order(tmp_path, LONG, tokens=3000)
+    card = train(recipe("draft-lm"), order, target, text, MADE).card
+    assert card["made"]["data"] == "self" and card["made"]["tokens_of_data"] > 2000
+    assert sum(len(record["output"]) for record in answers(tmp_path / "work" / "answers", target.vocab)) >= 3000
 
 
 def test_answers_are_read_from_plain_and_packed_files(data, tmp_path):

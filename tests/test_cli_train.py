@@ -1,0 +1,145 @@
+"""`specdec train` on a random model: what it writes, who can read it, and that bad input is one sentence."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from specdec_lib import cli
+from tests.training.folder import HELD, answers_file, model_folder
+
+HERE = ["--device", "cpu", "--dtype", "float32", "--threads", "1"]
+METHODS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    torch.set_num_threads(1)
+    return model_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def data(model, tmp_path_factory):
+    return answers_file(model, tmp_path_factory.mktemp("data") / "answers.jsonl")
+
+
+@pytest.fixture(scope="module")
+def shelf(model, data, tmp_path_factory):
+    """A folder with a checkpoint of every kind, made by the command."""
+    out = tmp_path_factory.mktemp("shelf")
+    for name in (*METHODS, "ngram"):
+        assert cli.run(["train", name, "--target", str(model), "--data", str(data), "--minutes", "0.02",
+                        "--out", str(out), *HERE]) == 0
+    return out
+
+
+def refused(words, capsys) -> str:
+    """The sentence on stderr of a command that ends with exit code 2."""
+    assert cli.run([str(word) for word in words]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
+    assert len(lines) == 1 and "Traceback" not in lines[0]
+    return lines[0]
+
+
+def card(shelf, name) -> dict:
+    return json.loads((shelf / name / "card.json").read_text())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_checkpoint_is_weights_a_card_for_programs_one_for_people_and_a_log(shelf, name):
+    assert {path.name for path in (shelf / name).iterdir()} == {"model.safetensors", "card.json", "README.md",
+                                                               "log.jsonl"}
+    log = [json.loads(line) for line in (shelf / name / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log if "loss" in line] == list(range(1, card(shelf, name)["made"]["steps"] + 1))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_card_says_how_it_was_made_and_what_it_is_worth(shelf, name):
+    told = card(shelf, name)
+    assert told["target"]["name"] == "tiny" and told["parameters"] > 0 and len(told["limits"]) >= 3
+    made = told["made"]
+    assert {"command", "commit", "date", "machine", "torch"} <= set(made) and made["tokens_seen"] > 0
+    assert made["minutes"] <= 0.1                  # told to a tenth
+    for kind in ("as trained", "teacher-forced", "live", "as it starts", "from random weights"):
+        for rates in told["measured"][kind].values():
+            assert rates["tokens_per_target_forward"] >= 1 and rates["tokens"] > 0
+
+
+def test_an_early_exit_is_measured_layer_by_layer(shelf):
+    assert list(card(shelf, "early-exit")["measured"]["live"]) == ["exit 1", "exit 2"]
+
+
+def test_an_ngram_has_a_card_too(shelf):
+    told = card(shelf, "ngram")
+    assert told["measured"]["live"]["ngram"]["prompts"] >= 2 and told["made"]["tokens_seen"] > 0
+
+
+def test_the_card_is_told_at_the_end(model, data, shelf, capsys, tmp_path):
+    assert cli.run(["train", "ngram", "--target", str(model), "--data", str(data), "--minutes", "0.02",
+                    "--out", str(tmp_path), *HERE]) == 0
+    assert capsys.readouterr().out.strip() == (tmp_path / "ngram" / "README.md").read_text().strip()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_was_trained_drafts_and_the_answer_stays_the_targets(model, shelf, name, capsys):
+    def say(method, *more):
+        assert cli.run(["generate", HELD[1], "--method", method, "--target", str(model), "--max-new-tokens", "12",
+                        *more, *HERE]) == 0
+        return capsys.readouterr().out
+
+    draft = ["--draft", "draft-lm"] if name == "draft-lm" else []
+    found, plain = say(METHODS[name], "--checkpoints", str(shelf), *draft), say("ar")
+    assert found.splitlines()[0] == plain.splitlines()[0] and len(plain.split()) > 5
+
+
+@pytest.mark.parametrize("name", ["eagle", "early-exit"])
+def test_a_truncated_checkpoint_is_refused(model, shelf, name, capsys, tmp_path):
+    shutil.copytree(shelf / name, tmp_path / name)
+    weights = tmp_path / name / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    said = refused(["generate", "a b", "--method", name, "--target", model, "--checkpoints", tmp_path, *HERE], capsys)
+    assert "model.safetensors has" in said and f"`specdec train {name}`" in said
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"name": "medusa"}, "no drafter named 'medusa' to train; there are: eagle, draft-lm, early-exit, ngram"),
+    ({"--data": "absent.jsonl"}, "there is no file absent.jsonl"), ({"--minutes": "0"}, "--minutes"),
+    ({"--minutes": "-3"}, "--minutes"), ({"--minutes": "soon"}, "Invalid value for '--minutes'"),
+    ({"--loss": "l2"}, "no loss 'l2'"),
+    ({"--target": "/nowhere/at/all"}, "nowhere"), ({"--forbid": "absent.jsonl"}, "there is no file absent.jsonl"),
+    ({"--prompts": "absent.jsonl"}, "there is no file absent.jsonl")], ids=str)
+def test_bad_words_are_one_sentence(model, data, tmp_path, capsys, change, sentence):
+    out = tmp_path / "out"
+    words = {"name": "eagle", "--target": model, "--data": data, "--out": out, "--minutes": "0.02", **change}
+    name = words.pop("name")
+    assert sentence in refused(["train", name, *(w for pair in words.items() for w in pair), *HERE], capsys)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("line", "sentence"), [
+    ({"prompt": "a b", "output": [3, 4]}, "lacks 'source': it needs source, temperature, prompt, output"),
+    ({"source": "x", "temperature": 0.0, "prompt": "a b"}, "lacks 'output'"),
+    ({"source": "x", "temperature": 0.0, "prompt": "a b", "output": [3, 999]}, "no output of token ids of this target"),
+    ({"source": "x", "temperature": 0.0, "prompt": "a b", "output": [3, 4]}, "more data is needed")], ids=range(4))
+@pytest.mark.parametrize("name", ["eagle", "ngram"])
+def test_data_that_cannot_be_learned_from_are_refused(model, tmp_path, capsys, name, line, sentence):
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    words = ["train", name, "--target", model, "--data", path, "--minutes", "0.02", "--out", tmp_path, *HERE]
+    assert sentence in refused(words, capsys)
+
+
+def test_a_target_of_another_family_is_refused(tmp_path, data, capsys):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    folder = model_folder(tmp_path / "model")
+    GPT2LMHeadModel(GPT2Config(vocab_size=31, n_positions=64, n_embd=16, n_layer=1, n_head=2, bos_token_id=1,
+                               eos_token_id=1)).save_pretrained(folder)
+    said = refused(["train", "eagle", "--target", folder, "--data", data, "--out", tmp_path, *HERE], capsys)
+    assert "drafters are trained on models of the Llama family alone" in said
+
+
+def test_without_data_or_the_time_to_make_them_the_way_out_is_named(model, tmp_path, capsys):
+    said = refused(["train", "draft-lm", "--target", model, "--minutes", "0.0001", "--out", tmp_path, *HERE], capsys)
+    assert "more data is needed, give more --minutes or more --prompts" in said

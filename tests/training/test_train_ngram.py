@@ -1,0 +1,91 @@
+"""`specdec train ngram` counts the answers it may learn from, and its card says what the counts are worth."""
+
+import pytest
+import torch
+
+from specdec_lib.models.ngram import NAMES, Ngram
+from specdec_lib.models.shelf import Shelf, checked
+from specdec_lib.models.text import Text
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training import ngram
+from specdec_lib.training.deadline import Deadline
+from specdec_lib.training.judge import walk
+from specdec_lib.training.recipes import DEPTH
+from specdec_lib.training.train import Order, study
+from specdec_lib.training.train_ngram import forced, train_ngram
+from tests.training.folder import answers_file, model_folder
+
+
+def quiet(*_):
+    """Nobody listens."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """(target, text, order, what was counted)."""
+    torch.set_num_threads(1)
+    folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
+    target, text = Transformer.load(folder), Text(folder)
+    out = tmp_path_factory.mktemp("out")
+    order = Order(out, 9, data=(answers_file(folder, out / "answers.jsonl"),), target="tiny")
+    return target, text, order, train_ngram(order, target, text, {"commit": "abc"}, quiet, quiet)
+
+
+@pytest.fixture(scope="module")
+def lessons(world):
+    target, text, order, _ = world
+    return study(order, target, text, Deadline(1), quiet, quiet)
+
+
+def test_it_holds_the_counts_of_the_answers_and_of_no_held_out_one(world, lessons):
+    target, _, order, _ = world
+    kept = Ngram.load(order.out / "ngram" / "model.safetensors")
+    learned = [lessons.data[i].output for group in lessons.train for i in group]
+    mine, every = (Ngram(ngram.count(said, target.vocab)) for said in (learned, [one.output for one in lessons.data]))
+    rows = [[model.row(one.output[:2]).tolist() for one in lessons.data] for model in (kept, mine, every)]
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_what_its_card_says_of_held_out_answers_is_what_the_loop_does(world):
+    card = world[3].card
+    forced, live = card["measured"]["teacher-forced"]["ngram"], dict(card["measured"]["live"]["ngram"])
+    assert live.pop("prompts") > 5
+    assert live == {key: value for key, value in forced.items() if key != "by_family"}
+    assert set(forced["by_family"]) == {"even", "odd"} and forced["conditional_acceptance"][0] > 0
+
+
+def test_its_card_tells_how_it_was_made(world, lessons):
+    target, _, order, done = world
+    learned = [lessons.data[i] for group in lessons.train for i in group]
+    assert done.card["made"]["tokens_seen"] == sum(len(example.output) for example in learned)
+    assert done.card["made"]["commit"] == "abc" and done.card["made"]["data"] == "even, odd"
+    model = Ngram.load(order.out / "ngram" / "model.safetensors")
+    stored = [model.unigram, *(getattr(part, name) for part in (model.bigram, model.trigram)
+                               for name in ("tokens", "mass")), model.bigram.start[:-1], model.trigram.start[:-1]]
+    assert done.card["parameters"] == sum(map(len, stored)) and len(NAMES) == 7
+    assert (order.out / "ngram" / "README.md").read_text().startswith("# ngram")
+
+
+def test_it_is_on_the_shelf_for_any_target_of_its_tokenizer(world):
+    target, text, order, _ = world
+    shelf = Shelf(order.out, target, text, "tiny", readers={"ngram": Ngram.load})
+    assert "ngram" in shelf and isinstance(shelf["ngram"], Ngram) and checked(order.out, "ngram").is_file()
+
+
+def test_rounds_are_counted_with_the_best_token_after_every_two(lessons):
+    class Fixed:
+        """Says that a token follows itself."""
+
+        def best(self, tokens):
+            return tokens[-1]
+
+    by_hand = {}
+    for group in lessons.held:
+        for i in group:
+            tokens, start = lessons.data[i].tokens, len(lessons.data[i].prompt)
+            same = [a == b for a, b in zip(tokens, tokens[1:], strict=False)] + [False] * (DEPTH + 1)
+            right = torch.tensor([same[k:k + len(tokens)] for k in range(DEPTH)])
+            tally, family = walk(right, start, len(tokens)), lessons.data[i].source
+            by_hand[family] = by_hand[family].plus(tally) if family in by_hand else tally
+    assert forced(lessons.held_out(()), Fixed()) == by_hand
+    assert sum(tally.accepted[0] for tally in by_hand.values()) > 0
