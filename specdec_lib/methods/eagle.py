@@ -14,4 +14,4 @@ def make(kit: Kit, depth: int = 4) -> Method:
 
 
 CARD = Card("eagle", idea="one trained layer drafts from the target's features", source="Li et al. 2025, EAGLE-3",
-            make=make, parts=("fixed", "eagle", "rejection"), notebook="80_training_drafters")
+            make=make, parts=("fixed", "eagle", "rejection"), notebook="24_what_eagle")

@@ -15,4 +15,4 @@ def make(kit: Kit, depth: int = 3, layer: int | None = None) -> Method:
 
 CARD = Card("early-exit", idea="the target's first layers draft, all of it verifies",
             source="Elhoushi et al. 2024, LayerSkip", make=make, parts=("fixed", "early-exit", "rejection"),
-            notebook="80_training_drafters")
+            notebook="26_what_early_exit")

@@ -33,4 +33,4 @@ def make(kit: Kit) -> Eagle:
 
 
 CARD = Card(NAME, idea="one trained layer drafts from the target's features", source="Li et al. 2025, EAGLE-3",
-            make=make, needs=("eagle",), notebook="80_training_drafters")
+            make=make, needs=("eagle",), notebook="24_what_eagle")

@@ -37,4 +37,4 @@ def make(kit: Kit, layer: int | None = None) -> EarlyExit:
 
 
 CARD = Card(NAME, idea="the target's first layers draft through a trained exit",
-            source="Elhoushi et al. 2024, LayerSkip", make=make, needs=("early-exit",), notebook="80_training_drafters")
+            source="Elhoushi et al. 2024, LayerSkip", make=make, needs=("early-exit",), notebook="26_what_early_exit")
