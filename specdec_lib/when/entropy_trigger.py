@@ -1,0 +1,94 @@
+"""Entropy trigger: retrieve while the target is sure of what it writes, else ask the model drafter.
+
+Source: ReSpec (arXiv 2511.01282), as far as it is known at second hand. `H_k` is the mean entropy of the target's rows
+that produced the last k tokens, `C_k = H_k + penalty / k` its price, `k* = argmin C_k` for k = 1..look_back, and
+retrieval drafts if `H_k* <= threshold`. The rows were scored when those tokens were verified, so it costs no forward.
+Given there: look_back 3 and threshold 1.5. Not given: the penalty, and whether k* also says how many tokens to match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite, isnan, log
+
+from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+
+READINGS = ("switch", "query")
+PAPER_VOCAB = 32_000                               # of Vicuna, the target of the published run
+
+
+def decide(entropies: Sequence[float], look_back: int, penalty: float, threshold: float) -> tuple[bool, int]:
+    """(retrieve?, k*) from entropies, the newest last; a tie goes to the smaller k, and no entropies are (False, 0)."""
+    best, mean, k_star, total = inf, inf, 0, 0.0
+    for k in range(1, min(look_back, len(entropies)) + 1):
+        total += entropies[-k]
+        price = total / k + penalty / k
+        if price < best:
+            best, mean, k_star = price, total / k, k
+    return k_star > 0 and mean <= threshold, k_star
+
+
+def last_entropies(session: Session, n: int) -> tuple[float, ...]:
+    """Entropies (nats) of the rows that produced the last `n` output tokens, oldest first; fewer where fewer are."""
+    found: list[float] = []
+    for round in reversed(session.rounds):
+        found += reversed(round.brief.entropy)
+        if len(found) >= n:
+            break
+    return tuple(reversed(found[:n]))
+
+
+@dataclass(frozen=True)
+class EntropyTrigger:
+    """`retrieve` where the trigger fires, else `model`; before the first token there is no entropy, so `model`."""
+
+    retrieve: Budget
+    model: Budget
+    look_back: int = 3                             # l
+    penalty: float = 1.0                           # lambda_e: what a short window costs; the paper is silent, 1 is ours
+    threshold: float = 1.5                         # theta
+    reading: str = "switch"                        # "query": k* is also the number of tokens to match
+    unit: float = 1.0                              # nats in one unit of penalty and threshold
+
+    def __post_init__(self):
+        if self.look_back < 1:
+            raise Refusal(f"look_back must be at least 1 token, got {self.look_back}")
+        if not (isfinite(self.penalty) and self.penalty >= 0):
+            raise Refusal(f"penalty is a finite price of zero or more, got {self.penalty}")
+        if isnan(self.threshold):
+            raise Refusal("threshold is an entropy, got nan")
+        if self.reading not in READINGS:
+            raise Refusal(f"reading is one of {', '.join(READINGS)}, got {self.reading!r}")
+        if not self.unit > 0:
+            raise Refusal(f"unit must be above zero nats, got {self.unit}")
+
+    def __call__(self, session: Session, dice) -> Budget:
+        entropies = [entropy / self.unit for entropy in last_entropies(session, self.look_back)]
+        fires, k = decide(entropies, self.look_back, self.penalty, self.threshold)
+        if not fires:
+            return self.model
+        return replace(self.retrieve, query=k) if self.reading == "query" else self.retrieve
+
+
+def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: float | None = None,
+         reading: str = "switch", normalised: bool = False, retrieve: str = "feedback-retrieval",
+         model: str = "eagle2", depth: int | None = None, width: int = 8, nodes: int | None = None,
+         model_depth: int | None = None, model_width: int | None = None) -> EntropyTrigger:
+    """Both drafters get the same nodes; depth and nodes default to the nodes that the cost curve allows.
+
+    `normalised` measures entropies in shares of the largest possible one, ln V, since a threshold in nats means
+    another thing for another vocabulary. Penalty 1.0 and threshold 1.5 become the shares they were for Vicuna's.
+    """
+    if normalised and kit.facts.vocab < 2:
+        raise Refusal("a normalised entropy needs the size of the target's vocabulary, which is not known here")
+    unit, known = (log(kit.facts.vocab), log(PAPER_VOCAB)) if normalised else (1.0, 1.0)
+    depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
+    deep, wide = depth if model_depth is None else model_depth, width if model_width is None else model_width
+    return EntropyTrigger(Budget(depth, width, nodes, retrieve), Budget(deep, wide, nodes, model), look_back,
+                          1.0 / known if penalty is None else penalty, 1.5 / known if threshold is None else threshold,
+                          reading, unit)
+
+
+CARD = Card("entropy-trigger", idea="retrieve where the target was sure of its last tokens",
+            source="ReSpec, arXiv 2511.01282", make=make, notebook="03_one_loop")

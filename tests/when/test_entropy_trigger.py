@@ -1,0 +1,126 @@
+"""The entropy trigger, on cases worked by hand."""
+
+from dataclasses import replace
+from math import inf, log
+
+import pytest
+
+from specdec_lib.loop import begin, decode
+from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Facts, Kit, Method, Refusal, Round, Verdict
+from specdec_lib.when.entropy_trigger import CARD, EntropyTrigger, decide, last_entropies
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import PROMPT, TARGET, kit
+
+COPY, MODEL = Budget(8, 8, 8, "feedback-retrieval"), Budget(8, 8, 8, "eagle2")
+
+
+def after(*rounds: tuple[float, ...]):
+    """A session whose rounds emitted tokens from rows of these entropies."""
+    session = begin((1, 2), 500)
+    for entropies in rounds:
+        path = tuple(range(len(entropies)))
+        verdict = Verdict(path[1:], (7,) * len(entropies))
+        brief = Brief(None, None, path, (0.0,) * len(entropies), entropies)
+        session = session.after(Round(Budget(), Draft(), brief, verdict, ()))
+    return session
+
+
+def test_the_window_of_least_price_decides():
+    # newest last: H1 = 0.3, H2 = 0.75, H3 = 2.5; with penalty 1 the prices are 1.3, 1.25 and 2.83
+    assert decide((6.0, 1.2, .3), 3, 1.0, 1.5) == (True, 2)
+    # H1 = 2, H2 = 1.25, H3 = 1; prices 3, 1.75, 1.33
+    assert decide((.5, .5, 2.0), 3, 1.0, 1.5) == (True, 3)
+    # H1 = 2.4, H2 = 2.2, H3 = 2.1: the price of all three is least and their mean too high
+    assert decide((1.9, 2.0, 2.4), 3, 1.0, 1.5) == (False, 3)
+
+
+def test_without_a_penalty_the_lowest_mean_decides():
+    assert decide((6.0, 1.2, .3), 3, 0.0, .3) == (True, 1)
+    assert decide((0.0, .4, 2.0), 3, 0.0, .5) == (False, 3)          # H: 2, 1.2, 0.8
+    assert decide((0.0, .4, 2.0), 3, 0.0, .8) == (True, 3)
+
+
+def test_an_overwhelming_penalty_leaves_the_mean_of_the_whole_window():
+    assert decide((6.0, 1.2, .3), 3, 1e9, 2.5) == (True, 3)
+    assert decide((6.0, 1.2, .3), 3, 1e9, 2.49) == (False, 3)
+
+
+def test_a_tie_goes_to_the_shorter_window():
+    assert decide((1.0, 1.0, 1.0), 3, 0.0, 1.5) == (True, 1)
+    assert decide((9.0, 2.0, 1.0), 2, 1.0, 1.5) == (True, 1)         # both prices are 2
+
+
+def test_the_threshold_itself_fires():
+    assert decide((1.5,), 3, 1.0, 1.5) == (True, 1) and decide((1.5001,), 3, 1.0, 1.5) == (False, 1)
+
+
+def test_it_looks_no_further_back_than_it_may_and_there_is():
+    assert decide((0.0, 0.0, 9.0), 1, 0.0, 1.5) == (False, 1)
+    assert decide((0.0, 3.0), 3, 1e9, 1.5) == (True, 2)
+    assert decide((), 3, 1.0, inf) == (False, 0)
+
+
+def test_entropies_come_from_the_last_tokens_across_rounds():
+    session = after((.1, .2), (.3,), (.4, .5))
+    assert last_entropies(session, 3) == (.3, .4, .5) and last_entropies(session, 1) == (.5,)
+    assert last_entropies(session, 9) == (.1, .2, .3, .4, .5) and last_entropies(after(), 3) == ()
+
+
+def test_it_reads_no_more_rounds_than_it_needs():
+    class Rounds(tuple):
+        def __reversed__(self):
+            yield self[-1]
+            raise AssertionError("it went further back")
+
+    session = after(*[(.1,)] * 50, (.2, .3, .4))
+    assert last_entropies(replace(session, rounds=Rounds(session.rounds)), 3) == (.2, .3, .4)
+
+
+def test_it_retrieves_where_the_target_was_sure_and_asks_the_model_elsewhere():
+    part = EntropyTrigger(COPY, MODEL)
+    assert part(after((.1, .2, .3)), NO_DICE) == COPY and part(after((3.0, 2.0, 4.0)), NO_DICE) == MODEL
+
+
+def test_the_first_round_is_the_models():
+    assert EntropyTrigger(COPY, MODEL, threshold=inf)(after(), NO_DICE) == MODEL
+
+
+def test_in_the_other_reading_the_window_is_also_the_query():
+    session = after((6.0, 1.2, .3))
+    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == replace(COPY, query=2)
+    assert EntropyTrigger(COPY, MODEL)(session, NO_DICE).query == 0
+
+
+def test_it_reads_the_entropies_that_the_loop_recorded():
+    last = list(decode(PROMPT, TARGET, *Method(Fixed(0), None, kit().part("match")), max_new_tokens=6))[-1]
+    rows = [TARGET.logits(last.tokens[:place]).exp() for place in range(len(PROMPT), len(last.tokens))]
+    true = [-float((p * p.log()).sum()) for p in rows]
+    assert last_entropies(last, 3) == pytest.approx(true[-3:])
+
+
+def test_normalised_it_fires_at_the_same_share_of_the_largest_entropy():
+    part = CARD.make(Kit(None, Facts(vocab=1000)), normalised=True)
+    share = 1.5 / log(32_000)
+    assert part(after((.99 * share * log(1000),)), NO_DICE).source == "feedback-retrieval"
+    assert part(after((1.01 * share * log(1000),)), NO_DICE).source == "eagle2"
+    assert CARD.make(Kit(None, Facts(vocab=32_000)), normalised=True).penalty == pytest.approx(1 / log(32_000))
+
+
+def test_its_budgets_come_from_the_kit():
+    part = CARD.make(kit(nodes=6))
+    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval") and part.model == Budget(6, 8, 6, "eagle2")
+    assert (part.look_back, part.penalty, part.threshold, part.reading) == (3, 1.0, 1.5, "switch")
+
+
+def test_parameters_replace_what_the_kit_says():
+    part = CARD.make(kit(nodes=6), retrieve="suffix-automaton", model="token-recycling", depth=4, width=2, nodes=5,
+                     model_depth=3, model_width=7, threshold=.5)
+    assert part.retrieve == Budget(4, 2, 5, "suffix-automaton") and part.model == Budget(3, 7, 5, "token-recycling")
+    assert part.threshold == .5
+
+
+@pytest.mark.parametrize("wrong", [{"look_back": 0}, {"penalty": -1.0}, {"penalty": inf}, {"threshold": float("nan")},
+                                   {"reading": "both"}, {"normalised": True}])
+def test_an_impossible_parameter_is_refused(wrong):
+    with pytest.raises(Refusal):
+        CARD.make(Kit(None), **wrong)
