@@ -161,9 +161,24 @@ def test_a_finished_fit_is_left_as_it_is(target, features, tmp_path):
     assert all(torch.equal(tensor, weights(other)[name]) for name, tensor in weights(done).items())
 
 
-def test_the_state_is_replaced_whole(target, features, tmp_path):
-    run(start(target), features, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([LOG, STATE])
+def test_a_kill_while_the_state_is_written_leaves_the_one_before(target, features, tmp_path, monkeypatch):
+    saved = []
+
+    def save(tensors, path, about):
+        saved.append(path)
+        if len(saved) == 4:
+            path.write_bytes(b"half of it")
+            raise Killed
+        save_file(tensors, path, about)
+
+    whole, other, done = start(target), start(target), []
+    run(whole, features, tmp_path / "whole")
+    monkeypatch.setattr("safetensors.torch.save_file", save)
+    with pytest.raises(Killed):
+        run(start(target), features, tmp_path / "killed")
+    run(other, features, tmp_path / "killed", progress=lambda now, share, line: done.append(now.step))
+    assert done == [4, 5, 6, 7]
+    assert all(torch.equal(tensor, weights(other)[name]) for name, tensor in weights(whole).items())
 
 
 @pytest.mark.parametrize("kept", [0, 7, 500, -1])

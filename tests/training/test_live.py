@@ -63,6 +63,14 @@ def test_a_perfect_draft_model_is_counted_as_such(target, data):
     assert found["tiny"] == Tally(120, 24, [24, 24, 24, 24], [24, 24, 24, 24])
 
 
+def test_an_answer_that_ends_inside_a_draft_is_counted_to_its_end(target):
+    said, = answered(target, tiny_examples(1), 12)
+    end = frozenset(said.output[3:])               # the first of these ends it
+    stop = next(i for i, token in enumerate(said.output, 1) if token in end)
+    found = live(f"draft-model(depth={DEPTH + 8})", target, Facts(end=end), [said], draft=target.fresh())["tiny"]
+    assert (found.tokens, found.rounds) == (stop, 1) and sum(found.accepted) == stop < 12
+
+
 def test_families_are_told_apart(target):
     data = [Example((1, 2), (3,) * 4, "a"), Example((2, 3), (3,) * 6, "b"), Example((3, 4), (3,) * 5, "a")]
     found = live("ar", target, Facts(), data)

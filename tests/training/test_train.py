@@ -11,6 +11,7 @@ from specdec_lib.models import shelf
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import train as module
+from specdec_lib.training.course import course
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.fit import LOG, Settings
 from specdec_lib.training.generate import Made
@@ -70,6 +71,13 @@ def test_a_stored_drafter_does_in_the_loop_what_its_card_says_of_held_out_answer
     assert all(torch.equal(tensor, kept.state[key]) for key, tensor in done.state.items())
 
 
+def test_what_is_measured_is_what_was_stored_and_not_what_was_trained(target, text, data, tmp_path, twenty_steps):
+    coarse = replace(recipe("draft-lm"), plan={"norm": "float32", "ids": "int32", "layers.*": "rank1"})
+    measured = train(coarse, Order(tmp_path, LONG, data=(data,)), target, text, MADE).card["measured"]
+    rates = {kind: told["draft-lm"]["conditional_acceptance"] for kind, told in measured.items()}
+    assert rates["teacher-forced"] == rates["live"] != rates["as trained"]
+
+
 def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twenty_steps):
     card = train(recipe("draft-lm"), Order(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE).card
     lines = [json.loads(line) for line in (tmp_path / "draft-lm" / LOG).read_text().splitlines()]
@@ -101,6 +109,12 @@ def test_held_out_and_forbidden_prompts_are_not_trained_on(target, text, data, t
     ids = {prompt: text.encode_chat([prompt]) for prompt in OPEN}
     assert trained <= {ids[prompt] for prompt in TRAIN[1:]} and held <= {ids[prompt] for prompt in HELD[1:]}
     assert len(trained) > 20 and len(held) > 2     # answers of one token are dropped
+
+
+def test_the_first_held_out_batches_are_not_the_shortest(target, text, data):
+    found = course(target, text, answers(data, target.vocab), None, batch=16)
+    sizes = [len(found.data[group[0]]) for group in found.held]
+    assert len(sizes) > 4 and sizes != sorted(sizes)
 
 
 class Stop(Exception):
