@@ -30,6 +30,9 @@ EVERY = {
     "learned": lambda: figures.learned({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),
     "depth_weights": lambda: figures.depth_weights({"decay": [1, .8, .64], "streak": [1.2, .7, .3]}),
     "gains": lambda: figures.gains(["eagle", "ngram"], {"as it starts": [1.1, None], "trained": [1.8, 1.3]}),
+    "histogram": lambda: figures.histogram([.1, .2, 1.7, 3.2], 1.5),
+    "trigger": lambda: figures.trigger([.1, 2.0, .3], [None, .1, 2.0], 1.5, [False, True, True], [True, True, False]),
+    "precision_recall": lambda: figures.precision_recall({"always": (1, .2), "never": (0, None)}, [(.1, .9), (1, .2)]),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 
