@@ -1,0 +1,179 @@
+"""Feedback retrieval: copy from several earlier places at once, the ones that proved right first.
+
+Source: ReSpec (arXiv 2511.01282), feedback-driven candidate selection. Every place at which the end of the text stands
+has a score (see index/position_scores); places below `least` are dropped, the others are offered in the order of score,
+match length and recency, each with a length that grows with its score, and merged into one tree. Costs no model pass;
+every node is certain.
+
+The paper is silent on the rate of the scores, the number of places looked at and a shortest chain. It keys scores by
+absolute position, which is seldom met twice: a copy moves on with the text. What stays is the distance, so that is our
+default; `key="position"` is the paper's. Nodes that are left over lengthen the chains, best first, and what is won
+there counts for no score; `spare="leave"` submits fewer nodes instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from specdec_lib.drafting import certain_trie
+from specdec_lib.index.all_positions import AllPositions
+from specdec_lib.index.matcher import shared_matcher
+from specdec_lib.index.ngram_positions import NgramPositions
+from specdec_lib.index.position_scores import Chain, PositionScores
+from specdec_lib.index.reading import continuation, until_end
+from specdec_lib.index.static_store import StaticStore
+from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
+
+NAME = "feedback-retrieval"
+DIAGONAL, POSITION = "diagonal", "position"
+EXTEND, LEAVE = "extend", "leave"
+
+
+class Candidate(NamedTuple):
+    """A place to copy from; candidates compare as they are preferred."""
+
+    score: float                                   # S
+    match: int                                     # tokens that agree before it, 64 at most
+    start: int                                     # position that is copied first
+    key: int                                       # under which its score is kept
+
+
+@dataclass(frozen=True)
+class FeedbackRetrieval:
+    """A tree of the best-scored continuations within depth, width and nodes; empty where no candidate survives."""
+
+    positions: AllPositions
+    scores: PositionScores
+    store: StaticStore | None = None               # a corpus; its candidates come after those of the session
+    key: str = DIAGONAL
+    query: int = 3                                 # tokens that must agree where the budget does not say
+    least: float = 0.5                             # theta_score: candidates below it are dropped
+    longest: int | None = None                     # L_max; None = the nodes of the budget. Literal: 40, with 60 nodes
+    shortest: int = 4                              # however low the score
+    most: int = 64                                 # places looked at, the newest
+    spare: str = EXTEND                            # nodes left over lengthen the chains, best first; or LEAVE, literal
+
+    def __post_init__(self):
+        if self.key not in (DIAGONAL, POSITION):
+            raise Refusal(f"key is {DIAGONAL!r} or {POSITION!r}, got {self.key!r}")
+        if self.spare not in (EXTEND, LEAVE):
+            raise Refusal(f"spare is {EXTEND!r} or {LEAVE!r}, got {self.spare!r}")
+        if not 0 <= self.least <= 1:
+            raise Refusal(f"least is a score between 0 and 1, got {self.least}")
+        if min(self.query, self.shortest, self.most) < 1 or (self.longest is not None and self.longest < 1):
+            raise Refusal("query, shortest, longest and most are at least 1, got"
+                          f" {self.query}, {self.shortest}, {self.longest} and {self.most}")
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        if not budget.size:
+            return Draft()
+        kept = [one for one in self.candidates(session, budget.query) if one.score >= self.least]
+        chains = different(((one, self.copy(session, one, budget)) for one in kept), budget)
+        whole, merged = chains, chains
+        if self.spare == EXTEND:
+            whole = [(one, self.copy(session, one, budget, whole=True)) for one, _ in chains]
+            merged = different(chains + whole, budget)
+        draft = certain_trie([tokens for _, tokens in merged], budget.size, NAME)
+        paths = [path_of(draft, tokens) for _, tokens in whole]
+        belief: dict[int, float] = {}
+        for (one, _), nodes in zip(chains, paths, strict=True):
+            belief = dict.fromkeys(nodes, one.score) | belief          # of the first chain through a node
+        noted = tuple(Chain(one.key, min(len(nodes), len(tokens)), nodes)
+                      for (one, tokens), nodes in zip(chains, paths, strict=True))
+        return replace(draft, belief=tuple(belief[node] for node in range(len(draft))),
+                       notes={NAME: noted} if noted else {})
+
+    def candidates(self, session: Session, query: int = 0) -> list[Candidate]:
+        """Every place found, dropped or not, in order of preference, those of the corpus last.
+
+        With `query` exactly so many tokens agree at least; without, `self.query`, or one less where that finds nothing.
+        """
+        self.scores.read(session)
+        for n in (query,) if query else (self.query, max(1, self.query - 1)):
+            found = self._own(session.tokens, n) + self._corpus(session.tokens, n)
+            if found:
+                return found
+        return []
+
+    def copy(self, session: Session, one: Candidate, budget: Budget, whole: bool = False) -> tuple[int, ...]:
+        """What followed this candidate up to an end token: as long as its score allows, or `whole`, the budget."""
+        longest = self.longest or budget.size
+        n = min(longest if whole else length(one.score, longest, self.shortest), budget.depth)
+        tokens = self.store.following(-one.key, n) if one.key < 0 else continuation(session.tokens, one.start, n)
+        return until_end(tokens, session.end)
+
+    def _own(self, tokens: tuple[int, ...], query: int) -> list[Candidate]:
+        keyed = [(len(tokens) - start if self.key == DIAGONAL else start, start, match)
+                 for start, match in self.positions.find(tokens, query, self.most)]
+        return sorted((Candidate(self.scores.score(key), match, start, key) for key, start, match in keyed),
+                      reverse=True)
+
+    def _corpus(self, tokens: tuple[int, ...], query: int) -> list[Candidate]:
+        """The first and the most recent place of the longest match in the corpus, by corpus position.
+
+        Their keys are negative, so that they are no keys of the session.
+        """
+        there = self.store.find(tokens) if self.store is not None else None
+        if there is None or there.length < query:
+            return []
+        return sorted((Candidate(self.scores.score(-start), there.length, start, -start)
+                       for start in {there.first, there.recent}), reverse=True)
+
+
+def length(score: float, longest: int, shortest: int = 4) -> int:
+    """Tokens copied at this score: longest x score, rounded, but `shortest` at least and `longest` at most."""
+    return min(longest, max(shortest, round(longest * score)))
+
+
+def different(chains: Iterable[tuple[Candidate, tuple[int, ...]]], budget: Budget) -> list[tuple]:
+    """The chains that add a node to those before them, in order, until the nodes are used.
+
+    So a continuation that equals a kept one, or begins it, is dropped. A chain ends where it would give a node more
+    children than the width allows.
+    """
+    below: dict[tuple[int, ...], set[int]] = {}    # the tree so far: path -> tokens that follow it
+    seen: set[tuple[int, ...]] = set()
+    out, nodes = [], 0
+    for one, tokens in chains:
+        before = nodes
+        for n, token in enumerate(tokens if tokens not in seen else ()):
+            here = below.setdefault(tokens[:n], set())
+            if token not in here:
+                if len(here) == budget.width:
+                    tokens = tokens[:n]
+                    break
+                here.add(token)
+                nodes += 1
+        seen.add(tokens)
+        if nodes > before:
+            out.append((one, tokens))
+        if nodes >= budget.size:
+            break
+    return out
+
+
+def path_of(draft: Draft, tokens: tuple[int, ...]) -> tuple[int, ...]:
+    """The nodes of this chain in the tree, as far as it got in."""
+    out: list[int] = []
+    for token in tokens:
+        here = draft.children.get(out[-1] if out else ROOT, ())
+        node = next((node for node in here if draft.tokens[node] == token), None)
+        if node is None:
+            break
+        out.append(node)
+    return tuple(out)
+
+
+def make(kit: Kit, key: str = DIAGONAL, query: int = 3, least: float = 0.5, longest: int | None = None,
+         shortest: int = 4, most: int = 64, start: float = 0.5, rate: float = 0.3,
+         spare: str = EXTEND) -> FeedbackRetrieval:
+    """Reads the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores."""
+    positions = kit.index("3-gram positions", lambda: NgramPositions(3))
+    return FeedbackRetrieval(AllPositions(positions), PositionScores(NAME, start, rate), shared_matcher(kit).store,
+                             key, query, least, longest, shortest, most, spare)
+
+
+CARD = Card(NAME, idea="copy from the places that proved right, several at once",
+            source="ReSpec (arXiv 2511.01282)", make=make, notebook="03_one_loop", off_path=True)

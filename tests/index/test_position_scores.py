@@ -1,0 +1,79 @@
+import pytest
+import torch
+
+from specdec_lib.index.position_scores import Chain, PositionScores
+from specdec_lib.types import ROOT, Brief, Budget, Draft, Round, Session, Verdict
+
+NOTE = "a drafter"
+TREE = Draft((1, 2, 3, 4), (ROOT, 0, ROOT, 2))     # two chains of two tokens: nodes 0 1 and nodes 2 3
+
+
+def round_of(*chains, path=()):
+    draft = Draft(TREE.tokens, TREE.parents, notes={NOTE: chains})
+    return Round(Budget(2), draft, Brief(torch.zeros(1, 1), torch.zeros(1, 1)), Verdict(path, (9,)), ())
+
+
+ONE, OTHER = Chain(7, 2, (0, 1)), Chain(8, 2, (2, 3))
+GOOD, HALF, BAD = round_of(ONE, path=(0, 1)), round_of(ONE, path=(0,)), round_of(ONE)
+
+
+def session_of(*rounds):
+    session = Session((5, 6), 2, 50)
+    for one in rounds:
+        session = session.after(one)
+    return session
+
+
+def score(*rounds, key=7, scores=None):
+    scores = scores or PositionScores(NOTE)
+    scores.read(session_of(*rounds))
+    return scores.score(key)
+
+
+def test_a_score_moves_towards_the_share_that_was_accepted():
+    assert score() == 0.5
+    assert score(GOOD) == pytest.approx(.7 * .5 + .3) and score(BAD) == pytest.approx(.7 * .5)
+    assert score(HALF) == pytest.approx(.5)
+    assert score(GOOD, BAD) == pytest.approx(.7 * .65)
+
+
+def test_only_chains_that_were_offered_are_scored():
+    assert score(BAD, key=8) == 0.5 and score(round_of(), GOOD) == score(GOOD)
+
+
+def test_every_chain_of_a_round_is_scored_by_its_own_nodes():
+    both = round_of(ONE, OTHER, path=(2, 3))
+    assert score(both) == pytest.approx(.35) and score(both, key=8) == pytest.approx(.65)
+
+
+def test_nodes_past_the_length_of_a_chain_neither_help_nor_harm():
+    longer = Chain(7, 1, (0, 1))
+    assert score(round_of(longer, path=(0,))) == score(round_of(longer, path=(0, 1))) == pytest.approx(.65)
+
+
+def test_the_fold_of_a_history_is_that_of_its_rounds_one_by_one_in_any_order():
+    rounds, scores = (GOOD, BAD, HALF, BAD, GOOD), PositionScores(NOTE)
+    forth = [score(*rounds[:n], scores=scores) for n in range(6)]
+    back = [score(*rounds[:n], scores=scores) for n in range(5, -1, -1)]
+    assert forth == back[::-1] == [score(*rounds[:n]) for n in range(6)]
+    assert score(GOOD, GOOD, scores=scores) == score(GOOD, GOOD)
+
+
+def test_a_round_of_another_drafter_teaches_nothing():
+    foreign = Round(Budget(2), TREE, GOOD.brief, Verdict((0, 1), (9,)), ())
+    assert score(foreign) == 0.5
+
+
+def test_each_round_is_learnt_from_once():
+    scores, learnt = PositionScores(NOTE), []
+    learn = scores._learn
+    scores._learn = lambda round: learnt.append(round) or learn(round)
+    for n in range(1, 200):
+        scores.read(session_of(*[GOOD] * n))
+    assert len(learnt) == 199
+
+
+@pytest.mark.parametrize("choice", [{"start": 1.5}, {"rate": 0}, {"rate": 2}], ids=str)
+def test_a_start_or_a_rate_that_makes_no_sense_is_refused(choice):
+    with pytest.raises(ValueError, match="start|rate"):
+        PositionScores(NOTE, **choice)

@@ -1,0 +1,184 @@
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.how.match import Match
+from specdec_lib.index.store_build import build_store
+from specdec_lib.loop import begin, step
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Method, Session
+from specdec_lib.what.feedback_retrieval import CARD, NAME, length
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import Scripted
+
+# After 1 2 3 there stood first 10 11 12 13, then 20 21 22 23: the earliest is wrong, the newest right.
+WRONG, RIGHT = (10, 11, 12, 13), (20, 21, 22, 23)
+PROMPT = (1, 2, 3, *WRONG, 1, 2, 3, *RIGHT, 9, 1, 2, 3)
+SCRIPT = (*RIGHT, 9, 1, 2, 3, *RIGHT, 9, 8)
+ROOM = Budget(8, 8, 8)
+
+
+def session_of(tokens, end=()):
+    return Session(tuple(tokens), len(tokens), 50, frozenset(end))
+
+
+def made(kit=None, **choice):
+    return CARD.make(kit or Kit(None), **choice)
+
+
+def draft(tokens=PROMPT, budget=ROOM, end=(), **choice):
+    return made(**choice)(session_of(tokens, end), budget, NO_DICE)
+
+
+def chains(found):
+    """The tokens of each chain that was noted, in order."""
+    return [tuple(found.tokens[node] for node in nodes) for _, _, nodes in found.notes.get(NAME, ())]
+
+
+def decoded(rounds, part=None, prompt=PROMPT, script=SCRIPT, budget=ROOM):
+    """The sessions of a decode, from the first round on."""
+    part, target = part or made(), Scripted(prompt, script)
+    now, out = begin(prompt, len(script)), []
+    for _ in range(rounds):
+        now = step(now, target, Method(Fixed(budget.depth, budget.width, budget.nodes), part, Match()), NO_DICE)
+        out.append(now)
+    return out
+
+
+def scores(session, **choice):
+    return {one.start: one.score for one in made(**choice).candidates(session)}
+
+
+def test_several_places_are_offered_at_once_newest_first_and_share_their_nodes():
+    assert chains(draft()) == [RIGHT, WRONG]
+    found = draft((1, 2, 3, 7, 10, 11, 1, 2, 3, 7, 12, 13, 0, 1, 2, 3), Budget(4, 8, 8))
+    assert chains(found) == [(7, 12, 13, 0), (7, 10, 11, 1)]
+    assert found.parents == (ROOT, 0, 1, 2, 0, 4, 5)
+
+
+def test_after_one_round_the_score_stands_with_the_place_that_was_right():
+    after, part = decoded(1)[0], made()
+    assert after.rounds[0].verdict.path == (0, 1, 2, 3)
+    part.candidates(after)
+    right, wrong = (key for key, _, _ in after.rounds[0].draft.notes[NAME])
+    assert (part.scores.score(right), part.scores.score(wrong)) == pytest.approx((.65, .35))
+
+
+def test_a_distance_that_was_wrong_is_not_offered_again_unless_nothing_is_least():
+    # At distance 4 stands 11, at distance 8 stands 10; the text says 10, and both distances match once more.
+    prompt, script = (1, 2, 3, 10, 1, 2, 3, 11, 1, 2, 3), (10, 1, 2, 3, 11, 1, 2, 3, 9)
+
+    def offered(**choice):
+        steps = decoded(2, made(most=2, **choice), prompt, script, Budget(3, 8, 6))
+        return [[key for key, _, _ in one.rounds[-1].draft.notes[NAME]] for one in steps]
+
+    assert offered() == [[4, 8], [8]] and offered(least=0) == [[4, 8], [8, 4]]
+
+
+def test_a_diagonal_keeps_its_score_while_a_position_starts_anew():
+    # A copy at distance 8 that goes on: the place moves with the text, the distance stays.
+    prompt = (*range(1, 9), 1, 2, 3)
+    after = decoded(1, prompt=prompt, script=(4, 5, 6, 7, 8, 9), budget=Budget(4, 8, 4))[0]
+    assert after.tokens[-5:] == (4, 5, 6, 7, 8) and after.rounds[0].verdict.path == (0, 1, 2, 3)
+    assert scores(after) == pytest.approx({8: .65})
+    after = decoded(1, made(key="position"), prompt, (4, 5, 6, 7, 8, 9), Budget(4, 8, 4))[0]
+    assert scores(after, key="position") == {8: .5}
+
+
+def test_a_position_is_known_again_when_the_text_comes_back_to_it_while_its_diagonal_is_new():
+    prompt, script = (3, 4, 5, 6, 7, 3), (9, 3, 8)
+    for key, known in (("position", .35), ("diagonal", .5)):
+        after = decoded(2, made(key=key, query=1), prompt, script)[-1]
+        assert after.tokens[-2:] == (9, 3) and scores(after, key=key, query=1)[1] == pytest.approx(known)
+
+
+def test_asked_twice_or_about_the_past_the_answer_is_that_of_a_drafter_of_its_own():
+    part, steps = made(), decoded(3)
+    want = [made()(one, ROOM, NO_DICE) for one in steps]
+    assert [part(one, ROOM, NO_DICE) for one in (*steps, *steps)] == want * 2
+    assert [part(one, ROOM, NO_DICE) for one in steps[::-1]] == want[::-1]
+    assert want[0] != made()(replace(steps[0], rounds=()), ROOM, NO_DICE), "the history matters"
+
+
+def test_the_nodes_of_the_budget_are_never_exceeded_and_the_last_chain_is_cut():
+    assert [len(draft(budget=Budget(8, 8, n))) for n in range(1, 9)] == list(range(1, 9))
+    assert chains(draft(budget=Budget(8, 8, 6), spare="leave")) == [RIGHT, WRONG[:2]]
+
+
+def test_the_noted_length_is_what_was_offered_of_the_chain():
+    assert [length for _, length, _ in draft(budget=Budget(8, 8, 6)).notes[NAME]] == [4, 2]
+
+
+def test_depth_and_width_bound_the_tree():
+    assert draft(budget=Budget(2, 8, 8)).depth == 2
+    narrow = draft(budget=Budget(8))
+    assert len(narrow.children[ROOT]) == 1 and narrow.tokens[:4] == RIGHT
+
+
+def test_a_better_score_copies_more():
+    assert [length(score, 40) for score in (0, .5, .65, 1)] == [4, 20, 26, 40]
+    assert [length(score, 8) for score in (.5, .65, .8, 1)] == [4, 5, 6, 8]
+    assert length(.5, 3) == 3 and length(0, 40, shortest=1) == 1
+    assert len(draft((1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3), spare="leave", start=.75)) == 6
+
+
+def test_nodes_left_over_lengthen_the_best_chain_unless_they_are_left():
+    one_place = (1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3)
+    assert draft(one_place).tokens == (4, 5, 6, 7, 8, 9, 1, 2) and draft(one_place).notes[NAME][0][1] == 4
+    assert draft(one_place, spare="leave").tokens == (4, 5, 6, 7)
+
+
+def test_a_continuation_that_equals_a_kept_one_or_begins_it_is_dropped():
+    assert len(draft((1, 2, 3, 4, 5, 6, 7) * 3 + (1, 2, 3)).notes[NAME]) == 1
+    ended = (1, 2, 3, 10, 11, 12, 13, 1, 2, 3, 10, 11, 5, 1, 2, 3)
+    assert chains(draft(ended, end={5}, spare="leave")) == [(10, 11, 5), (10, 11, 12, 13)]
+    assert chains(draft((1, 2, 3, 5, 9, 1, 2, 3), end={5})) == [(5,)]
+
+
+def test_a_longer_match_goes_before_a_newer_one_and_a_score_before_both():
+    tokens = (0, 1, 2, 3, 20, 21, 22, 23, 1, 2, 3, 10, 11, 12, 13, 0, 1, 2, 3)
+    part = made()
+    assert [(one.match, one.start) for one in part.candidates(session_of(tokens))] == [(4, 4), (3, 11)]
+    part.scores.score = lambda key: 0.9 if key == len(tokens) - 11 else 0.5
+    assert [one.start for one in part.candidates(session_of(tokens))] == [11, 4]
+
+
+def test_a_query_falls_back_by_one_token_and_the_budgets_own_query_does_not():
+    two = (1, 2, 10, 11, 3, 1, 2)
+    assert chains(draft(two)) == [(10, 11, 3, 1, 2, 10, 11, 3)]
+    assert draft(two, Budget(8, 8, 8, query=3)) == Draft()
+    one = (2, 10, 11, 3, 1, 2)
+    assert draft(one) == Draft() and draft(one, Budget(8, 8, 8, query=1)).tokens[0] == 10
+
+
+def test_the_current_position_is_never_copied():
+    assert draft((1, 2, 3)) == Draft() and draft((5, 5), query=1).tokens == (5,) * 8
+    assert all(one.start < len(PROMPT) for one in made().candidates(session_of(PROMPT)))
+
+
+def test_it_falls_silent_when_no_candidate_survives():
+    assert draft(start=.4) == Draft() and draft(budget=Budget()) == Draft()
+    assert made(start=.4).candidates(session_of(PROMPT)), "there were candidates"
+
+
+def test_nodes_are_certain_name_their_source_and_believe_the_score_of_their_chain():
+    found = draft()
+    assert found.q == () and found.source == (NAME,) * 8 and found.belief == (.5,) * 8
+    after = decoded(2, prompt=(4, 1, 2, 3, 10, 1, 2, 3, 20, 1, 2, 3), script=(20, 1, 2, 3, 20, 1, 2, 3, 20, 1))[-1]
+    assert after.rounds[1].draft.belief[0] == pytest.approx(.65)
+
+
+def test_the_corpus_speaks_after_the_session_and_remembers_by_its_own_positions(tmp_path):
+    build_store(tmp_path / "store", [(1, 2, 3, 24, 25, 26, 27, 28)])
+    part = made(Kit(None, store=str(tmp_path / "store")))
+    assert chains(part(session_of(PROMPT), Budget(12, 8, 12), NO_DICE)) == [RIGHT + (9, 1), WRONG + (1, 2)]
+    alone = part(session_of((7, 1, 2, 3)), ROOM, NO_DICE)
+    assert alone.tokens == (24, 25, 26, 27, 28) and [key for key, _, _ in alone.notes[NAME]] == [-3]
+    both = [one.key < 0 for one in part.candidates(session_of(PROMPT))]
+    assert both == [False, False, True]
+
+
+@pytest.mark.parametrize("choice", [{"key": "token"}, {"least": 2}, {"query": 0}, {"longest": 0}, {"shortest": 0},
+                                    {"most": 0}, {"spare": "use"}, {"rate": 0}], ids=str)
+def test_a_choice_that_makes_no_sense_is_refused(choice):
+    with pytest.raises(ValueError):
+        made(**choice)
