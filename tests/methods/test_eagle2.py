@@ -1,0 +1,69 @@
+"""EAGLE-2 assembled, alone and behind retrieval."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib import catalog, cost
+from specdec_lib.cost import CostCurve
+from specdec_lib.loop import decode
+from specdec_lib.types import NO_DICE, Budget
+from tests.worlds import PROMPT, kit, network_kit, run
+
+NAMES = ["eagle2", "eagle2(nodes=7,depth=3)", "sam+eagle2", "sam+eagle2(threshold=5,copy=4,depth=2)"]
+
+
+def decoded(name, tokens=40, prompt=PROMPT):
+    world = network_kit(None)
+    method = catalog.build(name, world)
+    *_, last = decode(prompt, world.target, *method, max_new_tokens=tokens)
+    return last, world, method
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("prompt", [PROMPT, (1,), (2, 2)], ids=str)
+def test_the_output_is_plain_decodings(name, prompt):
+    plain = run(catalog.build("ar", network_kit(None)), NO_DICE, None, 40, network_kit(None).target, prompt)
+    last, world, _ = decoded(name, prompt=prompt)
+    assert last.output == plain
+    assert world.target.forwards == len(last.rounds) + (len(prompt) > 1)       # drafting asks nothing of the target
+
+
+def test_the_head_takes_at_most_one_forward_a_level_and_round():
+    last, _, method = decoded("eagle2(depth=3)")
+    assert 0 < method.what.head.forwards <= sum(min(3, round.budget.depth) for round in last.rounds)
+
+
+def test_rounds_that_copy_ask_nothing_of_the_head():
+    last, _, method = decoded("sam+eagle2")
+    head = method.what.drafters["eagle2"].head
+    own = [round.budget for round in last.rounds if set(round.draft.source) == {"eagle2"}]
+    copied = [round for round in last.rounds if set(round.draft.source) == {"suffix-automaton"}]
+    assert own and copied and head.forwards <= sum(budget.depth for budget in own)
+
+
+def budget(name, nodes):
+    when = catalog.build(name, replace(network_kit(None), nodes=nodes)).when
+    return (when.depth, when.width, when.nodes) if name.startswith("eagle2") else (when.copy, when.other)
+
+
+def test_nodes_come_from_the_cost_curve_and_the_width_holds_them():
+    curve = CostCurve((1, 6, 7), (256,), ((1.0, 1.2, 1.3),))
+    assert cost.nodes(curve) == 5
+    assert budget("eagle2", cost.nodes(curve)) == (5, 4, 5)
+    assert budget("eagle2", 60) == (5, 12, 60)
+    assert Budget(*budget("eagle2", 60)).size == 60
+
+
+def test_the_published_tree_can_be_asked_for():
+    assert budget("eagle2(depth=6, width=10, nodes=59)", 8) == (6, 10, 59)
+    assert Budget(6, 10, 59).size == 59
+    copy, tree = budget("sam+eagle2(threshold=5, copy=40, depth=6, width=10, nodes=59)", 8)
+    assert (copy.depth, copy.width, tree.depth, tree.width, tree.nodes) == (40, 1, 6, 10, 59)
+    assert (copy.source, tree.source) == ("suffix-automaton", "eagle2")
+
+
+def test_without_its_checkpoint_both_are_missing_it():
+    for name in ("eagle2", "sam+eagle2"):
+        assert catalog.missing(catalog.methods()[name], network_kit(None)) == []
+        assert catalog.missing(catalog.methods()[name], kit(None)) == ["eagle"]

@@ -1,0 +1,241 @@
+"""EAGLE-2's tree is the best one there is by the head's own scores, at one forward a level."""
+
+import itertools
+import random
+from math import exp, log
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.loop import begin, decode
+from specdec_lib.models.heads.eagle import EagleHead
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Scores
+from specdec_lib.what.eagle2 import Eagle2
+from tests.worlds import PROMPT, WARM, network_kit, random_eagle, run
+
+IDS = (2, 5, 7, 11)
+TEXT = (1, 2, 3, 4, 5, 6)
+
+
+class Head:
+    """Scores of every path drawn once and for all from a seed; `sharp` makes confident rows, `coarse` makes ties."""
+
+    def __init__(self, seed: int, sharp: float = 1.0, coarse: bool = False):
+        self.seed, self.sharp, self.coarse, self.asked = seed, sharp, coarse, []
+
+    def row(self, path):
+        dice = random.Random(f"{self.seed}{path}")
+        chosen = [dice.choice((0.0, 1.0)) if self.coarse else dice.gauss(0, 1) for _ in IDS]
+        return torch.tensor(chosen, dtype=torch.float64) * self.sharp
+
+    def __call__(self, tokens, draft):
+        self.asked.append(draft)
+        paths = [()] + [tuple(draft.tokens[i] for i in draft.path(node)) for node in range(len(draft))]
+        return Scores(torch.stack([self.row(path) for path in paths]), torch.tensor(IDS))
+
+
+def heads():
+    return [Head(seed, sharp, coarse) for seed in range(12) for sharp, coarse in ((1, False), (4, False), (3, True))]
+
+
+def drafted(head, budget, end=(), text=TEXT):
+    return Eagle2(head)(begin(text, 30, end=frozenset(end)), budget, NO_DICE)
+
+
+def paths(draft) -> set:
+    return {tuple(draft.tokens[i] for i in draft.path(node)) for node in range(len(draft))}
+
+
+def every_path(row, depth, end=()):
+    """Score of every path of at most this depth, by adding up what `row(path)` says; none goes on below an end."""
+    scores = {}
+    for length in range(1, depth + 1):
+        for path in itertools.product(IDS, repeat=length):
+            if not set(path[:-1]) & set(end):
+                above = scores.get(path[:-1], 0.0)
+                scores[path] = above + float(torch.log_softmax(row(path[:-1]), -1)[IDS.index(path[-1])])
+    return scores
+
+
+def best(scores, nodes) -> set:
+    return set(sorted(scores, key=scores.get, reverse=True)[:nodes])
+
+
+def written_down(head, budget, end=()):
+    """The published growth without any saving: every level to the cap, all that was scored kept, the best chosen."""
+    pool, frontier = {}, [()]
+    for _ in range(budget.depth):
+        level = {}
+        for path in frontier:
+            chances = torch.log_softmax(head.row(path), -1).tolist()
+            for of, token in sorted(zip(chances, IDS, strict=True), key=lambda pair: -pair[0])[:budget.width]:
+                level[(*path, token)] = pool.get(path, 0.0) + of
+        pool |= level
+        frontier = [path for path in sorted(level, key=lambda path: -level[path]) if path[-1] not in end]
+        frontier = frontier[:budget.width]
+    return best(pool, budget.size)
+
+
+@pytest.mark.parametrize(("depth", "nodes"), [(1, 3), (2, 4), (3, 6), (4, 9), (4, 12)])
+def test_with_room_in_width_the_tree_is_the_best_of_all_paths(depth, nodes):
+    for head in heads():
+        if not head.coarse:
+            assert paths(drafted(head, Budget(depth, nodes, nodes))) == best(every_path(head.row, depth), nodes)
+
+
+def test_a_real_heads_tree_is_the_best_of_all_its_paths():
+    shape = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=13, context=128)
+    for seed in range(6):
+        state = random_eagle(shape, (0, 1, 2), IDS, seed).state
+        target = Transformer.random(shape, seed=seed, dtype=torch.float64)
+        head, other = (EagleHead(state, (0, 1, 2), target.fresh()) for _ in range(2))
+
+        def row(path):
+            return other(TEXT, Draft(path, tuple(range(-1, len(path) - 1)))).logits[len(path)]    # noqa: B023
+
+        draft = drafted(head, Budget(3, 7, 7))
+        assert paths(draft) == best(every_path(row, 3), 7) and head.forwards == 3
+
+
+@pytest.mark.parametrize("budget", [Budget(4, 2, 6), Budget(5, 3, 8), Budget(3, 3), Budget(5, 4, 4), Budget(6, 1)],
+                         ids=lambda budget: f"{budget.depth} {budget.width} {budget.nodes}")
+@pytest.mark.parametrize("end", [(), (5,)], ids=["", "end"])
+def test_growth_saved_changes_no_tree(budget, end):
+    for head in heads():
+        if not head.coarse:
+            assert paths(drafted(head, budget, end)) == written_down(head, budget, end)
+
+
+def test_among_equals_a_parent_stands_before_its_children():
+    for head in heads():
+        draft = drafted(head, Budget(5, 3, 9))
+        assert len(draft) == 9 and all(parent < node for node, parent in enumerate(draft.parents))
+
+
+def test_a_child_as_likely_as_its_parent_is_not_taken_in_its_place():
+    certain = Head(0, sharp=1e6)                                       # each row sure of one token: scores 0 or -1e6
+    draft = drafted(certain, Budget(6, 2, 3))
+    assert draft.parents == (ROOT, 0, 1) and draft.belief == (1.0,) * 3
+
+
+def test_nodes_stand_level_by_level_best_first_and_their_beliefs_multiply_to_their_scores():
+    for head in heads():
+        draft, scores = drafted(head, Budget(4, 4, 9)), every_path(head.row, 4)
+        reach = {ROOT: 1.0}
+        for node, parent in enumerate(draft.parents):
+            reach[node] = reach[parent] * draft.belief[node]
+            path = tuple(draft.tokens[i] for i in draft.path(node))
+            assert reach[node] == pytest.approx(exp(scores[path]), abs=1e-12)
+        order = [(depth, -reach[node] - 1e-12 * (9 - node)) for node, depth in enumerate(draft.depths)]
+        assert order == sorted(order)
+
+
+def test_sights_are_those_of_the_raw_softmax():
+    head = Head(1)
+    draft = drafted(head, Budget(2, 2, 4))
+    for node in range(4):
+        path = tuple(draft.tokens[i] for i in draft.path(node))
+        chances = torch.softmax(head.row(path[:-1]), -1)
+        want = (float(chances[IDS.index(path[-1])]), *torch.topk(chances, 2).values.tolist(),
+                -sum(p * log(p) for p in chances.tolist()))
+        assert draft.sights[node] == pytest.approx(want)
+
+
+@pytest.mark.parametrize("budget", [Budget(5, 4, 8), Budget(3, 2), Budget(4, 4, 1), Budget(2, 9, 30), Budget(9, 1)],
+                         ids=lambda budget: f"{budget.depth} {budget.width} {budget.nodes}")
+def test_depth_width_and_nodes_bound_the_tree_and_the_forwards(budget):
+    for head in heads():
+        draft = drafted(head, budget)
+        assert len(draft) <= budget.size and draft.depth <= budget.depth and len(head.asked) <= budget.depth
+        assert max(map(len, draft.children.values())) <= budget.width
+        assert all(list(fed.depths).count(depth) <= budget.width for fed in head.asked for depth in fed.depths)
+
+
+def test_a_call_goes_on_where_the_last_one_ended():
+    head = Head(3)
+    drafted(head, Budget(5, 4, 12))
+    assert [fed.depth for fed in head.asked] == list(range(len(head.asked))) and len(head.asked) > 2
+    for less, more in itertools.pairwise(head.asked):
+        assert more.keep(tuple(range(len(less)))).tokens == less.tokens
+
+
+def test_growth_ends_where_no_open_node_can_have_a_child_in_the_tree():
+    assert len(drafted(flat := Head(2, sharp=.01), Budget(6, 4, 4))) == 4 and len(flat.asked) == 2
+    assert drafted(sure := Head(2, sharp=50), Budget(6, 4, 8)).depth == 6 and len(sure.asked) == 6
+    assert len(drafted(one := Head(2), Budget(6, 4, 1))) == 1 and len(one.asked) == 1
+
+
+def test_only_open_nodes_that_may_have_a_child_in_the_tree_are_fed():
+    for head in heads():
+        drafted(head, Budget(4, 5, 5))
+        for depth, fed in enumerate(head.asked[1:], 1):
+            new = {path for path in paths(fed) if len(path) == depth}
+            so_far = best(every_path(head.row, depth), 4)              # a child of the fifth best would be sixth
+            assert head.coarse or new == {path for path in so_far if len(path) == depth}
+            assert len(new) <= 4
+
+
+def test_nothing_grows_below_an_end_token():
+    head = Head(4)
+    first = drafted(head, Budget(1)).tokens[0]
+    draft = drafted(head, Budget(5, 4, 9), end=(first,))
+    assert draft.tokens[0] == first and 0 not in draft.parents
+
+
+def test_the_stop_rule_is_asked_once_a_level_with_the_best_paths_trail():
+    head, seen = Head(5), []
+    draft = drafted(head, Budget(4, 3, 12, stop=lambda trail: seen.append(trail) or len(trail) == 2))
+    assert len(seen) == len(head.asked) == 2 and draft.depth == 2
+    for depth, asked in enumerate(seen, 1):
+        level = {path: score for path, score in every_path(head.row, depth).items() if len(path) == depth}
+        path = max(level, key=level.get)
+        want = [torch.softmax(head.row(path[:i]), -1)[IDS.index(path[i])] for i in range(depth)]
+        assert [one.chance for one in asked] == pytest.approx([float(chance) for chance in want])
+
+
+@pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampling"])
+def test_nodes_are_certain_and_the_same_at_any_temperature(sampling):
+    part = network_kit(sampling).part("eagle2")
+    draft = part(begin(PROMPT, 30, sampling=sampling), Budget(3, 2, 5), NO_DICE)      # real coins would be refused
+    assert len(draft) == 5 and draft.q == () and draft.source == ("eagle2",) * 5
+    assert draft == network_kit(None).part("eagle2")(begin(PROMPT, 30), Budget(3, 2, 5), NO_DICE)
+
+
+def test_a_prompt_of_one_token_and_a_budget_of_nothing_are_not_drafted_for():
+    part = network_kit(None).part("eagle2")
+    assert part(begin((1,), 9), Budget(3, 2), NO_DICE) == part(begin(PROMPT, 9), Budget(3, 2, 0), NO_DICE) == Draft()
+    assert part.head.forwards == 0
+
+
+def test_asked_after_rounds_that_others_drafted_it_says_what_it_would_have_said_had_it_been_asked_each_time():
+    rarely, always, eager = network_kit(None), network_kit(None), []
+    late, early = rarely.part("eagle2"), always.part("eagle2")
+    text = PROMPT + run(catalog.build("ar", network_kit(None)), NO_DICE, None, 60, network_kit().target)
+    budget = Budget(3, 2, 5)
+
+    def copy(place):
+        """Two right tokens beside a wrong one, so that rows of accepted nodes have to move."""
+        return Draft(((text[place] + 1) % 3, *text[place:place + 2]), (ROOT, ROOT, 1))
+
+    def both(session, _, dice):
+        place, turn = len(session.tokens), len(session.rounds)
+        eager.append(early(session, budget, dice))
+        always.target(session.tokens, Draft())
+        if turn % 4:
+            return copy(place)
+        forwards, fed, lacking = late.head.forwards, late.head.fed, place - 1 - known[-1]
+        draft = late(session, budget, dice)
+        assert (draft.tokens, draft.parents) == (eager[-1].tokens, eager[-1].parents)
+        assert draft.belief == pytest.approx(eager[-1].belief, abs=1e-9)
+        assert late.head.forwards - forwards <= budget.depth           # whatever it lacked came with the first level
+        assert late.head.fed - fed <= lacking + 2 * (budget.depth - 1)
+        known.append(place - 1)
+        return draft
+
+    known = [0]
+    match = network_kit(None).part("match")
+    *_, last = decode(PROMPT, rarely.target, lambda session, dice: budget, both, match, max_new_tokens=40)
+    assert len(known) > 4 and min(b - a for a, b in itertools.pairwise(known[1:])) > 8 and len(last.output) == 40
