@@ -1,0 +1,73 @@
+"""Lenient rules on numbers made up by hand, and how a token's standing is read from scores."""
+
+import math
+
+import pytest
+import torch
+
+from specdec_lib.leniency import RankMargin, Standing, Strict, Typical, standing
+from specdec_lib.models.table import Table
+from specdec_lib.types import Brief, Draft, Refusal, Scores
+
+LAW = (.4, .3, .2, .06, .04)
+ENTROPY = -sum(p * math.log(p) for p in LAW)
+
+
+def stands(place: int) -> Standing:
+    return Standing(LAW[place], LAW[0], place + 1, ENTROPY)
+
+
+def test_rank_margin_takes_what_is_in_the_first_ranks_and_near_the_best():
+    assert [RankMargin(3, 0.5)(stands(place)) for place in range(5)] == [True, True, True, False, False]
+    assert [RankMargin(2, 0.5)(stands(place)) for place in range(5)] == [True, True, False, False, False]
+    assert [RankMargin(3, 0.6)(stands(place)) for place in range(5)] == [True, True, False, False, False]
+    assert [RankMargin(5, 0.05)(stands(place)) for place in range(5)] == [True] * 5
+
+
+def test_typical_takes_the_smaller_of_its_two_bounds():
+    steep = 0.3 * math.exp(-ENTROPY)
+    assert 0.06 < steep < 0.09                     # the law is flat: here the second bound is the smaller one
+    assert [Typical()(stands(place)) for place in range(5)] == [True, True, True, False, False]
+    assert [Typical(eps=0.05)(stands(place)) for place in range(5)] == [True, True, True, True, False]
+    assert not Typical()(Standing(0.09, 0.9, 2, 0.3)) and Typical()(Standing(0.0901, 0.9, 2, 0.3))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_token_is_always_typical(seed):
+    law = torch.softmax(torch.randn(50, generator=torch.Generator().manual_seed(seed)) * (1 + seed % 5), 0)
+    best, entropy = float(law.max()), float(torch.special.entr(law).sum())
+    assert Typical(1.0, 0.99)(Standing(best, best, 1, entropy))
+
+
+def test_strict_takes_nothing_but_what_the_target_chose():
+    assert not any(Strict()(stands(place)) for place in range(5))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_a_standing_is_read_from_the_softmax_at_the_temperature_asked_for(temperature):
+    law = torch.tensor(LAW, dtype=torch.float64) ** (1 / temperature)
+    law = law / law.sum()
+    seen = standing(Table({(): LAW})((), Draft()), 0, 2, temperature)
+    assert seen.rank == 3
+    assert seen[:2] == pytest.approx((float(law[2]), float(law[0])), abs=1e-12)
+    assert seen.entropy == pytest.approx(float(torch.special.entr(law).sum()), abs=1e-12)
+
+
+def test_a_recorded_row_keeps_the_chances_of_the_whole_vocabulary():
+    top = Brief(torch.tensor([[7, 3]]), torch.tensor([[2.0, 1.0]]), (0,), (2.5,), (1.25,))
+    logits = torch.full((1, 9), float("-inf")).scatter(1, top.ids, top.logits)
+    seen = standing(Scores(logits, brief=wide(top)), 0, 3)
+    assert seen == pytest.approx((math.exp(-1.5), math.exp(-.5), 2, 1.25))
+
+
+def wide(top: Brief) -> Brief:
+    """The same with eight columns, as many as the loop remembers."""
+    pad = torch.full((1, 6), -1), torch.full((1, 6), float("-inf"))
+    return Brief(torch.cat([top.ids, pad[0]], 1), torch.cat([top.logits, pad[1]], 1), top.rows, top.lse, top.entropy)
+
+
+@pytest.mark.parametrize("wrong", [lambda: RankMargin(0), lambda: RankMargin(3, 1.5), lambda: RankMargin(3, -.1),
+                                   lambda: Typical(eps=2.0), lambda: Typical(delta=-1.0)])
+def test_bounds_that_mean_nothing_are_refused(wrong):
+    with pytest.raises(Refusal):
+        wrong()
