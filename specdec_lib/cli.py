@@ -173,6 +173,8 @@ def train(name: Annotated[str, typer.Argument(help="eagle, draft-lm, early-exit 
           out: Annotated[Path, typer.Option("--out", help="The folder of the checkpoints.")] = OUT / "checkpoints",
           loss: Annotated[str, typer.Option("--loss", help="ce, tv or mixed.")] = "ce",
           depths: Annotated[str, typer.Option("--depths", help="How depths weigh: decay, dpace, streak.")] = "decay",
+          optimiser: Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")] = None,
+          rate: Annotated[float | None, typer.Option("--rate", help="Of learning; for adamw 0.001 is usual.")] = None,
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
           seed: Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
@@ -183,7 +185,8 @@ def train(name: Annotated[str, typer.Argument(help="eagle, draft-lm, early-exit 
         with bar(f"train {name}") as progress:
             card = trained(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
                            prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
-                           depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress)
+                           depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
+                           optimiser=optimiser, rate=rate)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
     typer.echo(card)

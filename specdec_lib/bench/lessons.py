@@ -23,11 +23,12 @@ Say = Callable[[str], None]
 
 def trained(name: str, target: str, device: str, dtype: str, threads: int | None, minutes: float,
             prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str, depths: str,
-            cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None]) -> str:
+            cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
+            optimiser: str | None = None, rate: float | None = None) -> str:
     """Trains the drafter of this name and gives its card as text. Refusal for whatever was asked for wrongly."""
     which = None if name == NGRAM else recipe(name)
     order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), objective=objective(loss, depths),
-                  seed=seed, cache=cache, target=bare(target))
+                  optimiser=optimiser, rate=rate, seed=seed, cache=cache, target=bare(target))
     device = device_of(device)
     dtype = dtype_of(dtype, device)
     folder = checkpoints.locate(target, say)

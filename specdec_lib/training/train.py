@@ -47,6 +47,8 @@ class Order:
     forbidden: tuple[Path, ...] = ()               # prompt files that are measured with and never trained on
     tokens: int = 1_000_000                        # of answers, at most
     objective: Objective = field(default_factory=Objective)
+    optimiser: str | None = None                   # None: the recipe's
+    rate: float | None = None
     seed: int = 0
     cache: float = 10e9                            # bytes of features on disk
     target: str = "the target"
@@ -54,6 +56,9 @@ class Order:
     def __post_init__(self):
         if not self.minutes > 0:
             raise Refusal(f"--minutes is how long this may take, got {self.minutes}")
+        if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not self.rate > 0:
+            raise Refusal("drafters are fitted by adamw or muon at a rate above 0, got "
+                          f"{self.optimiser} at {self.rate}")
         for path in (*self.prompts, *self.data, *self.forbidden):
             if not path.exists():
                 raise Refusal(f"there is no file {path}")
@@ -76,7 +81,8 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
         names = which.parts(drafter.meta())
         return {name or which.name: together(one).told() for name, one in zip(names, found, strict=True)}
 
-    settings = Settings(minutes=minutes, rate=which.rate, optimiser=which.optimiser, seed=order.seed)
+    settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
+                        seed=order.seed)
     say(f"training {which.name} for {minutes:.1f} minutes")
     now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), order.objective, settings,
               folder, judge, shown)

@@ -82,3 +82,11 @@ def test_a_target_that_runs_through_transformers_is_refused(asked, monkeypatch):
     monkeypatch.setattr(lessons, "load_lm", lambda *told: object())
     with pytest.raises(Refusal, match="drafters are trained on models of the Llama family alone"):
         asked()
+
+
+def test_an_unknown_optimiser_or_a_rate_of_zero_is_refused(tmp_path):
+    from specdec_lib.training.train import Order
+
+    for wrong in ({"optimiser": "sgd"}, {"rate": 0.0}):
+        with pytest.raises(Refusal, match="adamw or muon at a rate above 0"):
+            Order(tmp_path, **wrong)
