@@ -139,6 +139,15 @@ def speedup_interval(base: Sequence[Cost], other: Sequence[Cost], draws: int = 4
     return [float(x) for x in np.nanquantile(ratio, (0.025, 0.975))]
 
 
+def share_interval(pairs: Sequence[tuple[float, float]], draws: int = 4000, seed: int = 0) -> list[float] | None:
+    """95 % bootstrap over prompts of a share of totals, from (part, whole) per prompt; None below five prompts."""
+    if len(pairs) < FEWEST or not any(whole for _, whole in pairs):
+        return None
+    pick = np.random.default_rng(seed).integers(len(pairs), size=(draws, len(pairs)))
+    part, whole = np.moveaxis(np.asarray(pairs, float)[pick].sum(1), 1, 0)                   # [draws] each
+    return [float(x) for x in np.quantile(part[whole > 0] / whole[whole > 0], (0.025, 0.975))]
+
+
 def tokens_per_second(costs: Sequence[Cost]) -> float | None:
     return share(*_totals(costs))
 
@@ -185,12 +194,14 @@ def longest_common(one: Sequence, two: Sequence) -> int:
 
 def repeated_4grams(outputs: Iterable[Sequence[int]]) -> float | None:
     """Share of 4-grams that stood earlier in the same output: a low likelihood cost also rewards loops."""
-    again = total = 0
-    for tokens in outputs:
-        grams = Counter(zip(*(tokens[i:] for i in range(4)), strict=False))
-        total += grams.total()
-        again += grams.total() - len(grams)
-    return share(again, total)
+    counts = [counted_4grams(tokens) for tokens in outputs]
+    return share(sum(again for again, _ in counts), sum(total for _, total in counts))
+
+
+def counted_4grams(tokens: Sequence[int]) -> tuple[int, int]:
+    """How many 4-grams of one output stood in it before, and how many there are."""
+    grams = Counter(zip(*(tokens[i:] for i in range(4)), strict=False))
+    return grams.total() - len(grams), grams.total()
 
 
 NUMBER = re.compile(r"(?<!\d)[-+]?\d[\d,]*(?:\.\d+)?")

@@ -134,3 +134,12 @@ def test_the_reference_score_takes_the_final_number_in_mathematics_and_words_els
     assert measure.reference_score("no idea", ["no number"], number=True) is None
     assert measure.reference_score("The Cat sat", ["a dog", "the cat sat down"]) == pytest.approx(6 / 7)
     assert measure.final_number("between 2020-2021") == 2021
+
+
+def test_the_interval_of_a_share_weighs_prompts_by_their_size_and_needs_five():
+    assert measure.share_interval([(1, 2)] * 4) is None
+    assert measure.share_interval([(1, 2)] * 5) == [0.5, 0.5]
+    low, high = measure.share_interval([(0, 1)] * 9 + [(90, 90)])
+    assert low == 0 and high > 0.9                 # one long prompt outweighs nine short ones
+    assert measure.share_interval([(0, 0)] * 4 + [(1, 2)]) == [0.5, 0.5]
+    assert measure.share_interval([(0, 0)] * 5) is None

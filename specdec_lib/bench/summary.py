@@ -101,11 +101,24 @@ def divergences(base: Sequence[Decode], own: Sequence[Decode]) -> dict[str, tupl
 
 
 def quality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
-    """The gates of methods that are not lossless; means over prompts, all turns and repeats of one together."""
+    """The gates of methods that are not lossless, all turns and repeats of a prompt together.
+
+    `quality_ci` holds the 95 % bootstrap over prompts of each; no interval below five prompts, nor where no prompt
+    has that measure (a peer shows no likelihoods, a prompt may have no reference).
+    """
     plain = {(d.question_id, d.turn, d.repeat): d.outcome.tokens for d in base}
-    overlap = _mean_of_prompts(own, lambda d: measure.rouge_l(plain[d.question_id, d.turn, d.repeat], d.outcome.tokens))
-    return {"ar_overlap": overlap, "reference_score": _mean_of_prompts(own, lambda d: d.score),
-            "repeated_4grams": measure.repeated_4grams(d.outcome.tokens for d in own)}
+    overlap = _means_of_prompts(own, lambda d: measure.rouge_l(plain[d.question_id, d.turn, d.repeat],
+                                                               d.outcome.tokens))
+    score = _means_of_prompts(own, lambda d: d.score)
+    seen = [d for d in own if d.outcome.rows]
+    pairs = {"target_nll": _totals_of_prompts(seen, lambda d: (sum(r.nll for r in d.outcome.rows),
+                                                               sum(r.emitted for r in d.outcome.rows))),
+             "ar_overlap": [(mean, 1.0) for mean in overlap], "reference_score": [(mean, 1.0) for mean in score],
+             "repeated_4grams": _totals_of_prompts(own, lambda d: measure.counted_4grams(d.outcome.tokens))}
+    return {"ar_overlap": measure.share(sum(overlap), len(overlap)),
+            "reference_score": measure.share(sum(score), len(score)),
+            "repeated_4grams": measure.repeated_4grams(d.outcome.tokens for d in own),
+            "quality_ci": {name: measure.share_interval(pair) for name, pair in pairs.items()}}
 
 
 def restlessness(decodes: Sequence[Decode]) -> float | None:
@@ -170,18 +183,23 @@ def _with_families(measures: Callable[..., dict], base: Sequence[Decode], own: S
 
 
 def _per_prompt(decodes: Sequence[Decode], cost: Callable[[Decode], Cost]) -> dict[str, Cost]:
-    out: dict[str, Cost] = {}
+    names = dict.fromkeys(one.question_id for one in decodes)
+    return {name: Cost(*total) for name, total in zip(names, _totals_of_prompts(decodes, cost), strict=True)}
+
+
+def _totals_of_prompts(decodes: Sequence[Decode], pair: Callable[[Decode], tuple]) -> list[tuple[float, float]]:
+    """Both numbers summed over the decodes of each prompt, in the order in which prompts first come."""
+    out: dict[int | str, tuple[float, float]] = {}
     for one in decodes:
-        tokens, seconds = cost(one)
-        so_far = out.get(one.question_id, Cost(0, 0.0))
-        out[one.question_id] = Cost(so_far.tokens + tokens, so_far.seconds + seconds)
-    return out
+        (first, second), so_far = pair(one), out.get(one.question_id, (0, 0.0))
+        out[one.question_id] = so_far[0] + first, so_far[1] + second
+    return list(out.values())
 
 
-def _mean_of_prompts(decodes: Sequence[Decode], value: Callable[[Decode], float | None]) -> float | None:
-    means: dict[str, list[float]] = {}
+def _means_of_prompts(decodes: Sequence[Decode], value: Callable[[Decode], float | None]) -> list[float]:
+    means: dict[int | str, list[float]] = {}
     for one in decodes:
         found = value(one)
         if found is not None:
             means.setdefault(one.question_id, []).append(found)
-    return measure.share(sum(sum(v) / len(v) for v in means.values()), len(means))
+    return [sum(v) / len(v) for v in means.values()]

@@ -55,7 +55,8 @@ def test_a_run_leaves_a_summary_with_the_schema_of_the_command_line(tmp_path):
     keys = {"lossless", "tokens_per_target_forward", "acceptance_rate", "accepted_per_draft_round",
             "draft_round_share", "width", "conditional_acceptance", "speedup", "speedup_ci", "speedup_end_to_end",
             "expected_speedup", "tokens_per_second", "time_share", "identical_prompts", "prompts",
-            "first_divergence_margins", "target_nll", "ar_overlap", "reference_score", "repeated_4grams"}
+            "first_divergence_margins", "target_nll", "ar_overlap", "reference_score", "repeated_4grams",
+            "quality_ci"}
     assert list(result["methods"]) == ["ar", "draft-model"]
     for entry in result["methods"].values():
         assert set(entry) == keys | {"by_family"} and set(entry["by_family"]) == {"qa", "multi_turn", "rag"}

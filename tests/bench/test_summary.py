@@ -98,3 +98,29 @@ def test_scores_are_means_of_prompts_and_none_where_there_is_no_reference():
     scored = [one("ar", 1, (row(7),), score=1.0), one("ar", 2, (row(7),), score=0.0), one("ar", 3, (row(7),))]
     assert summary.methods(scored, {}, None)["ar"]["reference_score"] == 0.5
     assert summary.methods(PLAIN, {}, None)["ar"]["reference_score"] is None
+
+
+def test_quality_comes_with_intervals_over_prompts():
+    plain = [one("ar", q, (row(7), row(8), row(9), row(6)), score=1.0) for q in range(6)]
+    half = [one("lossy", q, (row(7), row(8), row(9), row(6) if q % 2 else row(5)), score=q % 2) for q in range(6)]
+    entry = summary.methods([*plain, *half], {"lossy": False}, None)["lossy"]
+    low, high = entry["quality_ci"]["reference_score"]
+    assert low < entry["reference_score"] == 0.5 < high and 0 <= low and high <= 1
+    assert entry["quality_ci"]["ar_overlap"] == pytest.approx([0.75 + low / 4, 0.75 + high / 4])
+    assert entry["quality_ci"]["target_nll"] == pytest.approx([0.1, 0.1])
+    assert summary.methods(plain, {}, None)["ar"]["quality_ci"]["ar_overlap"] == [1, 1]
+
+
+def test_quality_has_no_interval_where_nothing_or_too_little_was_seen():
+    peer = [one("hf", q, tokens=(7,) * 4, seconds=6.0, peer=True) for q in range(5)]
+    seen = summary.peers([*PLAIN, *peer])["hf"]["quality_ci"]
+    assert seen["target_nll"] is None and seen["reference_score"] is None and seen["ar_overlap"] == [1, 1]
+    few = summary.methods(PLAIN[:4], {}, None)["ar"]
+    assert set(few["quality_ci"].values()) == {None} and few["ar_overlap"] == 1
+
+
+def test_repeats_and_turns_of_a_prompt_are_one_draw_of_the_bootstrap():
+    loops = [one("ar", q, tokens=(1,) * (8 if q else 5), repeat=r) for q in range(5) for r in range(3)]
+    entry = summary.quality(loops, loops)
+    assert entry["repeated_4grams"] == (4 * 4 + 1) / (4 * 5 + 2)
+    assert entry["quality_ci"] == summary.quality(loops[::3], loops[::3])["quality_ci"]
