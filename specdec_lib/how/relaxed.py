@@ -132,4 +132,4 @@ def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5
 
 CARD = Card("relaxed", idea="copied text may differ a little from the target's choice, drafted text may not",
             source="ReSpec, arXiv 2511.01282; the rule is our reading", make=make, lossless=False,
-            notebook="03_one_loop")
+            notebook="33_how_relaxed")
