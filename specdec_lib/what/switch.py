@@ -7,7 +7,7 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session, What
@@ -29,9 +29,10 @@ class Switch:
         return Draft()
 
 
-def make(kit: Kit, drafters: tuple[str, ...] = ("suffix-automaton", "token-recycling")) -> Switch:
-    """Drafters by the names of their cards."""
-    return Switch({name: kit.part(name) for name in drafters})
+def make(kit: Kit, drafters: Iterable[str] | Mapping[str, Mapping] = ("suffix-automaton", "token-recycling")) -> Switch:
+    """Drafters by the names of their cards; a mapping gives each its parameters."""
+    values = drafters if isinstance(drafters, Mapping) else {}
+    return Switch({name: kit.part(name, **values.get(name, {})) for name in drafters})
 
 
 CARD = Card("switch", idea="the budget names who drafts", source="Hu et al. 2024, SAM-Decoding", make=make,

@@ -1,0 +1,24 @@
+"""ReSpec as its authors mean it: like `respec`, and copied text may differ a little from the target's choice.
+
+Source: ReSpec (arXiv 2511.01282). Its relaxed rule is not known; ours accepts a copied token among the target's three
+best with at least half the chance of the first, twice a round at most. Lossy: the text is not plain decoding's.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, most: int = 2, theta: float = 1.5,
+         penalty: float = 1.0, look_back: int = 3, reading: str = "switch", depth: int = 5, width: int = 4,
+         nodes: int | None = None) -> Method:
+    """`rule`, `rank`, `margin` and `most` are those of the relaxed verification, the others those of `respec`."""
+    when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
+                    nodes=nodes, model_depth=depth, model_width=width)
+    what = kit.part("switch", drafters=("feedback-retrieval", "eagle2"))
+    return Method(when, what, kit.part("relaxed", rule=rule, rank=rank, margin=margin, most=most))
+
+
+CARD = Card("respec-relaxed", idea="ReSpec, and copied text may differ a little from the target's choice",
+            source="ReSpec, arXiv 2511.01282", make=make, lossless=False, off_path=True, notebook="33_how_relaxed",
+            parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "relaxed"))

@@ -1,0 +1,23 @@
+"""ReSpec for any model: Token Recycling drafts where ReSpec asks its trained head.
+
+Source: ReSpec (arXiv 2511.01282) with the second drafter of Luo et al. 2024 (Token Recycling), which needs no training,
+so whatever target a user brings can run it. Lossless.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, theta: float = 1.5, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
+         depth: int | None = None, width: int = 8, nodes: int | None = None) -> Method:
+    """The parameters are those of `respec`; depth and nodes default to what the cost curve allows."""
+    when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
+                    model="token-recycling", depth=depth, width=width, nodes=nodes)
+    what = kit.part("switch", drafters=("feedback-retrieval", "token-recycling"))
+    return Method(when, what, kit.part("match"))
+
+
+CARD = Card("respec+token-recycling", idea="ReSpec with the target's own alternatives for a trained head",
+            source="ReSpec, arXiv 2511.01282", make=make, off_path=True, notebook="25_what_feedback_retrieval",
+            parts=("entropy-trigger", "feedback-retrieval", "token-recycling", "switch", "match"))

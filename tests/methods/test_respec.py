@@ -1,0 +1,64 @@
+"""ReSpec assembled: who drafts when, what is literal, and that the strict form changes no token."""
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.loop import decode
+from specdec_lib.types import NO_DICE
+from tests.worlds import PROMPT, kit, network_kit, run
+
+STRICT = ["respec", "respec(theta=-1.0)", "respec(theta=99.0)", "respec(key='position', reading='query')",
+          "respec+token-recycling"]
+
+
+def decoded(name, tokens=40, world=None):
+    world = world or network_kit(None)
+    *_, last = decode(PROMPT, world.target, *catalog.build(name, world), max_new_tokens=tokens)
+    return last
+
+
+def sources(session):
+    return [set(round.draft.source) for round in session.rounds if len(round.draft)]
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_strict_output_is_plain_decodings(name):
+    plain = run(catalog.build("ar", network_kit(None)), NO_DICE, None, 40, network_kit(None).target)
+    assert decoded(name).output == plain
+
+
+def test_the_first_round_asks_the_head_since_no_entropy_is_known():
+    assert decoded("respec(theta=99.0)").rounds[0].budget.source == "eagle2"
+
+
+def test_a_trigger_that_never_fires_leaves_the_head_alone_and_one_that_always_does_asks_the_past_first():
+    assert sources(decoded("respec(theta=-1.0)")) == [{"eagle2"}] * len(sources(decoded("respec(theta=-1.0)")))
+    always = decoded("respec(theta=99.0)")
+    assert all(round.budget.source == "feedback-retrieval" for round in always.rounds[1:])
+    assert {"feedback-retrieval"} in sources(always)
+
+
+def test_where_no_candidate_survives_the_head_drafts_all_the_same():
+    last = decoded("respec(theta=99.0)")
+    silent = [round for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
+    assert silent and all(round.budget.source == "feedback-retrieval" for round in silent)
+
+
+def test_without_a_trained_head_token_recycling_takes_its_place():
+    last = decoded("respec+token-recycling(theta=-1.0)", world=kit(None))
+    assert {source for found in sources(last) for source in found} == {"token-recycling"}
+    assert catalog.missing(catalog.methods()["respec"], kit(None)) == ["eagle"]
+
+
+def test_the_relaxed_form_says_that_it_is_lossy():
+    assert catalog.methods()["respec"].lossless and catalog.methods()["respec+token-recycling"].lossless
+    assert not catalog.methods()["respec-relaxed"].lossless
+
+
+def test_the_relaxed_form_with_the_strict_rule_is_the_strict_form():
+    assert decoded("respec-relaxed(rule='strict')").output == decoded("respec").output
+
+
+def test_a_cap_on_copies_is_the_candidates():
+    method = catalog.build("respec(longest=2)", network_kit(None))
+    assert method.when.retrieve.depth == 2 and method.what.drafters["feedback-retrieval"].longest == 2
