@@ -39,4 +39,4 @@ def make(kit: Kit, rate: float = 0.5, seed: int = 0, retrieve: str = "feedback-r
 
 
 CARD = Card("coin", idea="retrieve in a given share of rounds, at random", source="ours, a contrast", make=make,
-            notebook="03_one_loop")
+            notebook="11_when_entropy_trigger")

@@ -91,4 +91,4 @@ def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: 
 
 
 CARD = Card("entropy-trigger", idea="retrieve where the target was sure of its last tokens",
-            source="ReSpec, arXiv 2511.01282", make=make, notebook="03_one_loop")
+            source="ReSpec, arXiv 2511.01282", make=make, notebook="11_when_entropy_trigger")

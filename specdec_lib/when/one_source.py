@@ -34,4 +34,4 @@ def make(kit: Kit, source: str = "", depth: int | None = None, width: int = 8,
 
 
 CARD = Card("one-source", idea="the same drafter every round", source="ours, a contrast", make=make,
-            notebook="03_one_loop")
+            notebook="11_when_entropy_trigger")

@@ -23,6 +23,7 @@ def test_marks_stand_where_the_oracle_has_an_opinion():
                              [None, True, False, None, True])
     marks = {trace.name: list(trace.x) for trace in figure.data if trace.mode == "markers"}
     assert marks == {"fires, and it pays": [2], "fires in vain": [3], "missed": [5]}
+    assert figure.data[-1].y == (.4,), "a mark stands on the mean that was judged"
     assert "2 times and is right 1 times" in figure.layout.title.text.replace("<br>", " ")
 
 
