@@ -27,8 +27,9 @@ def now() -> str:
 
 
 def command(argv: list[str]) -> str:
-    """The command line with every path cut down to its file's name."""
-    return " ".join(bare(word) for word in argv)
+    """The command line with every path cut down to its file's name; our own entry by the name it is installed under."""
+    own = argv[:1] and Path(argv[0]).parts[-2:] == ("specdec_lib", "cli.py")
+    return " ".join(["specdec" if own else bare(argv[0]), *(bare(word) for word in argv[1:])] if argv else [])
 
 
 def bare(word: str) -> str:

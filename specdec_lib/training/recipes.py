@@ -38,7 +38,7 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("eagle", "one layer over three of the target's streams", eagle, {"ids": "int32", "norm": "float32"},
            limits=("Unrolled three steps in training, so deeper slots extrapolate.",)),
     Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLM,
-           {"norm": "float32", "ids": "int32", "layers.*": "+rank64"},
+           {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
            limits=("It sees tokens alone, and nothing of what the target made of them.",)),
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExit,
            {"exit.*.norm": "float32", "ids": "int32"},

@@ -25,3 +25,10 @@ def test_nothing_names_the_person_or_the_folder():
     text = json.dumps(provenance.provenance([str(Path.cwd() / "specdec"), "bench", str(Path.cwd() / "p.jsonl")]))
     assert str(Path.cwd()) not in text
     assert f"/{getpass.getuser()}" not in text
+
+
+def test_our_own_entry_is_named_as_it_is_installed():
+    assert provenance.command(["/some/where/specdec_lib/cli.py", "train", "eagle"]) == "specdec train eagle"
+    assert provenance.command(["/usr/bin/specdec", "bench"]) == "specdec bench"
+    assert provenance.command(["/else/where/cli.py", "bench"]) == "cli.py bench"
+    assert provenance.command([]) == ""
