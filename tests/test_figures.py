@@ -33,6 +33,7 @@ EVERY = {
     "histogram": lambda: figures.histogram([.1, .2, 1.7, 3.2], 1.5),
     "trigger": lambda: figures.trigger([.1, 2.0, .3], [None, .1, 2.0], 1.5, [False, True, True], [True, True, False]),
     "precision_recall": lambda: figures.precision_recall({"always": (1, .2), "never": (0, None)}, [(.1, .9), (1, .2)]),
+    "candidates": lambda: figures.candidates([4, 8, 9], [.5, .35, .65], [True, False, True], .5, WORDS),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 

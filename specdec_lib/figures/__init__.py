@@ -8,13 +8,14 @@ Knows nothing about models, sessions or files.
 from specdec_lib.figures.laws import acceptance, laws
 from specdec_lib.figures.look import PALETTE
 from specdec_lib.figures.output import match_lengths, rounds, signal, sources
+from specdec_lib.figures.retrieval import candidates
 from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
 from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
 from specdec_lib.figures.training import depth_weights, gains, learned
 from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
-__all__ = ["PALETTE", "acceptance", "by_family", "conditional_acceptance", "cost_curve", "curves", "depth_weights",
-           "gains", "histogram", "laws", "learned", "match_lengths", "precision_recall", "rounds", "signal",
-           "sources", "speed_map", "speedups", "time_split", "tokens_by_depth", "tokens_per_forward", "tree",
+__all__ = ["PALETTE", "acceptance", "by_family", "candidates", "conditional_acceptance", "cost_curve", "curves",
+           "depth_weights", "gains", "histogram", "laws", "learned", "match_lengths", "precision_recall", "rounds",
+           "signal", "sources", "speed_map", "speedups", "time_split", "tokens_by_depth", "tokens_per_forward", "tree",
            "trigger"]

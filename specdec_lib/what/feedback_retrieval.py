@@ -8,7 +8,8 @@ every node is certain.
 The paper is silent on the rate of the scores, the number of places looked at and a shortest chain. It keys scores by
 absolute position, which is seldom met twice: a copy moves on with the text. What stays is the distance, so that is our
 default; `key="position"` is the paper's. Nodes that are left over lengthen the chains, best first, and what is won
-there counts for no score; `spare="leave"` submits fewer nodes instead.
+there counts for no score; `spare="leave"` submits fewer nodes instead. Since scores start at the least one, a place whose
+first round was less than half accepted is silent from then on; `least=0.3` forgives one bad round.
 """
 
 from __future__ import annotations
@@ -176,4 +177,4 @@ def make(kit: Kit, key: str = DIAGONAL, query: int = 3, least: float = 0.5, long
 
 
 CARD = Card(NAME, idea="copy from the places that proved right, several at once",
-            source="ReSpec (arXiv 2511.01282)", make=make, notebook="03_one_loop", off_path=True)
+            source="ReSpec (arXiv 2511.01282)", make=make, notebook="25_what_feedback_retrieval", off_path=True)
