@@ -8,8 +8,8 @@ every node is certain.
 The paper is silent on the rate of the scores, the number of places looked at and a shortest chain. It keys scores by
 absolute position, which is seldom met twice: a copy moves on with the text. What stays is the distance, so that is our
 default; `key="position"` is the paper's. Nodes that are left over lengthen the chains, best first, and what is won
-there counts for no score; `spare="leave"` submits fewer nodes instead. Since scores start at the least one, a place whose
-first round was less than half accepted is silent from then on; `least=0.3` forgives one bad round.
+there counts for no score; `spare="leave"` submits fewer nodes instead. Since scores start at the least one, a place of
+which less than half was accepted in its first round is silent from then on; `least=0.3` forgives one bad round.
 """
 
 from __future__ import annotations
