@@ -14,6 +14,8 @@ from specdec_lib.bench.prompts import default_path, load, spread
 from specdec_lib.dice import Dice
 from specdec_lib.loop import decode
 from specdec_lib.models import load as models
+from specdec_lib.models.heads.small import draft_lm
+from specdec_lib.models.shelf import SHIPPED, Shelf
 from specdec_lib.sampling import Sampling
 from specdec_lib.types import Kit
 
@@ -24,9 +26,11 @@ METHODS = [name for name, card in catalog.methods().items()
 
 @pytest.fixture(scope="module")
 def world():
-    """The default target in fp32, its tokenizer and a kit."""
+    """The default target in fp32, its tokenizer and a kit with the trained drafters."""
     target, text = models.load("smollm2-135m", dtype=torch.float32)
-    kit = Kit(target, text.facts, nodes=8, draft=target.first_layers(6), parts=catalog.make_part)
+    shelf = Shelf(SHIPPED, target, text)
+    kit = Kit(target, text.facts, nodes=8, draft=draft_lm(shelf["draft-lm"].state, target.weights),
+              checkpoints=shelf, parts=catalog.make_part)
     return kit, text
 
 
