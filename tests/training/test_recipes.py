@@ -45,9 +45,10 @@ def test_what_is_stored_drafts_like_what_was_trained(target, tmp_path, name):
     batch = batch_of(target, tiny_examples(3), drafter.levels)
     trained, apart = logits(drafter, batch), logits(other, batch)
     other.take(stored.state)
+    rough = 0.2 if any("int4" in scheme for scheme in which.plan.values()) else 0.05       # four bits err by a tenth
     for a, b, c in zip(trained, logits(other, batch), apart, strict=True):
         rows = batch.drafted(1)
-        assert (a - b)[rows].norm() < 0.1 * (a - c)[rows].norm()
+        assert (a - b)[rows].norm() < rough * (a - c)[rows].norm()
     assert stored.meta == drafter.meta() and torch.equal(stored.state["ids"], IDS)
 
 
