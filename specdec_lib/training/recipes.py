@@ -25,7 +25,7 @@ class Recipe:
     make: Callable[..., Drafter]                   # (target, ids, random) -> module
     plan: Mapping[str, str]                        # tensors -> schemes of models/compress.py
     rate: float = 4e-3
-    optimiser: str = "muon"                        # as far after 0.3 M tokens as AdamW at 1e-3 after 0.5 M
+    optimiser: str = "muon"                        # `--optimiser adamw --rate 0.001` for the contrast
     limits: tuple[str, ...] = ()
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
