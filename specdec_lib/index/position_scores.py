@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import is_
 from typing import NamedTuple
 
-from specdec_lib.index.reading import common_prefix
+from specdec_lib.index.reading import common_prefix, put_back
 from specdec_lib.types import Round, Session
 
 
@@ -66,8 +66,4 @@ class PositionScores:
         self._undo.append(before)
 
     def _take_back(self) -> None:
-        for key, score in self._undo.pop().items():
-            if score is None:
-                del self._scores[key]
-            else:
-                self._scores[key] = score
+        put_back(self._scores, self._undo.pop())

@@ -6,7 +6,7 @@ the tail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, count
 from operator import ne
 
@@ -40,3 +40,12 @@ def until_end(tokens: Iterable[int], end: frozenset[int]) -> tuple[int, ...]:
         if token in end:
             break
     return tuple(out)
+
+
+def put_back(table: dict, before: Mapping) -> None:
+    """Undoes a change of a table: what `before` has for a key stands there again, and None means that nothing did."""
+    for key, value in before.items():
+        if value is None:
+            del table[key]
+        else:
+            table[key] = value

@@ -14,6 +14,7 @@ from __future__ import annotations
 from operator import is_
 
 from specdec_lib.index.ngram_positions import NgramPositions
+from specdec_lib.index.reading import put_back
 from specdec_lib.types import ROOT, Round, Session
 
 Row = tuple[int, ...]
@@ -70,8 +71,4 @@ class SuccessorTable:
         self._undo.append(before)
 
     def _take_back(self) -> None:
-        for token, row in self._undo.pop().items():
-            if row is None:
-                del self._rows[token]
-            else:
-                self._rows[token] = row
+        put_back(self._rows, self._undo.pop())

@@ -9,17 +9,6 @@ from specdec_lib.models.heads.small import draft_lm
 from specdec_lib.training.draft_lm import DraftLM, default_layers
 from specdec_lib.types import Draft
 from tests.training.lessons import IDS, batch_of, drafters, logits, stirred
-from tests.training.tiny import tiny_examples, tiny_target
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target()
-
-
-@pytest.fixture(scope="module")
-def data():
-    return tiny_examples(3)
 
 
 @pytest.fixture(scope="module")

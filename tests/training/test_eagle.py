@@ -9,19 +9,8 @@ from specdec_lib.models.heads.eagle import EagleHead
 from specdec_lib.training.eagle import Eagle, default_taps
 from specdec_lib.types import Draft
 from tests.training.lessons import IDS, batch_of, drafters, logits, stirred
-from tests.training.tiny import tiny_examples, tiny_target
 
 TAPS = (1, 2, 3)
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target()
-
-
-@pytest.fixture(scope="module")
-def data():
-    return tiny_examples(3)
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,8 @@ from specdec_lib.models.heads.exits import exit_heads
 from specdec_lib.training.early_exit import EarlyExit, default_exits
 from specdec_lib.types import Draft
 from tests.training.lessons import IDS, batch_of, drafters, logits, stirred
-from tests.training.tiny import tiny_examples, tiny_target
 
 EXITS = (1, 3)
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target()
-
-
-@pytest.fixture(scope="module")
-def data():
-    return tiny_examples(3)
 
 
 @pytest.fixture(scope="module")
