@@ -14,20 +14,35 @@ from torch import Tensor
 
 from specdec_lib.types import ROOT
 
-FEW = 64                                           # up to here plain products beat the fused kernel on a CPU
-SHORT = 512                                        # columns up to which the fused kernel is faster for a single row
+FEW = 64                                           # up to here plain products can beat the fused kernel on a CPU
+SHORT, SMALL = 512, 2048                           # columns, and rows x columns, up to which the fused kernel is faster
+STEP = 64                                          # plain products take columns in multiples of this
 HALF = (torch.bfloat16, torch.float16)
 
 
 def plainly(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether plain matrix products are the faster attention: a few rows on a CPU, in half precision not one row.
+    """Whether plain matrix products are the faster attention: a few rows over many columns, in half precision on a CPU.
 
-    Measured with 9 query and 3 key heads of 64, one thread, microseconds a layer at 260 / 700 / 1,030 columns in
-    bfloat16: one row fused 39 / 104 / 123, plain 53 / 73 / 92; nine rows fused 102 / 287 / 418, plain 91 / 170 / 225.
+    Measured with 9 query and 3 key heads of 64, two threads, microseconds a layer at 260 / 450 / 1,030 columns in
+    bfloat16: one row fused 32 / 40 / 105, plain 56 / 62 / 85; seven rows fused 62 / 96 / 226, plain 73 / 89 / 127. In
+    float32 the fused kernel is as fast or faster.
     """
-    if device.type != "cpu" or rows > FEW:
+    if device.type != "cpu" or rows > FEW or dtype not in HALF:
         return False
-    return rows > 1 or columns > SHORT or dtype not in HALF
+    return columns > SHORT or rows * columns > SMALL
+
+
+def widened(block: Tensor | None, rows: int, columns: int, capacity: int, dtype: torch.dtype) -> tuple[Tensor, int]:
+    """The block and the columns of plain products: as many as the next multiple of `STEP`, the added ones hidden.
+
+    oneDNN builds a kernel for every shape it has not met, half a millisecond each; a context that grows by a column
+    at a time would always be new to it. Only that many columns are added as the cache has.
+    """
+    more = min(-(-columns // STEP) * STEP, capacity) - columns
+    if not more:
+        return block, columns
+    block = torch.zeros(rows, 0, dtype=dtype) if block is None else block
+    return F.pad(block, (0, more), value=float("-inf")), columns + more
 
 
 @lru_cache(512)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.attention import attend
+from specdec_lib.models.attention import attend, plainly, whole, widened
 from specdec_lib.models.shape import Shape
 from specdec_lib.models.weights import Layer
 
@@ -26,6 +26,15 @@ class View:
     block: Tensor | None = None                    # the mask for plain products, see attention.py
     full: Tensor | None = None                     # the mask for the fused kernel
     plain: bool = False
+
+
+def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group: int, capacity: int) -> View:
+    """The view of rows that see all columns before them but those hidden by `block`, for the faster attention."""
+    rows, stop = where.stop - where.start, where.stop
+    if not plainly(rows, stop, cos.dtype, cos.device):
+        return View(where, stop, cos, sin, block, whole(block, rows, stop, group))
+    block, stop = widened(block, rows, stop, capacity, cos.dtype)
+    return View(where, stop, cos, sin, block, None, True)
 
 
 class Columns(NamedTuple):

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from specdec_lib.blocks import top_by_blocks
 from specdec_lib.models.answers import Answers
-from specdec_lib.models.attention import hidden_block, plainly, whole
+from specdec_lib.models.attention import hidden_block
 from specdec_lib.models.cache import Cache
-from specdec_lib.models.forward import View, columns, decoder_layer
+from specdec_lib.models.forward import View, columns, decoder_layer, view_of
 from specdec_lib.models.shape import Shape, rope_table, shape_of
 from specdec_lib.models.static import StaticStep, width_for
 from specdec_lib.models.weights import Weights, fuse, random_weights, read_config, reader
@@ -231,9 +231,8 @@ class Transformer:
         where = slice(start, stop)
         if not self.cache.rows.chain(stop):
             where = torch.tensor([self.cache.rows.position(row) for row in range(start, stop)], device=self.device)
-        block, plain = self.block(start, stop), plainly(stop - start, stop, self.dtype, self.device)
-        full = None if plain else whole(block, stop - start, stop, self.shape.group)
-        return View(slice(start, stop), stop, cos[where], sin[where], block, full, plain)
+        return view_of(slice(start, stop), cos[where], sin[where], self.block(start, stop), self.shape.group,
+                       self.cache.capacity)
 
     def block(self, start: int, stop: int) -> Tensor | None:
         """What these rows must not see, at the right edge of their columns."""

@@ -7,7 +7,7 @@ import torch
 
 from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import decode
-from specdec_lib.models import forward
+from specdec_lib.models import attention, forward
 from specdec_lib.models.shape import Foreign, Shape, shape_of
 from specdec_lib.models.transformer import Transformer, brief_of
 from specdec_lib.types import ROOT, Budget, Draft, Refusal, Scores, Verdict
@@ -138,6 +138,16 @@ def test_nothing_changes_where_the_cache_grows(checkpoint, rounds, start):
     whole = Transformer(weights, taps=(1,))
     whole.prefill(tokens)
     assert far(fed, whole.features(tokens)) < 1e-11
+
+
+def test_plain_products_over_a_long_context_say_what_the_fused_kernel_says(checkpoint, rounds, monkeypatch):
+    weights = Transformer.load(checkpoint("llama3").folder, torch.float64).weights
+    fused, plain = Transformer(weights), Transformer(weights)
+    for tokens, draft in rounds(seed=5, rounds=12, start=560, back=0.2):
+        want = fused(tokens, draft).logits
+        with monkeypatch.context() as patch:
+            patch.setattr(attention, "HALF", (torch.float64,))
+            assert far(plain(tokens, draft).logits, want) < 1e-11
 
 
 def test_a_long_prompt_is_read_in_chunks_with_the_same_result(checkpoint, words):

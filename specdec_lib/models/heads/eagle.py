@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.models.answers import Answers
-from specdec_lib.models.attention import hidden_block, plainly, whole
+from specdec_lib.models.attention import hidden_block
 from specdec_lib.models.cache import Cache
-from specdec_lib.models.forward import View, columns, layer_after, scaled
+from specdec_lib.models.forward import View, columns, layer_after, scaled, view_of
 from specdec_lib.models.heads import Once, output_rows, placed, vocabulary
 from specdec_lib.models.linear import Linear
 from specdec_lib.models.shape import rope_table
@@ -150,9 +150,7 @@ class EagleHead:
             where = torch.tensor([rows.position(row) for row in range(start, stop)], device=self.ids.device)
         parents = rows.draft.parents[:max(0, stop - ahead)]
         block = hidden_block(parents, 0 if parents else count, count, False, self.embedding.dtype, self.ids.device)
-        plain = plainly(count, stop, self.embedding.dtype, self.ids.device)
-        full = None if plain else whole(block, count, stop, self.shape.group)
-        return View(slice(start, stop), stop, cos[where], sin[where], block, full, plain)
+        return view_of(slice(start, stop), cos[where], sin[where], block, self.shape.group, self.cache.capacity)
 
 
 PACKED = Once(lambda checkpoint, target: EagleWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))
