@@ -144,6 +144,28 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of
 
 
 @app.command()
+def overhead(method: Annotated[str, typer.Option("--method", help="respec, or another with its trigger.")] = "respec",
+             tokens: Annotated[str, typer.Option(help="Of context; commas between.")] = "500,1000,2000,4000",
+             nodes: Annotated[int, typer.Option("--nodes", help="Of a draft.")] = 8, seed: Seed = 0,
+             out: Annotated[Path | None, typer.Option("--out", help="A JSON file of the result.")] = None) -> None:
+    """Measures what trigger, scores and trie cost a round as a text grows; it needs no model."""
+    from specdec_lib.bench import overhead
+    from specdec_lib.bench.progress import bar
+    from specdec_lib.bench.provenance import provenance
+
+    if not all(word.strip().isdigit() for word in tokens.split(",")):
+        raise Refusal(f"tokens are whole numbers with commas between, got {tokens!r}")
+    with bar("overhead") as progress:
+        found = overhead.overheads(method, [int(word) for word in tokens.split(",")], nodes, seed=seed,
+                                   progress=progress)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        kept = overhead.as_dict(found, method, nodes, seed, provenance())
+        out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    typer.echo(f"{overhead.table(found)}\nmilliseconds a round: {overhead.verdict(found)}")
+
+
+@app.command()
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
            drafters: Annotated[str, typer.Option("--drafters", help="Parts to record; commas between.")] = "",
            prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",

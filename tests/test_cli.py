@@ -123,6 +123,20 @@ def test_generate_streams_the_answer_and_ends_with_a_line_of_statistics(model, c
     assert str(model.parent) not in out[-1]
 
 
+def test_overhead_is_measured_without_a_model_and_kept_with_its_provenance(tmp_path, capsys):
+    path = tmp_path / "new" / "overhead.json"
+    assert cli.run(["overhead", "--tokens", "300,400", "--nodes", "6", "--out", str(path)]) == 0
+    said, kept = capsys.readouterr().out, json.loads(path.read_text())
+    assert "milliseconds a round: at 40" in said and len(said.splitlines()) == 4
+    assert kept["nodes"] == 6 and kept["provenance"]["command"] and str(tmp_path) not in path.read_text()
+    assert [size["tokens"] // 100 for size in kept["sizes"]] == [3, 4] and kept["sizes"][0]["what"]["median"] > 0
+
+
+def test_an_overhead_of_no_size_or_without_a_trigger_is_refused(capsys):
+    assert "whole numbers" in refused(["overhead", "--tokens", "many"], capsys)
+    assert "no entropy trigger" in refused(["overhead", "--method", "sam"], capsys)
+
+
 def test_a_cost_curve_is_measured_saved_and_can_be_used(model, tmp_path, capsys):
     path = tmp_path / "deep" / "mine.json"
     words = ["cost", "--target", model, "--dtype", "float32", "--contexts", "8,16", "--repeats", "1", "--out", path]

@@ -1,0 +1,188 @@
+"""What a method's own bookkeeping costs a round as the text grows: the trigger, the candidates with scores and trie.
+
+There is no model. A made-up text, much of it copied from itself, is what the target would have said, so that drafts
+are accepted and refused, and each round leaves its entropies and its chains behind. The model's drafter is silent, and
+the copier is asked every round, whether the trigger fires or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from math import ceil
+from random import Random
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.bench.plan import cards_of, needs
+from specdec_lib.loop import begin
+from specdec_lib.types import NO_DICE, ROOT, Brief, Draft, Kit, Method, Refusal, Round, Session, Verdict
+from specdec_lib.when.entropy_trigger import EntropyTrigger
+
+LIMIT = 0.5                                        # ms a round that the parts may cost together
+SIZES = (500, 1000, 2000, 4000)                    # tokens of context
+PROMPT = 256
+STEPS = 100                                        # rounds that one size is measured over
+BEYOND = 64                                        # tokens to come, so that the last drafts are of full size
+VOCAB = 32_000
+ROWS = torch.zeros(1, 1)                           # nobody here reads the logits of a round
+Clock = Callable[[], float]
+
+
+class Spread(NamedTuple):
+    """Milliseconds of a round: the median and the 95th percentile."""
+
+    median: float
+    high: float
+
+
+class Overhead(NamedTuple):
+    """At about `tokens` of context, after `rounds`; `cold`: ms of the first round of a method that has read nothing."""
+
+    tokens: int
+    rounds: int
+    when: Spread
+    what: Spread
+    together: Spread
+    cold: float
+
+
+def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8, steps: int = STEPS, seed: int = 0,
+              clock: Clock = perf_counter, progress: Callable[[int, int, str], None] = lambda *now: None,
+              ) -> tuple[Overhead, ...]:
+    """The overhead of `spec` at each size, over the last `steps` rounds before it, in one decode that grows on.
+
+    Refusal for a method without the entropy trigger, and for sizes that leave no output behind the prompt.
+    """
+    sizes = tuple(sorted(set(sizes)))
+    if not sizes or sizes[0] <= PROMPT:
+        raise Refusal(f"sizes are tokens of context above the {PROMPT} of the prompt, got {list(sizes)}")
+    if steps < 1 or nodes < 1:
+        raise Refusal(f"steps and nodes are at least 1, got {steps} and {nodes}")
+    text, entropies = passages(sizes[-1] + BEYOND, seed)
+    out: list[Overhead] = []
+    took: list[tuple[float, float]] = []
+    for session, when, what in rounds(bare(spec, nodes), text, entropies, clock):
+        took.append((when, what))
+        progress(min(len(session.tokens), sizes[-1]), sizes[-1], "tokens of context")
+        if len(session.tokens) >= sizes[len(out)]:
+            out.append(overhead(session, took[-steps:], bare(spec, nodes), clock))
+        if len(out) == len(sizes):
+            break
+    return tuple(out)
+
+
+def overhead(session: Session, took: Sequence[tuple[float, float]], unread: Method, clock: Clock) -> Overhead:
+    """From the seconds of the rounds that led here; `unread` is the same method before its first round."""
+    cold = sum(asked(unread, session, clock)[2:])
+    return Overhead(len(session.tokens), len(session.rounds), spread([when for when, _ in took]),
+                    spread([what for _, what in took]), spread([when + what for when, what in took]), 1000 * cold)
+
+
+def rounds(method: Method, text: Sequence[int], entropies: Sequence[float],
+           clock: Clock = perf_counter) -> Iterator[tuple[Session, float, float]]:
+    """A decode of this text: the session after every round, and the seconds that `when` and `what` took in it."""
+    session = begin(text[:PROMPT], len(text) - PROMPT)
+    while not session.done:
+        budget, draft, when, what = asked(method, session, clock)
+        place = len(session.tokens)
+        path = along(draft, text[place:place + draft.depth])
+        verdict = Verdict(path, tuple(text[place:place + len(path) + 1])).until(session)
+        own = tuple(entropies[place:place + len(verdict.tokens)])
+        brief = Brief(ROWS, ROWS, (0,) * len(own), (0.0,) * len(own), own)
+        session = session.after(Round(budget, draft, brief, verdict, ()))
+        yield session, when, what
+
+
+def asked(method: Method, session: Session, clock: Clock) -> tuple:
+    """The copier's budget and draft, and the seconds of both questions."""
+    start = clock()
+    method.when(session, NO_DICE)
+    then = clock()
+    budget = method.when.retrieve.within(session)
+    draft = method.what(session, budget, NO_DICE)
+    return budget, draft, then - start, clock() - then
+
+
+def along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
+    """The nodes of the draft that stand on this text, root to leaf."""
+    path: list[int] = []
+    for token in text:
+        here = draft.children.get(path[-1] if path else ROOT, ())
+        node = next((node for node in here if draft.tokens[node] == token), None)
+        if node is None:
+            break
+        path.append(node)
+    return tuple(path)
+
+
+def bare(spec: str, nodes: int) -> Method:
+    """The method with a model drafter that says nothing, for a kit without a model."""
+    models = [name for name in catalog.card_of(spec).parts
+              if name in catalog.parts()["what"] and name not in ("feedback-retrieval", "switch")]
+
+    def part(name: str, kit: Kit, **given):
+        return catalog.make_part("nothing", kit) if name in models else catalog.make_part(name, kit, **given)
+    stands_in = dict.fromkeys(needs(cards_of(spec)))
+    method = catalog.build(spec, Kit(None, nodes=nodes, parts=part, checkpoints=stands_in))
+    if not isinstance(method.when, EntropyTrigger):
+        raise Refusal(f"{spec} has no entropy trigger to measure: take respec or another that has")
+    return method
+
+
+def passages(tokens: int, seed: int = 0, vocab: int = VOCAB) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """A text of so many tokens with the entropy (nats) of the row that each was read from.
+
+    New tokens follow Zipf's law and come at 3 nats on average. Four stretches of five, of 5 to 40 tokens each, are
+    copied from anywhere earlier, at 0.3 nats, with one token in twenty exchanged; so some stand in dozens of places.
+    """
+    dice = Random(seed)
+    weights = list(accumulate(1 / rank for rank in range(1, vocab + 1)))
+    text, entropies = [], []
+    while len(text) < tokens:
+        n, copied = dice.randint(5, 40), len(text) > 64 and dice.random() < 0.8
+        start = dice.randrange(max(1, len(text) - n))
+        for place, new in enumerate(dice.choices(range(vocab), cum_weights=weights, k=n)):
+            again = copied and dice.random() < 0.95
+            text.append(text[start + place] if again else new)
+            entropies.append(dice.expovariate(1 / 0.3 if again else 1 / 3.0))
+    return tuple(text[:tokens]), tuple(entropies[:tokens])
+
+
+def spread(seconds: Sequence[float]) -> Spread:
+    """In milliseconds."""
+    ordered = sorted(seconds)
+    return Spread(1000 * median(ordered), 1000 * ordered[ceil(0.95 * len(ordered)) - 1])
+
+
+def rows(found: Sequence[Overhead]) -> list[dict]:
+    """A line a size, milliseconds a round."""
+    return [{"tokens of context": one.tokens, "rounds before": one.rounds, "when": one.when.median,
+             "what": one.what.median, "both": one.together.median, "95 % within": one.together.high,
+             "first round": one.cold} for one in found]
+
+
+def table(found: Sequence[Overhead]) -> str:
+    """The same for a terminal."""
+    lines = [[name if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+              for name, value in row.items()] for row in ({key: key for key in rows(found)[0]}, *rows(found))]
+    return "\n".join("  ".join(f"{word:>17}" for word in line) for line in lines)
+
+
+def as_dict(found: Sequence[Overhead], spec: str, nodes: int, seed: int, provenance: dict) -> dict:
+    """As JSON keeps it, milliseconds a round."""
+    return {"method": spec, "nodes": nodes, "seed": seed, "limit": LIMIT, "provenance": provenance,
+            "sizes": [one._asdict() | {name: getattr(one, name)._asdict() for name in ("when", "what", "together")}
+                      for one in found]}
+
+
+def verdict(found: Sequence[Overhead]) -> str:
+    """The longest context against the limit, in one sentence."""
+    last = found[-1]
+    side = "under" if last.together.high < LIMIT else "above"
+    return (f"at {last.tokens:,} tokens the trigger, the scores and the trie cost {last.together.median:.2f} ms a"
+            f" round, 95 % of rounds at most {last.together.high:.2f} ms: {side} the {LIMIT} ms they may cost")
