@@ -13,7 +13,7 @@ from pathlib import Path
 from specdec_lib.models.text import HALF, Text
 from specdec_lib.types import Refusal
 
-SHIPPED = Path(__file__).resolve().parents[2] / "data" / "prompts" / "workbook.jsonl"
+SHIPPED = Path(__file__).resolve().parents[2] / "data" / "prompts"
 SENTINEL = "specdec-user-turn"                     # stands for the user's words in a rendered conversation
 FIELDS = ("prompt", "question", "instruction")
 SHORTEST, LONGEST, WORDS = 12, 1500, 3             # characters; words at least
@@ -92,8 +92,8 @@ def texts(path: str | Path) -> list[str]:
 
 
 def shipped() -> list[str]:
-    """The project's own prompts, which it measures with; none where the package stands without its data."""
-    return texts(SHIPPED) if SHIPPED.is_file() else []
+    """The project's own prompts, to measure with and to tune on; none where the package stands without its data."""
+    return [turn for path in sorted(SHIPPED.glob("*.jsonl")) for turn in texts(path)]
 
 
 def every_turn(path: str | Path) -> list[list[str]]:

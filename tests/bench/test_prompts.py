@@ -260,3 +260,60 @@ def test_the_card_names_the_languages_of_every_translation():
     assert (into | out).keys() == translations.keys() and not into.keys() & out.keys()
     for number, turn in translations.items():
         assert (into | out)[number] in turn
+
+
+# The prompts for tuning.
+
+@pytest.fixture
+def tuning():
+    return load(default_path().with_name("tuning.jsonl"))
+
+
+def texts_of(prompts):
+    return [text for prompt in prompts for text in (*prompt.turns, *(prompt.reference or ()))]
+
+
+def runs_of(prompts, words=8):
+    texts = [re.findall(r"\w+", text.casefold()) for text in texts_of(prompts)]
+    return {tuple(text[i:i + words]) for text in texts for i in range(len(text) - words + 1)}
+
+
+def test_the_prompts_for_tuning_have_the_shape_of_those_for_measuring(tuning):
+    assert [len(members) for members in families_of(tuning).values()] == [6] * 6
+    assert [prompt.question_id for prompt in tuning] == list(range(1001, 1037))
+    assert all(len(prompt.turns) == (2 if prompt.family == "multi_turn" else 1) for prompt in tuning)
+    assert len({prompt.category for prompt in families_of(tuning)["multi_turn"]} & set(MT_BENCH)) == 6
+    assert all(prompt.reference for prompt in tuning if prompt.family != "multi_turn")
+    assert all(re.search(r"\n#### \d+$", prompt.reference[0]) for prompt in families_of(tuning)["math_reasoning"])
+
+
+def test_what_is_tuned_on_is_not_measured_on(tuning):
+    measured = load(default_path())
+    assert not {prompt.question_id for prompt in tuning} & {prompt.question_id for prompt in measured}
+    assert not set(texts_of(tuning)) & set(texts_of(measured))
+    assert len(runs_of(measured)) > 8000 and not runs_of(tuning) & runs_of(measured)
+
+
+def test_the_cards_table_is_what_the_file_for_tuning_holds(tuning):
+    rows = re.findall(r"^\| (\w+) \| (\d+) to (\d+) \| (\d+) \| (\d+) \| (\d+) to (\d+) \| (\d+) to (\d+) \|$",
+                      CARD.read_text("utf-8"), re.MULTILINE)
+    said = {family: list(map(int, numbers)) for family, *numbers in rows}
+    for family, members in families_of(tuning).items():
+        lengths = [sum(map(len, prompt.turns)) for prompt in members]
+        *counts, least, most = said.pop(family)
+        assert counts == [members[0].question_id, members[-1].question_id, len(members),
+                          sum(len(prompt.turns) for prompt in members), min(lengths), max(lengths)]
+        assert 2.2 < max(lengths) / most < 5.5 and 2.2 < min(lengths) / least < 5.5
+        assert family not in ("summarization", "rag") or 400 <= least <= most <= 800
+    assert not said
+
+
+def test_the_card_names_the_language_of_every_prompt_for_tuning(tuning):
+    said = " ".join(CARD.read_text("utf-8").split()).split("English, except for", 1)[1]
+    told = {int(number): language for numbers, language in re.findall(r"([\d and]+) \((\w+)\)", said)[:3]
+            for number in re.findall(r"\d+", numbers)}
+    assert len(told) == 5
+    for prompt in tuning:
+        if prompt.family != "translation":
+            assert told.pop(prompt.question_id, "English") == language_of(" ".join(prompt.turns)), prompt.question_id
+    assert not told
