@@ -11,15 +11,16 @@ from specdec_lib.types import Card, Kit, Method
 
 
 def make(kit: Kit, theta: float = 1.5, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
-         key: str = "diagonal", longest: int | None = None, depth: int = 5, width: int = 4,
+         key: str = "diagonal", longest: int | None = None, most: int = 64, depth: int = 5, width: int = 4,
          nodes: int | None = None) -> Method:
-    """`theta`, `penalty`, `look_back` and `reading` are the trigger's, `key` and `longest` the candidates'.
+    """`theta`, `penalty`, `look_back` and `reading` are the trigger's, `key`, `longest` and `most` the candidates'.
 
     `depth` and `width` are those of the tree that the head drafts; nodes default to what the cost curve allows.
     """
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
                     nodes=nodes, depth=longest, model_depth=depth, model_width=width)
-    what = kit.part("switch", drafters={"feedback-retrieval": {"key": key, "longest": longest}, "eagle2": {}})
+    places = {"key": key, "longest": longest, "most": most}
+    what = kit.part("switch", drafters={"feedback-retrieval": places, "eagle2": {}})
     return Method(when, what, kit.part("match"))
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.loop import decode
-from specdec_lib.types import NO_DICE
+from specdec_lib.loop import begin, decode
+from specdec_lib.types import NO_DICE, ROOT, Budget
 from tests.worlds import PROMPT, kit, network_kit, run
 
 STRICT = ["respec", "respec(theta=-1.0)", "respec(theta=99.0)", "respec(key='position', reading='query')",
@@ -29,6 +29,14 @@ def test_strict_output_is_plain_decodings(name):
 
 def test_the_first_round_asks_the_head_since_no_entropy_is_known():
     assert decoded("respec(theta=99.0)").rounds[0].budget.source == "eagle2"
+
+
+def test_one_place_is_a_chain_and_several_make_a_tree():
+    def drafted(name):
+        text = begin((1, 2, 0, 1, 2, 1, 1, 2), 20)
+        return catalog.build(name, network_kit(None)).what(text, Budget(8, 8, 8, "feedback-retrieval"), NO_DICE)
+    assert all(len(below) == 1 for below in drafted("respec(most=1)").children.values())
+    assert len(drafted("respec").children[ROOT]) == 2
 
 
 def test_a_trigger_that_never_fires_leaves_the_head_alone_and_one_that_always_does_asks_the_past_first():
