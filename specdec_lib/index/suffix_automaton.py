@@ -56,6 +56,17 @@ class SuffixAutomaton:
             self.tokens = tokens
         return self.repeat
 
+    def find(self, tokens: tuple[int, ...]) -> Repeat:
+        """The longest suffix of another text that stands anywhere in what was read: one step or more per token."""
+        nexts, link, state, length = self._next, self._link, 0, 0
+        for token in tokens:
+            while state and token not in nexts[state]:
+                state = link[state]
+                length = self._length[state]
+            if token in nexts[state]:
+                state, length = nexts[state][token], length + 1
+        return Repeat(length, self._first[state] + 1, self._recent[state] + 1)
+
     def _new_state(self, next: dict[int, int], link: int, length: int, first: int, recent: int) -> int:
         self._next.append(next)
         self._link.append(link)

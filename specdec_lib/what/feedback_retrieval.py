@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from specdec_lib.drafting import certain_trie
 from specdec_lib.index.all_positions import AllPositions
+from specdec_lib.index.growing_store import Store, with_answers
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.position_scores import Chain, PositionScores
 from specdec_lib.index.reading import continuation, until_end
-from specdec_lib.index.static_store import StaticStore
 from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
 
 NAME = "feedback-retrieval"
@@ -47,7 +47,7 @@ class FeedbackRetrieval:
 
     positions: AllPositions
     scores: PositionScores
-    store: StaticStore | None = None               # a corpus; its candidates come after those of the session
+    store: Store | None = None                     # a corpus; its candidates come after those of the session
     key: str = DIAGONAL
     query: int = 3                                 # tokens that must agree where the budget does not say
     least: float = 0.5                             # theta_score: candidates below it are dropped
@@ -169,11 +169,15 @@ def path_of(draft: Draft, tokens: tuple[int, ...]) -> tuple[int, ...]:
 
 def make(kit: Kit, key: str = DIAGONAL, query: int = 3, least: float = 0.5, longest: int | None = None,
          shortest: int = 4, most: int = 64, start: float = 0.5, rate: float = 0.3,
-         spare: str = EXTEND) -> FeedbackRetrieval:
-    """Reads the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores."""
+         spare: str = EXTEND, remember: int = 0) -> FeedbackRetrieval:
+    """Reads the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores.
+
+    `remember` is how many tokens of earlier answers count as a corpus, too, as far as the method puts them aside.
+    """
     positions = kit.index("3-gram positions", lambda: NgramPositions(3))
-    return FeedbackRetrieval(AllPositions(positions), PositionScores(NAME, start, rate), shared_matcher(kit).store,
-                             key, query, least, longest, shortest, most, spare)
+    store = with_answers(kit, shared_matcher(kit).store, remember)
+    return FeedbackRetrieval(AllPositions(positions), PositionScores(NAME, start, rate), store, key, query, least,
+                             longest, shortest, most, spare)
 
 
 CARD = Card(NAME, idea="copy from the places that proved right, several at once",

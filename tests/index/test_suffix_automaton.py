@@ -72,3 +72,17 @@ def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
     found = automaton.read(tokens)
     assert found.length == 2 and tokens[found.recent - 2:found.recent] == (1, 2)
     assert found.recent < SuffixAutomaton().read(tokens).recent
+
+
+@pytest.mark.parametrize("letters", [1, 2, 4])
+def test_the_longest_suffix_of_another_text_is_found_where_brute_force_finds_it(letters):
+    rng = random.Random(20 + letters)
+    for _ in range(30):
+        tokens, other = text(rng, 40, letters), text(rng, rng.randrange(20), letters + 1)
+        ends = {n: [i + n for i in range(41 - n) if tokens[i:i + n] == other[len(other) - n:]]
+                for n in range(1, len(other) + 1)}
+        longest = max((n for n, after in ends.items() if after), default=0)
+        want = Repeat(longest, ends[longest][0], ends[longest][-1]) if longest else Repeat()
+        automaton = SuffixAutomaton()
+        automaton.read(tokens)
+        assert automaton.find(other) == want

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib.how.match import Match
+from specdec_lib.index.growing_store import earlier_answers
 from specdec_lib.index.store_build import build_store
 from specdec_lib.loop import begin, step
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Method, Session
@@ -175,6 +176,14 @@ def test_the_corpus_speaks_after_the_session_and_remembers_by_its_own_positions(
     assert alone.tokens == (24, 25, 26, 27, 28) and [key for key, _, _ in alone.notes[NAME]] == [-3]
     both = [one.key < 0 for one in part.candidates(session_of(PROMPT))]
     assert both == [False, False, True]
+
+
+def test_earlier_answers_speak_like_a_corpus_where_they_are_to_be_remembered():
+    kit = Kit(None)
+    earlier_answers(kit, 50).add((1, 2, 3, 24, 25, 26, 27, 28))
+    alone = made(kit, remember=50)(session_of((7, 1, 2, 3)), ROOM, NO_DICE)
+    assert alone.tokens == (24, 25, 26, 27, 28) and [key for key, _, _ in alone.notes[NAME]] == [-3]
+    assert made(kit)(session_of((7, 1, 2, 3)), ROOM, NO_DICE) == Draft()
 
 
 @pytest.mark.parametrize("choice", [{"key": "token"}, {"least": 2}, {"query": 0}, {"longest": 0}, {"shortest": 0},

@@ -1,0 +1,49 @@
+"""ReSpec with a memory: `respec`, whose retrieval also looks into the answers to earlier prompts.
+
+Source: ReSpec (arXiv 2511.01282), whose retrieval store is said to hold what was generated; that it outlives a prompt
+is our reading. Lossless. On its first prompt it is `respec`; what it gains afterwards depends on what was asked before,
+so a bench runs it cold and as a stream. Prompts are left out of the memory by default: every prompt ends in the same
+words of a chat template, and behind them stands the beginning of an answer to another question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.index.growing_store import MOST, GrowingStore, earlier_answers
+from specdec_lib.types import Card, Draft, How, Kit, Method, Scores, Session, Verdict
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The verdict of `rule`, unchanged; what the session says with it is put aside for later prompts.
+
+    A verdict is asked for in every round, the last one too, so nothing that was emitted is missed.
+    """
+
+    rule: How
+    answers: GrowingStore
+    prompts: bool = False                          # prompts, too
+
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+        verdict = self.rule(session, draft, scores, dice)
+        said = session.tokens if self.prompts else session.output
+        self.answers.hear(said + verdict.until(session).tokens)
+        return verdict
+
+
+def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 1.5, penalty: float = 1.0,
+         look_back: int = 3, reading: str = "switch", key: str = "diagonal", longest: int | None = None, most: int = 64,
+         depth: int = 5, width: int = 4, nodes: int | None = None) -> Method:
+    """`remember` bounds the tokens of earlier answers, `prompts` keeps prompts with them; the rest is `respec`'s."""
+    when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
+                    nodes=nodes, depth=longest, model_depth=depth, model_width=width)
+    retrieval = {"key": key, "longest": longest, "most": most, "remember": remember}
+    what = kit.part("switch", drafters={"feedback-retrieval": retrieval, "eagle2": {}})
+    return Method(when, what, Heard(kit.part("match"), earlier_answers(kit, remember), prompts))
+
+
+CARD = Card("respec+memory", idea="ReSpec that also copies from its answers to earlier prompts",
+            source="ReSpec, arXiv 2511.01282", make=make, notebook="25_what_feedback_retrieval", off_path=True,
+            learns_across_prompts=True,
+            parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "match"))

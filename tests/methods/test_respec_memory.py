@@ -1,0 +1,100 @@
+"""ReSpec with a memory: cold it is respec, later it copies from earlier answers, and no token changes."""
+
+import inspect
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.index.growing_store import earlier_answers
+from specdec_lib.loop import decode
+from specdec_lib.methods import respec, respec_memory
+from specdec_lib.types import ROOT
+from tests.worlds import PROMPT, network_kit
+
+EAGER = "respec+memory(theta=99.0)"                # asks the past first wherever it can
+
+
+def kits(**memory):
+    """Kits of successive decodes with one memory."""
+    world = network_kit(None)
+    while True:
+        yield replace(world, target=world.target.fresh(), indexes={}, memory=memory)
+
+
+def rounds(kit, name, prompt=PROMPT, tokens=20, stop=None):
+    steps = decode(prompt, kit.target, *catalog.build(name, kit), max_new_tokens=tokens)
+    *_, last = islice(steps, stop)
+    return last
+
+
+def drafts(session):
+    return [(one.budget.depth, one.draft.tokens, one.draft.parents, one.draft.source) for one in session.rounds]
+
+
+@pytest.mark.parametrize("theta", [-1.0, 1.0, 99.0])
+def test_cold_it_drafts_what_respec_drafts(theta):
+    own, other = (rounds(next(kits()), f"{name}(theta={theta})", tokens=40) for name in ("respec+memory", "respec"))
+    assert drafts(own) == drafts(other) and own.output == other.output
+
+
+def test_a_second_decode_of_the_same_prompt_takes_fewer_forwards_and_says_the_same():
+    kit = kits()
+    first, second = rounds(next(kit), EAGER), rounds(next(kit), EAGER)
+    assert len(second.rounds) < len(first.rounds) and second.output == first.output
+    assert len(rounds(next(kits()), EAGER).rounds) == len(first.rounds), "an empty memory knows nothing"
+
+
+def test_the_whole_answer_is_remembered_the_last_round_included():
+    kit = kits()
+    said = rounds(next(kit), EAGER, tokens=9).output
+    answers = earlier_answers(next(kit))
+    assert answers.size == 10 and answers.following(answers.find(said[:1]).first, 20) == said[1:]
+
+
+def test_a_decode_that_was_stopped_half_way_leaves_what_it_had_said():
+    kit = kits()
+    said = rounds(next(kit), EAGER, stop=3).output
+    assert earlier_answers(next(kit)).size == len(said) + 1 and 3 <= len(said) < 20
+
+
+def test_prompts_are_remembered_only_where_they_are_wanted():
+    kit = kits()
+    said = rounds(next(kit), "respec+memory(prompts=True)", tokens=9).tokens
+    assert earlier_answers(next(kit)).size == len(said) + 1 == len(PROMPT) + 10
+
+
+def test_asked_twice_in_one_decode_it_drafts_the_same_and_forgets_nothing():
+    kit = kits()
+    rounds(next(kit), EAGER)
+    warm = next(kit)
+    method = catalog.build(EAGER, warm)
+    *_, before, last = decode(PROMPT, warm.target, *method, max_new_tokens=20)
+    round = last.rounds[-1]
+    again = method.what(before, round.budget, _Forked())
+    assert again.tokens == round.draft.tokens and again.parents == round.draft.parents
+
+
+class _Forked:
+    def fork(self, *key):
+        return self
+
+
+def test_its_defaults_are_those_of_respec():
+    own, theirs = (inspect.signature(module.make).parameters for module in (respec_memory, respec))
+    assert {name: own[name].default for name in theirs} == {name: theirs[name].default for name in theirs}
+
+
+def test_its_card_says_that_it_learns_across_prompts_and_respecs_does_not():
+    cards = catalog.methods()
+    assert cards["respec+memory"].learns_across_prompts and cards["respec+memory"].lossless
+    assert not cards["respec"].learns_across_prompts
+
+
+def test_what_it_copies_from_an_earlier_answer_is_a_tree_of_certain_nodes():
+    kit = kits()
+    rounds(next(kit), EAGER)
+    copied = [one.draft for one in rounds(next(kit), EAGER).rounds
+              if any(key < 0 for key, *_ in one.draft.notes.get("feedback-retrieval", ()))]
+    assert copied and all(draft.q == () and draft.parents[0] == ROOT for draft in copied)
