@@ -34,6 +34,9 @@ EVERY = {
     "trigger": lambda: figures.trigger([.1, 2.0, .3], [None, .1, 2.0], 1.5, [False, True, True], [True, True, False]),
     "precision_recall": lambda: figures.precision_recall({"always": (1, .2), "never": (0, None)}, [(.1, .9), (1, .2)]),
     "candidates": lambda: figures.candidates([4, 8, 9], [.5, .35, .65], [True, False, True], .5, WORDS),
+    "ratios": lambda: figures.ratios(["eagle2", "respec"], [.92, 1.4], [(.8, 1.05), (1.2, 1.6)]),
+    "round_split": lambda: figures.round_split({"sam": {"when": .1, "what": .2, "target": 6.0, "how": .3}}),
+    "shares": lambda: figures.shares({"sam": {"sam": .4, "nobody": .6}, "respec": {"eagle2": 1.0}}),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 

@@ -1,0 +1,66 @@
+"""A recorded answer told again by an assembled method, without a model: what it would draft, round by round.
+
+Parts that live on the text are asked live. A drafter that needs a trained checkpoint speaks as it was recorded, and
+where it was not, another recorded one speaks for it: `speaker` says who. A lossy rule is judged strictly here, since a
+recording knows one text. Drafts and acceptance are exact for what was recorded; a speed from them is a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec_lib import catalog, cost, measure
+from specdec_lib.bench.plan import cards_of, needs
+from specdec_lib.loop import decode
+from specdec_lib.models.replay import Recording, Replay
+from specdec_lib.types import Facts, Kit, Method, Refusal, Round, Session
+
+STAND_INS = ("eagle2", "eagle", "draft-model")
+
+
+def speaker(tape: Recording, name: str) -> str:
+    """The recorded drafter that speaks for `name`: itself where it was recorded."""
+    found = [one for one in (name, *STAND_INS) if one in tape.drafts]
+    if not found:
+        raise Refusal(f"the recording has neither {name} nor a model drafter that could stand in for it: record one"
+                      f" with `specdec record --drafters {name}`")
+    return found[0]
+
+
+def assembled(spec: str, tape: Recording, curve: cost.CostCurve | None) -> Method:
+    """The method of this spec over the recording, its node budget from the curve."""
+    def part(name: str, kit: Kit, **values):
+        card = catalog.part_card(name)
+        if card.needs:
+            return catalog.make_part("recorded", kit, drafter=speaker(tape, name))
+        return catalog.make_part(name, kit, **values)
+    stands_in = dict.fromkeys(needs(cards_of(spec)))
+    kit = Kit(Replay(tape), Facts(end=tape.end, vocab=tape.about.get("vocab", 0)), cost=curve, nodes=cost.nodes(curve),
+              recording=tape, checkpoints=stands_in, parts=part)
+    method = catalog.build(spec, kit)
+    return method if catalog.card_of(spec).lossless else method._replace(how=kit.part("match"))
+
+
+def told(spec: str, tape: Recording, curve: cost.CostCurve | None) -> Session:
+    """The recorded answer as this method would have decoded it."""
+    *_, last = decode(tape.tokens[:tape.prompt], Replay(tape), *assembled(spec, tape, curve), end=tape.end,
+                      max_new_tokens=len(tape.output))
+    return last
+
+
+def writing(session: Session, place: int) -> tuple[Round, int]:
+    """The round that wrote token `place` of the output, counted from 0, and the place at which it began."""
+    start = 0
+    for round in session.rounds:
+        if place < start + len(round.verdict.tokens):
+            return round, start
+        start += len(round.verdict.tokens)
+    raise ValueError(f"the output has {start} tokens, counted from 0: there is no token {place}")
+
+
+def predicted(sessions: Sequence[Session], curve: cost.CostCurve, level: float) -> dict[str, float]:
+    """Tokens per forward, counted, and the speed that the curve predicts; a model's tree costs `level` s a level."""
+    rows = [row for session in sessions for row in measure.rows(session)]
+    spent = sum(curve(row.width) + level * row.depth * (row.source in STAND_INS) for row in rows)
+    return {"tokens per forward": measure.tokens_per_target_forward(rows),
+            "predicted speed": sum(row.emitted for row in rows) * curve(1) / spent}
