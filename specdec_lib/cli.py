@@ -38,6 +38,8 @@ Peers = Annotated[str, typer.Option("--peers", help="hf-generate, hf-prompt-look
 Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "
                                            "default: draft-lm where it fits the target, else its first layers.")]
 Shelf = Annotated[Path | None, typer.Option("--checkpoints", help="The folder of trained drafters; default: our own.")]
+Orders = Annotated[str, typer.Option("--orders", help="In which a method that learns across prompts meets them: file, "
+                                     "shuffled or both; comma between.")]
 
 
 class Stopped(Exception):
@@ -96,11 +98,12 @@ def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the
               prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
               dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = None,
               repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-              cost: Curve = None, peers: Peers = "", draft: Draft = None, checkpoints: Shelf = None) -> None:
+              cost: Curve = None, peers: Peers = "", draft: Draft = None, checkpoints: Shelf = None,
+              orders: Orders = "file") -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
              max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints)
+             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders)
     typer.echo(f"results in {out}")
 
 
@@ -111,14 +114,14 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 96, limit: Limit = 12,
            repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
            cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None,
-           checkpoints: Shelf = None) -> None:
+           checkpoints: Shelf = None, orders: Orders = "file") -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     from specdec_lib.bench.page import page, report_notebook
 
     report_notebook()                              # refused before a bench of minutes, not after it
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
              max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints)
+             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders)
     say("writing the report")
     typer.echo(f"report in {page(out)}")
 

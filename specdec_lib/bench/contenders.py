@@ -1,7 +1,8 @@
 """Contenders: methods and peers as one kind of thing, prompt ids in, `Outcome` out, every decode from nothing.
 
 A method gets a fresh target, a fresh kit and an empty memory. One whose card says that it learns across prompts runs
-twice: cold like the others, and warm, as a stream with one memory per repeat.
+more than once: cold like the others, and warm, as a stream with one memory per repeat, for every order of the prompts
+that the plan names.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from specdec_lib import catalog, cost, measure
 from specdec_lib.bench.decodes import Outcome
 from specdec_lib.bench.drafter import Drafter
 from specdec_lib.bench.peers import Peer
-from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin, rounds
 from specdec_lib.types import LM, Draft, Facts, Kit, Method, Scores, Session
 
 Message = tuple[str, str]                          # role and text
+WARM = {FILE: "warm", SHUFFLED: "warm, shuffled"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Contender:
     run: Callable[[Sequence[int], tuple, int], Outcome]
     peer: bool = False
     stream: bool = False
+    order: str = FILE                              # in which it meets the prompts
     lossless: bool = True
 
 
@@ -66,9 +69,9 @@ def contenders(plan: Plan, world: World, curve: cost.CostCurve | None) -> list[C
         card = catalog.card_of(spec)
         catalog.build(spec, world.kit(plan, curve))
         out.append(Contender(spec, _method(spec, plan, world, curve, None), lossless=card.lossless))
-        if card.learns_across_prompts:
-            out.append(Contender(f"{spec} (warm)", _method(spec, plan, world, curve, {}), stream=True,
-                                 lossless=card.lossless))
+        for order in plan.orders if card.learns_across_prompts else ():
+            out.append(Contender(f"{spec} ({WARM[order]})", _method(spec, plan, world, curve, {}), stream=True,
+                                 order=order, lossless=card.lossless))
     return out + [Contender(peer.name, _peer(peer, plan), peer=True) for peer in world.peers]
 
 

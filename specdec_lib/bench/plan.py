@@ -13,6 +13,7 @@ from specdec_lib.types import Card, Kit, Refusal
 
 REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
+FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # in which a stream meets the prompts
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Plan:
     draft: str | None = None
     cost: str | None = None                        # a saved curve; None = measured at the start
     checkpoints: Mapping[str, str] | None = None   # what the methods were trained into: name -> sha256 of its weights
+    orders: tuple[str, ...] = (FILE,)              # one stream each, of every method that learns across prompts
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -46,12 +48,15 @@ class Plan:
             raise Refusal(f"a limit of {self.limit} prompts leaves nothing to run: give 1 or more")
         if self.threads is not None and self.threads < 1:
             raise Refusal(f"threads must be at least 1, got {self.threads}")
-        for kind, names in (("method", self.methods), ("peer", self.peers)):
+        for kind, names in (("method", self.methods), ("peer", self.peers), ("order", self.orders)):
             twice = [name for name in names if names.count(name) > 1]
             if twice:
                 raise Refusal(f"the {kind} {twice[0]} is named twice")
-        for spec in self.methods:
-            catalog.card_of(spec)
+        learning = [spec for spec in self.methods if catalog.card_of(spec).learns_across_prompts]
+        if not self.orders or not set(self.orders) <= set(ORDERS):
+            raise Refusal(f"orders of the prompts are {' and '.join(ORDERS)}, got {', '.join(self.orders) or 'none'}")
+        if SHUFFLED in self.orders and not learning:
+            raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
         peer.check(self.peers, self.draft)
         Sampling(self.temperature)
         if "ar" not in self.methods:
@@ -63,8 +68,10 @@ class Plan:
         return Sampling(self.temperature) if self.temperature else None
 
     def as_dict(self) -> dict:
-        """As JSON keeps it: paths cut down to names."""
+        """As JSON keeps it: paths cut down to names. The file's own order goes without saying, as in older runs."""
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        if self.orders == (FILE,):
+            del plain["orders"]
         return plain | {name: plain[name] and bare(plain[name]) for name in ("target", "draft", "store", "cost")}
 
 

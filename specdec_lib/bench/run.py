@@ -1,12 +1,14 @@
 """A bench run: prompt by prompt, all contenders and repeats of a turn together, so that pairs come from one process.
 
 Who goes first rotates. Second turns get plain decoding's first answer as history, for everyone. Written as it goes
-and resumed at the prompt.
+and resumed at the prompt. Streams in shuffled order take a prompt of theirs after each prompt of the file's, so they
+are spread over the run as everyone is, and a machine that slows down slows down all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from specdec_lib import measure
@@ -14,7 +16,7 @@ from specdec_lib.bench import provenance, summary
 from specdec_lib.bench.contenders import Contender, Message, World, contenders
 from specdec_lib.bench.decodes import Decode, of
 from specdec_lib.bench.folder import Folder
-from specdec_lib.bench.plan import Plan, trained
+from specdec_lib.bench.plan import FILE, SHUFFLED, Plan, trained
 from specdec_lib.bench.prompts import Prompt, known_name
 from specdec_lib.cost import CostCurve
 from specdec_lib.types import Refusal
@@ -39,44 +41,73 @@ def bench(plan: Plan, world: World, prompts: Sequence[Prompt], out: str | Path,
     if kept is not None:
         folder.keep_curve(kept)
     entrants = contenders(plan, world, kept)
-    each = len(entrants) * plan.repeats
-    total = sum(len(prompt.turns) for prompt in prompts) * each
+    plain = next(entrant for entrant in entrants if entrant.name == "ar")
+    total = sum(len(prompt.turns) for prompt in prompts) * len(entrants) * plan.repeats
     everything: list[Decode] = []
     done = warm = 0
-    for index, prompt in enumerate(prompts):
-        here = folder.part(index)
+    for place, index, group in steps(len(prompts), entrants, plan.seed):
+        prompt, here = prompts[index], folder.part(place)
+        known = [] if plain in group else answers(prompt, everything, world, plain)
         if here is None:
             if not warm:
                 warm_up(world, entrants, lambda name: progress(done, total, name))   # noqa: B023
                 warm = 1
-            here = run_prompt(index, prompt, first[index], world, entrants, plan.repeats,
-                              lambda one, name: progress(done + one, total, name))   # noqa: B023
-            folder.write_part(index, here)
+            here = run_prompt(place, prompt, first[index], world, group, plan.repeats,
+                              lambda one, name: progress(done + one, total, name), known)      # noqa: B023
+            folder.write_part(place, here)
         else:
-            remember(prompt, here, world, entrants, plan.repeats)
+            remember(prompt, [*known, *here], world, group, plan.repeats)
         everything += here
-        done += len(prompt.turns) * each
+        done += len(here)
         progress(done, total, f"prompt {prompt.question_id}")
     result = sum_up(plan, world, prompts, everything, kept, entrants)
     folder.finish(everything, result)
     return result
 
 
-def run_prompt(index: int, prompt: Prompt, first: tuple[int, ...], world: World, entrants: Sequence[Contender],
-               repeats: int, progress: Callable[[int, str], None] = lambda done, name: None) -> list[Decode]:
-    """All turns of one prompt by everyone."""
+def steps(prompts: int, entrants: Sequence[Contender], seed: int) -> Iterator[tuple[int, int, Sequence[Contender]]]:
+    """In turn: a part of the folder, the prompt that it holds, and who decodes it.
+
+    Prompt by prompt as the file has them, each followed by one of the shuffled order where a stream asks for that.
+    """
+    groups = {order: [entrant for entrant in entrants if entrant.order == order] for order in (FILE, SHUFFLED)}
+    order = random.Random(seed).sample(range(prompts), prompts)
+    for place in range(prompts):
+        yield place, place, groups[FILE]
+        if groups[SHUFFLED]:
+            yield prompts + place, order[place], groups[SHUFFLED]
+
+
+def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: World, entrants: Sequence[Contender],
+               repeats: int, progress: Callable[[int, str], None] = lambda done, name: None,
+               known: Sequence[Decode] = ()) -> list[Decode]:
+    """All turns of one prompt by these; `known` are plain decoding's answers to it where it is not among them."""
     out: list[Decode] = []
     for turn in range(len(prompt.turns)):
-        ids = fitting(world, prompt, history(prompt, turn, out)) if turn else first
+        ids = fitting(world, prompt, history(prompt, turn, [*known, *out])) if turn else first
         for repeat in range(repeats):
-            start = (index + repeat) % len(entrants)
+            start = (place + repeat) % len(entrants)
             for entrant in (*entrants[start:], *entrants[:start]):
                 progress(len(out), entrant.name)
-                outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
-                text = world.decode(outcome.tokens)
-                pieces = tuple(world.decode((token,)) for token in outcome.tokens)
-                out.append(Decode(prompt.question_id, prompt.family, entrant.name, repeat, turn, entrant.peer,
-                                  len(ids), outcome, text, pieces, score(prompt, turn, text)))
+                out.append(decoded(prompt, turn, ids, world, entrant, repeat))
+    return out
+
+
+def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: World, entrant: Contender, repeat: int) -> Decode:
+    """One turn by one contender."""
+    outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
+    text = world.decode(outcome.tokens)
+    pieces = tuple(world.decode((token,)) for token in outcome.tokens)
+    return Decode(prompt.question_id, prompt.family, entrant.name, repeat, turn, entrant.peer, len(ids), outcome, text,
+                  pieces, score(prompt, turn, text))
+
+
+def answers(prompt: Prompt, so_far: Sequence[Decode], world: World, plain: Contender) -> list[Decode]:
+    """Plain decoding's answers to the turns that others build on: the run's, or, ahead of it, made and not measured."""
+    out = list(of(so_far, method=plain.name, repeat=0, question_id=prompt.question_id))
+    for turn in range(len(out), len(prompt.turns) - 1):
+        ids = fitting(world, prompt, history(prompt, turn, out))
+        out.append(decoded(prompt, turn, ids, world, plain, 0))
     return out
 
 

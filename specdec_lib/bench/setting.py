@@ -13,7 +13,7 @@ from specdec_lib.bench import drafter, provenance, run
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.contenders import World
 from specdec_lib.bench.folder import Folder
-from specdec_lib.bench.plan import Plan, cards_of, checkpoints_among, needs
+from specdec_lib.bench.plan import FILE, Plan, cards_of, checkpoints_among, needs
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.world import device_of, dtype_of, open_world
 from specdec_lib.models.card import read_card
@@ -52,7 +52,7 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
             dtype: str = "auto", threads: int | None = None, max_new_tokens: int = 128, limit: int | None = None,
             repeats: int = 1, temperature: float = 0.0, seed: int = 0, store: Path | None = None,
             curve: Path | None = None, peers: str = "", draft: str | None = None,
-            checkpoints: Path | None = None, parts: Sequence[str] = ()) -> Setting:
+            checkpoints: Path | None = None, parts: Sequence[str] = (), orders: str = FILE) -> Setting:
     """The setting that these words describe; `parts` are made beside the methods.
 
     Raises Refusal for the first word that cannot be.
@@ -67,7 +67,8 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
     path = prompts or prompt_files.default_path()
     plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.sha256(path), limit, target, device,
                 dtype_of(dtype, device), torch.get_num_threads() if threads is None else threads,
-                max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve))
+                max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve),
+                orders=tuple(catalog.split(orders)))
     drafter.check(draft, shelf, plan.peers)
     needed = needs([card for spec in plan.methods for card in cards_of(spec)] + [*map(catalog.part_card, parts)])
     may_draft = drafter.candidate(draft, "draft" in needed, shelf)

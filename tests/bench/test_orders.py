@@ -1,0 +1,113 @@
+"""Streams in the file's and in a shuffled order, on a table: apart, spread over the run, and the same after a kill."""
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.bench import run
+from specdec_lib.bench.decodes import read
+from specdec_lib.bench.folder import Folder
+from specdec_lib.bench.plan import FILE, SHUFFLED
+from specdec_lib.index.growing_store import earlier_answers
+from specdec_lib.methods.respec_memory import Heard
+from specdec_lib.types import Card, Method, Refusal
+from tests.bench.test_run import bench, encode, plan, stop_after, world
+
+SEED = 0                                           # the prompt with two turns comes first
+NAMES = ["ar", "learner", "learner (warm)", "learner (warm, shuffled)"]
+
+
+def make(kit) -> Method:
+    what = kit.part("feedback-retrieval", query=1, remember=99)
+    return Method(kit.part("fixed", depth=3), what, Heard(kit.part("match"), earlier_answers(kit, 99)))
+
+
+@pytest.fixture(autouse=True)
+def learner(monkeypatch):
+    """A method of the catalogue that copies from earlier answers and runs on a table."""
+    card = Card("learner", idea="", source="", make=make, learns_across_prompts=True)
+    monkeypatch.setitem(catalog._cards("methods"), "learner", card)
+
+
+def learning(**changes):
+    return plan(**{"methods": ("ar", "learner"), "orders": (FILE, SHUFFLED), "seed": SEED} | changes)
+
+
+def drafts(folder) -> dict:
+    """What every decode drafted and what was accepted of it, without its seconds."""
+    return {(one.method, one.question_id, one.turn, one.repeat):
+            (one.outcome.tokens, [(row.drafted, row.accepted) for row in one.outcome.rows]) for one in read(folder)}
+
+
+def asked(folder, name, turn=0) -> list:
+    return [one.question_id for one in read(folder) if (one.method, one.turn, one.repeat) == (name, turn, 0)]
+
+
+def test_cold_and_both_warm_orders_are_reported_apart_and_every_prompt_once_in_each(tmp_path):
+    result = bench(tmp_path, a_plan=learning())
+    assert list(result["methods"]) == NAMES and result["settings"]["orders"] == ["file", "shuffled"]
+    assert asked(tmp_path, NAMES[2]) == [1, 2, 3] and asked(tmp_path, NAMES[3]) == [2, 3, 1]
+    assert {entry["prompts"] for entry in result["methods"].values()} == {3}
+    assert {entry["identical_prompts"] for entry in result["methods"].values()} == {3}
+
+
+@pytest.mark.parametrize("orders", [(FILE,), (SHUFFLED,)])
+def test_an_order_that_was_not_asked_for_is_not_run(tmp_path, orders):
+    names = NAMES[:3] if orders == (FILE,) else [*NAMES[:2], NAMES[3]]
+    assert list(bench(tmp_path, a_plan=learning(orders=orders))["methods"]) == names
+
+
+def test_a_stream_knows_what_came_before_it_in_its_own_order(tmp_path):
+    bench(tmp_path, a_plan=learning())
+    told = drafts(tmp_path)
+    first = {name: told[name, asked(tmp_path, name)[0], 0, 0] for name in NAMES[2:]}
+    assert first == {name: told["learner", asked(tmp_path, name)[0], 0, 0] for name in NAMES[2:]}, "cold at first"
+    assert all([told[name, n, 0, 0] for n in (1, 2, 3)] != [told["learner", n, 0, 0] for n in (1, 2, 3)]
+               for name in NAMES[2:]), "and warm later"
+
+
+def test_second_turns_of_a_prompt_that_the_file_has_later_build_on_the_same_answer(tmp_path):
+    seen = []
+    bench(tmp_path, a_plan=learning(),
+          a_world=world(encode=lambda messages: seen.append(list(messages)) or encode(messages)))
+    second = [messages for messages in seen if len(messages) == 3]
+    assert len(second) == 2 and second[0] == second[1]
+    told = drafts(tmp_path)
+    assert told[NAMES[3], 2, 1, 0][0] == told["ar", 2, 1, 0][0]
+
+
+@pytest.mark.parametrize("decodes", [3, 9, 11, 14, 24, 30])
+def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, decodes):
+    bench(tmp_path / "whole", a_plan=learning())
+    with pytest.raises(KeyboardInterrupt):
+        bench(tmp_path / "cut", a_plan=learning(), progress=stop_after(decodes))
+    assert not Folder(tmp_path / "cut", learning()).finished
+    bench(tmp_path / "cut", a_plan=learning())
+    assert drafts(tmp_path / "cut") == drafts(tmp_path / "whole")
+
+
+def test_progress_counts_every_decode_of_every_order(tmp_path):
+    seen = []
+    bench(tmp_path, a_plan=learning(), progress=lambda done, total, name: seen.append((done, total)))
+    assert seen[-1] == (32, 32) and [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len(read(tmp_path)) == 32
+
+
+def test_the_shuffled_order_is_the_seeds_and_every_prompts(tmp_path):
+    mixed = [run.Contender("ar", None), run.Contender("x", None, stream=True, order=SHUFFLED)]
+
+    def order(seed):
+        return [index for place, index, _ in run.steps(20, mixed, seed) if place >= 20]
+    assert order(1) == order(1) != order(2) and sorted(order(1)) == list(range(20))
+    assert [place for place, _, _ in run.steps(2, mixed[:1], 1)] == [0, 1]
+
+
+def test_the_files_own_order_leaves_older_folders_usable():
+    assert "orders" not in plan().as_dict() and learning().as_dict()["orders"] == ["file", "shuffled"]
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"orders": ()}, "got none"), ({"orders": ("backwards",)}, "got backwards"), ({"orders": (FILE, FILE)}, "twice"),
+    ({"methods": ("ar", "sam")}, "none of these does")])
+def test_an_order_that_makes_no_sense_is_refused(change, words):
+    with pytest.raises(Refusal, match=words):
+        learning(**change)
