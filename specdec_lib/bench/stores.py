@@ -1,7 +1,8 @@
 """What stands behind `specdec store`: texts and answers become token ids, and these a static store on disk.
 
-A text file is one document, so is every line of a JSON-lines file and every answer in a folder that training made.
-Answers come as token ids, of this target's tokenizer; texts are turned into ids here.
+A text file is one document, so is every line of a JSON-lines file and every answer in a folder that training made, or
+that plain decoding gave in a bench. Answers come as token ids, of this target's tokenizer; texts are turned into ids
+here. A store of the answers to the very prompts that are measured proves nothing: `leaks` says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from specdec_lib.bench import decodes
+from specdec_lib.bench.decodes import Decode
+from specdec_lib.index.static_store import open_store
 from specdec_lib.index.store_build import build_store
 from specdec_lib.models import checkpoints
 from specdec_lib.models.load import free_memory
@@ -26,6 +31,7 @@ from specdec_lib.types import Refusal
 
 LINES = 2000                                       # of a text file that are turned into ids at a time
 BYTES = 60                                         # of memory that sorting takes per token
+OPENING, TELLING = 32, 16                          # tokens of an answer that are looked up, and how few still tell
 Progress = Callable[[int, int, str], None]
 
 
@@ -83,7 +89,7 @@ def documents(sources: Sequence[Path], text: Text, progress: Progress) -> Iterat
 def of_one(path: Path, text: Text) -> Iterator[tuple[np.ndarray, int]]:
     """The documents of one source, each with the bytes of the source that were read by then; empty ones in between."""
     if path.is_dir():
-        for n, record in enumerate(shards.read(path), 1):
+        for n, record in enumerate(answers_in(path), 1):
             yield as_ids(record, f"answer {n} in {path}", text), 0
         return
     with lines(path) as (rows, read):
@@ -97,6 +103,36 @@ def of_one(path: Path, text: Text) -> Iterator[tuple[np.ndarray, int]]:
             pieces.append(encode("".join(some), text))
             yield pieces[0], read()
         yield np.concatenate(pieces), read()
+
+
+def answers_in(folder: Path) -> Iterator[dict]:
+    """Records with an `output`, of a folder that training made or that a bench finished; Refusal for any other."""
+    if (folder / "parts").exists():
+        raise Refusal(f"the run in {folder} is not finished: let its command go on first")
+    if not (folder / "decodes.parquet").exists():
+        yield from shards.read(folder)
+        return
+    try:
+        run = decodes.read(folder)
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise Refusal(f"the run in {folder} cannot be read ({error})") from None
+    yield from ({"output": list(one.outcome.tokens)} for one in decodes.of(run, method="ar", repeat=0))
+
+
+def leaks(run: Sequence[Decode], path: str | None) -> list[str]:
+    """A sentence where this store already holds answers that plain decoding gave in the run, by how they begin."""
+    if path is None:
+        return []
+    store, found, asked = open_store(path), set(), set()
+    for one in decodes.of(run, method="ar", repeat=0):
+        opening = one.outcome.tokens[:OPENING]
+        asked.add(one.question_id)
+        if len(opening) >= TELLING and store.find(opening).length == len(opening):
+            found.add(one.question_id)
+    if not found:
+        return []
+    return [f"{Path(path).name} holds the beginnings of the target's own answers to {len(found)} of {len(asked)}"
+            " prompts: if it was built from answers to these very prompts, what is copied from it is no gain."]
 
 
 @contextmanager

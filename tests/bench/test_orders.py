@@ -8,8 +8,9 @@ from specdec_lib.bench.decodes import read
 from specdec_lib.bench.folder import Folder
 from specdec_lib.bench.plan import FILE, SHUFFLED
 from specdec_lib.index.growing_store import earlier_answers
+from specdec_lib.index.store_build import build_store
 from specdec_lib.methods.respec_memory import Heard
-from specdec_lib.types import Card, Method, Refusal
+from specdec_lib.types import Card, Facts, Method, Refusal
 from tests.bench.test_run import bench, encode, plan, stop_after, world
 
 SEED = 0                                           # the prompt with two turns comes first
@@ -83,6 +84,22 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, decodes):
     assert not Folder(tmp_path / "cut", learning()).finished
     bench(tmp_path / "cut", a_plan=learning())
     assert drafts(tmp_path / "cut") == drafts(tmp_path / "whole")
+
+
+def test_a_store_of_the_runs_own_answers_is_warned_of_in_the_summary(tmp_path):
+    long = {"max_new_tokens": 40, "repeats": 1, "methods": ("ar", "learner")}
+    endless = world(facts=Facts(vocab=3))
+    bench(tmp_path / "first", a_plan=learning(**long), a_world=endless)
+    build_store(tmp_path / "own", [one.outcome.tokens for one in read(tmp_path / "first") if one.method == "ar"])
+    again = bench(tmp_path / "again", a_plan=learning(**long, store=str(tmp_path / "own")), a_world=endless)
+    assert any("to 3 of 3 prompts" in warning for warning in again["settings"]["warnings"])
+
+
+def test_a_store_that_is_damaged_is_refused_before_anything_is_measured(tmp_path):
+    (tmp_path / "bad").write_bytes(b"no store")
+    with pytest.raises(Refusal, match="build it again"):
+        bench(tmp_path / "run", a_plan=plan(store=str(tmp_path / "bad")))
+    assert not (tmp_path / "run" / "parts").exists()
 
 
 def test_progress_counts_every_decode_of_every_order(tmp_path):

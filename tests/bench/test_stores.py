@@ -7,7 +7,10 @@ import pytest
 
 from specdec_lib import cli
 from specdec_lib.bench import stores
+from specdec_lib.bench.decodes import Decode, Outcome, tables
+from specdec_lib.bench.stores import leaks
 from specdec_lib.index.static_store import StaticStore
+from specdec_lib.index.store_build import build_store
 from specdec_lib.training.shards import Shards
 from tests.test_cli import WORDS, model_folder
 
@@ -102,6 +105,43 @@ def test_places_that_cannot_be_are_refused_before_anything_is_read(model, write,
 def test_more_than_the_memory_holds_is_refused_with_both_sizes(model, write, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(stores, "free_memory", lambda device: 100)
     assert "GiB of memory and" in refused(model, tmp_path / "s", write("a.txt", "a b c"), capsys=capsys)
+
+
+def answer(question, tokens, method="ar", repeat=0, turn=0):
+    return Decode(question, "qa", method, repeat, turn, False, 3, Outcome(tuple(tokens), 0.0, 1.0, 1, 1))
+
+
+def finished(folder, *answers):
+    folder.mkdir()
+    tables(answers).write(folder)
+    return folder
+
+
+def test_the_answers_of_plain_decoding_in_a_bench_are_documents(model, tmp_path, capsys):
+    run = finished(tmp_path / "run", answer(1, ids("a b c")), answer(1, ids("d e"), turn=1), answer(2, ids("f g h")),
+                   answer(1, ids("x y z"), repeat=1), answer(1, ids("u v w"), "sam"))
+    assert store(model, tmp_path / "s", run) == 0 and "8 tokens, documents: 3;" in capsys.readouterr().out
+    assert followed(tmp_path / "s", "a b") == ids("c") and followed(tmp_path / "s", "d") == ids("e")
+    assert StaticStore(tmp_path / "s").find(ids("x")).length == 0
+
+
+def test_a_bench_that_is_not_finished_or_cannot_be_read_is_refused(model, tmp_path, capsys):
+    (tmp_path / "run" / "parts").mkdir(parents=True)
+    assert "is not finished" in refused(model, tmp_path / "s", tmp_path / "run", capsys=capsys)
+    broken = finished(tmp_path / "broken", answer(1, ids("a b")))
+    (broken / "decodes.parquet").write_bytes(b"PAR1")
+    assert "cannot be read" in refused(model, tmp_path / "s", broken, capsys=capsys)
+
+
+def test_a_store_of_the_very_answers_that_are_measured_is_warned_of_and_another_is_not(tmp_path):
+    own, path = [range(n, n + 40) for n in (0, 100, 200)], str(tmp_path / "my.store")
+    run = [answer(n, tokens) for n, tokens in enumerate(own)] + [answer(3, range(400, 410)), answer(0, [7], "sam")]
+    build_store(path, [own[1], own[2], range(400, 410), range(16)])
+    assert leaks(run, None) == []
+    sentence, = leaks(run, path)
+    assert sentence.startswith("my.store holds the beginnings of the target's own answers to 2 of 4 prompts")
+    build_store(path, [[9, *tokens[:31], 9] for tokens in own])
+    assert leaks(run, path) == [], "one token short of an opening"
 
 
 def test_ctrl_c_leaves_the_older_store_as_it_was(model, write, tmp_path, monkeypatch, capsys):
