@@ -1,60 +1,187 @@
-"""Recorded: what a drafter proposed at this prefix when the text was recorded, pruned to the budget and the stop.
+"""A bench run: prompt by prompt, all contenders and repeats of a turn together, so that pairs come from one process.
 
-Exact for drafters that depend on the committed prefix alone; a card says `off_path` where that does not hold, and such
-a drafter replays its own run only. It costs no model, which is why sliders can ask it at every step.
-
-A chain is cut. A tree is grown again, on the nodes of the recorded forest in place of the drafter's network, and is the
-very tree, node for node, for every depth, width, number of nodes and stop rule up to the budget it was recorded at; a
-larger budget gets what the recorded one would. Exact up to ties: scores that differ by less than rounding may change
-places.
+Who goes first rotates. Second turns get plain decoding's first answer as history, for everyone. Written as it goes
+and resumed at the prompt. Streams in shuffled order take a prompt of theirs after each prompt of the file's, so they
+are spread over the run as everyone is, and a machine that slows down slows down all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from specdec_lib.drafting import prune
-from specdec_lib.types import ROOT, Budget, Card, Draft, Session
+from specdec_lib import measure
+from specdec_lib.bench import provenance, stores, summary
+from specdec_lib.bench.contenders import Contender, Message, World, contenders
+from specdec_lib.bench.decodes import Decode, of
+from specdec_lib.bench.folder import Folder
+from specdec_lib.bench.plan import FILE, SHUFFLED, Plan, trained
+from specdec_lib.bench.prompts import Prompt, known_name
+from specdec_lib.cost import CostCurve
+from specdec_lib.index.static_store import open_store
+from specdec_lib.types import Refusal
 
-
-@dataclass(frozen=True)
-class Recorded:
-    """The drafts of `drafter` in a recording."""
-
-    recording: object                              # models.replay.Recording
-    drafter: str
-
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
-        kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
-        if self.drafter in self.recording.trees:
-            return regrown(kept, within(budget, self.recording.trees[self.drafter]), session.end)
-        return prune(kept, budget)
-
-
-def within(budget: Budget, largest: Budget) -> Budget:
-    """The budget, no deeper, wider and larger than the one that was recorded."""
-    return replace(budget, depth=min(budget.depth, largest.depth), width=min(budget.width, largest.width),
-                   nodes=min(budget.size, largest.size))
+Progress = Callable[[int, int, str], None]         # decodes done, decodes to do, what is under way
+WARM_UP = ("Name the months of the year, in order.",
+           "Copy this list and then say how many items it has: lamp, chair, window, lamp, carpet, lamp, chair.")
 
 
-def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) -> Draft:
-    """The tree of this budget from a forest, whose nodes stand best first: level by level, best first in each.
+def bench(plan: Plan, world: World, prompts: Sequence[Prompt], out: str | Path,
+          curve: Callable[[], CostCurve | None] = lambda: None,
+          progress: Progress = lambda done, total, name: None) -> dict:
+    """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only summed up again.
 
-    Each level offers the best `width` children of the best `width` nodes above that end no text; the best of all are
-    chosen. The stop rule hears the best path of each level, and what was found by then stays.
+    `curve` is asked once, at a run's start; a resume uses the curve that the run began with.
     """
-    found: list[int] = []
-    frontier: list[int] = [ROOT]
-    for _ in range(budget.depth):
-        level = sorted(child for node in frontier for child in forest.children.get(node, ())[:budget.width])
-        found += level
-        if not level or (budget.stop and budget.stop(forest.trail(level[0]))):
-            break
-        frontier = [node for node in level if forest.tokens[node] not in end][:budget.width]
-    best = sorted(found)[:budget.size]
-    return forest.keep(tuple(sorted(best, key=lambda node: (forest.depths[node], node))))
+    folder = Folder(out, plan)
+    if folder.finished:
+        return folder.summary()
+    if plan.store is not None:
+        open_store(plan.store)                     # whole, or refused now and not when all is measured
+    first = [fitting(world, prompt, [("user", prompt.turns[0])]) for prompt in prompts]
+    kept = folder.curve or curve()
+    if kept is not None:
+        folder.keep_curve(kept)
+    entrants = contenders(plan, world, kept)
+    plain = next(entrant for entrant in entrants if entrant.name == "ar")
+    total = sum(len(prompt.turns) for prompt in prompts) * len(entrants) * plan.repeats
+    everything: list[Decode] = []
+    done = warm = 0
+    for place, index, group in steps(len(prompts), entrants, plan.seed):
+        prompt, here = prompts[index], folder.part(place)
+        known = [] if plain in group else answers(prompt, everything, world, plain)
+        if here is None:
+            if not warm:
+                warm_up(world, entrants, lambda name: progress(done, total, name))   # noqa: B023
+                warm = 1
+            here = run_prompt(place, prompt, first[index], world, group, plan.repeats,
+                              lambda one, name: progress(done + one, total, name), known)      # noqa: B023
+            folder.write_part(place, here)
+        else:
+            remember(prompt, [*known, *here], world, group, plan.repeats)
+        everything += here
+        done += len(here)
+        progress(done, total, f"prompt {prompt.question_id}")
+    result = sum_up(plan, world, prompts, everything, kept, entrants)
+    folder.finish(everything, result)
+    return result
 
 
-CARD = Card("recorded", idea="replay what a drafter proposed", source="this workbook",
-            make=lambda kit, drafter="suffix-automaton": Recorded(kit.recording, drafter), needs=("recording",),
-            notebook="03_one_loop")
+def steps(prompts: int, entrants: Sequence[Contender], seed: int) -> Iterator[tuple[int, int, Sequence[Contender]]]:
+    """In turn: a part of the folder, the prompt that it holds, and who decodes it.
+
+    Prompt by prompt as the file has them, each followed by one of the shuffled order where a stream asks for that.
+    """
+    groups = {order: [entrant for entrant in entrants if entrant.order == order] for order in (FILE, SHUFFLED)}
+    order = random.Random(seed).sample(range(prompts), prompts)
+    for place in range(prompts):
+        yield place, place, groups[FILE]
+        if groups[SHUFFLED]:
+            yield prompts + place, order[place], groups[SHUFFLED]
+
+
+def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: World, entrants: Sequence[Contender],
+               repeats: int, progress: Callable[[int, str], None] = lambda done, name: None,
+               known: Sequence[Decode] = ()) -> list[Decode]:
+    """All turns of one prompt by these; `known` are plain decoding's answers to it where it is not among them."""
+    out: list[Decode] = []
+    for turn in range(len(prompt.turns)):
+        ids = fitting(world, prompt, history(prompt, turn, [*known, *out])) if turn else first
+        for repeat in range(repeats):
+            start = (place + repeat) % len(entrants)
+            for entrant in (*entrants[start:], *entrants[:start]):
+                progress(len(out), entrant.name)
+                out.append(decoded(prompt, turn, ids, world, entrant, repeat))
+    return out
+
+
+def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: World, entrant: Contender, repeat: int) -> Decode:
+    """One turn by one contender."""
+    outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
+    text = world.decode(outcome.tokens)
+    pieces = tuple(world.decode((token,)) for token in outcome.tokens)
+    return Decode(prompt.question_id, prompt.family, entrant.name, repeat, turn, entrant.peer, len(ids), outcome, text,
+                  pieces, score(prompt, turn, text))
+
+
+def answers(prompt: Prompt, so_far: Sequence[Decode], world: World, plain: Contender) -> list[Decode]:
+    """Plain decoding's answers to the turns that others build on: the run's, or, ahead of it, made and not measured."""
+    out = list(of(so_far, method=plain.name, repeat=0, question_id=prompt.question_id))
+    for turn in range(len(out), len(prompt.turns) - 1):
+        ids = fitting(world, prompt, history(prompt, turn, out))
+        out.append(decoded(prompt, turn, ids, world, plain, 0))
+    return out
+
+
+def history(prompt: Prompt, turn: int, so_far: Sequence[Decode]) -> list[Message]:
+    """The conversation before this turn's answer; earlier answers are plain decoding's."""
+    out: list[Message] = []
+    for earlier in range(turn):
+        answer = next(of(so_far, method="ar", repeat=0, turn=earlier)).text
+        out += [("user", prompt.turns[earlier]), ("assistant", answer)]
+    return [*out, ("user", prompt.turns[turn])]
+
+
+def fitting(world: World, prompt: Prompt, messages: Sequence[Message]) -> tuple[int, ...]:
+    """The conversation as ids; Refusal where it does not fit, since nothing is cut silently."""
+    ids, context = tuple(world.encode(messages)), world.target.context
+    if not ids:
+        raise Refusal(f"prompt {prompt.question_id} is empty: give at least one token")
+    if context is not None and len(ids) >= context:
+        raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"
+                      f" target's context holds {context}: shorten it or leave it out, nothing is cut silently")
+    return ids
+
+
+def warm_up(world: World, entrants: Sequence[Contender], progress: Callable[[str], None]) -> None:
+    """Everyone decodes prompts that are never measured; what is learnt there is kept from the streams (repeat -1)."""
+    for text in WARM_UP:
+        ids = tuple(world.encode([("user", text)]))
+        for entrant in entrants:
+            progress(f"warm-up of {entrant.name}")
+            entrant.run(ids, (text, 0), -1)
+
+
+def remember(prompt: Prompt, decodes: Sequence[Decode], world: World, entrants: Sequence[Contender],
+             repeats: int) -> None:
+    """After a resume: streams decode a finished prompt again, unmeasured, to have in memory what they had."""
+    for entrant in entrants:
+        for turn in range(len(prompt.turns) if entrant.stream else 0):
+            ids = fitting(world, prompt, history(prompt, turn, decodes))
+            for repeat in range(repeats):
+                entrant.run(ids, (prompt.question_id, turn), repeat)
+
+
+def score(prompt: Prompt, turn: int, text: str) -> float | None:
+    """Against the reference of this turn; several references of a single turn are alternatives."""
+    if prompt.reference is None:
+        return None
+    one_each = len(prompt.turns) > 1 and len(prompt.reference) == len(prompt.turns)
+    wanted = prompt.reference[turn:turn + 1] if one_each else prompt.reference
+    return measure.reference_score(text, wanted, number=prompt.family == "math_reasoning")
+
+
+def sum_up(plan: Plan, world: World, prompts: Sequence[Prompt], decodes: Sequence[Decode], curve: CostCurve | None,
+           entrants: Sequence[Contender]) -> dict:
+    """The summary of design's schema 1."""
+    about = provenance.provenance()
+    lossless = {entrant.name: entrant.lossless for entrant in entrants}
+    return {"schema": summary.SCHEMA, "created": about["created"], "target": dict(world.about),
+            "machine": about["machine"], "versions": about["versions"],
+            "prompts": {"file": plan.prompts, "sha256": plan.sha256, "count": len(prompts),
+                        "known_as": known_name(plan.sha256)},
+            "settings": {**plan.as_dict(), **drafted(plan, world), "command": about["command"],
+                         "commit": about["commit"], "changed": about["changed"], "nodes": world.kit(plan, curve).nodes,
+                         "cost_curve": None if curve is None else curve.as_dict(),
+                         "spread_of_repeats": summary.restlessness(decodes),
+                         "spread_within_decode": summary.unrest_within(decodes),
+                         "warnings": [*summary.warnings(decodes), *stores.leaks(decodes, plan.store)]},
+            "methods": summary.methods(decodes, lossless, curve), "peers": summary.peers(decodes)}
+
+
+def drafted(plan: Plan, world: World) -> dict:
+    """Settings that only the open world knows: who drafted, and which of the plan's checkpoints were used."""
+    used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in trained(spec))}
+    kept = {name: sha256 for name, sha256 in (plan.checkpoints or {}).items() if name in used}
+    return {"draft": world.drafter.name or plan.as_dict()["draft"], "checkpoints": kept or None}
