@@ -1,12 +1,13 @@
 """Recording: one greedy decode of a prompt, and every drafter's proposal from each of its prefixes.
 
 Drafters whose card says `off_path` (they learn from refused nodes) are recorded on their own run, at one length; the
-prefixes that their run jumped over hold no draft.
+prefixes that their run jumped over hold no draft. Those of `TREES` grow trees: a forest is kept of each, from which
+every tree up to the size named there can be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +17,7 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.bench import provenance
 from specdec_lib.bench.contenders import World
+from specdec_lib.bench.forest import forest
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.replay import Recording, save
@@ -24,6 +26,7 @@ from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Kit, Session
 LENGTHS = (4, 8, 16)
 TOP = 64
 NODES = 8                                          # of drafters that are recorded on their own run
+TREES = {"eagle2": Budget(6, 4, 16)}               # drafters that grow trees: the largest that can be replayed
 DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model")
 
 
@@ -62,18 +65,26 @@ def about(recording: Recording, prompt: Prompt, world: World) -> dict:
 
 
 def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str], max_new_tokens: int = 128,
-           lengths: Sequence[int] = LENGTHS, about: dict | None = None,
+           lengths: Sequence[int] = LENGTHS, about: dict | None = None, trees: Mapping[str, Budget] = TREES,
            say: Callable[[str], None] = lambda line: None) -> Recording:
-    """Decodes `prompt` plainly with the kit's target and records each drafter named; `about` goes into the header."""
+    """Decodes `prompt` plainly with the kit's target and records each drafter named; `about` goes into the header.
+
+    A drafter that `trees` names is recorded at that size, once; chains are recorded at each of `lengths`.
+    """
     say("plain decoding")
     session, brief = plain(prompt, kit, max_new_tokens)
     drafts: dict[str, dict[int, tuple[Draft, ...]]] = {}
     seconds: dict[str, dict[int, tuple[float, ...]]] = {}
     for name in drafters:
         say(name)
-        record_one = own_run if catalog.part_card(name).off_path else every_prefix
-        drafts[name], seconds[name] = record_one(name, session, kit, lengths)
-    return Recording(session.tokens, session.prompt, brief, drafts, seconds, about or {})
+        if catalog.part_card(name).off_path:
+            drafts[name], seconds[name] = own_run(name, session, kit)
+        elif name in trees:
+            drafts[name], seconds[name] = every_tree(name, session, kit, trees[name])
+        else:
+            drafts[name], seconds[name] = every_prefix(name, session, kit, lengths)
+    return Recording(session.tokens, session.prompt, brief, drafts, seconds, about or {},
+                     {name: trees[name] for name in drafts if name in trees})
 
 
 def plain(prompt: Sequence[int], kit: Kit, max_new_tokens: int) -> tuple[Session, Brief]:
@@ -95,7 +106,7 @@ def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
     """The largest draft at each length from every committed prefix, each by a part that reads them in order."""
     drafts, seconds = {}, {}
     for length in lengths:
-        part = catalog.make_part(name, replace(kit, indexes={}))
+        part = catalog.make_part(name, replace(kit, indexes={}, target=kit.target.fresh()))
         kept, took = [], []
         for place in range(session.prompt, len(session.tokens)):
             here = replace(session, tokens=session.tokens[:place], room=length + 1)
@@ -106,7 +117,25 @@ def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
     return drafts, seconds
 
 
-def own_run(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
+def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
+    """The forest of every committed prefix, and the seconds of its largest tree; under the most nodes of a tree."""
+    part = catalog.make_part(name, replace(kit, indexes={}, target=kit.target.fresh()))
+    kept, took = [], []
+    for place in range(session.prompt, len(session.tokens)):
+        here, spent = replace(session, tokens=session.tokens[:place], room=largest.depth + 1), []
+
+        def ask(budget: Budget, here=here, spent=spent) -> Draft:
+            start = perf_counter()
+            draft = part(here, budget, NO_DICE)
+            spent.append(perf_counter() - start)
+            return draft
+
+        kept.append(forest(ask, largest))
+        took.append(spent[0])
+    return {largest.size: tuple(kept)}, {largest.size: tuple(took)}
+
+
+def own_run(name: str, session: Session, kit: Kit):
     """The drafts of this drafter's own decode at the kit's node budget, by the prefix they were made for."""
     fresh = replace(kit, indexes={}, target=kit.target.fresh())
     method = catalog.build(name, fresh)

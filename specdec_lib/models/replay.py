@@ -1,8 +1,10 @@
 """Replay: a recording of one prompt, greedily decoded, that answers as the target did.
 
 A recording holds the committed tokens, the brief (top 64) of every row on the path, and for each drafter named its
-largest draft from every committed prefix. Replaying is exact for every lossless greedy method whose drafter depends
-on the committed prefix alone: a row off the path is never reached, since its node is refused.
+largest draft from every committed prefix: chains at some lengths; of a drafter that grows trees a forest, the nodes of
+all trees within the budget that `trees` names, best first, from which what/recorded.py reads any of them. Replaying is
+exact for every lossless greedy method whose drafter depends on the committed prefix alone: a row off the path is never
+reached, since its node is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdec_lib.types import Brief, Draft, Refusal, Scores, Sight
+from specdec_lib.types import Brief, Budget, Draft, Refusal, Scores, Sight
 
 FORMAT = 1
 SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
@@ -35,6 +37,7 @@ class Recording:
     drafts: Mapping[str, Mapping[int, tuple[Draft, ...]]]
     seconds: Mapping[str, Mapping[int, tuple[float, ...]]]
     about: Mapping[str, Any] = field(default_factory=dict)    # family, text, target, vocab, end, pieces, provenance
+    trees: Mapping[str, Budget] = field(default_factory=dict)     # drafters recorded as forests, under their nodes
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -120,7 +123,9 @@ def save(recording: Recording, path: Path) -> None:
         for length, drafts in lengths.items():
             flat = _flatten(drafts) | {"seconds": torch.tensor(recording.seconds[name][length])}
             arrays |= {f"draft/{name}/{length}/{key}": value for key, value in flat.items()}
-    header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about))}
+    trees = {name: (largest.depth, largest.width, largest.size) for name, largest in recording.trees.items()}
+    header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about)),
+              "trees": json.dumps(trees)}
     partial = path.with_suffix(".partial")
     save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
     partial.chmod(0o644)                           # safetensors writes for its owner alone
@@ -143,14 +148,15 @@ def load(path: Path | str) -> Recording:
             arrays = {key: file.get_tensor(key) for key in file.keys()}       # noqa: SIM118
         if header.get("format") != str(FORMAT):
             raise Refusal(f"{path.name} is not a recording of format {FORMAT}: record it again")
-        return _assemble(arrays, int(header["prompt"]), json.loads(header["about"]))
+        trees = {name: Budget(*largest) for name, largest in json.loads(header.get("trees", "{}")).items()}
+        return _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         if isinstance(error, Refusal):
             raise
         raise Refusal(f"the recording {path.name} is damaged: make it again with `specdec record`") from error
 
 
-def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict) -> Recording:
+def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[str, Budget]) -> Recording:
     brief = Brief(arrays["brief.ids"].long(), arrays["brief.logits"], tuple(range(len(arrays["brief.ids"]))),
                   tuple(arrays["brief.lse"].tolist()), tuple(arrays["brief.entropy"].tolist()))
     drafts: dict[str, dict[int, tuple[Draft, ...]]] = {}
@@ -161,7 +167,7 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict) -> Recording:
             part = {k.rsplit("/", 1)[1]: v for k, v in arrays.items() if k.startswith(f"draft/{name}/{length}/")}
             drafts.setdefault(name, {})[int(length)] = _unflatten(part, name)
             seconds.setdefault(name, {})[int(length)] = tuple(part["seconds"].tolist())
-    return Recording(tuple(arrays["tokens"].tolist()), prompt, brief, drafts, seconds, about)
+    return Recording(tuple(arrays["tokens"].tolist()), prompt, brief, drafts, seconds, about, trees)
 
 
 def _flatten(drafts: tuple[Draft, ...]) -> dict[str, Tensor]:

@@ -2,14 +2,19 @@
 
 Exact for drafters that depend on the committed prefix alone; a card says `off_path` where that does not hold, and such
 a drafter replays its own run only. It costs no model, which is why sliders can ask it at every step.
+
+A chain is cut. A tree is grown again, on the nodes of the recorded forest in place of the drafter's network, and is the
+very tree, node for node, for every depth, width, number of nodes and stop rule up to the budget it was recorded at; a
+larger budget gets what the recorded one would. Exact up to ties: scores that differ by less than rounding may change
+places.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec_lib.drafting import prune
-from specdec_lib.types import Budget, Card, Draft, Session
+from specdec_lib.types import ROOT, Budget, Card, Draft, Session
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,34 @@ class Recorded:
     drafter: str
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
-        return prune(self.recording.draft(self.drafter, len(session.tokens), budget.depth), budget)
+        kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
+        if self.drafter in self.recording.trees:
+            return regrown(kept, within(budget, self.recording.trees[self.drafter]), session.end)
+        return prune(kept, budget)
+
+
+def within(budget: Budget, largest: Budget) -> Budget:
+    """The budget, no deeper, wider and larger than the one that was recorded."""
+    return replace(budget, depth=min(budget.depth, largest.depth), width=min(budget.width, largest.width),
+                   nodes=min(budget.size, largest.size))
+
+
+def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) -> Draft:
+    """The tree of this budget from a forest, whose nodes stand best first: level by level, best first in each.
+
+    Each level offers the best `width` children of the best `width` nodes above that end no text; the best of all are
+    chosen. The stop rule hears the best path of each level, and what was found by then stays.
+    """
+    found: list[int] = []
+    frontier: list[int] = [ROOT]
+    for _ in range(budget.depth):
+        level = sorted(child for node in frontier for child in forest.children.get(node, ())[:budget.width])
+        found += level
+        if not level or (budget.stop and budget.stop(forest.trail(level[0]))):
+            break
+        frontier = [node for node in level if forest.tokens[node] not in end][:budget.width]
+    best = sorted(found)[:budget.size]
+    return forest.keep(tuple(sorted(best, key=lambda node: (forest.depths[node], node))))
 
 
 CARD = Card("recorded", idea="replay what a drafter proposed", source="this workbook",

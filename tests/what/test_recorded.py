@@ -1,13 +1,25 @@
-"""Replaying what a drafter proposed."""
+"""Replaying what a drafter proposed: chains are cut, trees are grown again on the recorded forest."""
 
+import itertools
+import random
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from specdec_lib.bench.forest import forest
 from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import begin
 from specdec_lib.models.replay import Recording
-from specdec_lib.types import NO_DICE, Brief, Budget
-from specdec_lib.what.recorded import Recorded
+from specdec_lib.types import NO_DICE, ROOT, Brief, Budget, Draft, Scores
+from specdec_lib.what.eagle2 import Eagle2
+from specdec_lib.what.recorded import Recorded, regrown
 
 DRAFTS = {4: (certain_chain((5, 6, 7, 8)), certain_chain(())), 8: (certain_chain(range(20, 28)), certain_chain((1,)))}
 REC = Recording((1, 2, 5, 6), 2, Brief(None, None), {"copy": DRAFTS}, {})
+LARGEST = Budget(4, 3, 9)
+SMALLER = [Budget(depth, width, nodes) for depth, width, nodes in itertools.product(range(5), range(1, 4), range(10))]
+IDS = (2, 5, 7, 11, 13)
 
 
 def test_the_smallest_recorded_length_that_allows_the_budget_speaks():
@@ -17,3 +29,121 @@ def test_the_smallest_recorded_length_that_allows_the_budget_speaks():
 
 def test_past_the_recording_there_is_no_draft():
     assert len(Recorded(REC, "copy")(begin((1, 2, 5, 6), 30), Budget(3), NO_DICE)) == 0
+
+
+@dataclass(frozen=True)
+class Head:
+    """A law of the next token for every path, drawn from a seed; a large `sharp` makes deep trees."""
+
+    seed: int
+    sharp: float = 1.0
+
+    def __call__(self, tokens, draft):
+        paths = [()] + [tuple(draft.tokens[i] for i in draft.path(node)) for node in range(len(draft))]
+        dice = [random.Random(f"{self.seed}{path}") for path in paths]
+        return Scores(torch.tensor([[self.sharp * one.gauss(0, 1) for _ in IDS] for one in dice], dtype=torch.float64),
+                      torch.tensor(IDS))
+
+
+@dataclass(frozen=True)
+class Faint:
+    """A stop: the path has become unlikely."""
+
+    bound: float
+
+    def __call__(self, trail):
+        reach = 1.0
+        for one in trail:
+            reach *= one.chance
+        return reach < self.bound
+
+
+HEADS = [Head(seed, sharp) for seed in range(4) for sharp in (.5, 2, 5)]
+
+
+def live(head, budget, end=()):
+    return Eagle2(head)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
+
+
+def replayed(head, budget, end=(), largest=LARGEST):
+    trees = {9: (forest(lambda asked: live(head, asked, end), largest),)}
+    rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": trees}, {}, trees={"eagle2": largest})
+    return Recorded(rec, "eagle2")(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
+
+
+def same(one, other):
+    return ((one.tokens, one.parents, one.sights) == (other.tokens, other.parents, other.sights)
+            and one.belief == other.belief)
+
+
+@pytest.mark.parametrize("end", [(), (5, 7)], ids=["", "end"])
+@pytest.mark.parametrize("head", HEADS, ids=str)
+def test_a_forest_replays_the_very_tree_of_every_smaller_budget(head, end):
+    kept = forest(lambda asked: live(head, asked, end), LARGEST)
+    rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": {9: (kept,)}}, {}, trees={"eagle2": LARGEST})
+    session = begin((1, 2), 30, end=frozenset(end))
+    for budget in SMALLER:
+        assert same(Recorded(rec, "eagle2")(session, budget, NO_DICE), live(head, budget, end)), budget
+
+
+def test_the_largest_tree_alone_would_not_hold_the_smaller_ones():
+    def missing(head):
+        whole = paths(live(head, LARGEST))
+        return [budget for budget in SMALLER if not paths(live(head, budget)) <= whole]
+
+    lost = [budget for head in HEADS for budget in missing(head)]
+    assert any(budget.width == 3 for budget in lost) and any(budget.depth == 4 for budget in lost)
+    assert not [budget for budget in lost if (budget.width, budget.depth) == (3, 4)]
+
+
+def paths(draft) -> set:
+    return {tuple(draft.tokens[i] for i in draft.path(node)) for node in range(len(draft))}
+
+
+@pytest.mark.parametrize("bound", [.9, .6, .4])
+def test_a_stop_ends_the_replayed_growth_at_the_same_level(bound):
+    budget = Budget(4, 3, 9, stop=Faint(bound))
+    trees = [(replayed(head, budget), live(head, budget)) for head in HEADS]
+    assert all(same(one, other) for one, other in trees)
+    assert any(other.depth < live(head, LARGEST).depth for (_, other), head in zip(trees, HEADS, strict=True))
+
+
+def test_a_budget_beyond_the_recorded_one_gets_what_that_one_would():
+    for head in HEADS:
+        for budget in (Budget(6, 5, 20), Budget(9, 1), Budget(4, 9, 5)):
+            own = Budget(min(budget.depth, 4), min(budget.width, 3), min(budget.size, 9))
+            assert same(replayed(head, budget), live(head, own))
+
+
+def by_hand(**nodes):
+    """A forest from `word=(parent, chance of its path)`, in this order; a word is its own token."""
+    place = {"": ROOT} | {word: i for i, word in enumerate(nodes)}
+    kept = Draft(tuple(map(hash, nodes)), tuple(place[parent] for parent, _ in nodes.values()))
+    reach = [chance for _, chance in nodes.values()]
+    assert reach == sorted(reach, reverse=True)
+    return kept
+
+
+def words(draft, forest_of):
+    name = {hash(word): word for word in forest_of}
+    return [name[token] for token in draft.tokens]
+
+
+def test_an_end_token_takes_no_place_among_the_nodes_that_grow_on():
+    nodes = {"a": ("", .5), "b": ("", .45), "end": ("a", .4), "b1": ("b", .32), "b2": ("b", .11), "on": ("b2", .1),
+             "a2": ("a", .05)}
+    assert words(regrown(by_hand(**nodes), Budget(3, 2, 6), frozenset({hash("end")})), nodes) == [
+        "a", "b", "end", "b1", "b2", "on"]
+    assert words(regrown(by_hand(**nodes), Budget(3, 2, 6)), nodes) == ["a", "b", "end", "b1", "b2", "a2"]
+
+
+def test_what_only_a_narrower_tree_found_joins_no_wider_one():
+    nodes = {"a": ("", .5), "b": ("", .45), "b1": ("b", .27), "b2": ("b", .17), "a1": ("a", .06), "on": ("a1", .05),
+             "b11": ("b1", .02)}
+    rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": {7: (by_hand(**nodes),)}}, {},
+                    trees={"eagle2": Budget(3, 2, 7)})
+    for width in (2, 3):                                   # a width that was not recorded is read as the widest
+        draft = Recorded(rec, "eagle2")(begin((1, 2), 30), Budget(3, width, 6), NO_DICE)
+        assert words(draft, nodes) == ["a", "b", "b1", "b2", "a1", "b11"]
+    narrow = Recorded(rec, "eagle2")(begin((1, 2), 30), Budget(3, 1), NO_DICE)
+    assert words(narrow, nodes) == ["a", "a1", "on"]

@@ -1,0 +1,103 @@
+"""What is recorded of a drafter is what it says, for chains and trees alike, and it survives the disk."""
+
+import itertools
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from specdec_lib import catalog
+from specdec_lib.bench.record import TREES, record
+from specdec_lib.loop import begin, decode
+from specdec_lib.models.replay import Replay, load, save
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.types import NO_DICE, Budget, Facts, Kit
+from specdec_lib.what.recorded import Recorded
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import random_eagle
+
+SHAPE = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=96, context=128)
+PROMPT, IDS = (1, 2, 3, 4, 5, 6), tuple(range(0, 96, 4))
+LARGEST = Budget(3, 3, 6)
+
+
+@pytest.fixture(scope="module")
+def kit():
+    target = Transformer.random(SHAPE, seed=0, dtype=torch.float64)
+    return Kit(target, Facts(vocab=96), nodes=4, checkpoints={"eagle": random_eagle(SHAPE, (0, 1, 2), IDS)},
+               parts=catalog.make_part)
+
+
+@pytest.fixture(scope="module")
+def recording(kit):
+    return record(PROMPT, kit, ["eagle", "eagle2", "prompt-lookup"], 12, lengths=(2, 4), trees={"eagle2": LARGEST},
+                  about={"vocab": 96, "end": [], "pieces": {}})
+
+
+def part(name, kit):
+    return catalog.make_part(name, Kit(kit.target.fresh(), kit.facts, checkpoints=kit.checkpoints,
+                                       parts=catalog.make_part))
+
+
+def same(one, other):
+    """The same nodes; a head that came here another way differs in the last digits."""
+    return ((one.tokens, one.parents) == (other.tokens, other.parents)
+            and one.belief == pytest.approx(other.belief, abs=1e-9))
+
+
+def test_a_drafter_of_trees_is_recorded_once_and_chains_at_each_length(recording):
+    assert {name: tuple(kept) for name, kept in recording.drafts.items()} == {
+        "eagle": (2, 4), "eagle2": (6,), "prompt-lookup": (2, 4)}
+    assert recording.trees == {"eagle2": LARGEST}
+    assert all(len(kept) == 12 for lengths in recording.seconds.values() for kept in lengths.values())
+
+
+def test_every_smaller_tree_of_every_place_is_the_live_drafters(kit, recording):
+    lead, again = part("eagle2", kit), Recorded(recording, "eagle2")
+    for place, depth, width, nodes in itertools.product(range(6, 18), (1, 2, 3), (1, 2, 3), (1, 3, 4, 6)):
+        session, budget = begin(recording.tokens[:place], 9), Budget(depth, width, nodes)
+        assert same(again(session, budget, NO_DICE), lead(session, budget, NO_DICE)), (place, budget)
+
+
+def test_every_chain_of_every_place_is_the_live_drafters(kit, recording):
+    lead, again = part("eagle", kit), Recorded(recording, "eagle")
+    for place, depth in itertools.product(range(6, 18), (1, 2, 3, 4)):
+        session = begin(recording.tokens[:place], 9)
+        assert same(again(session, Budget(depth), NO_DICE), lead(session, Budget(depth), NO_DICE))
+
+
+@pytest.mark.parametrize("budget", [(2, 3, 4), (3, 2, 6), (3, 1, 3)], ids=str)
+def test_a_decode_with_recorded_trees_takes_the_rounds_of_the_live_one(kit, recording, budget):
+    fresh, when = kit.target.fresh(), Fixed(*budget)
+    match, lead = catalog.make_part("match", kit), catalog.make_part("eagle2", Kit(fresh, checkpoints=kit.checkpoints))
+    *_, live = decode(PROMPT, fresh, when, lead, match, max_new_tokens=12)
+    *_, again = decode(PROMPT, Replay(recording), when, Recorded(recording, "eagle2"), match, max_new_tokens=12)
+    assert again.tokens == live.tokens == recording.tokens
+    assert [(r.draft.tokens, r.draft.parents, r.verdict) for r in again.rounds] == [
+        (r.draft.tokens, r.draft.parents, r.verdict) for r in live.rounds]
+
+
+def test_forests_survive_the_disk(recording, tmp_path):
+    save(recording, tmp_path / "a.safetensors")
+    back = load(tmp_path / "a.safetensors")
+    assert back.trees == {"eagle2": LARGEST}
+    session, budget = begin(recording.tokens[:8], 9), Budget(2, 3, 4)
+    one, other = (Recorded(tape, "eagle2")(session, budget, NO_DICE) for tape in (recording, back))
+    assert (one.tokens, one.parents) == (other.tokens, other.parents) and len(one) == 4
+    assert one.belief == pytest.approx(other.belief, abs=1e-6)
+
+
+def test_a_recording_made_before_there_were_forests_is_read(recording, tmp_path):
+    save(recording, tmp_path / "a.safetensors")
+    with safe_open(tmp_path / "a.safetensors", "pt") as file:
+        header = {key: value for key, value in file.metadata().items() if key != "trees"}
+        arrays = {key: file.get_tensor(key) for key in file.keys() if "eagle2" not in key}       # noqa: SIM118
+    save_file(arrays, tmp_path / "old.safetensors", header)
+    assert load(tmp_path / "old.safetensors").trees == {} and json.loads(header["about"])["vocab"] == 96
+
+
+def test_the_drafters_of_trees_are_parts_that_there_are():
+    assert set(TREES) <= set(catalog.parts()["what"]) and all(largest.width > 1 for largest in TREES.values())
