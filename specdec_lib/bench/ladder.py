@@ -1,7 +1,7 @@
 """The ladder of ReSpec: one part more a rung, and every rung held against the one below it, in one interleaved run.
 
-`METHODS` is what such a run measures. The trigger's rung copies what SAM-Decoding copies and differs from `sam+eagle2`
-in who decides alone. Rungs that a run lacks are left out. A side is "faster" where the whole interval lies above 1.
+`METHODS` is what such a run measures. Rungs that a run lacks are left out. A side is "faster" where the whole interval
+lies above 1.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from specdec_lib.bench.progress import bar
 from specdec_lib.bench.reading import Report, load, span, times
 from specdec_lib.measure import Row
 
-TRIGGERED = "sam+eagle2@entropy-trigger(retrieve='suffix-automaton',model_depth=5,model_width=4)"
-METHODS = f"ar,eagle2,sam,sam+eagle2,{TRIGGERED},respec,respec-relaxed,respec+token-recycling"
+METHODS = "ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger,respec,respec-relaxed,respec+token-recycling"
 TRIGGER, CANDIDATES, RELAXATION = "+ trigger", "+ candidates", "+ relaxation"
-RUNGS = {"respec": CANDIDATES, "respec-relaxed": RELAXATION}           # method -> how its rung is called here
+RUNGS = {"sam+eagle2+trigger": TRIGGER, "respec": CANDIDATES, "respec-relaxed": RELAXATION}    # method -> its rung
 ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, RELAXATION, "respec+token-recycling")
 CLIMB = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, RELAXATION)
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
@@ -71,12 +70,8 @@ def read_or_measure(run: str, out: str = "", **options) -> Report:
 
 
 def rung(spec: str) -> str:
-    """How the ladder calls a method: its name, or the part that it adds."""
-    name, values = catalog.parse(spec.partition("@")[0])
-    policy = catalog.parse(spec.partition("@")[2])[0]
-    if (name, policy) == ("sam+eagle2", "entropy-trigger") or (name == "respec" and values.get("most") == 1):
-        return TRIGGER
-    return spec if policy else RUNGS.get(name, name)
+    """How the ladder calls a method: its name, or the part that it adds; one with a policy of its own by its spec."""
+    return spec if "@" in spec else RUNGS.get(catalog.parse(spec)[0], catalog.parse(spec)[0])
 
 
 def rungs(methods: Iterable[str]) -> dict[str, str]:
@@ -170,6 +165,18 @@ def quality(report: Report, specs: Sequence[str]) -> dict[str, dict]:
     """The four measures of each method with their intervals over prompts, and prompts with plain decoding's ids."""
     return {rung(spec): {said: _with_span(report.entries[spec], key) for key, said in QUALITIES.items()}
             | {"same ids": "{identical_prompts} of {prompts}".format(**report.entries[spec])} for spec in specs}
+
+
+def changes(report: Report, base: str, other: str) -> list[str]:
+    """Each measure of quality from one method to the other, and whether the two intervals keep apart."""
+    one, two = report.entries[base], report.entries[other]
+    out = []
+    for key, said in QUALITIES.items():
+        if one[key] is not None and two[key] is not None:
+            spans = sorted(filter(None, (one["quality_ci"][key], two["quality_ci"][key])))
+            apart = "no intervals" if len(spans) < 2 else "apart" if spans[0][1] < spans[1][0] else "overlapping"
+            out.append(f"{said}: {one[key]:.3f} for {rung(base)}, {two[key]:.3f} for {rung(other)} ({apart})")
+    return out
 
 
 def _with_span(entry: dict, key: str) -> str:

@@ -46,18 +46,8 @@ def test_every_spec_that_the_ladder_measures_is_one_of_its_rungs_in_order():
     assert list(ladder.rungs(reversed(specs)).items()) == list(zip(ladder.ORDER, specs, strict=True))
 
 
-def test_the_triggers_rung_differs_from_the_one_below_in_who_decides_alone():
-    from tests.worlds import network_kit
-    kit = network_kit(None)
-    below, here = catalog.build("sam+eagle2", kit), catalog.build(ladder.TRIGGERED, kit)
-    assert set(here.what.drafters) == set(below.what.drafters) and type(here.how) is type(below.how)
-    assert here.when.retrieve.source == below.when.copy.source and here.when.retrieve.depth == below.when.copy.depth
-    assert here.when.model == below.when.other
-
-
-def test_a_spec_with_another_policy_is_no_rung_and_one_place_is_the_triggers():
+def test_a_spec_with_another_policy_is_no_rung_and_one_with_parameters_is():
     assert ladder.rung("respec@fixed") == "respec@fixed" and ladder.rung("respec(theta=1.0)") == ladder.CANDIDATES
-    assert ladder.rung("respec(most=1)") == ladder.TRIGGER
     assert ladder.rungs(["respec", "respec(theta=1.0)", "sam+token-recycling"]) == {ladder.CANDIDATES: "respec"}
 
 
@@ -117,6 +107,15 @@ def test_quality_shows_four_measures_with_intervals_and_the_prompts_that_stayed_
     line = ladder.quality(report(PLAIN, ALL), ["respec"])["+ candidates"]
     assert line["overlap with ar"] == "1.000 (1.00 to 1.00)" and line["same ids"] == "5 of 5"
     assert line["reference score"] == "–" and len(line) == 5
+
+
+def test_a_change_of_quality_says_whether_the_intervals_keep_apart():
+    other = decodes("respec-relaxed", *[row("", 0, 1.0)._replace(tokens=(9,), nll=0.4)] * 4)
+    said = ladder.changes(report(PLAIN, other), "ar", "respec-relaxed")
+    assert said == ["target NLL (nats per token): 0.100 for ar, 0.400 for + relaxation (apart)",
+                    "overlap with ar: 1.000 for ar, 0.000 for + relaxation (apart)",
+                    "repeated 4-grams: 0.000 for ar, 0.000 for + relaxation (overlapping)"]
+    assert "(no intervals)" in ladder.changes(report(PLAIN[:4], other[:4]), "ar", "respec-relaxed")[0]
 
 
 def test_a_kept_run_is_read_and_without_one_words_are_checked_before_anything_is_measured(tmp_path):
