@@ -25,5 +25,5 @@ def make(kit: Kit, theta: float = 1.5, penalty: float = 1.0, look_back: int = 3,
 
 
 CARD = Card("respec", idea="retrieve while the target is sure, from places that proved right, else EAGLE-2",
-            source="ReSpec, arXiv 2511.01282", make=make, notebook="25_what_feedback_retrieval", off_path=True,
+            source="ReSpec, arXiv 2511.01282", make=make, notebook="40_respec", off_path=True,
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "match"))

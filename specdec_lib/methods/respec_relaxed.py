@@ -20,5 +20,5 @@ def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5
 
 
 CARD = Card("respec-relaxed", idea="ReSpec, and copied text may differ a little from the target's choice",
-            source="ReSpec, arXiv 2511.01282", make=make, lossless=False, off_path=True, notebook="33_how_relaxed",
+            source="ReSpec, arXiv 2511.01282", make=make, lossless=False, off_path=True, notebook="40_respec",
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "relaxed"))

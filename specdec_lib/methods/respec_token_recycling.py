@@ -19,5 +19,5 @@ def make(kit: Kit, theta: float = 1.5, penalty: float = 1.0, look_back: int = 3,
 
 
 CARD = Card("respec+token-recycling", idea="ReSpec with the target's own alternatives for a trained head",
-            source="ReSpec, arXiv 2511.01282", make=make, off_path=True, notebook="25_what_feedback_retrieval",
+            source="ReSpec, arXiv 2511.01282", make=make, off_path=True, notebook="40_respec",
             parts=("entropy-trigger", "feedback-retrieval", "token-recycling", "switch", "match"))
