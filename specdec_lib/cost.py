@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from specdec_lib.types import LM, Draft, Refusal
+from specdec_lib.types import LM, Draft, Kit, Refusal
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
 DEFAULT_NODES = 8                                  # where nobody has measured
@@ -62,6 +62,11 @@ class CostCurve:
         limit = tolerance * self(1)
         return max((n for n in range(1, self.widths[-1]) if self(n + 1) <= limit), default=1)
 
+    def price(self) -> float:
+        """What one node more costs, in plain forwards: the mean up to four times the nodes that cost little."""
+        nodes = 4 * self.nodes()
+        return max(0.0, self(nodes + 1) / self(1) - 1) / nodes
+
     def expected_speedup(self, tokens: float, width: float, draft: float = 0.0, overhead: float = 0.0) -> float:
         """Predicted from the curve: `tokens` per forward of mean `width`, seconds of drafting and overhead a round."""
         return tokens * self(1) / (self(width) + draft + overhead)
@@ -101,6 +106,11 @@ def from_dict(saved: Mapping) -> CostCurve:
 def nodes(curve: CostCurve | None, tolerance: float = TOLERANCE) -> int:
     """The node budget of a machine, or 8 where it was never measured."""
     return DEFAULT_NODES if curve is None else curve.nodes(tolerance)
+
+
+def price(curve: CostCurve | None) -> float:
+    """The price of a node on a machine, in plain forwards, or 0.03 where it was never measured."""
+    return Kit.price if curve is None else curve.price()
 
 
 def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int] = (256,), repeats: int = 11,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 
-from specdec_lib.types import ROOT, Budget, Draft, Scores, Session, Sight
+from specdec_lib.types import ROOT, Budget, Draft, Refusal, Scores, Session, Sight, Trail
 
 
 def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores], source: str = "") -> Draft:
@@ -80,6 +81,23 @@ def prune(draft: Draft, budget: Budget) -> Draft:
         kept.append(node)
         closed[node] = bool(budget.stop and draft.sights and budget.stop(draft.trail(node)))
     return draft if len(kept) == len(draft) else draft.keep(tuple(kept))
+
+
+@dataclass(frozen=True)
+class Unlikely:
+    """Stop drafting where the chances along the path multiply to less than `least`."""
+
+    least: float
+
+    def __call__(self, trail: Trail) -> bool:
+        return prod(sight.chance for sight in trail) < self.least
+
+
+def worthwhile(budget: Budget, least: float) -> Budget:
+    """The same budget, no further below a path of less chance than `least`; at 0 as far as it goes."""
+    if not 0 <= least <= 1:
+        raise Refusal(f"least is a chance between 0 and 1, got {least}")
+    return replace(budget, stop=Unlikely(least)) if least else budget
 
 
 def noted(draft: Draft, **notes) -> Draft:

@@ -349,6 +349,7 @@ class Kit:
     sampling: Any = None
     cost: Any = None                               # cost.CostCurve or None
     nodes: int = 8                                 # widest draft whose verification costs little, from the curve
+    price: float = 0.03                            # what one node more costs, in plain forwards, from the curve
     draft: LM | None = None                        # a smaller model with the same tokenizer
     store: str | None = None                       # a static index on disk
     recording: Any = None                          # models.replay.Recording, for what/recorded

@@ -29,6 +29,14 @@ def test_the_node_budget_is_the_widest_draft_within_the_tolerance():
     assert cost.nodes(CURVE) == 4 and cost.nodes(None) == 8
 
 
+def test_the_price_of_a_node_is_its_share_of_a_plain_forward_over_four_times_the_nodes_that_cost_little():
+    curve = cost.CostCurve((1, 3, 9, 17), (256,), ((2.0, 2.4, 4.4, 9.0),))
+    assert curve.nodes() == 2
+    assert curve.price() == pytest.approx((4.4 / 2.0 - 1) / 8) == cost.price(curve)
+    assert cost.CostCurve((1, 9), (256,), ((2.0, 1.5),)).price() == 0
+    assert cost.price(None) == 0.03
+
+
 def test_the_expected_speedup_of_a_method_is_its_tokens_over_the_price_of_its_round():
     assert CURVE.expected_speedup(2.0, 1) == 2
     assert CURVE.expected_speedup(2.0, 5, draft=5, overhead=3) == 2.0 * 10 / 20

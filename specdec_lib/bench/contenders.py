@@ -46,8 +46,9 @@ class World:
     def kit(self, plan: Plan, curve: cost.CostCurve | None, memory: dict | None = None) -> Kit:
         """A kit for one decode: fresh caches, no index yet."""
         return Kit(target=self.target.fresh(), facts=self.facts, sampling=plan.sampling, cost=curve,
-                   nodes=cost.nodes(curve), draft=self.draft and self.draft.fresh(), store=plan.store,
-                   checkpoints=self.checkpoints, memory={} if memory is None else memory, parts=catalog.make_part)
+                   nodes=cost.nodes(curve), price=cost.price(curve), draft=self.draft and self.draft.fresh(),
+                   store=plan.store, checkpoints=self.checkpoints, memory={} if memory is None else memory,
+                   parts=catalog.make_part)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_lib.index.growing_store import MOST, GrowingStore, earlier_answers
+from specdec_lib.methods import respec
 from specdec_lib.types import Card, Draft, How, Kit, Method, Scores, Session, Verdict
 
 
@@ -32,15 +33,12 @@ class Heard:
         return verdict
 
 
-def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 1.5, penalty: float = 1.0,
-         look_back: int = 3, reading: str = "switch", key: str = "diagonal", longest: int | None = None, most: int = 64,
-         depth: int = 5, width: int = 4, nodes: int | None = None) -> Method:
+def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5.0, penalty: float = 1.0,
+         look_back: int = 3, reading: str = "switch", least: float = 0.3, shape: str = "likely",
+         nodes: int | None = None) -> Method:
     """`remember` bounds the tokens of earlier answers, `prompts` keeps prompts with them; the rest is `respec`'s."""
-    when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
-                    nodes=nodes, depth=longest, model_depth=depth, model_width=width)
-    retrieval = {"key": key, "longest": longest, "most": most, "remember": remember}
-    what = kit.part("switch", drafters={"feedback-retrieval": retrieval, "eagle2": {}})
-    return Method(when, what, Heard(kit.part("match"), earlier_answers(kit, remember), prompts))
+    own = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes, remember=remember)
+    return own._replace(how=Heard(own.how, earlier_answers(kit, remember), prompts))
 
 
 CARD = Card("respec+memory", idea="ReSpec that also copies from its answers to earlier prompts",

@@ -6,17 +6,16 @@ best with at least half the chance of the first, twice a round at most. Lossy: t
 
 from __future__ import annotations
 
+from specdec_lib.methods import respec
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, most: int = 2, theta: float = 1.5,
-         penalty: float = 1.0, look_back: int = 3, reading: str = "switch", depth: int = 5, width: int = 4,
+def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, most: int = 2, theta: float = 5.0,
+         penalty: float = 1.0, look_back: int = 3, reading: str = "switch", least: float = 0.3, shape: str = "likely",
          nodes: int | None = None) -> Method:
     """`rule`, `rank`, `margin` and `most` are those of the relaxed verification, the others those of `respec`."""
-    when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
-                    nodes=nodes, model_depth=depth, model_width=width)
-    what = kit.part("switch", drafters=("feedback-retrieval", "eagle2"))
-    return Method(when, what, kit.part("relaxed", rule=rule, rank=rank, margin=margin, most=most))
+    strict = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes)
+    return strict._replace(how=kit.part("relaxed", rule=rule, rank=rank, margin=margin, most=most))
 
 
 CARD = Card("respec-relaxed", idea="ReSpec, and copied text may differ a little from the target's choice",

@@ -9,12 +9,16 @@ from __future__ import annotations
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, theta: float = 1.5, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
-         depth: int | None = None, width: int = 8, nodes: int | None = None) -> Method:
-    """The parameters are those of `respec`; depth and nodes default to what the cost curve allows."""
+def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
+         least: float = 0.3, shape: str = "likely", copy: int | None = None, depth: int | None = None, width: int = 8,
+         nodes: int | None = None) -> Method:
+    """The parameters are those of `respec`, for trees of `depth`, `width` and `nodes` where nothing is copied."""
+    nodes = kit.nodes if nodes is None else nodes
+    copy = 4 * nodes if copy is None else copy
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
-                    model="token-recycling", depth=depth, width=width, nodes=nodes)
-    what = kit.part("switch", drafters=("feedback-retrieval", "token-recycling"))
+                    model="token-recycling", depth=copy, nodes=copy, width=width,
+                    model_depth=nodes if depth is None else depth, model_nodes=nodes)
+    what = kit.part("switch", drafters={"feedback-retrieval": {"least": least, "shape": shape}, "token-recycling": {}})
     return Method(when, what, kit.part("match"))
 
 

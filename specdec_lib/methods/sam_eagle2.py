@@ -1,29 +1,29 @@
 """SAM with EAGLE-2: a match is copied; without one, the head drafts its tree.
 
 Source: Hu et al. 2024 (SAM-Decoding with EAGLE-2 as its second drafter); the published threshold is 5, with copies
-of 40 tokens and trees of 60. The default of 2 is that of `sam+token-recycling`: few nodes promise little in a tree, and
-a copy costs no step of the head. It was measured there and not with this head, whose trees promise more, so it is the
-first number to try again. The head reads what it missed while others drafted in one step when it is asked next.
+of 40 tokens and trees of 60. Ours is 2: on the tuning prompts every longer match lost, since a copy costs no step of
+the head, and so did every shorter one. Copies are twice as long as the nodes that the cost curve calls cheap, since a
+match is oftener right as a whole than a tree. The head reads what it missed while others drafted in one step when it is
+asked next.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, width: int | None = None,
-         nodes: int | None = None) -> Method:
-    """`threshold` tokens of match to copy `copy` tokens, else a tree of `depth`, `width` and `nodes`.
+def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, width: int = 4,
+         nodes: int | None = None, least: float = 0.4, price: float | None = None) -> Method:
+    """`threshold` tokens of match to copy `copy` tokens, else a tree as in `eagle2`, whose parameters follow.
 
-    Copy and nodes default to what the cost curve allows, width to 4 or what `depth` levels need to hold the nodes.
+    Copy defaults to twice the nodes that the cost curve allows.
     """
     nodes = kit.nodes if nodes is None else nodes
-    width = max(4, -(-nodes // max(1, depth))) if width is None else width
-    when = kit.part("match-length", threshold=threshold, other="eagle2", depth=copy, width=width, nodes=nodes)
-    when = replace(when, other=replace(when.other, depth=depth))       # a copy costs nothing a token, a level a step
-    return Method(when, kit.part("switch", drafters=("suffix-automaton", "eagle2")), kit.part("match"))
+    width = max(width, -(-nodes // max(1, depth)))
+    when = kit.part("match-length", threshold=threshold, other="eagle2", copy=2 * nodes if copy is None else copy,
+                    depth=depth, width=width, nodes=nodes, least=least)
+    what = kit.part("switch", drafters={"suffix-automaton": {}, "eagle2": {"price": price}})
+    return Method(when, what, kit.part("match"))
 
 
 CARD = Card("sam+eagle2", idea="copy long matches, else the tree that a trained layer is surest of",

@@ -7,20 +7,22 @@ chance exceeds one, so a parent scores at least as high as its children, and it 
 
 Nodes are chosen by their score, none is drawn, so every node is certain at every temperature: lossless under any rule
 that takes them so (`match`, `rejection`). With `width` >= `nodes` no tree of this size and depth promises more accepted
-tokens to the head; a narrower one may miss some. Knows nothing about the cost of a forward.
+tokens to the head; a narrower one may miss some. Nodes whose path has less chance than `price` are not submitted: they
+would cost more than they bring. The paper submits all it may, `price=0`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, log
 from typing import NamedTuple
 
 from specdec_lib.models.heads.eagle import EagleHead, eagle_head
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Scores, Session, Sight, Trail
+from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Scores, Session, Sight, Trail
 
 NAME = "eagle2"
+GAIN = 1.5                                         # tokens that the time of a forward makes where the head drafts
 
 
 class Candidate(NamedTuple):
@@ -40,12 +42,18 @@ class Eagle2:
     """
 
     head: EagleHead
+    price: float = 0.0                             # no node whose path has less chance under the head
+
+    def __post_init__(self):
+        if not 0 <= self.price <= 1:
+            raise Refusal(f"price is a chance between 0 and 1, got {self.price}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         if len(session.tokens) < 2 or not budget.size:     # one token shows no feature yet
             return Draft()
         pool = scored(session.end, budget, lambda fed: self.head(session.tokens, fed))
-        return tree(pool, sorted(ranking(pool)[:budget.size]))
+        worth = [node for node in ranking(pool)[:budget.size] if not self.price or pool[node].score >= log(self.price)]
+        return tree(pool, sorted(worth))
 
 
 def scored(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[Candidate]:
@@ -117,9 +125,13 @@ def tree(pool: list[Candidate], nodes: Sequence[int]) -> Draft:
                  source=(NAME,) * len(kept), belief=tuple(sight.chance for sight in sights))
 
 
-def make(kit: Kit) -> Eagle2:
-    """The head of `eagle`, trained for chains, asked for trees; width, depth and nodes come with the budget."""
-    return Eagle2(eagle_head(kit.checkpoints["eagle"], kit.target))
+def make(kit: Kit, price: float | None = None) -> Eagle2:
+    """The head of `eagle`, trained for chains, asked for trees; width, depth and nodes come with the budget.
+
+    The price defaults to the share of a forward that a node costs, times the tokens that such a share makes elsewhere.
+    """
+    return Eagle2(eagle_head(kit.checkpoints["eagle"], kit.target),
+                  min(1.0, GAIN * kit.price) if price is None else price)
 
 
 CARD = Card(NAME, idea="the head's confidence shapes a tree", source="Li et al. 2024, EAGLE-2", make=make,

@@ -1,15 +1,19 @@
 """Feedback retrieval: copy from several earlier places at once, the ones that proved right first.
 
 Source: ReSpec (arXiv 2511.01282), feedback-driven candidate selection. Every place at which the end of the text stands
-has a score (see index/position_scores); places below `least` are dropped, the others are offered in the order of score,
-match length and recency, each with a length that grows with its score, and merged into one tree. Costs no model pass;
-every node is certain.
+has a score (see index/position_scores). Costs no model pass; every node is certain.
 
-The paper is silent on the rate of the scores, the number of places looked at and a shortest chain. It keys scores by
-absolute position, which is seldom met twice: a copy moves on with the text. What stays is the distance, so that is our
-default; `key="position"` is the paper's. Nodes that are left over lengthen the chains, best first, and what is won
-there counts for no score; `spare="leave"` submits fewer nodes instead. Since scores start at the least one, a place of
-which less than half was accepted in its first round is silent from then on; `least=0.3` forgives one bad round.
+What the paper is known to do is `shape="leave", least=0.5, query=3, key="position"`: places below `least` are dropped,
+the others are offered in the order of score, match length and recency, each with a length that grows with its score,
+and merged into one tree. It is silent on the rate of the scores, the number of places looked at and a shortest chain.
+`shape="extend"` lengthens the chains by nodes that are left over, best first, and what is won there counts for no
+score.
+
+Ours, `shape="likely"`, sizes the tree by what a node is worth: see index/likely_tree. A place is believed by its match
+length and its score together, a node joins while the chance of its path is above its price on the cost curve, and
+nothing is drafted where even the first token has less than `least`. On the tuning prompts that drafts longer where a
+copy runs well, and shorter where it is fresh. Scores are kept by distance, not by absolute position, which is seldom
+met twice: a copy moves on with the text.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from typing import NamedTuple
 from specdec_lib.drafting import certain_trie
 from specdec_lib.index.all_positions import AllPositions
 from specdec_lib.index.growing_store import Store, with_answers
+from specdec_lib.index.likely_tree import Copy, likely_tree
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.position_scores import Chain, PositionScores
@@ -29,7 +34,8 @@ from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
 
 NAME = "feedback-retrieval"
 DIAGONAL, POSITION = "diagonal", "position"
-EXTEND, LEAVE = "extend", "leave"
+LIKELY, EXTEND, LEAVE = "likely", "extend", "leave"
+GAIN = 3.0                                         # tokens that the time of a forward makes where copies run
 
 
 class Candidate(NamedTuple):
@@ -43,37 +49,52 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class FeedbackRetrieval:
-    """A tree of the best-scored continuations within depth, width and nodes; empty where no candidate survives."""
+    """A tree of the best continuations within depth, width and nodes; empty where no candidate survives."""
 
     positions: AllPositions
     scores: PositionScores
     store: Store | None = None                     # a corpus; its candidates come after those of the session
     key: str = DIAGONAL
-    query: int = 3                                 # tokens that must agree where the budget does not say
-    least: float = 0.5                             # theta_score: candidates below it are dropped
+    query: int = 2                                 # tokens that must agree where the budget does not say
+    least: float = 0.3                             # theta_score: candidates below it are dropped
     longest: int | None = None                     # L_max; None = the nodes of the budget. Literal: 40, with 60 nodes
     shortest: int = 4                              # however low the score
     most: int = 64                                 # places looked at, the newest
-    spare: str = EXTEND                            # nodes left over lengthen the chains, best first; or LEAVE, literal
+    shape: str = LIKELY                            # or by scores: LEAVE, literal, or EXTEND by nodes that are left over
+    kept: int = 4                                  # LIKELY: places that vote, the longest matches, newest first
+    price: float = 0.1                             # LIKELY: no node whose path has less chance
 
     def __post_init__(self):
         if self.key not in (DIAGONAL, POSITION):
             raise Refusal(f"key is {DIAGONAL!r} or {POSITION!r}, got {self.key!r}")
-        if self.spare not in (EXTEND, LEAVE):
-            raise Refusal(f"spare is {EXTEND!r} or {LEAVE!r}, got {self.spare!r}")
-        if not 0 <= self.least <= 1:
-            raise Refusal(f"least is a score between 0 and 1, got {self.least}")
-        if min(self.query, self.shortest, self.most) < 1 or (self.longest is not None and self.longest < 1):
-            raise Refusal("query, shortest, longest and most are at least 1, got"
-                          f" {self.query}, {self.shortest}, {self.longest} and {self.most}")
+        if self.shape not in (LIKELY, EXTEND, LEAVE):
+            raise Refusal(f"shape is {LIKELY!r}, {EXTEND!r} or {LEAVE!r}, got {self.shape!r}")
+        if not (0 <= self.least <= 1 and 0 <= self.price <= 1):
+            raise Refusal(f"least and price are chances between 0 and 1, got {self.least} and {self.price}")
+        if min(self.query, self.shortest, self.most, self.kept) < 1 or (self.longest is not None and self.longest < 1):
+            raise Refusal("query, shortest, longest, most and kept are at least 1, got"
+                          f" {self.query}, {self.shortest}, {self.longest}, {self.most} and {self.kept}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         if not budget.size:
             return Draft()
+        return self.likely(session, budget) if self.shape == LIKELY else self.scored(session, budget)
+
+    def likely(self, session: Session, budget: Budget) -> Draft:
+        """The likeliest nodes of the longest matches, each worth its price."""
+        found = sorted(self.candidates(session, budget.query), key=lambda one: (-one.match, one.key < 0, -one.start))
+        kept = found[:self.kept]
+        copies = [Copy(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
+        draft, joined = likely_tree(copies, budget, self.least, self.price, NAME)
+        noted = tuple(Chain(one.key, len(nodes), nodes) for one, nodes in zip(kept, joined, strict=True) if nodes)
+        return replace(draft, notes={NAME: noted}) if noted else draft
+
+    def scored(self, session: Session, budget: Budget) -> Draft:
+        """The best-scored chains in their order, each as long as its score allows."""
         kept = [one for one in self.candidates(session, budget.query) if one.score >= self.least]
         chains = different(((one, self.copy(session, one, budget)) for one in kept), budget)
         whole, merged = chains, chains
-        if self.spare == EXTEND:
+        if self.shape == EXTEND:
             whole = [(one, self.copy(session, one, budget, whole=True)) for one, _ in chains]
             merged = different(chains + whole, budget)
         draft = certain_trie([tokens for _, tokens in merged], budget.size, NAME)
@@ -167,17 +188,19 @@ def path_of(draft: Draft, tokens: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def make(kit: Kit, key: str = DIAGONAL, query: int = 3, least: float = 0.5, longest: int | None = None,
-         shortest: int = 4, most: int = 64, start: float = 0.5, rate: float = 0.3,
-         spare: str = EXTEND, remember: int = 0) -> FeedbackRetrieval:
+def make(kit: Kit, key: str = DIAGONAL, query: int = 2, least: float = 0.3, longest: int | None = None,
+         shortest: int = 4, most: int = 64, start: float = 0.5, rate: float = 0.3, shape: str = LIKELY, kept: int = 4,
+         price: float | None = None, remember: int = 0) -> FeedbackRetrieval:
     """Reads the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores.
 
+    The price defaults to the share of a forward that a node costs, times the tokens that such a share makes elsewhere.
     `remember` is how many tokens of earlier answers count as a corpus, too, as far as the method puts them aside.
     """
     positions = kit.index("3-gram positions", lambda: NgramPositions(3))
     store = with_answers(kit, shared_matcher(kit).store, remember)
     return FeedbackRetrieval(AllPositions(positions), PositionScores(NAME, start, rate), store, key, query, least,
-                             longest, shortest, most, spare)
+                             longest, shortest, most, shape, kept,
+                             min(1.0, GAIN * kit.price) if price is None else price)
 
 
 CARD = Card(NAME, idea="copy from the places that proved right, several at once",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, log
 
+from specdec_lib.drafting import worthwhile
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 READINGS = ("switch", "query")
@@ -74,18 +75,21 @@ class EntropyTrigger:
 def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: float | None = None,
          reading: str = "switch", normalised: bool = False, retrieve: str = "feedback-retrieval",
          model: str = "eagle2", depth: int | None = None, width: int = 8, nodes: int | None = None,
-         model_depth: int | None = None, model_width: int | None = None) -> EntropyTrigger:
-    """Both drafters get the same nodes; depth and nodes default to the nodes that the cost curve allows.
+         model_depth: int | None = None, model_width: int | None = None, model_nodes: int | None = None,
+         least: float = 0.0) -> EntropyTrigger:
+    """Depth and nodes default to the nodes that the cost curve allows; the model's sizes to those of retrieval.
 
-    `normalised` measures entropies in shares of the largest possible one, ln V, since a threshold in nats means
-    another thing for another vocabulary. Penalty 1.0 and threshold 1.5 become the shares they were for Vicuna's.
+    `least` ends the model's tree below a path of less chance. `normalised` measures entropies in shares of the largest
+    possible one, ln V, since a threshold in nats means another thing for another vocabulary. Penalty 1.0 and threshold
+    1.5 become the shares they were for Vicuna's.
     """
     if normalised and kit.facts.vocab < 2:
         raise Refusal("a normalised entropy needs the size of the target's vocabulary, which is not known here")
     unit, known = (log(kit.facts.vocab), log(PAPER_VOCAB)) if normalised else (1.0, 1.0)
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    deep, wide = depth if model_depth is None else model_depth, width if model_width is None else model_width
-    return EntropyTrigger(Budget(depth, width, nodes, retrieve), Budget(deep, wide, nodes, model), look_back,
+    tree = Budget(depth if model_depth is None else model_depth, width if model_width is None else model_width,
+                  nodes if model_nodes is None else model_nodes, model)
+    return EntropyTrigger(Budget(depth, width, nodes, retrieve), worthwhile(tree, least), look_back,
                           1.0 / known if penalty is None else penalty, 1.5 / known if threshold is None else threshold,
                           reading, unit)
 

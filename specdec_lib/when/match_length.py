@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.drafting import worthwhile
 from specdec_lib.index.matcher import Matcher, shared_matcher
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
@@ -29,16 +30,16 @@ class MatchLength:
 
 
 def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: int | None = None,
-         width: int = 8, nodes: int | None = None) -> MatchLength:
-    """A chain of `depth` when it copies, else a tree of `depth`, `width` and `nodes` of the drafter `other`.
+         width: int = 8, nodes: int | None = None, copy: int | None = None, least: float = 0.0) -> MatchLength:
+    """A chain of `copy` when it copies, else a tree of `depth`, `width` and `nodes` of the drafter `other`.
 
-    Depth and nodes default to the nodes that the cost curve allows.
+    All three lengths default to the nodes that the cost curve allows. `least` ends a tree below a path of less chance.
     """
     if threshold < 1:
         raise Refusal(f"threshold must be at least 1 token, got {threshold}")
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    copy, tree = Budget(depth, source=COPY), Budget(depth, width, nodes, source=other)
-    return MatchLength(shared_matcher(kit), copy, tree, threshold)
+    tree = worthwhile(Budget(depth, width, nodes, source=other), least)
+    return MatchLength(shared_matcher(kit), Budget(depth if copy is None else copy, source=COPY), tree, threshold)
 
 
 CARD = Card("match-length", idea="copy when the match is long, else ask the other drafter",

@@ -35,7 +35,7 @@ def test_one_place_is_a_chain_and_several_make_a_tree():
     def drafted(name):
         text = begin((1, 2, 0, 1, 2, 1, 1, 2), 20)
         return catalog.build(name, network_kit(None)).what(text, Budget(8, 8, 8, "feedback-retrieval"), NO_DICE)
-    assert all(len(below) == 1 for below in drafted("respec(most=1)").children.values())
+    assert all(len(below) == 1 for below in drafted("respec(kept=1)").children.values())
     assert len(drafted("respec").children[ROOT]) == 2
 
 

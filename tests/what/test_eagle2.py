@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from math import exp, log
 
 import pytest
@@ -12,7 +13,7 @@ from specdec_lib.loop import begin, decode
 from specdec_lib.models.heads.eagle import EagleHead
 from specdec_lib.models.shape import Shape
 from specdec_lib.models.transformer import Transformer
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Scores
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Refusal, Scores
 from specdec_lib.what.eagle2 import Eagle2
 from tests.worlds import PROMPT, WARM, network_kit, random_eagle, run
 
@@ -152,6 +153,23 @@ def test_depth_width_and_nodes_bound_the_tree_and_the_forwards(budget):
         assert len(draft) <= budget.size and draft.depth <= budget.depth and len(head.asked) <= budget.depth
         assert max(map(len, draft.children.values())) <= budget.width
         assert all(list(fed.depths).count(depth) <= budget.width for fed in head.asked for depth in fed.depths)
+
+
+@pytest.mark.parametrize("price", [0.05, 0.3, 0.6])
+def test_a_node_whose_path_is_not_worth_its_price_is_not_submitted_and_no_other_is_left_out(price):
+    for head in heads():
+        draft, whole = (Eagle2(head, least)(begin(TEXT, 30), Budget(3, 4, 8), NO_DICE) for least in (price, 0.0))
+        chances = {path: exp(score) for path, score in every_path(head.row, 3).items()}
+        assert paths(draft) == {path for path in paths(whole) if chances[path] >= price}
+
+
+def test_the_price_comes_from_the_kit_and_has_to_be_a_chance():
+    world = network_kit(None)
+    made = catalog.make_part("eagle2", replace(world, price=0.04))
+    assert made.price == pytest.approx(1.5 * 0.04)
+    assert catalog.make_part("eagle2", replace(world, price=5.0)).price == 1
+    with pytest.raises(Refusal, match="between 0 and 1, got 2"):
+        catalog.make_part("eagle2", world, price=2)
 
 
 def test_a_call_goes_on_where_the_last_one_ended():

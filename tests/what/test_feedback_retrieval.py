@@ -22,8 +22,11 @@ def session_of(tokens, end=()):
     return Session(tuple(tokens), len(tokens), 50, frozenset(end))
 
 
+SCORED = {"shape": "extend", "least": 0.5, "query": 3}                  # chains by their scores
+
+
 def made(kit=None, **choice):
-    return CARD.make(kit or Kit(None), **choice)
+    return CARD.make(kit or Kit(None), **SCORED | choice)
 
 
 def draft(tokens=PROMPT, budget=ROOM, end=(), **choice):
@@ -102,7 +105,7 @@ def test_asked_twice_or_about_the_past_the_answer_is_that_of_a_drafter_of_its_ow
 
 def test_the_nodes_of_the_budget_are_never_exceeded_and_the_last_chain_is_cut():
     assert [len(draft(budget=Budget(8, 8, n))) for n in range(1, 9)] == list(range(1, 9))
-    assert chains(draft(budget=Budget(8, 8, 6), spare="leave")) == [RIGHT, WRONG[:2]]
+    assert chains(draft(budget=Budget(8, 8, 6), shape="leave")) == [RIGHT, WRONG[:2]]
 
 
 def test_the_noted_length_is_what_was_offered_of_the_chain():
@@ -119,19 +122,19 @@ def test_a_better_score_copies_more():
     assert [length(score, 40) for score in (0, .5, .65, 1)] == [4, 20, 26, 40]
     assert [length(score, 8) for score in (.5, .65, .8, 1)] == [4, 5, 6, 8]
     assert length(.5, 3) == 3 and length(0, 40, shortest=1) == 1
-    assert len(draft((1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3), spare="leave", start=.75)) == 6
+    assert len(draft((1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3), shape="leave", start=.75)) == 6
 
 
 def test_nodes_left_over_lengthen_the_best_chain_unless_they_are_left():
     one_place = (1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3)
     assert draft(one_place).tokens == (4, 5, 6, 7, 8, 9, 1, 2) and draft(one_place).notes[NAME][0][1] == 4
-    assert draft(one_place, spare="leave").tokens == (4, 5, 6, 7)
+    assert draft(one_place, shape="leave").tokens == (4, 5, 6, 7)
 
 
 def test_a_continuation_that_equals_a_kept_one_or_begins_it_is_dropped():
     assert len(draft((1, 2, 3, 4, 5, 6, 7) * 3 + (1, 2, 3)).notes[NAME]) == 1
     ended = (1, 2, 3, 10, 11, 12, 13, 1, 2, 3, 10, 11, 5, 1, 2, 3)
-    assert chains(draft(ended, end={5}, spare="leave")) == [(10, 11, 5), (10, 11, 12, 13)]
+    assert chains(draft(ended, end={5}, shape="leave")) == [(10, 11, 5), (10, 11, 12, 13)]
     assert chains(draft((1, 2, 3, 5, 9, 1, 2, 3), end={5})) == [(5,)]
 
 
@@ -154,6 +157,40 @@ def test_a_query_falls_back_by_one_token_and_the_budgets_own_query_does_not():
 def test_the_current_position_is_never_copied():
     assert draft((1, 2, 3)) == Draft() and draft((5, 5), query=1).tokens == (5,) * 8
     assert all(one.start < len(PROMPT) for one in made().candidates(session_of(PROMPT)))
+
+
+def likely(tokens=PROMPT, budget=ROOM, end=(), **choice):
+    return draft(tokens, budget, end, **{"shape": "likely", "price": 0.1, "least": 0.0} | choice)
+
+
+def test_the_likeliest_nodes_of_several_places_make_a_tree_in_the_order_of_their_chances():
+    found = likely()
+    assert {found.tokens[node] for node in found.children[ROOT]} == {RIGHT[0], WRONG[0]}
+    assert chains(found) == [RIGHT, WRONG] and len(found.belief) == 8 and len(likely(price=0.2)) < 8
+    one = likely(kept=1)
+    assert one.tokens == (*RIGHT, 9, 1, 2, 3)[:len(one)] and one.parents == tuple(range(ROOT, len(one) - 1))
+
+
+def test_a_long_match_is_copied_further_than_a_short_one():
+    long, short = (1, 2, 3, 4, 5, 6, 7, 8), (7, 8)
+    after = tuple(range(20, 36))
+    reach = {n: len(likely((*match, *after, 0, *match), Budget(16, 8, 16), price=0.2))
+             for n, match in ((8, long), (2, short))}
+    assert reach[8] > 2 * reach[2] > 0
+
+
+def test_a_place_that_was_wrong_loses_its_votes_and_one_that_was_right_wins_them():
+    part = made(shape="likely", price=0.1, least=0.0)
+    heard = replace(decoded(1, part)[0], tokens=PROMPT, prompt=len(PROMPT))     # the same end of text, one round later
+    before, after = (dict(zip(found.tokens, found.belief, strict=True))
+                     for found in (likely(), part(heard, ROOM, NO_DICE)))
+    assert before[RIGHT[0]] == before[WRONG[0]]
+    assert after[RIGHT[0]] > before[RIGHT[0]] and after.get(WRONG[0], 0.0) < before[WRONG[0]]
+
+
+def test_the_price_of_a_node_comes_from_the_kit():
+    assert made(Kit(None, price=0.04)).price == pytest.approx(3 * 0.04)
+    assert made(Kit(None, price=0.04), price=0.5).price == 0.5
 
 
 def test_it_falls_silent_when_no_candidate_survives():
@@ -187,7 +224,7 @@ def test_earlier_answers_speak_like_a_corpus_where_they_are_to_be_remembered():
 
 
 @pytest.mark.parametrize("choice", [{"key": "token"}, {"least": 2}, {"query": 0}, {"longest": 0}, {"shortest": 0},
-                                    {"most": 0}, {"spare": "use"}, {"rate": 0}], ids=str)
+                                    {"most": 0}, {"shape": "use"}, {"kept": 0}, {"price": 2}, {"rate": 0}], ids=str)
 def test_a_choice_that_makes_no_sense_is_refused(choice):
     with pytest.raises(ValueError):
         made(**choice)

@@ -2,11 +2,12 @@ import random
 
 import pytest
 
+from specdec_lib.index.likely_tree import copy_chance as belief
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
 from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
-from specdec_lib.what.suffix_automaton import CARD, SuffixMatch, belief
+from specdec_lib.what.suffix_automaton import CARD, SuffixMatch
 
 TEXT = (1, 2, 3, 4, 7, 2, 3, 8, 1, 2, 3, 4, 9, 1, 2, 3)
 

@@ -5,6 +5,7 @@ from math import inf, log
 
 import pytest
 
+from specdec_lib.drafting import Unlikely
 from specdec_lib.loop import begin, decode
 from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Facts, Kit, Method, Refusal, Round, Verdict
 from specdec_lib.when.entropy_trigger import CARD, EntropyTrigger, decide, last_entropies
@@ -110,6 +111,12 @@ def test_its_budgets_come_from_the_kit():
     part = CARD.make(kit(nodes=6))
     assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval") and part.model == Budget(6, 8, 6, "eagle2")
     assert (part.look_back, part.penalty, part.threshold, part.reading) == (3, 1.0, 1.5, "switch")
+
+
+def test_the_models_tree_has_sizes_and_an_end_of_its_own():
+    part = CARD.make(Kit(None, nodes=6), depth=24, nodes=24, model_depth=5, model_width=4, model_nodes=6, least=0.4)
+    assert part.retrieve == Budget(24, 8, 24, "feedback-retrieval")
+    assert part.model == Budget(5, 4, 6, "eagle2", stop=Unlikely(0.4))
 
 
 def test_parameters_replace_what_the_kit_says():

@@ -1,5 +1,6 @@
 import pytest
 
+from specdec_lib.drafting import Unlikely
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
@@ -41,6 +42,12 @@ def test_both_budgets_come_from_the_kit():
 def test_parameters_replace_what_the_kit_says():
     part = CARD.make(Kit(None, nodes=6), threshold=3, other="eagle", depth=4, width=2, nodes=5)
     assert part.copy == Budget(4, source="suffix-automaton") and part.other == Budget(4, 2, 5, source="eagle")
+
+
+def test_a_copy_has_a_length_of_its_own_and_a_tree_may_end_early():
+    part = CARD.make(Kit(None, nodes=6), copy=12, least=0.4)
+    assert part.copy == Budget(12, source="suffix-automaton")
+    assert part.other == Budget(6, 8, 6, source="token-recycling", stop=Unlikely(0.4))
 
 
 def test_it_reads_the_index_that_the_drafter_reads():

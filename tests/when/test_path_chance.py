@@ -1,0 +1,41 @@
+import pytest
+
+from specdec_lib.drafting import Unlikely, worthwhile
+from specdec_lib.loop import begin
+from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Sight
+from specdec_lib.when.path_chance import CARD, PathChance
+
+
+def trail(*chances):
+    return tuple(Sight(chance, chance, 0.0, 0.0) for chance in chances)
+
+
+def test_it_stops_where_the_product_of_the_path_falls_below_the_least_chance():
+    stop = PathChance(4, 2, 6, 0.4)(begin((1,), 5), NO_DICE).stop
+    assert not stop(trail(0.5)) and not stop(trail(0.8, 0.5)) and not stop(trail(0.4))
+    assert stop(trail(0.5, 0.7)) and stop(trail(0.39))
+
+
+def test_its_budget_is_the_same_every_round():
+    assert PathChance(4, 2, 6, 0.4)(begin((1,), 5), NO_DICE) == Budget(4, 2, 6, stop=Unlikely(0.4))
+
+
+def test_at_zero_nothing_stops():
+    assert PathChance(4, least=0)(begin((1,), 5), NO_DICE) == Budget(4)
+    assert worthwhile(Budget(4), 0) == Budget(4)
+
+
+def test_its_depth_is_what_the_cost_curve_allows():
+    assert CARD.make(Kit(None, nodes=7)).depth == 7
+
+
+@pytest.mark.parametrize("wrong", [{"least": -0.1}, {"least": 1.1}, {"depth": -1}, {"width": 0}, {"nodes": -1}],
+                         ids=str)
+def test_an_impossible_parameter_is_refused(wrong):
+    with pytest.raises(Refusal):
+        CARD.make(Kit(None), **wrong)
+
+
+def test_an_impossible_chance_is_refused_wherever_it_is_given():
+    with pytest.raises(Refusal, match="chance between 0 and 1, got 2"):
+        worthwhile(Budget(4), 2)
