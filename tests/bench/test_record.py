@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from specdec_lib import catalog
 from specdec_lib.bench.record import TREES, record
 from specdec_lib.loop import begin, decode
-from specdec_lib.models.replay import Replay, load, save
+from specdec_lib.models.replay import Replay, load, recordings, save
 from specdec_lib.models.shape import Shape
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.types import NO_DICE, Budget, Facts, Kit
@@ -101,3 +101,29 @@ def test_a_recording_made_before_there_were_forests_is_read(recording, tmp_path)
 
 def test_the_drafters_of_trees_are_parts_that_there_are():
     assert set(TREES) <= set(catalog.parts()["what"]) and all(largest.width > 1 for largest in TREES.values())
+
+
+# The shipped recordings.
+
+@pytest.fixture(scope="module", params=sorted(recordings()))
+def shipped(request):
+    return load(recordings()[request.param])
+
+
+def test_every_shipped_recording_holds_the_trees_of_eagle2_at_every_place(shipped):
+    [(nodes, kept)] = shipped.drafts["eagle2"].items()
+    assert shipped.trees == {"eagle2": TREES["eagle2"]} and nodes == TREES["eagle2"].size
+    assert len(kept) == len(shipped.output) and 25 < sum(map(len, kept)) / len(kept) < 35
+    assert shipped.about["provenance"]["changed"] is False
+
+
+def test_a_shipped_recording_replays_its_text_from_trees_of_any_size(shipped):
+    for budget in ((6, 4, 16), (5, 4, 6), (2, 2, 4)):
+        when, match = Fixed(*budget), catalog.make_part("match", Kit(Replay(shipped)))
+        *_, last = decode(shipped.tokens[:shipped.prompt], Replay(shipped), when, Recorded(shipped, "eagle2"), match,
+                          max_new_tokens=len(shipped.output), end=shipped.end)
+        assert last.tokens == shipped.tokens and len(last.rounds) < .8 * len(shipped.output)
+
+
+def test_the_shipped_recordings_stay_small():
+    assert sum(path.stat().st_size for path in recordings().values()) < 2.5e6
