@@ -48,13 +48,15 @@ def test_every_spec_that_the_ladder_measures_is_one_of_its_rungs_in_order():
 
 def test_a_spec_with_another_policy_is_no_rung_and_one_with_parameters_is():
     assert ladder.rung("respec@fixed") == "respec@fixed" and ladder.rung("respec(theta=1.0)") == ladder.CANDIDATES
-    assert ladder.rungs(["respec", "respec(theta=1.0)", "sam+token-recycling"]) == {ladder.CANDIDATES: "respec"}
+    assert ladder.rung("respec(depth=3)") == ladder.THRESHOLD == ladder.rung("respec")
+    assert ladder.rungs(["respec", "respec(theta=1.0)", "respec(theta=2.0)", "sam+token-recycling"]) == {
+        ladder.CANDIDATES: "respec(theta=1.0)", ladder.THRESHOLD: "respec"}
 
 
 def test_each_rung_is_held_against_the_one_below_and_missing_ones_are_stepped_over():
     at = report(PLAIN, ALL, HEAD, BOTH)
     assert [(one.base, one.rung, one.ratio) for one in ladder.steps(at)] == [
-        ("ar", "eagle2", 1.0), ("eagle2", "sam+eagle2", 2.0), ("sam+eagle2", "+ candidates", 2.0)]
+        ("ar", "eagle2", 1.0), ("eagle2", "sam+eagle2", 2.0), ("sam+eagle2", "+ our threshold", 2.0)]
     assert [one.verdict for one in ladder.steps(at)] == ["not told apart", "faster", "faster"]
     assert ladder.steps(report(PLAIN, ALL, SLOW))[1].verdict == "slower"
 
@@ -104,7 +106,7 @@ def test_a_reason_names_tokens_and_time_of_both_sides():
 
 
 def test_quality_shows_four_measures_with_intervals_and_the_prompts_that_stayed_the_same():
-    line = ladder.quality(report(PLAIN, ALL), ["respec"])["+ candidates"]
+    line = ladder.quality(report(PLAIN, ALL), ["respec"])["+ our threshold"]
     assert line["overlap with ar"] == "1.000 (1.00 to 1.00)" and line["same ids"] == "5 of 5"
     assert line["reference score"] == "–" and len(line) == 5
 
