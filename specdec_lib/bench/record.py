@@ -118,8 +118,11 @@ def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
 
 
 def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
-    """The forest of every committed prefix, and the seconds of its largest tree; under the most nodes of a tree."""
-    part = catalog.make_part(name, replace(kit, indexes={}, target=kit.target.fresh()))
+    """The forest of every committed prefix, and the seconds of its largest tree; under the most nodes of a tree.
+
+    Nodes cost nothing here, so that none is left out for its price: `recorded` can leave it out as well.
+    """
+    part = catalog.make_part(name, replace(kit, indexes={}, target=kit.target.fresh(), price=0.0))
     kept, took = [], []
     for place in range(session.prompt, len(session.tokens)):
         here, spent = replace(session, tokens=session.tokens[:place], room=largest.depth + 1), []

@@ -4,17 +4,18 @@ Exact for drafters that depend on the committed prefix alone; a card says `off_p
 a drafter replays its own run only. It costs no model, which is why sliders can ask it at every step.
 
 A chain is cut. A tree is grown again, on the nodes of the recorded forest in place of the drafter's network, and is the
-very tree, node for node, for every depth, width, number of nodes and stop rule up to the budget it was recorded at; a
-larger budget gets what the recorded one would. Exact up to ties: scores that differ by less than rounding may change
-places.
+very tree, node for node, for every depth, width, number of nodes and stop rule up to the budget it was recorded at, and
+for every price of a node; a larger budget gets what the recorded one would. Exact up to ties: scores that differ by
+less than rounding may change places.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from specdec_lib.drafting import prune
-from specdec_lib.types import ROOT, Budget, Card, Draft, Session
+from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Session
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class Recorded:
 
     recording: object                              # models.replay.Recording
     drafter: str
+    price: float = 0.0                             # of trees: no node whose path has less chance under the drafter
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
         if self.drafter in self.recording.trees:
-            return regrown(kept, within(budget, self.recording.trees[self.drafter]), session.end)
+            tree = regrown(kept, within(budget, self.recording.trees[self.drafter]), session.end)
+            return worth(tree, self.price) if self.price else tree
         return prune(kept, budget)
 
 
@@ -55,6 +58,16 @@ def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) ->
     return forest.keep(tuple(sorted(best, key=lambda node: (forest.depths[node], node))))
 
 
-CARD = Card("recorded", idea="replay what a drafter proposed", source="this workbook",
-            make=lambda kit, drafter="suffix-automaton": Recorded(kit.recording, drafter), needs=("recording",),
-            notebook="03_one_loop")
+def worth(draft: Draft, price: float) -> Draft:
+    """The nodes whose path has at least this chance, by the product of beliefs; a parent has no less than its child."""
+    nodes = [node for node in range(len(draft)) if prod(draft.belief[i] for i in draft.path(node)) >= price]
+    return draft.keep(tuple(nodes))
+
+
+def make(kit: Kit, drafter: str = "suffix-automaton", price: float = 0.0) -> Recorded:
+    """Replays one drafter of the kit's recording; `price` is that of eagle2, which submits all it may unless told."""
+    return Recorded(kit.recording, drafter, price)
+
+
+CARD = Card("recorded", idea="replay what a drafter proposed", source="this workbook", make=make,
+            needs=("recording",), notebook="03_one_loop")

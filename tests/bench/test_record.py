@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,8 +38,9 @@ def recording(kit):
                   about={"vocab": 96, "end": [], "pieces": {}})
 
 
-def part(name, kit):
-    return catalog.make_part(name, Kit(kit.target.fresh(), kit.facts, checkpoints=kit.checkpoints,
+def part(name, kit, target=None):
+    """Made live, where no node is left out for its price."""
+    return catalog.make_part(name, Kit(target or kit.target.fresh(), kit.facts, checkpoints=kit.checkpoints, price=0.0,
                                        parts=catalog.make_part))
 
 
@@ -46,6 +48,11 @@ def same(one, other):
     """The same nodes; a head that came here another way differs in the last digits."""
     return ((one.tokens, one.parents) == (other.tokens, other.parents)
             and one.belief == pytest.approx(other.belief, abs=1e-9))
+
+
+def test_no_node_is_left_out_of_a_recording_for_its_price(kit, recording):
+    dear = record(PROMPT, replace(kit, price=.5), ["eagle2"], 3, trees={"eagle2": LARGEST}, about=recording.about)
+    assert [len(kept) for kept in dear.drafts["eagle2"][6]] == [len(kept) for kept in recording.drafts["eagle2"][6]][:3]
 
 
 def test_a_drafter_of_trees_is_recorded_once_and_chains_at_each_length(recording):
@@ -72,7 +79,7 @@ def test_every_chain_of_every_place_is_the_live_drafters(kit, recording):
 @pytest.mark.parametrize("budget", [(2, 3, 4), (3, 2, 6), (3, 1, 3)], ids=str)
 def test_a_decode_with_recorded_trees_takes_the_rounds_of_the_live_one(kit, recording, budget):
     fresh, when = kit.target.fresh(), Fixed(*budget)
-    match, lead = catalog.make_part("match", kit), catalog.make_part("eagle2", Kit(fresh, checkpoints=kit.checkpoints))
+    match, lead = catalog.make_part("match", kit), part("eagle2", kit, fresh)
     *_, live = decode(PROMPT, fresh, when, lead, match, max_new_tokens=12)
     *_, again = decode(PROMPT, Replay(recording), when, Recorded(recording, "eagle2"), match, max_new_tokens=12)
     assert again.tokens == live.tokens == recording.tokens

@@ -61,14 +61,14 @@ class Faint:
 HEADS = [Head(seed, sharp) for seed in range(4) for sharp in (.5, 2, 5)]
 
 
-def live(head, budget, end=()):
-    return Eagle2(head)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
+def live(head, budget, end=(), price=0.0):
+    return Eagle2(head, price)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
 
 
-def replayed(head, budget, end=(), largest=LARGEST):
+def replayed(head, budget, end=(), largest=LARGEST, price=0.0):
     trees = {9: (forest(lambda asked: live(head, asked, end), largest),)}
     rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": trees}, {}, trees={"eagle2": largest})
-    return Recorded(rec, "eagle2")(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
+    return Recorded(rec, "eagle2", price)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
 
 
 def same(one, other):
@@ -106,6 +106,14 @@ def test_a_stop_ends_the_replayed_growth_at_the_same_level(bound):
     trees = [(replayed(head, budget), live(head, budget)) for head in HEADS]
     assert all(same(one, other) for one, other in trees)
     assert any(other.depth < live(head, LARGEST).depth for (_, other), head in zip(trees, HEADS, strict=True))
+
+
+@pytest.mark.parametrize("price", [.06, .1, .3])
+def test_a_price_leaves_out_the_nodes_that_it_leaves_out_live(price):
+    for head in HEADS:
+        for budget in (LARGEST, Budget(3, 2, 5), Budget(4, 1)):
+            assert same(replayed(head, budget, price=price), live(head, budget, price=price))
+    assert sum(len(replayed(head, LARGEST, price=price)) for head in HEADS) < 9 * len(HEADS)
 
 
 def test_a_budget_beyond_the_recorded_one_gets_what_that_one_would():
