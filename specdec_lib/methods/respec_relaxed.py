@@ -10,12 +10,12 @@ from specdec_lib.methods import respec
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, most: int = 2, theta: float = 5.0,
-         penalty: float = 1.0, look_back: int = 3, reading: str = "switch", least: float = 0.3, shape: str = "likely",
-         nodes: int | None = None) -> Method:
-    """`rule`, `rank`, `margin` and `most` are those of the relaxed verification, the others those of `respec`."""
+def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, eps: float = 0.09, delta: float = 0.3,
+         most: int = 2, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
+         least: float = 0.3, shape: str = "likely", nodes: int | None = None) -> Method:
+    """The parameters up to `most` are those of the relaxed verification, the others those of `respec`."""
     strict = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes)
-    return strict._replace(how=kit.part("relaxed", rule=rule, rank=rank, margin=margin, most=most))
+    return strict._replace(how=kit.part("relaxed", rule=rule, rank=rank, margin=margin, eps=eps, delta=delta, most=most))
 
 
 CARD = Card("respec-relaxed", idea="ReSpec, and copied text may differ a little from the target's choice",
