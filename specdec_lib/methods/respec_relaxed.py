@@ -15,7 +15,8 @@ def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5
          least: float = 0.3, shape: str = "likely", nodes: int | None = None) -> Method:
     """The parameters up to `most` are those of the relaxed verification, the others those of `respec`."""
     strict = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes)
-    return strict._replace(how=kit.part("relaxed", rule=rule, rank=rank, margin=margin, eps=eps, delta=delta, most=most))
+    relaxed = kit.part("relaxed", rule=rule, rank=rank, margin=margin, eps=eps, delta=delta, most=most)
+    return strict._replace(how=relaxed)
 
 
 CARD = Card("respec-relaxed", idea="ReSpec, and copied text may differ a little from the target's choice",
