@@ -26,7 +26,12 @@ class Objective:
                              f"{', '.join(SLOT_LOSSES)} and one of {', '.join(DEPTH_WEIGHTS)}")
 
     def __call__(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, dict[str, list[float]]]:
-        """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best is right."""
+        """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best is right.
+
+        A drafter with a `loss(batch, objective)` of its own, which draws its anchors say, is asked for that.
+        """
+        if hasattr(drafter, "loss"):
+            return drafter.loss(batch, self)
         streams = drafter.slots(batch)
         parts = [entry(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
         weights = self.weights(drafter, streams, parts)

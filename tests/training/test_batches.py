@@ -1,5 +1,7 @@
 """Batches hold every example once and little padding, in an order that a seed repeats."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -76,7 +78,7 @@ def test_later_moves_what_stood_ahead_and_leaves_zeros_behind():
 
 
 def test_moving_a_batch_keeps_all_of_it():
-    batch = blank([1], [4], 4)
+    batch = replace(blank([1], [4], 4), seed=7)
     there, names = batch.to("meta"), ("tokens", "start", "stop", "top_ids", "top_logp")
     assert all(getattr(there, name).device.type == "meta" for name in names)
-    assert there.top_logp.shape == batch.top_logp.shape
+    assert there.top_logp.shape == batch.top_logp.shape and there.seed == 7

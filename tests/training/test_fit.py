@@ -88,6 +88,21 @@ def test_a_killed_fit_goes_on_as_if_it_had_not_been_killed(target, features, tmp
     assert untimed[0] == untimed[1] and steps(tmp_path / "killed") == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_each_step_has_a_seed_of_its_own_and_after_a_kill_it_has_the_same(target, features, tmp_path):
+    seen = []
+
+    class Noting(DraftLM):
+        def loss(self, batch, objective):
+            seen.append(batch.seed)
+            slots, = self.slots(batch)
+            return slots.square().mean(), {"loss": [0.0], "right": [0.0]}
+
+    with pytest.raises(Killed):
+        run(Noting(target, IDS, (0,)), features, tmp_path, replace(STEPS, seed=1), progress=killing(3))
+    run(Noting(target, IDS, (0,)), features, tmp_path, replace(STEPS, seed=1))
+    assert seen == [1_000_003 + step for step in (0, 1, 2, 2, 3, 4, 5, 6)]
+
+
 def test_steps_after_the_last_save_are_made_again_and_stand_in_the_log_once(target, features, tmp_path):
     class Clock:
         now = 0.0

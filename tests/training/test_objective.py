@@ -73,6 +73,14 @@ def test_drafters_side_by_side_all_learn_the_next_token_and_weigh_the_same(targe
     assert said == pytest.approx([by_hand(drafter, batch, "ce", "decay")] * len(said), 1e-4)
 
 
+def test_a_drafter_with_a_loss_of_its_own_is_asked_for_that(target, batch):
+    class Own(Table):
+        def loss(self, batch, objective):
+            return objective.slot, batch.seed
+
+    assert Objective("tv")(Own(target, batch), replace(batch, seed=3)) == ("tv", 3)
+
+
 @pytest.mark.parametrize("depth", DEPTH_WEIGHTS)
 def test_only_slots_that_draft_a_token_of_the_answer_are_learned(target, batch, depth):
     drafter = Table(target, batch)
