@@ -71,6 +71,7 @@ class Budget:
     source: str = ""                               # which drafter of a switch speaks; "" = the drafter's choice
     query: int = 0                                 # tokens of suffix to match; 0 = the drafter's choice
     stop: Stop | None = None                       # a small frozen value with a pure call
+    instead: Budget | None = None                  # for who speaks where `source` is silent; None = this one
 
     @property
     def size(self) -> int:
@@ -80,7 +81,8 @@ class Budget:
     def within(self, session: Session) -> Budget:
         """The same budget without nodes that could never be emitted: one token of the room is the verdict's own."""
         depth = max(0, min(self.depth, session.room - 1))
-        return self if depth == self.depth else replace(self, depth=depth)
+        instead = self.instead and self.instead.within(session)
+        return self if depth == self.depth and instead is self.instead else replace(self, depth=depth, instead=instead)
 
 
 @dataclass(frozen=True)

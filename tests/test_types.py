@@ -45,6 +45,14 @@ def oracle(session, budget, dice):                     # a drafter that knows th
     return certain_chain(TEXT[start:start + budget.depth], "oracle")
 
 
+def test_a_budget_within_a_session_bounds_the_one_that_speaks_instead_too():
+    short = Session((1, 2), 2, 3)
+    assert Budget(2, instead=Budget(9)).within(short) == Budget(2, instead=Budget(2))
+    assert Budget(9, instead=Budget(1)).within(short) == Budget(2, instead=Budget(1))
+    same = Budget(2, instead=Budget(1))
+    assert same.within(short) is same
+
+
 def test_top_by_blocks_is_the_exact_top():
     logits = torch.randn(5, 4096, generator=torch.Generator().manual_seed(0))
     value, column = top_by_blocks(logits, 8)

@@ -9,6 +9,7 @@ from specdec_lib.figures.ladder import ratios, round_split, shares
 from specdec_lib.figures.laws import acceptance, laws
 from specdec_lib.figures.look import PALETTE
 from specdec_lib.figures.output import match_lengths, rounds, signal, sources
+from specdec_lib.figures.relaxed import tradeoff
 from specdec_lib.figures.retrieval import candidates
 from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
 from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
@@ -19,4 +20,4 @@ from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 __all__ = ["PALETTE", "acceptance", "by_family", "candidates", "conditional_acceptance", "cost_curve", "curves",
            "depth_weights", "gains", "histogram", "laws", "learned", "match_lengths", "precision_recall", "ratios",
            "round_split", "rounds", "shares", "signal", "sources", "speed_map", "speedups", "time_split",
-           "tokens_by_depth", "tokens_per_forward", "tree", "trigger"]
+           "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]

@@ -69,7 +69,7 @@ class EntropyTrigger:
         fires, k = decide(entropies, self.look_back, self.penalty, self.threshold)
         if not fires:
             return self.model
-        return replace(self.retrieve, query=k) if self.reading == "query" else self.retrieve
+        return replace(self.retrieve, query=k if self.reading == "query" else self.retrieve.query, instead=self.model)
 
 
 def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: float | None = None,

@@ -7,7 +7,7 @@ drafts 40 tokens whatever a forward costs; here both budgets come from the measu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec_lib.drafting import worthwhile
 from specdec_lib.index.matcher import Matcher, shared_matcher
@@ -26,7 +26,8 @@ class MatchLength:
     threshold: int = 5
 
     def __call__(self, session: Session, dice) -> Budget:
-        return self.copy if self.matcher.find(session.tokens).worth >= self.threshold else self.other
+        long = self.matcher.find(session.tokens).worth >= self.threshold
+        return replace(self.copy, instead=self.other) if long else self.other
 
 
 def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: int | None = None,

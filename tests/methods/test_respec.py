@@ -1,5 +1,7 @@
 """ReSpec assembled: who drafts when, what is literal, and that the strict form changes no token."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib import catalog
@@ -50,6 +52,13 @@ def test_where_no_candidate_survives_the_head_drafts_all_the_same():
     last = decoded("respec(theta=99.0)")
     silent = [round for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
     assert silent and all(round.budget.source == "feedback-retrieval" for round in silent)
+
+
+def test_where_the_head_speaks_instead_it_has_its_own_budget_and_not_that_of_a_copy():
+    world = replace(network_kit(None), nodes=3)
+    last = decoded("respec(theta=99.0, grow=0, price=0)", world=world)
+    drawn = [round.draft for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
+    assert drawn and max(map(len, drawn)) == 3 < 12 == last.rounds[-3].budget.nodes
 
 
 def test_without_a_trained_head_token_recycling_takes_its_place():

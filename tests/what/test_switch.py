@@ -30,6 +30,19 @@ def test_an_empty_draft_falls_through_to_the_others_in_order():
     assert ask({"a": says(), "b": says()}, "a") == Draft()
 
 
+def test_who_speaks_instead_has_the_budget_that_was_meant_for_it():
+    asked = []
+
+    def heard(name, *tokens):
+        return lambda session, budget, dice: asked.append((name, budget)) or certain_chain(tokens)
+
+    drafters = {"a": heard("a"), "b": heard("b", 1)}
+    for own, other in ((Budget(9, source="a", instead=Budget(2, 3)), Budget(2, 3)), (Budget(9, source="a"),) * 2):
+        asked.clear()
+        Switch(drafters)(SESSION, own, NO_DICE)
+        assert asked == [("a", own), ("b", other)]
+
+
 def test_a_drafter_that_need_not_speak_is_not_asked():
     asked = []
 

@@ -79,7 +79,8 @@ def test_it_reads_no_more_rounds_than_it_needs():
 
 def test_it_retrieves_where_the_target_was_sure_and_asks_the_model_elsewhere():
     part = EntropyTrigger(COPY, MODEL)
-    assert part(after((.1, .2, .3)), NO_DICE) == COPY and part(after((3.0, 2.0, 4.0)), NO_DICE) == MODEL
+    assert part(after((.1, .2, .3)), NO_DICE) == replace(COPY, instead=MODEL)
+    assert part(after((3.0, 2.0, 4.0)), NO_DICE) == MODEL
 
 
 def test_the_first_round_is_the_models():
@@ -88,7 +89,7 @@ def test_the_first_round_is_the_models():
 
 def test_in_the_other_reading_the_window_is_also_the_query():
     session = after((6.0, 1.2, .3))
-    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == replace(COPY, query=2)
+    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == replace(COPY, query=2, instead=MODEL)
     assert EntropyTrigger(COPY, MODEL)(session, NO_DICE).query == 0
 
 

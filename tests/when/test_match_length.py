@@ -26,6 +26,12 @@ def test_a_match_of_five_tokens_is_copied_and_one_of_four_is_not():
     assert choice(repeat(2), threshold=2) == "suffix-automaton"
 
 
+def test_where_the_copier_is_silent_all_the_same_the_other_has_its_own_budget():
+    part = MatchLength(Matcher(), COPY, OTHER, 5)
+    assert part(Session(repeat(5), 12, 50), NO_DICE).instead == OTHER
+    assert part(Session(repeat(4), 10, 50), NO_DICE) == OTHER
+
+
 def test_a_match_in_the_corpus_must_be_five_tokens_longer(tmp_path):
     build_store(tmp_path / "store", [range(100, 130)])
     store = StaticStore(tmp_path / "store")
