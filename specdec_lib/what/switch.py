@@ -1,8 +1,8 @@
 """Switch: the drafter that the budget names speaks; where it has nothing to say, the next one does.
 
-Source: the choice per round between a copy and a drafter, as in SAM-Decoding (Hu et al. 2024). The choice itself is made
-by *when*, which may give the next one a budget of its own (`Budget.instead`). Only an empty draft is passed over, so no
-drawn token is ever dropped for what it was.
+Source: the choice per round between a copy and a drafter, as in SAM-Decoding (Hu et al. 2024). The choice itself is
+made by *when*, which may give the next one a budget of its own (`Budget.instead`). Only an empty draft is passed over,
+so no drawn token is ever dropped for what it was.
 """
 
 from __future__ import annotations
