@@ -112,6 +112,19 @@ def random_exits(shape: Shape, layers: tuple[int, ...], ids: tuple[int, ...], se
     return Trained("early-exit", random_state(seed, ids, **sizes), {"layers": list(layers)})
 
 
+def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, ...], layers: int = 2, block: int = 4,
+                           candidates: int = 4, seed: int = 5) -> Trained:
+    """A block drafter with random weights."""
+    h, wide = shape.hidden, shape.heads * shape.head_dim
+    sizes = {"fc": (h, len(taps) * h), "fc_norm": (h,), "norm": (h,), "mask": (h,), "correction": (h, h),
+             "confidence": (2 * h,)}
+    for i in range(layers):
+        sizes |= {f"layers__{i}__qkv": (wide + 2 * shape.kv_heads * shape.head_dim, h), f"layers__{i}__out": (h, wide),
+                  f"layers__{i}__gate_up": (2 * shape.mlp, h), f"layers__{i}__down": (h, shape.mlp)}
+    return Trained("block-diffusion", random_state(seed, ids, **sizes),
+                   {"taps": list(taps), "block": block, "candidates": candidates})
+
+
 def network_kit(sampling=WARM) -> Kit:
     """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
     target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
