@@ -37,7 +37,7 @@ def bare(word: str) -> str:
     if word.startswith("-") and "=" in word:
         option, _, value = word.partition("=")
         return f"{option}={bare(value)}"
-    looks_local = word[:1] in ("/", ".", "~") or word.count(os.sep) > 1 or Path(word).exists()
+    looks_local = word[:1] in ("/", ".", "~") or word.count(os.sep) > 1 or os.path.exists(word)
     return Path(word).name if os.sep in word and looks_local else word      # owner/model on a hub stays whole
 
 

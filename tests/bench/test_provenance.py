@@ -14,6 +14,10 @@ def test_provenance_holds_command_commit_versions_machine_and_date():
     assert about["versions"]["torch"] and about["machine"]["cores"] >= 1
 
 
+def test_a_word_too_long_to_be_a_file_name_stays_as_it_is():
+    assert provenance.bare("sam," * 200) == "sam," * 200
+
+
 def test_paths_are_cut_to_file_names_and_hub_names_stay_whole():
     argv = ["/opt/env/bin/specdec", "bench", "--out=/home/me/run", "--prompts", "../here/p.jsonl", "--target",
             "owner/model", "say this/that to me"]
