@@ -9,11 +9,12 @@ and merged into one tree. It is silent on the rate of the scores, the number of 
 `shape="extend"` lengthens the chains by nodes that are left over, best first, and what is won there counts for no
 score.
 
-Ours, `shape="likely"`, sizes the tree by what a node is worth: see index/likely_tree. A place is believed by its match
-length and its score together, a node joins while the chance of its path is above its price on the cost curve, and
-nothing is drafted where even the first token has less than `least`. On the tuning prompts that drafts longer where a
-copy runs well, and shorter where it is fresh. Scores are kept by distance, not by absolute position, which is seldom
-met twice: a copy moves on with the text.
+Ours, `shape="likely"`, sizes the tree by what a node is worth: see index/likely_tree. A place is believed by its
+match length and its score together, a node joins while the chance of its path is above its price on the cost curve,
+and nothing is drafted where even the first token has less than `least`. So it drafts longer where a copy runs well,
+and shorter where it is fresh: on the tuning prompts 6.3 tokens wide on average instead of 9.3, and `respec` with it
+is 1.05 times (1.00 to 1.09) as fast as with chains by score (`data/results/tuning`). Scores are kept by distance, not
+by absolute position, which is seldom met twice: a copy moves on with the text.
 """
 
 from __future__ import annotations
