@@ -6,6 +6,7 @@ drafts. Matrices are kept in single precision and multiplied in bf16 where the p
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -22,6 +23,11 @@ class Layer(nn.Module):
         self.shape = shape
         for name in MATRICES:
             setattr(self, name, nn.Parameter(state[name].float().clone()))
+
+    def take(self, name: str, matrix: Tensor) -> None:
+        """The matrix of this name is this one from now on."""
+        with torch.no_grad():
+            getattr(self, name).copy_(matrix)
 
     def heads(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, heads, S, d] and keys, values [B, kv_heads, S, d] of normed inputs [B, S, width]."""
