@@ -112,6 +112,16 @@ def random_exits(shape: Shape, layers: tuple[int, ...], ids: tuple[int, ...], se
     return Trained("early-exit", random_state(seed, ids, **sizes), {"layers": list(layers)})
 
 
+def random_diffusion(shape: Shape, ids: tuple[int, ...], layers: int = 2, seed: int = 6) -> Trained:
+    """A diffusion language model with random weights, its logits shifted."""
+    h, wide = shape.hidden, shape.heads * shape.head_dim
+    sizes = {"norm": (h,), "mask": (h,)}
+    for i in range(layers):
+        sizes |= {f"layers__{i}__qkv": (wide + 2 * shape.kv_heads * shape.head_dim, h), f"layers__{i}__out": (h, wide),
+                  f"layers__{i}__gate_up": (2 * shape.mlp, h), f"layers__{i}__down": (h, shape.mlp)}
+    return Trained("diffusion-lm", random_state(seed, ids, **sizes), {"blocks": [4], "shifted": True})
+
+
 def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, ...], layers: int = 2, block: int = 4,
                            candidates: int = 4, seed: int = 5) -> Trained:
     """A block drafter with random weights."""
@@ -128,7 +138,9 @@ def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, 
 def network_kit(sampling=WARM) -> Kit:
     """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
     target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
-    heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2))}
+    heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2)),
+             "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), (0, 2)),
+             "diffusion-lm": random_diffusion(SHAPE, (0, 2))}
     return Kit(target, Facts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
                parts=catalog.make_part)
 

@@ -66,9 +66,11 @@ def matches(drafter: Drafter, batch: Batch, depth: int) -> list[Tensor]:
 
 
 def best(drafter: Drafter, batch: Batch, x: Tensor, ahead: int) -> Tensor:
+    """Is the drafter's token the target's? It is its head's best, or what it has `proposed(batch, x, ahead)`."""
     law = drafter.frozen.law(batch, ahead)
-    slots = measured(x.flatten(0, 1), drafter.frozen.rows, law)
-    return ((slots.best == law.columns[:, 0]) & law.covered).view(batch.tokens.shape)
+    column = (drafter.proposed(batch, x, ahead) if hasattr(drafter, "proposed")
+              else measured(x.flatten(0, 1), drafter.frozen.rows, law).best)
+    return ((column == law.columns[:, 0]) & law.covered).view(batch.tokens.shape)
 
 
 def walk(right: Tensor, start: int, stop: int) -> Tally:

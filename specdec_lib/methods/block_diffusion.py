@@ -1,0 +1,26 @@
+"""Block diffusion: each round one forward of a trained block drafter proposes a chain, as long as it pays.
+
+Source: DFlash (arXiv 2602.06036); the cut by confidence and cost is this workbook's rule after DSpark's (arXiv
+2607.05147), see `what/block_diffusion.py`. Verified by `match`: nodes are certain, so `rejection` would accept as
+often, and `match` emits plain decoding's own tokens when sampling, too.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, depth: int | None = None, block: int | None = None, cut: bool = True,
+         drafting: float = 0.2) -> Method:
+    """At most `depth` tokens per round, by default what the cost curve allows; `cut` shortens a draft that is unsure.
+
+    Without a measured cost curve nothing is cut. `drafting` is what a block costs, in plain forwards: a guess from the
+    drafter's share of the layers, 0.1, and as much again for its head and its walk.
+    """
+    what = kit.part("block-diffusion", block=block, cut=cut, drafting=drafting)
+    return Method(kit.part("fixed", depth=depth), what, kit.part("match"))
+
+
+CARD = Card("block-diffusion", idea="one forward of a small network drafts a whole block",
+            source="DFlash, arXiv 2602.06036; DSpark, arXiv 2607.05147", make=make,
+            parts=("fixed", "block-diffusion", "match"), notebook="80_training_drafters")

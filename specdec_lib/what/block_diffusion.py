@@ -1,0 +1,79 @@
+"""Block diffusion: one forward of a small network fills a whole block of masks, conditioned on the target's streams.
+
+Source: DFlash (arXiv 2602.06036), with the anchor slot, the left-to-right correction and the confidence of DSpark
+(arXiv 2607.05147). Eight tokens cost what one does. Tokens are chosen and none is drawn, so every node is certain at
+every temperature. Belief is the drafter's confidence that a node is accepted once it is reached.
+
+Where a cost curve is at hand the draft may be cut: from n - 1 to n tokens it is extended while
+C_n T_{n-1} > tau_{n-1} (T_n - T_{n-1}), with C_n the product of n confidences, tau_n = 1 + C_1 + ... + C_n the tokens
+expected of the round and T_n its seconds, drafting and a forward of n + 1 tokens. That is: while tau_n / T_n rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from specdec_lib.drafting import prune
+from specdec_lib.models.heads.block_diffusion import Block, BlockHead, block_head
+from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
+
+NAME = "block-diffusion"
+Seconds = Callable[[float, float], float]          # of a forward, by its width and its context: a cost.CostCurve
+
+
+@dataclass(frozen=True)
+class BlockDiffusion:
+    """The walked chain of `head`, at most a block; with a `curve`, no further than its confidence pays for."""
+
+    head: BlockHead
+    curve: Seconds | None = None
+    drafting: float = 0.2                          # what a block costs, in plain forwards
+
+    def __post_init__(self):
+        if self.drafting < 0:
+            raise Refusal(f"drafting is a cost in plain forwards, 0 or more, got {self.drafting}")
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        depth = min(budget.size, self.head.block)
+        if depth < 1:
+            return Draft()
+        draft = prune(chain(self.head(session.tokens, depth), session.end), budget)
+        if self.curve is None:
+            return draft
+        context = len(session.tokens)
+        own = self.drafting * self.curve(1, context)
+        return draft.keep(tuple(range(paying(draft.belief, lambda n: own + self.curve(n + 1, context)))))
+
+
+def chain(block: Block, end: frozenset[int]) -> Draft:
+    """The walk as certain nodes, up to the first end token."""
+    n = next((i for i, token in enumerate(block.tokens, 1) if token in end), len(block.tokens))
+    return Draft(block.tokens[:n], tuple(range(-1, n - 1)), sights=block.sights[:n], source=(NAME,) * n,
+                 belief=block.confidence[:n])
+
+
+def paying(beliefs: Sequence[float], seconds: Callable[[int], float]) -> int:
+    """How many nodes of a chain are worth their time: each one more raises the tokens expected per second.
+
+    `seconds(n)` is a round with n of them; the block has been paid for by then, so 0 is a choice, too.
+    """
+    chance, tokens = 1.0, 1.0
+    for n, belief in enumerate(beliefs, 1):
+        chance *= belief
+        before = seconds(n - 1)
+        if chance * before <= tokens * (seconds(n) - before):
+            return n - 1
+        tokens += chance
+    return len(beliefs)
+
+
+def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.2) -> BlockDiffusion:
+    """Taps the kit's target. `block` defaults to the length it was trained for; `cut` asks for the kit's cost curve."""
+    head = block_head(kit.checkpoints[NAME], kit.target, block)
+    return BlockDiffusion(head, kit.cost if cut else None, drafting)
+
+
+CARD = Card(NAME, idea="one forward fills a block of masks from the target's features",
+            source="DFlash, arXiv 2602.06036; DSpark, arXiv 2607.05147", make=make, needs=(NAME,),
+            notebook="80_training_drafters")
