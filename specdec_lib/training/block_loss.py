@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
     within: Tensor                                 # bool: its token lies in the answer, and so all before it do
     before: Tensor                                 # the true token before it
     law: Teacher                                   # of all slots in a row [B * A * block, K]
-    mass: Tensor                                   # [B * A * block] what the head can say of the target's law, as far as it is kept
+    mass: Tensor                                   # [B * A * block] share of the target's law that the head can say
 
 
 def block_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
