@@ -17,7 +17,7 @@ def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: 
     """Measured speed-up over plain decoding with 95 % intervals, and beside it what the cost curve predicts."""
     same_length(names=names, measured=measured, intervals=intervals, expected=expected)
     intervals = intervals or [None] * len(names)
-    figure = canvas(title or _fastest(names, measured, intervals), "", "speed-up over plain decoding (times)")
+    figure = canvas(title or _fastest(names, measured, intervals), "", "times plain decoding")
     figure.add_bar(x=list(names), y=numbers(measured), name="measured, 95 % interval", marker=fill("accepted"),
                    error_y=_whiskers(measured, intervals))
     if expected:
