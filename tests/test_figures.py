@@ -38,7 +38,7 @@ EVERY = {
     "ratios": lambda: figures.ratios(["eagle2", "respec"], [.92, 1.4], [(.8, 1.05), (1.2, 1.6)]),
     "round_split": lambda: figures.round_split({"sam": {"when": .1, "what": .2, "target": 6.0, "how": .3}}),
     "shares": lambda: figures.shares({"sam": {"sam": .4, "nobody": .6}, "respec": {"eagle2": 1.0}}),
-    "tradeoff": lambda: figures.tradeoff({"R0": Outcome(1.5, (1.2, 1.8), 1, None), "R1": Outcome(2, None, .8, (.7, .9))},
+    "tradeoff": lambda: figures.tradeoff({"R0": Outcome(1.5, (1.2, 1.8), 1, None), "R1": Outcome(2, None, .8, None)},
                                          "overlap", "R1", ["R0", "R1"]),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
