@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specdec_lib.training.block_diffusion import BlockDiffusion
 from specdec_lib.training.course import Course
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.drafters import Drafter
@@ -43,6 +44,15 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExit,
            {"exit.*.norm": "float32", "ids": "int32"},
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),
+    Recipe("block-diffusion", "three of the target's layers over its own streams fill a block of masks at once",
+           BlockDiffusion, {"ids": "int32", "layers.*": "+rank80"},
+           limits=("Its layers differ from the target's by matrices of rank 80, in training as on disk: 0.7 MB a layer "
+                   "where four bits of whole matrices take 2.0. What whole matrices would learn beyond that is lost, "
+                   "and how much that is was not measured.",
+                   "It always fills a block of the length it was trained for: masks further right change the first "
+                   "slots, so another length is another drafter that nobody trained.",
+                   "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "
+                   "is greedy.")),
 )}
 NGRAM = "ngram"
 NAMES = (*RECIPES, NGRAM)

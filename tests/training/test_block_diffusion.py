@@ -5,12 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.models.compress import pack
 from specdec_lib.models.heads.block_diffusion import BlockHead
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.shelf import base_of
+from specdec_lib.models.transformer import Transformer
 from specdec_lib.training.block_diffusion import BlockDiffusion
 from specdec_lib.training.examples import Example
 from specdec_lib.training.judge import matches, tallies
 from specdec_lib.training.layer import MATRICES, fused_state
 from specdec_lib.training.live import live
+from specdec_lib.training.recipes import recipe
 from specdec_lib.types import Facts
 from tests.training.lessons import IDS, answered, batch_of, checkpoint, learned, logits, stirred
 from tests.training.tiny import tiny_examples
@@ -183,3 +188,12 @@ def test_a_teacher_forced_walk_counts_the_rounds_of_the_loop(target, taught, end
     assert live("block-diffusion(depth=3)", target, Facts(end=end), data, kept) == found
     if taught and not end:
         assert found["tiny"].accepted[0] > 5 and found["tiny"].accepted[1] > 0
+
+
+def test_the_checkpoint_of_the_default_target_stays_below_its_share_of_the_repository():
+    shape = Shape(layers=3, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=8192, context=2048, tied=True)
+    target = Transformer.random(shape)
+    drafter = BlockDiffusion(target, torch.arange(8192), (1, 2, 3))
+    tensors, about = pack(drafter.state(), recipe("block-diffusion").plan, base_of(target.weights, drafter.meta()))
+    assert {about[f"layers.{i}.down"]["scheme"] for i in range(3)} == {"+rank80"}
+    assert 3.0e6 < sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) < 3.6e6

@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.weights import random_weights
 from specdec_lib.training.block_loss import some_anchors
+from specdec_lib.training.fit import step
+from specdec_lib.training.judge import tallies
 from specdec_lib.training.losses import DEPTH_WEIGHTS, SLOT_LOSSES
 from specdec_lib.training.objective import Objective
 from tests.training.lessons import IDS, batch_of, learned
@@ -137,3 +141,14 @@ def test_it_learns_a_batch_by_heart_and_everything_has_a_part_in_it(target, batc
 def test_a_batch_with_nothing_to_learn_costs_nothing(target, batch):
     loss, told = Objective("ce", "dpace")(made(target), replace(batch, start=batch.stop))
     assert loss.item() == 0 and told["loss"] == [0.0] * BLOCK
+
+
+def test_a_target_in_half_precision_teaches_nearly_the_same(target, batch):
+    half = Transformer(replace(random_weights(target.shape, 0, torch.bfloat16), norm=target.weights.norm.bfloat16()))
+    losses = []
+    for lm in (target, half):
+        drafter = made(lm, anchors=99)
+        losses.append(step(drafter, torch.optim.SGD(drafter.parameters(), lr=0.0), batch, Objective("mixed"), 1.0))
+        found = tallies(drafter, [(batch, ["tiny"] * 5)], BLOCK)[0]["tiny"]
+        assert found.tokens == int((batch.stop - batch.start).sum())
+    assert losses[0]["loss"] == pytest.approx(losses[1]["loss"], rel=0.03) and losses[1]["gradient"] > 0

@@ -23,7 +23,7 @@ def target():
 
 
 def test_the_names_are_those_that_methods_ask_for():
-    assert NAMES == ("eagle", "draft-lm", "early-exit", "ngram")
+    assert NAMES == ("eagle", "draft-lm", "early-exit", "block-diffusion", "ngram")
 
 
 @pytest.mark.parametrize("name", ["medusa", "", "Eagle", "ngram"])
@@ -69,5 +69,6 @@ def test_a_random_start_is_another_start_of_the_same_shapes(target, name):
 def test_parts_of_an_early_exit_are_its_layers_and_others_have_none(target):
     made = {name: start(recipe(name), target, LESSONS) for name in RECIPES}
     parts = {name: recipe(name).parts(drafter.meta()) for name, drafter in made.items()}
-    assert parts == {"eagle": ("",), "draft-lm": ("",), "early-exit": ("exit 1", "exit 2", "exit 3")}
+    assert parts == {"eagle": ("",), "draft-lm": ("",), "early-exit": ("exit 1", "exit 2", "exit 3"),
+                     "block-diffusion": ("",)}
     assert DEPTH >= made["eagle"].depth            # measured at least as deep as it was unrolled
