@@ -189,7 +189,8 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 
 
 @app.command()
-def train(name: Annotated[str, typer.Argument(help="eagle, draft-lm, early-exit, block-diffusion or ngram.")],
+def train(name: Annotated[str, typer.Argument(
+              help="eagle, draft-lm, diffusion-lm, early-exit, block-diffusion or ngram.")],
           target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
           prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,

@@ -11,7 +11,7 @@ from tests.training.folder import HELD, answers_file, model_folder
 
 HERE = ["--device", "cpu", "--dtype", "float32", "--threads", "1"]
 METHODS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit",
-           "block-diffusion": "block-diffusion"}
+           "diffusion-lm": "diffusion-draft", "block-diffusion": "block-diffusion"}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_truncated_checkpoint_is_refused(model, shelf, name, capsys, tmp_path)
 
 
 @pytest.mark.parametrize(("change", "sentence"), [
-    ({"name": "medusa"}, "no drafter named 'medusa' to train; there are: eagle, draft-lm, early-exit, block"),
+    ({"name": "medusa"}, "no drafter named 'medusa' to train; there are: eagle, draft-lm, diffusion-lm, early-exit"),
     ({"--data": "absent.jsonl"}, "there is no file absent.jsonl"), ({"--minutes": "0"}, "--minutes"),
     ({"--minutes": "-3"}, "--minutes"), ({"--minutes": "soon"}, "Invalid value for '--minutes'"),
     ({"--loss": "l2"}, "no loss 'l2'"),

@@ -40,7 +40,7 @@ def lively(which: Recipe, lessons: Course, stored: Checkpoint, target: Transform
     out = {}
     for place, name in enumerate(parts):
         layer = f", layer={name.split()[-1]}" if name else ""
-        spec = f"{'draft-model' if draft else which.name}(depth={DEPTH}{layer})"
+        spec = f"{which.method or which.name}(depth={DEPTH}{layer})"
         cut = deadline.cut(prompts, 1 / len(parts) if place == 0 else 1.0, len(prompts) if place else LEAST)
         found = live(spec, target, text.facts, cut, {which.name: stored}, draft)
         prompts = prompts[:cut.taken]

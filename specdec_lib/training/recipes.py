@@ -8,6 +8,7 @@ from typing import Any
 
 from specdec_lib.training.block_diffusion import BlockDiffusion
 from specdec_lib.training.course import Course
+from specdec_lib.training.diffusion_lm import RANK, DiffusionLM
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.eagle import Eagle
@@ -28,6 +29,7 @@ class Recipe:
     rate: float = 4e-3
     optimiser: str = "muon"                        # `--optimiser adamw --rate 0.001` for the contrast
     limits: tuple[str, ...] = ()
+    method: str = ""                               # that drafts with it; "" = the one of its name
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
 
@@ -40,7 +42,12 @@ RECIPES = {recipe.name: recipe for recipe in (
            limits=("Unrolled three steps in training, so deeper slots extrapolate.",)),
     Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLM,
            {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
-           limits=("It sees tokens alone, and nothing of what the target made of them.",)),
+           limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model"),
+    Recipe("diffusion-lm", "six of the target's layers, spaced evenly, that fill a block of masks at once", DiffusionLM,
+           {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{RANK}"},
+           limits=("It sees tokens alone, and guesses the slots of a block apart from each other.",
+                   f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
+           method="diffusion-draft"),
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExit,
            {"exit.*.norm": "float32", "ids": "int32"},
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),

@@ -67,8 +67,9 @@ def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: i
 
 
 def toy_checkpoint(name: str, target: Transformer, steps: int = 80) -> Checkpoint:
-    """An `eagle` or `early-exit` after so many steps on the toy's answers, its card measured as a shipped one is."""
+    """An `eagle`, `early-exit` or `diffusion-lm` after so many steps on the toy's answers, measured as shipped ones."""
     which = recipe(name)
+    method = which.method or name
     with TemporaryDirectory() as folder:
         lessons = course(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=1024)
         drafter = start(which, target, lessons)
@@ -80,7 +81,7 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80) -> Checkpoin
                   "from random weights": start(which, target, lessons, random=True)}
         found = {when: tallies(model, lessons.held_out(model.levels), DEPTH) for when, model in models.items()}
         prompts = sample(lessons.data, lessons.held, PROMPTS)
-    found["live"] = [live(f"{name}(depth={DEPTH}{part and ', layer=' + part.split()[-1]})", target, ToyText.facts,
+    found["live"] = [live(f"{method}(depth={DEPTH}{part and ', layer=' + part.split()[-1]})", target, ToyText.facts,
                           prompts, {name: made}) for part in parts]
     measured = {when: told(name, parts, each) for when, each in found.items()}
     return replace(made, card={"name": name, "measured": measured})

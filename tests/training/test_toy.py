@@ -26,3 +26,9 @@ def test_a_few_steps_make_a_drafter_of_it_that_training_has_taught():
     measured = toy_checkpoint("early-exit", toy_target(), steps=30).card["measured"]
     rate = {when: parts["exit 3"]["tokens_per_target_forward"] for when, parts in measured.items()}
     assert rate["teacher-forced"] > rate["as it starts"] and rate["live"] > 1.05
+
+
+def test_a_drafter_whose_method_has_another_name_is_measured_in_the_loop_by_that_method():
+    told = {when: parts["diffusion-lm"]["tokens_per_target_forward"]
+            for when, parts in toy_checkpoint("diffusion-lm", toy_target(), steps=40).card["measured"].items()}
+    assert told["teacher-forced"] > told["as it starts"] and told["live"] > 1.05

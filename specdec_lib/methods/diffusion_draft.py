@@ -1,0 +1,19 @@
+"""Diffusion drafts: each round the best tokens of a block that a small diffusion model fills, kept by rejection.
+
+The plain form, with a fixed length and no search over the slots' candidates; the bar for methods that choose better.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None) -> Method:
+    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block."""
+    drafter = kit.part("diffusion-lm", steps=steps, block=max(1, depth), window=window)
+    return Method(kit.part("fixed", depth=depth), drafter, kit.part("rejection"))
+
+
+CARD = Card("diffusion-draft", idea="a small diffusion model fills a block of fixed length at once",
+            source="Christopher et al. 2024, SpecDiff", make=make, parts=("fixed", "diffusion-lm", "rejection"),
+            notebook="80_training_drafters")

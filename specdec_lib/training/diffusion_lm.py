@@ -1,0 +1,127 @@
+"""A small diffusion language model in training: some of the target's layers, and a vector for what is not yet known.
+
+The text is read causally and blocks of masks stand behind its tokens (`anchored.py`), so one forward learns three
+things: the text's rows the next token (as at block size one; TiDAR, arXiv 2511.08923), wholly masked blocks what one
+step drafts, and blocks masked at random (`masking.py`) what a step among several refills. Logits stay shifted: a row
+gives the law of the token after it, so that training starts from a language model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.weights import random_weights
+from specdec_lib.training.anchored import Blocks
+from specdec_lib.training.batches import Batch
+from specdec_lib.training.diffusion_losses import Mix, diffusion_loss, draw
+from specdec_lib.training.drafters import Frozen, normed
+from specdec_lib.training.layer import MATRICES, Layer, causal, fused_state, scaled
+from specdec_lib.training.low_rank import LowRankLayer
+from specdec_lib.training.objective import Objective
+
+TOGETHER = 64                                      # anchors of a text whose blocks are measured at once
+RANK = 96                                          # of the difference from the target's layers, trained and stored
+Seen = list[tuple[Tensor, Tensor]]                 # keys and values of a text in every layer
+
+
+def default_layers(layers: int, count: int = 6) -> tuple[int, ...]:
+    """Which of the target's layers to start from: evenly spaced, the first and the last among them; at most half."""
+    count = min(count, -(-layers // 2))
+    return tuple(round(i * (layers - 1) / max(1, count - 1)) for i in range(count))
+
+
+class DiffusionLM(nn.Module):
+    """The drafter in training (see `drafters.Drafter`), with a loss of its own.
+
+    `chosen` are the target's layers it starts from; `blocks` the sizes it learns, one drawn for each block; with a
+    `rank` of None whole matrices are trained, else differences of that rank.
+    """
+
+    levels: tuple[int, ...] = ()
+    unrolled = True
+
+    def __init__(self, target: Transformer, ids: Tensor, chosen: tuple[int, ...] = (), blocks: tuple[int, ...] = (4, 8),
+                 mix: Mix = Mix(), rank: int | None = RANK, random: bool = False):
+        super().__init__()
+        self.frozen, self.shape, self.mix = Frozen(target, ids), target.shape, mix
+        self.chosen, self.blocks, self.depth = chosen or default_layers(target.layers), blocks, max(blocks)
+        source = random_weights(replace(target.shape, vocab=1)) if random else target.weights
+        states = [fused_state(source.layers[i], self.shape.head_dim) for i in self.chosen]
+        self.layers = nn.ModuleList(Layer(self.shape, state) if rank is None else
+                                    LowRankLayer(self.shape, state, rank, i) for i, state in enumerate(states))
+        self.norm = nn.Parameter(source.norm.detach().float().cpu().clone())
+        self.mask = nn.Parameter(target.weights.embedding.float().mean(0).cpu())
+
+    def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
+        """Entry k, row t drafts token t + 1 + k from the tokens up to t and masks, in a block of `depth` slots.
+
+        Blocks are anchored from the last token of the shortest prompt on; rows before that hold zeros beyond entry 0.
+        """
+        depth, size = depth or self.depth, batch.tokens.shape[1]
+        text, before = self.read(batch.tokens)
+        first, out = max(0, int(batch.start.min()) - 1), [text[:, :, None]]
+        if depth > 1:
+            parts = [text.new_zeros(len(text), first, depth - 1, text.shape[-1])]
+            for at in range(first, size, TOGETHER):
+                anchors = torch.arange(at, min(size, at + TOGETHER), device=text.device).expand(len(text), -1)
+                blocks = Blocks(anchors, torch.full_like(anchors, depth), depth)
+                parts.append(self.behind(batch.tokens, blocks, None, before))
+            out.append(torch.cat(parts, 1))
+        return [normed(x, self.norm, self.shape.eps) for x in torch.cat(out, 2).unbind(2)]
+
+    def read(self, tokens: Tensor) -> tuple[Tensor, Seen]:
+        """The streams [B, S, hidden] of the texts, and what blocks see of them."""
+        x, kept, angles = self.frozen.embed(tokens), [], self.frozen.angles(tokens.shape[1])
+        for layer in self.layers:
+            q, k, v = layer.heads(scaled(x, self.shape.eps), *angles)
+            kept.append((k, v))
+            x = layer.rest(x, causal(q, k, v))
+        return x, kept
+
+    def behind(self, tokens: Tensor, blocks: Blocks, masked: Tensor | None, before: Seen) -> Tensor:
+        """The streams [B, A, rows, hidden] of the blocks; where `masked [B, A, rows]` is false a true token stands."""
+        places, group = blocks.places().flatten(1), self.shape.group
+        x = self.mask.expand(*places.shape, -1)
+        if masked is not None:
+            true = self.frozen.embed(tokens.gather(1, places.clamp(max=tokens.shape[1] - 1)))
+            x = torch.where(masked.flatten(1)[..., None], x, true)
+        seen = blocks.seen(tokens.shape[1])
+        angles = self.frozen.cos[places][:, None], self.frozen.sin[places][:, None]
+        for layer, (key, value) in zip(self.layers, before, strict=True):
+            q, k, v = layer.heads(scaled(x, self.shape.eps), *angles)
+            k, v = (torch.cat(pair, 2).repeat_interleave(group, 1) for pair in ((key, k), (value, v)))
+            x = layer.rest(x, F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=1.0))
+        return x.unflatten(1, (-1, blocks.rows))
+
+    def loss(self, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
+        """The mix of losses of one step; see `diffusion_losses.py`."""
+        drawn = draw(batch, self.mix, self.blocks)
+        text, before = self.read(batch.tokens)
+        streams = [text.flatten(0, 1)]
+        if drawn.blocks.rows:
+            streams.append(self.behind(batch.tokens, drawn.blocks, drawn.masked[..., :-1], before).flatten(0, 2))
+        x = normed(torch.cat(streams), self.norm, self.shape.eps)
+        return diffusion_loss(x, self.frozen, batch, drawn, self.mix, objective)
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over trained tensors, as `state` gives them."""
+        with torch.no_grad():
+            for name in ("norm", "mask"):
+                getattr(self, name).copy_(state[name])
+            for i, layer in enumerate(self.layers):
+                for name in MATRICES:
+                    layer.take(name, state[f"layers.{i}.{name}"])
+
+    def state(self) -> dict[str, Tensor]:
+        layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(self.layers)
+                  for name in MATRICES}
+        return layers | {"norm": self.norm.detach(), "mask": self.mask.detach(), "ids": self.frozen.ids}
+
+    def meta(self) -> dict:
+        return {"layers": list(self.chosen), "blocks": list(self.blocks), "shifted": True}

@@ -1,0 +1,52 @@
+"""Diffusion: a small diffusion language model drafts a whole block of tokens in one forward, or in a few.
+
+Sources: Christopher et al. 2024 (SpecDiff) for drafting with a diffusion model; Li et al. 2025 (DiffuSpec, arXiv
+2510.02358) for one that shares the target's tokenizer. It sees tokens alone, so it drafts anywhere, and rounds that
+others drafted cost it only the tokens it missed. Slots of one step are guessed apart from each other: what is drafted
+is the best token of each, a chain of certain nodes whose belief is that slot's chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from specdec_lib.drafting import grow, noted
+from specdec_lib.models.heads.diffusion import DiffusionLM, diffusion_lm
+from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Scores, Session
+
+NAME = "diffusion-lm"
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """The argmax chain of `head`, in `steps` denoising steps; a note says how much of a long text was `unseen`.
+
+    The block has `block` slots, however few of them are drafted, or as many as are drafted where that is more.
+    """
+
+    head: DiffusionLM
+    steps: int = 1
+    block: int = 1
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        depth = min(budget.depth, budget.size)
+        if depth < 1:
+            return Draft()
+        slots = max(depth, self.block)
+        scores = Scores(self.head.laws(session.tokens, slots, self.steps), self.head.ids)
+        draft = grow(replace(session, sampling=None), budget, dice, lambda draft: scores, NAME)
+        unseen = self.head.unseen(len(session.tokens), slots)
+        return noted(draft, unseen=unseen) if unseen else draft
+
+
+def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None) -> Diffusion:
+    """`block` slots at least; `window` tokens of text and block are all it holds, by default the target's context."""
+    if steps < 1 or block < 1:
+        raise Refusal(f"a block has one slot or more and is filled in one step or more, got {block} and {steps}")
+    if not hasattr(kit.target, "weights"):
+        raise Refusal("a diffusion-lm drafts on the target's own embedding, and transformers keeps it to itself here")
+    return Diffusion(diffusion_lm(kit.checkpoints[NAME], kit.target.weights, window), steps, block)
+
+
+CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",
+            source="Christopher et al. 2024, SpecDiff", make=make, needs=(NAME,), notebook="80_training_drafters")

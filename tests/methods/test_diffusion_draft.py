@@ -1,0 +1,44 @@
+"""The method diffusion-draft decodes as plain decoding does, with one small forward a round."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.loop import decode
+from specdec_lib.types import NO_DICE, Refusal
+from tests.worlds import PROMPT, network_kit, run
+
+
+@pytest.mark.parametrize("spec", ["diffusion-draft", "diffusion-draft(depth=7)", "diffusion-draft(depth=5, steps=2)",
+                                  "diffusion-draft(depth=3, window=16)", "diffusion-draft@confidence(threshold=0.6)"])
+@pytest.mark.parametrize("prompt", [PROMPT, (1,)], ids=str)
+def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_a_step(spec, prompt):
+    kit = network_kit(None)
+    method = catalog.build(spec, kit)
+    *_, last = decode(prompt, kit.target, *method, max_new_tokens=30)
+    assert last.output == run(catalog.build("ar", network_kit(None)), NO_DICE, None, 30, network_kit().target, prompt)
+    assert kit.target.forwards == (len(prompt) > 1) + len(last.rounds)
+    drafted = [round for round in last.rounds if len(round.draft)]
+    assert method.what.head.forwards == len(drafted) * (2 if "steps" in spec else 1)
+
+
+def test_the_last_rounds_draft_what_the_same_block_says_to_its_first_slots():
+    kit = network_kit(None)
+    method = catalog.build("diffusion-draft(depth=6)", kit)
+    *_, last = decode(PROMPT, kit.target, *method, max_new_tokens=9)
+    short = next(round for round in last.rounds if 0 < len(round.draft) < 6)
+    text = PROMPT
+    for round in last.rounds:
+        if round is short:
+            break
+        text += round.verdict.tokens
+    best = network_kit(None).part("diffusion-lm").head.lattice(text, 6).ids[:, 0].tolist()
+    assert short.draft.tokens == tuple(best[:len(short.draft)])
+
+
+def test_without_its_checkpoint_it_says_what_trains_it():
+    kit = replace(network_kit(), checkpoints={})
+    assert catalog.missing(catalog.methods()["diffusion-draft"], kit) == ["diffusion-lm"]
+    with pytest.raises(Refusal, match="checkpoint diffusion-lm is missing .`specdec train diffusion-lm` makes it"):
+        catalog.build("diffusion-draft", kit)

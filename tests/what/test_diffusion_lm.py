@@ -1,0 +1,101 @@
+"""A diffusion language model drafts a block in one forward."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Refusal
+from tests.worlds import PROMPT, WARM, network_kit, random_diffusion
+
+IDS = tuple(range(2, 30, 2))
+SHAPE = Shape(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
+TEXT = (4, 9, 20, 31, 8, 11, 2)
+
+
+def world() -> Kit:
+    """A vocabulary of some size, so that the slots of a block differ."""
+    return Kit(Transformer.random(SHAPE, seed=1), Facts(vocab=32), parts=catalog.make_part,
+               checkpoints={"diffusion-lm": random_diffusion(SHAPE, IDS)})
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_it_drafts_the_best_token_of_every_slot_in_one_forward_a_step(steps):
+    part = world().part("diffusion-lm", steps=steps)
+    draft = part(begin(TEXT, 9), Budget(5), NO_DICE)
+    lattice = world().part("diffusion-lm").head.lattice(TEXT, 5, steps)
+    assert draft.tokens == tuple(lattice.ids[:, 0].tolist()) and part.head.forwards == steps
+    assert draft.belief == pytest.approx(lattice.logp[:, 0].exp().tolist(), rel=1e-5)
+    assert draft.parents == (-1, 0, 1, 2, 3) and draft.source == ("diffusion-lm",) * 5 and set(draft.tokens) <= set(IDS)
+
+
+def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
+    part = world().part("diffusion-lm")
+    cold = part(begin(TEXT, 9), Budget(4), NO_DICE)
+    warm = part(begin(TEXT, 9, sampling=WARM), Budget(4), NO_DICE)
+    assert warm == cold and all(warm.law(node) is None for node in range(4))
+    assert part(begin(TEXT, 9, sampling=WARM), Budget(4), Dice(3)) == cold
+
+
+def test_its_sights_are_those_of_the_raw_laws_so_a_stop_rule_cuts_below_where_it_fires():
+    part = world().part("diffusion-lm")
+    whole = part(begin(TEXT, 9), Budget(5), NO_DICE)
+    laws = part.head.laws(TEXT, 5).double().exp()
+    for sight, law in zip(whole.sights, laws, strict=True):
+        top = law.topk(2).values.tolist()
+        assert (sight.first, sight.second) == pytest.approx(top, rel=1e-4) and sight.chance == sight.first
+        assert sight.entropy == pytest.approx(float(torch.special.entr(law).sum()), rel=1e-4)
+    cut = part(begin(TEXT, 9), Budget(5, stop=lambda trail: len(trail) == 2), NO_DICE)
+    assert cut == whole.keep((0, 1))
+
+
+def test_a_block_is_as_long_as_asked_however_few_of_its_slots_are_drafted():
+    part, alone = (world().part("diffusion-lm", **more) for more in ({"block": 6}, {}))
+    one, two = (part(begin(TEXT, 20), Budget(depth), NO_DICE) for depth in (6, 2))
+    assert two == one.keep((0, 1))
+    assert alone(begin(TEXT, 20), Budget(2), NO_DICE).belief != two.belief
+    assert len(part(begin(TEXT, 20), Budget(8), NO_DICE)) == 8
+
+
+def test_nothing_is_asked_of_it_where_nothing_may_be_drafted():
+    part = world().part("diffusion-lm")
+    assert len(part(begin(TEXT, 9), Budget(0), NO_DICE)) == 0 == part.head.forwards
+    assert len(part(begin(TEXT, 9), Budget(3, nodes=2), NO_DICE)) == 2
+
+
+def test_it_ends_with_an_end_token():
+    part = world().part("diffusion-lm")
+    whole = part(begin(TEXT, 9), Budget(6), NO_DICE).tokens
+    ended = part(begin(TEXT, 9, end=frozenset({whole[2]})), Budget(6), NO_DICE).tokens
+    assert ended == whole[:whole.index(whole[2]) + 1]
+
+
+def test_a_text_longer_than_its_window_is_noted_with_how_much_of_it_was_not_seen():
+    part, text = world().part("diffusion-lm", window=10), tuple(range(20))
+    assert "unseen" not in part(begin(text[:7], 9), Budget(4), NO_DICE).notes
+    draft = part(begin(text, 9), Budget(4), NO_DICE)
+    assert draft.notes == {"unseen": 15}
+    assert draft.tokens == world().part("diffusion-lm")(begin(text[15:], 9), Budget(4), NO_DICE).tokens
+
+
+@pytest.mark.parametrize(("values", "sentence"), [
+    ({"steps": 0}, "got 1 and 0"), ({"block": 0}, "got 0 and 1"), ({"window": 2}, "window of 2 tokens")])
+def test_parameters_that_mean_nothing_are_refused(values, sentence):
+    with pytest.raises(Refusal, match=sentence):
+        network_kit().part("diffusion-lm", **values)
+
+
+def test_a_target_that_shows_no_weights_is_refused():
+    with pytest.raises(Refusal, match="drafts on the target's own embedding"):
+        replace(network_kit(), target=SimpleNamespace()).part("diffusion-lm")
+
+
+def test_any_prompt_can_be_drafted_for():
+    part = network_kit().part("diffusion-lm")
+    assert len(part(begin((1,), 9), Budget(3), NO_DICE)) == len(part(begin(PROMPT, 9), Budget(3), NO_DICE)) == 3
