@@ -28,7 +28,7 @@ class BlockDiffusion:
 
     head: BlockHead
     curve: Seconds | None = None
-    drafting: float = 0.2                          # what a block costs, in plain forwards
+    drafting: float = 0.25                         # what a block costs, in plain forwards
 
     def __post_init__(self):
         if self.drafting < 0:
@@ -68,7 +68,7 @@ def paying(beliefs: Sequence[float], seconds: Callable[[int], float]) -> int:
     return len(beliefs)
 
 
-def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.2) -> BlockDiffusion:
+def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.25) -> BlockDiffusion:
     """Taps the kit's target. `block` defaults to the length it was trained for; `cut` asks for the kit's cost curve."""
     head = block_head(kit.checkpoints[NAME], kit.target, block)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
@@ -76,4 +76,4 @@ def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float 
 
 CARD = Card(NAME, idea="one forward fills a block of masks from the target's features",
             source="DFlash, arXiv 2602.06036; DSpark, arXiv 2607.05147", make=make, needs=(NAME,),
-            notebook="80_training_drafters")
+            notebook="27_what_block_diffusion")
