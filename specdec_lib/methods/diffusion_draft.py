@@ -16,4 +16,4 @@ def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None) ->
 
 CARD = Card("diffusion-draft", idea="a small diffusion model fills a block of fixed length at once",
             source="Christopher et al. 2024, SpecDiff", make=make, parts=("fixed", "diffusion-lm", "rejection"),
-            notebook="80_training_drafters")
+            notebook="28_what_diffusion_lm")

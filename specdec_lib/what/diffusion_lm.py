@@ -49,4 +49,4 @@ def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None) ->
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",
-            source="Christopher et al. 2024, SpecDiff", make=make, needs=(NAME,), notebook="80_training_drafters")
+            source="Christopher et al. 2024, SpecDiff", make=make, needs=(NAME,), notebook="28_what_diffusion_lm")

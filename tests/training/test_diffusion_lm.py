@@ -123,6 +123,23 @@ def test_a_hidden_token_and_the_text_behind_the_anchor_reach_no_row_of_a_trainin
     assert changed, "some tokens were shown"
 
 
+def test_a_token_that_the_loss_asks_for_is_not_shown_to_it(target, batch):
+    mix = Mix(text=0, noised=1.0, anchors=1, spacing=1)
+    drafter, shown = stirred(made(target, blocks=(4,), mix=mix)), 0
+    for seed in range(8):
+        now = replace(batch, seed=seed)
+        drawn, clean = draw(now, mix, (4,)), Objective()(drafter, now)[0].item()
+        for b, slot in torch.cartesian_prod(torch.arange(3), torch.arange(3)).tolist():
+            t = int(drawn.blocks.anchors[b, 0]) + 1 + slot
+            if t < int(batch.stop[b]):
+                tokens = now.tokens.clone()
+                tokens[b, t] = (tokens[b, t] + 7) % 40
+                same = Objective()(drafter, replace(now, tokens=tokens))[0].item() == pytest.approx(clean, rel=1e-6)
+                assert same or not drawn.masked[b, 0, slot]
+                shown += not same
+    assert shown
+
+
 def test_blocks_of_several_sizes_do_not_see_the_rows_that_a_short_one_lacks(target, batch):
     drafter = stirred(made(target, blocks=(2, 4)))
     before = drafter.read(batch.tokens)[1]
