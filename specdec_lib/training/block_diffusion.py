@@ -21,7 +21,7 @@ from specdec_lib.training.batches import Batch
 from specdec_lib.training.block_loss import best_walked, block_loss
 from specdec_lib.training.drafters import Frozen, normed
 from specdec_lib.training.eagle import default_taps
-from specdec_lib.training.layer import MATRICES, fused_state, scaled
+from specdec_lib.training.layer import fused_state, kept, scaled, take_over
 from specdec_lib.training.low_rank import LowRankLayer
 from specdec_lib.training.objective import Objective
 
@@ -104,17 +104,10 @@ class BlockDiffusion(nn.Module):
 
     def take(self, state: Mapping[str, Tensor]) -> None:
         """Takes over trained tensors, as `state` gives them."""
-        with torch.no_grad():
-            for name in VECTORS:
-                getattr(self, name).copy_(state[name])
-        for i, layer in enumerate(self.layers):
-            for name in MATRICES:
-                layer.take(name, state[f"layers.{i}.{name}"])
+        take_over(self, VECTORS, state)
 
     def state(self) -> dict[str, Tensor]:
-        layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(self.layers)
-                  for name in MATRICES}
-        return layers | {name: getattr(self, name).detach() for name in VECTORS} | {"ids": self.frozen.ids}
+        return kept(self, VECTORS) | {"ids": self.frozen.ids}
 
     def meta(self) -> dict:
         return {"taps": list(self.levels), "layers": list(self.chosen), "block": self.block,

@@ -21,7 +21,7 @@ from specdec_lib.training.anchored import Blocks
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.diffusion_losses import Mix, diffusion_loss, draw
 from specdec_lib.training.drafters import Frozen, normed
-from specdec_lib.training.layer import MATRICES, Layer, causal, fused_state, scaled
+from specdec_lib.training.layer import Layer, causal, fused_state, kept, scaled, take_over
 from specdec_lib.training.low_rank import LowRankLayer
 from specdec_lib.training.objective import Objective
 
@@ -111,17 +111,10 @@ class DiffusionLM(nn.Module):
 
     def take(self, state: Mapping[str, Tensor]) -> None:
         """Takes over trained tensors, as `state` gives them."""
-        with torch.no_grad():
-            for name in ("norm", "mask"):
-                getattr(self, name).copy_(state[name])
-            for i, layer in enumerate(self.layers):
-                for name in MATRICES:
-                    layer.take(name, state[f"layers.{i}.{name}"])
+        take_over(self, ("norm", "mask"), state)
 
     def state(self) -> dict[str, Tensor]:
-        layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(self.layers)
-                  for name in MATRICES}
-        return layers | {"norm": self.norm.detach(), "mask": self.mask.detach(), "ids": self.frozen.ids}
+        return kept(self, ("norm", "mask")) | {"ids": self.frozen.ids}
 
     def meta(self) -> dict:
         return {"layers": list(self.chosen), "blocks": list(self.blocks), "shifted": True}

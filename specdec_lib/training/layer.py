@@ -6,6 +6,8 @@ drafts. Matrices are kept in single precision and multiplied in bf16 where the p
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -71,3 +73,20 @@ def fused_state(layer, head_dim: int) -> dict[str, Tensor]:
         state["qkv"] = state["qkv"].clone()        # it may be the target's own matrix
         state["qkv"][:queries] *= head_dim ** -0.5
     return state
+
+
+def take_over(module: nn.Module, names: Iterable[str], state: Mapping[str, Tensor]) -> None:
+    """Puts stored tensors into a drafter: its parameters of these names, and the matrices of its `layers`."""
+    with torch.no_grad():
+        for name in names:
+            getattr(module, name).copy_(state[name])
+    for i, layer in enumerate(module.layers):
+        for name in MATRICES:
+            layer.take(name, state[f"layers.{i}.{name}"])
+
+
+def kept(module: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
+    """What `take_over` puts back: these parameters, and the matrices of the layers as `layers.0.qkv` and so on."""
+    layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(module.layers)
+              for name in MATRICES}
+    return layers | {name: getattr(module, name).detach() for name in names}
