@@ -6,6 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from specdec_lib import cost
 from specdec_lib.bench import contenders, folder, run
 from specdec_lib.bench.contenders import Contender, World
 from specdec_lib.bench.decodes import Outcome, read
@@ -15,7 +16,7 @@ from specdec_lib.bench.prompts import Prompt
 from specdec_lib.cost import CostCurve
 from specdec_lib.models.table import Table
 from specdec_lib.models.text import Stream
-from specdec_lib.types import Draft, Facts, Refusal
+from specdec_lib.types import Draft, Facts, Kit, Refusal
 
 LETTERS = "ab."
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
@@ -45,6 +46,12 @@ def plan(**changes):
 
 def bench(tmp_path, prompts=PROMPTS, a_plan=None, a_world=None, **more):
     return run.bench(a_plan or plan(), a_world or world(), prompts, tmp_path, lambda: CURVE, **more)
+
+
+def test_a_kit_knows_what_the_curve_says_of_nodes():
+    kit = world().kit(plan(), CURVE)
+    assert (kit.nodes, kit.price) == (cost.nodes(CURVE), cost.price(CURVE)) and kit.price != Kit.price
+    assert world().kit(plan(), None).price == Kit.price
 
 
 def test_a_run_leaves_a_summary_with_the_schema_of_the_command_line(tmp_path):

@@ -1,10 +1,13 @@
 """ReSpec assembled: who drafts when, what is literal, and that the strict form changes no token."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.drafting import Unlikely
+from specdec_lib.leniency import RankMargin, Typical
 from specdec_lib.loop import begin, decode
 from specdec_lib.types import NO_DICE, ROOT, Budget
 from tests.worlds import PROMPT, kit, network_kit, run
@@ -65,6 +68,18 @@ def test_without_a_trained_head_token_recycling_takes_its_place():
     last = decoded("respec+token-recycling(theta=-1.0)", world=kit(None))
     assert {source for found in sources(last) for source in found} == {"token-recycling"}
     assert catalog.missing(catalog.methods()["respec"], kit(None)) == ["eagle"]
+
+
+def test_sizes_come_from_the_cost_curve_and_the_heads_tree_may_end_early():
+    when = catalog.build("respec", replace(network_kit(None), nodes=6)).when
+    assert when.retrieve == Budget(24, 8, 24, "feedback-retrieval")
+    assert when.model == Budget(5, 4, 6, "eagle2", stop=Unlikely(0.4))
+
+
+def test_the_relaxed_form_takes_the_thresholds_of_either_rule():
+    build = partial(catalog.build, kit=network_kit(None))
+    assert build("respec-relaxed(rule='typical', eps=0.2, delta=0.5)").how.rule == Typical(0.2, 0.5)
+    assert build("respec-relaxed(rank=2, margin=0.7)").how.rule == RankMargin(2, 0.7)
 
 
 def test_the_relaxed_form_says_that_it_is_lossy():
