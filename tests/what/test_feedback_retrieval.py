@@ -173,9 +173,9 @@ def test_the_likeliest_nodes_of_several_places_make_a_tree_in_the_order_of_their
 
 def test_where_few_places_may_vote_the_longest_match_does_and_the_session_before_the_corpus(tmp_path):
     text = (9, 1, 2, 3, 10, 11, 0, 7, 2, 3, 20, 21, 0, 9, 1, 2, 3)               # three agree far back, two nearby
-    assert likely(text, kept=1).tokens[0] == 10
-    build_store(tmp_path / "store", [(9, 1, 2, 3, 30, 31)])
-    part = made(Kit(None, store=str(tmp_path / "store")), shape="likely", price=0.1, least=0.0, kept=1)
+    assert likely(text, kept=1, query=2).tokens[0] == 10
+    build_store(tmp_path / "store", [tuple(range(40, 80)), (9, 1, 2, 3, 30, 31)])       # as long a match, further on
+    part = made(Kit(None, store=str(tmp_path / "store")), shape="likely", price=0.1, least=0.0, kept=1, query=2)
     assert part(session_of(text), ROOM, NO_DICE).tokens[0] == 10
 
 
