@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from specdec_lib.models.linear import Linear
+from specdec_lib.models.transformer import CHUNK, Transformer
 from specdec_lib.models.weights import Weights
 from specdec_lib.types import Refusal
 
@@ -17,6 +18,20 @@ def output_rows(weights: Weights, ids: Tensor) -> Linear:
     """The target's own output rows of these tokens: the head of every restricted drafter."""
     rows = weights.embedding if weights.shape.tied else weights.head.dense()
     return Linear(rows[ids.to(rows.device)].contiguous())
+
+
+def missed(target: Transformer, tokens: tuple[int, ...], start: int) -> Iterator[tuple[int, Tensor]]:
+    """The target's tapped streams [rows, taps, hidden] from row `start` to the one before the last token, in chunks.
+
+    Each comes with its first row; the target reads what it lacks, which in the loop is nothing.
+    """
+    stop = len(tokens) - 1
+    if start >= stop:
+        return
+    target.prefill(tokens[:-1])
+    streams = target.features(tokens)[:stop]
+    for at in range(start, stop, CHUNK):
+        yield at, streams[at:at + CHUNK]
 
 
 def placed(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]], weights: Weights) -> dict[str, Tensor]:

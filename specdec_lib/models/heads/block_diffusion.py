@@ -21,10 +21,10 @@ from torch import Tensor
 from specdec_lib.blocks import top_by_blocks
 from specdec_lib.models.cache import Cache
 from specdec_lib.models.forward import columns, decoder_layer, scaled, view_of
-from specdec_lib.models.heads import Once, output_rows, placed, vocabulary
+from specdec_lib.models.heads import Once, missed, output_rows, placed, vocabulary
 from specdec_lib.models.linear import Linear
 from specdec_lib.models.shape import rope_table
-from specdec_lib.models.transformer import CHUNK, Transformer
+from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import Layer, Weights
 from specdec_lib.types import Draft, Lattice, Refusal, Sight
 
@@ -121,15 +121,10 @@ class BlockHead:
     def read(self, tokens: tuple[int, ...]) -> None:
         """Keys and values of the committed tokens before the last one that are missing, from the target's streams."""
         self.cache.align(tokens[:-1], Draft())
-        start, stop = len(self.cache.rows), len(tokens) - 1
-        if start >= stop:
-            return
-        self.target.prefill(tokens[:-1])           # feeds nothing in the loop, which has fed these rows itself
-        streams = self.target.features(tokens)[:stop]
-        for at in range(start, stop, CHUNK):
+        for at, streams in missed(self.target, tokens, len(self.cache.rows)):
             with torch.inference_mode():
-                self.keep(streams[at:at + CHUNK], at)
-        self.fed += stop - start
+                self.keep(streams, at)
+            self.fed += len(streams)
 
     def keep(self, taps: Tensor, start: int) -> None:
         """Writes the rows from `start` on, whose streams are `taps` [rows, taps, hidden]."""

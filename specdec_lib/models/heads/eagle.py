@@ -18,10 +18,10 @@ from specdec_lib.models.answers import Answers
 from specdec_lib.models.attention import hidden_block
 from specdec_lib.models.cache import Cache
 from specdec_lib.models.forward import View, columns, layer_after, scaled, view_of
-from specdec_lib.models.heads import Once, output_rows, placed, vocabulary
+from specdec_lib.models.heads import Once, missed, output_rows, placed, vocabulary
 from specdec_lib.models.linear import Linear
 from specdec_lib.models.shape import rope_table
-from specdec_lib.models.transformer import CHUNK, Transformer, brief_of
+from specdec_lib.models.transformer import Transformer, brief_of
 from specdec_lib.models.weights import Layer, Weights
 from specdec_lib.types import Draft, Scores
 
@@ -97,13 +97,7 @@ class EagleHead:
 
     def catch_up(self, tokens: tuple[int, ...]) -> None:
         """Rows of committed tokens that are missing, from the target's features of the tokens before them."""
-        start, stop = len(self.cache.rows), len(tokens) - 1
-        if start >= stop:
-            return
-        self.target.prefill(tokens[:-1])           # feeds nothing in the loop, which has fed these rows itself
-        features = self.target.features(tokens)[:stop]
-        for at in range(start, stop, CHUNK):
-            taps = features[at:at + CHUNK]
+        for at, taps in missed(self.target, tokens, len(self.cache.rows)):
             with torch.inference_mode():
                 g = scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1)
                 g = self.weights.fc(g)
