@@ -38,7 +38,8 @@ class Settings:
     clip: float = 1.0
     seed: int = 0
     save_every: float = 30.0                       # seconds
-    judge_every: float = 180.0                     # seconds between looks at the held-out prompts
+    judge_every: float = 180.0                     # seconds between looks at the held-out prompts, at least
+    looking: float = 0.05                          # share of the time that looks may take
 
     def __post_init__(self):
         if self.minutes <= 0 or self.rate <= 0 or self.steps is not None and self.steps < 1:
@@ -75,12 +76,14 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
     log = open_log(folder / LOG, now)
     device = next(drafter.parameters()).device
     began, saved = clock() - now.seconds, now.seconds
-    judged = now.seconds if now.step else -settings.judge_every
+    judged, pause = (now.seconds, settings.judge_every) if now.step else (0.0, 0.0)
     with log:
         while (done := share(now, settings)) < 1:
-            if judge and now.seconds - judged >= settings.judge_every:
+            if judge and now.seconds - judged >= pause:
+                stopped = clock()
                 held = {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()}
                 tell(log, held)
+                pause = max(settings.judge_every, (clock() - stopped) / settings.looking)
                 began = clock() - now.seconds      # looking is not training
                 judged = now.seconds
             rate = at(optimiser, settings.rate * schedule(done, settings))

@@ -31,7 +31,7 @@ from specdec_lib.training.recipes import DEPTH, Recipe, start
 from specdec_lib.types import Refusal
 
 ANSWERING = 0.4                                    # share of the minutes for making answers, where none are given
-MEASURING = 0.12                                   # and for looking at held-out answers, on the way and at the end
+MEASURING = 0.2                                    # and for looking at held-out answers, on the way and at the end
 FITTING = 0.25                                     # and for the fit at least, however long the answers took
 Say = Callable[[str], None]
 

@@ -255,10 +255,10 @@ def test_an_unknown_optimiser_is_refused():
 
 
 class Watch:
-    """A clock that stands still but for `seconds` a batch and a hundred a look."""
+    """A clock that stands still but for `seconds` a batch and `look` seconds a look."""
 
-    def __init__(self, features, seconds):
-        self.features, self.seconds, self.now, self.looks = features, seconds, 1000.0, []
+    def __init__(self, features, seconds, look=1.5):
+        self.features, self.seconds, self.look, self.now, self.looks = features, seconds, look, 1000.0, []
 
     def __call__(self):
         return self.now
@@ -268,7 +268,7 @@ class Watch:
         return self.features(group, ())
 
     def judge(self):
-        self.now += 100
+        self.now += self.look
         self.looks.append(self.now)
         return {"looks": len(self.looks)}
 
@@ -281,13 +281,19 @@ def test_training_stops_when_its_minutes_are_over_and_looking_does_not_count(tar
     watch = Watch(features, 7)
     end = watch.fit(target, tmp_path, Settings(minutes=1, judge_every=30, save_every=10))
     assert (end.step, end.seconds) == (9, 63.0)    # 8 steps take 56 seconds, the ninth is begun in time
-    assert watch.now == 1000 + 63 + 100 * len(watch.looks)
+    assert watch.now == 1000 + 63 + 1.5 * len(watch.looks)
 
 
 def test_held_out_answers_are_looked_at_first_now_and_then_and_last(target, features, tmp_path):
     Watch(features, 7).fit(target, tmp_path, Settings(minutes=1, judge_every=30, save_every=10))
     looks = [(line["step"], line["held_out"]["looks"]) for line in log(tmp_path) if "held_out" in line]
     assert looks == [(0, 1), (5, 2), (9, 3)]
+
+
+@pytest.mark.parametrize("look, steps", [(1.5, [0, 5, 9]), (2, [0, 6, 9]), (3, [0, 9])])
+def test_long_looks_come_rarely(target, features, tmp_path, look, steps):
+    Watch(features, 7, look).fit(target, tmp_path, Settings(minutes=1, judge_every=30, save_every=10, looking=0.05))
+    assert [line["step"] for line in log(tmp_path) if "held_out" in line] == steps
 
 
 def test_a_killed_fit_gets_the_minutes_that_were_left(target, features, tmp_path):
