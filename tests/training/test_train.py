@@ -128,7 +128,7 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize(("studied", "fitted"), [(0, 8.8), (240, 4.8), (580, 2.5), (900, 2.5)])
+@pytest.mark.parametrize(("studied", "fitted"), [(0, 8.0), (240, 4.0), (580, 2.5), (900, 2.5)])
 def test_the_fit_gets_what_the_answers_left_less_the_share_for_looking(monkeypatch, target, text, data, tmp_path,
                                                                       studied, fitted):
     clock, given = Clock(), []
