@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from specdec_lib.drafting import prune
 from specdec_lib.models.heads.block_diffusion import Block, BlockHead, block_head
-from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME = "block-diffusion"
 Seconds = Callable[[float, float], float]          # of a forward, by its width and its context: a cost.CostCurve
@@ -44,6 +44,15 @@ class BlockDiffusion:
         context = len(session.tokens)
         own = self.drafting * self.curve(1, context)
         return draft.keep(tuple(range(paying(draft.belief, lambda n: own + self.curve(n + 1, context)))))
+
+    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
+        """The likeliest tokens of the first `depth` slots, each under its slot's own law, before any correction.
+
+        On the device; as many rows as the block has and as many columns as the head keeps candidates, if those are
+        fewer. ValueError for no slots.
+        """
+        whole = self.head(session.tokens, min(depth, self.head.block)).lattice
+        return Lattice(whole.ids[:, :top], whole.logp[:, :top])
 
 
 def chain(block: Block, end: frozenset[int]) -> Draft:

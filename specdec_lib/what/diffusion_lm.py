@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from specdec_lib.drafting import grow, noted
 from specdec_lib.models.heads.diffusion import DiffusionLM, diffusion_lm
-from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Scores, Session
+from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Scores, Session
 
 NAME = "diffusion-lm"
 
@@ -32,11 +32,22 @@ class Diffusion:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
-        slots = max(depth, self.block)
-        scores = Scores(self.head.laws(session.tokens, slots, self.steps), self.head.ids)
+        scores = Scores(self.head.laws(session.tokens, max(depth, self.block), self.steps), self.head.ids)
         draft = grow(replace(session, sampling=None), budget, dice, lambda draft: scores, NAME)
-        unseen = self.head.unseen(len(session.tokens), slots)
+        unseen = self.unseen(session, depth)
         return noted(draft, unseen=unseen) if unseen else draft
+
+    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
+        """The `top` likeliest tokens of the first `depth` slots of the same block, [depth, top], on the device.
+
+        Log-probabilities are of each slot's whole law. ValueError for no slots.
+        """
+        whole = self.head.lattice(session.tokens, max(depth, self.block) if depth > 0 else depth, self.steps, top)
+        return Lattice(whole.ids[:depth], whole.logp[:depth])
+
+    def unseen(self, session: Session, depth: int) -> int:
+        """How many leading tokens of the text a draft of this depth does not see."""
+        return self.head.unseen(len(session.tokens), max(depth, self.block))
 
 
 def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None) -> Diffusion:

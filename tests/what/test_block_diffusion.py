@@ -95,3 +95,16 @@ def test_a_block_of_another_length_may_be_asked_for():
 def test_a_cost_below_zero_is_refused():
     with pytest.raises(Refusal, match="cost in plain forwards, 0 or more, got -1"):
         BlockDiffusion(None, None, -1)
+
+
+def test_its_lattice_holds_the_candidates_of_each_slot_before_the_correction():
+    lattice, block = part().lattice(SESSION, 3), part().head(PROMPT, 3)
+    assert lattice.ids.tolist() == block.lattice.ids.tolist() and lattice.logp.tolist() == block.lattice.logp.tolist()
+    one = part().lattice(SESSION, 3, 1)
+    assert one.ids.tolist() == lattice.ids[:, :1].tolist() and one.logp.shape == (3, 1)
+
+
+def test_a_lattice_is_no_longer_than_the_block():
+    assert len(part().lattice(SESSION, 9).ids) == 4 == len(part()(SESSION, Budget(9), NO_DICE))
+    with pytest.raises(ValueError, match="1 to 4 tokens, 0 were asked for"):
+        part().lattice(SESSION, 0)

@@ -99,3 +99,21 @@ def test_a_target_that_shows_no_weights_is_refused():
 def test_any_prompt_can_be_drafted_for():
     part = network_kit().part("diffusion-lm")
     assert len(part(begin((1,), 9), Budget(3), NO_DICE)) == len(part(begin(PROMPT, 9), Budget(3), NO_DICE)) == 3
+
+
+@pytest.mark.parametrize(("steps", "block"), [(1, 1), (3, 1), (1, 6)])
+def test_its_lattice_holds_the_candidates_of_the_slots_that_it_drafts_from(steps, block):
+    def part():
+        return world().part("diffusion-lm", steps=steps, block=block)
+
+    lattice, draft = part().lattice(begin(TEXT, 20), 4, 3), part()(begin(TEXT, 20), Budget(4), NO_DICE)
+    assert lattice.ids.shape == lattice.logp.shape == (4, 3) and bool((lattice.logp.diff(dim=1) <= 0).all())
+    assert tuple(lattice.ids[:, 0].tolist()) == draft.tokens
+    assert lattice.logp[:, 0].exp().tolist() == pytest.approx(draft.belief, rel=1e-5)
+    whole = part().lattice(begin(TEXT, 20), 4, 99)
+    assert whole.ids.shape == (4, len(IDS)) and torch.allclose(whole.logp.exp().sum(-1), torch.ones(4), atol=1e-5)
+
+
+def test_a_lattice_of_no_slots_is_an_error():
+    with pytest.raises(ValueError, match="slots and steps are needed"):
+        world().part("diffusion-lm", block=6).lattice(begin(TEXT, 9), 0)
