@@ -5,6 +5,8 @@ stands for a token not yet known. The committed text is causal and cached; behin
 masks, which see the text and each other. The anchor sees no mask, so its row is kept, and a block of one is the plain
 small model. Sources: masked diffusion (Sahoo et al. 2024, MDLM), one causal text with a block of masks behind it
 (TiDAR, arXiv 2511.08923), drafting with a diffusion model (Christopher et al. 2024, SpecDiff).
+
+Pretrained diffusion models (`pretrained.py`) read text and masks in both directions instead: attention is `full`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from specdec_lib.models.heads import Once, placed
 from specdec_lib.models.heads.small import small_weights
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import Weights
+from specdec_lib.models.whole import Whole
 from specdec_lib.types import ROOT, Draft, Lattice, Refusal
 
 
@@ -33,17 +36,28 @@ def diffusion_weights(state: Mapping[str, Tensor], target: Weights) -> Weights:
     return replace(small, embedding=torch.cat((target.embedding, mask[None])))
 
 
+ATTENTION = CAUSAL, FULL = ("causal", "full")
+
+
 class DiffusionLM:
     """Answers `lattice(tokens, depth)`; `forwards` counts passes, `fed` rows; its cache aligns itself.
 
     `shifted`: the row of a slot gives the law of the token after it, so the anchor predicts and k tokens take k - 1
     masks; where it is false (LLaDA), a mask's row gives the law of its own token, and k tokens take k masks. `window`
-    tokens is all that it holds of text and block, by default the target's context; see `unseen`.
+    tokens is all that it holds of text and block, by default the model's context; see `unseen`.
+
+    `attention` is `causal` (the text sees what is before it, and its rows are kept) or `full` (text and masks all see
+    each other, so all is fed anew each time, and k tokens take k masks, shifted or not: each stands where it will).
+    `mask` is the token id of a mask, by default the embedding's last row.
     """
 
-    def __init__(self, weights: Weights, shifted: bool = True, window: int | None = None):
-        self.model = Transformer(weights, bidirectional=True)
-        self.mask, self.shifted = len(weights.embedding) - 1, shifted
+    def __init__(self, weights: Weights, shifted: bool = True, window: int | None = None, attention: str = CAUSAL,
+                 mask: int | None = None):
+        if attention not in ATTENTION:
+            raise Refusal(f"attention is {' or '.join(ATTENTION)}, got {attention!r}")
+        self.full = attention == FULL
+        self.model = Whole(weights) if self.full else Transformer(weights, bidirectional=True)
+        self.mask, self.shifted = len(weights.embedding) - 1 if mask is None else mask, shifted
         self.window = weights.shape.context if window is None else min(window, weights.shape.context)
         if self.window < 4:
             raise Refusal(f"a window of {self.window} tokens holds no text to draft from: give 4 or more")
@@ -63,18 +77,20 @@ class DiffusionLM:
 
     def masks(self, depth: int) -> int:
         """Inputs beside the text that `depth` slots take."""
-        return depth - 1 if self.shifted else depth
+        return depth - 1 if self.shifted and not self.full else depth
 
     def unseen(self, length: int, depth: int) -> int:
         """How many leading tokens of a text of this length are out of its sight when it drafts `depth` slots.
 
-        The window moves in strides of half its size, so that its rows are made anew once in many rounds. It follows
-        from the lengths alone, whatever was asked before. Refusal for more slots than half a window holds.
+        Where rows are kept, the window moves in strides of half its size, so that they are made anew once in many
+        rounds; where none is, token by token. It follows from the lengths alone, whatever was asked before. Refusal
+        for more slots than half a window holds.
         """
-        stride = self.window // 2
-        if self.masks(depth) >= stride:
+        half = self.window // 2
+        if self.masks(depth) >= half:
             raise Refusal(f"a window of {self.window} tokens has no room for {depth} drafted ones: draft fewer than"
-                          f" {stride}")
+                          f" {half}")
+        stride = 1 if self.full else half
         return max(0, -(-(length + self.masks(depth) - self.window) // stride)) * stride
 
     def lattice(self, tokens: tuple[int, ...], depth: int, steps: int = 1, top: int = 16) -> Lattice:
@@ -117,4 +133,6 @@ PACKED = Once(lambda checkpoint, target: diffusion_weights(checkpoint.state, tar
 
 def diffusion_lm(checkpoint, target: Weights, window: int | None = None) -> DiffusionLM:
     """A loaded checkpoint ready to draft, its cache empty; its weights are packed once for all decodes."""
-    return DiffusionLM(PACKED(checkpoint, target), bool(checkpoint.meta.get("shifted", True)), window)
+    meta = checkpoint.meta
+    return DiffusionLM(PACKED(checkpoint, target), bool(meta.get("shifted", True)), window,
+                       meta.get("attention", CAUSAL))

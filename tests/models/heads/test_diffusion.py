@@ -20,12 +20,15 @@ def head(**options) -> DiffusionLM:
     return DiffusionLM(diffusion_weights(STATE, TARGET.weights), **options)
 
 
-def by_hand(text, canvas, tensors=STATE) -> torch.Tensor:
-    """Log-probabilities [1 + slots, ids] from one plain attention over everything; a slot is a token, or None."""
+def by_hand(text, canvas, tensors=STATE, full=False) -> torch.Tensor:
+    """Log-probabilities [1 + slots, ids] from one plain attention over everything; a slot is a token, or None.
+
+    Where it is `full` the text sees the slots as well.
+    """
     h, d, eps, size = SHAPE.hidden, SHAPE.head_dim, SHAPE.eps, len(text) + len(canvas)
     x = torch.stack([MASK if token is None else TARGET.weights.embedding[token] for token in (*text, *canvas)])
     seen = torch.ones(size, size, dtype=torch.bool).tril()
-    seen[len(text):] = True
+    seen[0 if full else len(text):] = True
     cos, sin = (table[:size] for table in TARGET.rope)
     layer = 0
     while f"layers.{layer}.qkv" in tensors:
@@ -71,6 +74,47 @@ def test_a_block_is_one_forward_over_the_text_and_masks_that_see_each_other(dept
 def test_unshifted_every_mask_speaks_for_itself():
     lattice = head(shifted=False).lattice(TEXT, 3, top=99)
     assert float((spread(lattice) - by_hand(TEXT, (None,) * 3)[1:]).abs().max()) < 1e-10
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_with_full_attention_text_and_masks_all_see_each_other_and_every_slot_has_a_mask(shifted):
+    model = head(shifted=shifted, attention="full")
+    laws, want = model.laws(TEXT, 3), by_hand(TEXT, (None,) * 3, full=True)
+    assert float((laws - (want[:3] if shifted else want[1:])).abs().max()) < 1e-10
+    assert float((laws - head(shifted=shifted).laws(TEXT, 3)).abs().max()) > 1e-3, "causal is another model"
+    assert (model.forwards, model.fed) == (1, len(TEXT) + 3)
+
+
+def test_with_full_attention_all_is_fed_again_and_a_settled_slot_is_seen_by_the_others():
+    model = head(attention="full")
+    model.laws(TEXT, 2)
+    laws = model.laws(TEXT, 2, steps=2)
+    assert (model.forwards, model.fed) == (3, 3 * (len(TEXT) + 2))
+    first = by_hand(TEXT, (None, None), full=True)[:2]
+    sure = int(first.max(-1).values.argmax())
+    token = int(STATE["ids"][first[sure].argmax()])
+    then = by_hand(TEXT, [token if slot == sure else None for slot in range(2)], full=True)
+    assert torch.allclose(laws[sure], first[sure]) and torch.allclose(laws[1 - sure], then[1 - sure])
+
+
+def test_the_window_of_full_attention_moves_token_by_token_since_nothing_is_kept():
+    model, text = head(window=12, attention="full"), tuple(range(3, 60))
+    assert [model.unseen(length, 4) for length in (1, 8, 9, 10, 21)] == [0, 0, 1, 2, 13]
+    assert torch.allclose(model.laws(text, 4), head(attention="full").laws(text[-8:], 4))
+
+
+def test_the_mask_may_be_a_token_of_the_vocabulary():
+    weights = diffusion_weights(STATE | {"mask": TARGET.weights.embedding[50]}, TARGET.weights)
+    for attention in ("causal", "full"):
+        own, inside = (DiffusionLM(weights, attention=attention, mask=mask).laws(TEXT, 3) for mask in (None, 50))
+        assert torch.equal(own, inside)
+
+
+def test_a_checkpoint_says_itself_how_it_attends_and_other_ways_are_refused():
+    full = diffusion_lm(Trained("diffusion-lm", STATE, {"attention": "full"}), TARGET.weights)
+    assert torch.equal(full.laws(TEXT, 3), head(attention="full").laws(TEXT, 3))
+    with pytest.raises(Refusal, match="attention is causal or full, got 'both'"):
+        head(attention="both")
 
 
 @pytest.mark.parametrize("shifted", [True, False])
