@@ -1,0 +1,127 @@
+"""The length controller of DiffuSpec, worked by hand: as printed it can only fall, corrected it goes both ways."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.drafting import certain_chain, noted
+from specdec_lib.loop import begin
+from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Refusal, Round, Verdict
+from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, average, seen
+from tests.worlds import kit
+
+END = 99
+PAPER = AdaptiveLength(20, 30, 10, 0.5, "printed")
+
+
+def played(draft: Draft, accepted: int) -> Round:
+    return Round(Budget(len(draft)), draft, Brief(None, None), Verdict.of(draft, tuple(range(accepted)), 7), ())
+
+
+def after(*rounds: tuple[int, int]):
+    """A session whose rounds generated and accepted so many tokens."""
+    session = begin((1, 2), 5000, end=frozenset({END}))
+    for drafted, accepted in rounds:
+        session = session.after(played(certain_chain(range(drafted)) if drafted else Draft(), accepted))
+    return session
+
+
+def lengths(policy, *accepted: int) -> list[int]:
+    """The lengths asked for when each draft is as long as asked and so much of it is accepted, if it has as much."""
+    rounds, out = [], [policy.length(after())]
+    for wanted in accepted:
+        rounds.append((out[-1], min(wanted, out[-1])))
+        out.append(policy.length(after(*rounds)))
+    return out
+
+
+def test_the_printed_rule_follows_the_equations_by_hand():
+    # averages of generated and accepted: 15, 15 -> 15 + 10; 20, 20 -> 20 + 10; 25, 20 -> 25; 25, 17.5 -> 25
+    assert lengths(PAPER, 30, 25, 20, 15) == [30, 25, 30, 25, 25]
+
+
+def test_the_printed_rule_locks_at_its_minimum_after_one_refusal():
+    # 15, 14.5 -> 15, raised to 20; then 20 tokens are all there ever is: 17.5, 18.75, ...
+    assert lengths(PAPER, 29, *[20] * 12) == [30] + [20] * 13
+
+
+def test_with_small_limits_the_printed_rule_locks_at_half_the_longest():
+    small = AdaptiveLength(2, 8, 2, 0.5, "printed")
+    assert lengths(small, 7, *[8] * 6) == [8] + [4] * 7                # 0.5 x 8, and 4 generated keep it there
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_the_printed_rule_never_grows_again_once_a_token_was_refused(start):
+    taken = lengths(PAPER, *[99] * start, 19, *[99] * 20)
+    fallen = taken[start + 1:]
+    assert fallen == sorted(fallen, reverse=True)
+
+
+def test_the_ceiling_is_taken_before_the_limits():
+    free = AdaptiveLength(1, 30, 0, 0.5, "printed")
+    assert free.length(after((9, 0))) == 5                             # ceil(4.5)
+
+
+def test_the_corrected_rule_starts_from_what_it_first_saw():
+    policy = AdaptiveLength(2, 32, 2, 0.5, share=.6, margin=2)
+    assert policy.length(after((10, 6))) == 12                         # 6 >= 0.6 x 10: 10 + 2
+    assert policy.length(after((10, 5))) == 7                          # 5 + 2
+    assert policy.length(after((10, 5), (7, 4))) == 7                  # 8.5 and 4.5 < 5.1: ceil(4.5) + 2
+    assert policy.length(after((10, 5), (7, 7))) == 11                 # 8.5 and 6 >= 5.1: ceil(8.5) + 2
+
+
+def test_the_corrected_rule_shrinks_and_grows_with_the_text():
+    # after the refusals 4.25 generated and 0.5 accepted; 3.6 and 1.75: 2 + 2; 3.8 and 2.9: 4 + 2; 4.9 and 4.4: 5 + 2
+    assert lengths(AdaptiveLength(), 8, 0, 0, 0, 0, 8, 8, 8, 8) == [8, 8, 6, 4, 3, 3, 4, 6, 7, 8]
+
+
+def test_success_is_a_share_of_what_was_generated_not_of_what_was_asked():
+    ended = played(certain_chain((1, 2, END)), 2)
+    assert seen(ended, frozenset({END})) == (2, 2) and seen(ended) == (3, 2)
+    session = begin((1, 2), 50, end=frozenset({END}))
+    assert AdaptiveLength().length(session.after(ended)) == 4          # 2 + 2, though 8 were asked for
+
+
+def test_the_note_of_the_raw_draft_counts_and_not_the_searched_path():
+    raw = noted(certain_chain((1, 2, 3)), generated=8)
+    assert seen(played(raw, 1)) == (8, 1)
+    assert seen(played(noted(Draft(), generated=0), 0)) == (0, 0)
+
+
+def test_rounds_without_a_draft_change_nothing():
+    for rule in ("printed", "corrected"):
+        policy = AdaptiveLength(rule=rule)
+        assert policy.length(after((0, 0), (0, 0))) == 8
+        assert policy.length(after((8, 2), (0, 0), (4, 1))) == policy.length(after((8, 2), (4, 1)))
+
+
+def test_lengths_stay_within_their_limits():
+    for rule in ("printed", "corrected"):
+        for accepted in (0, 3, 99):
+            assert set(lengths(AdaptiveLength(3, 6, rule=rule), *[accepted] * 9)) <= {3, 4, 5, 6}
+
+
+def test_asked_twice_in_any_order_it_answers_the_same():
+    sessions = [after(*[(8, i % 9)] * i) for i in range(9)]
+    policy = AdaptiveLength()
+    forth = [policy(session, NO_DICE) for session in sessions]
+    assert [policy(session, NO_DICE) for session in reversed(sessions)][::-1] == forth
+    assert [replace(policy)(session, NO_DICE) for session in sessions] == forth
+
+
+def test_an_average_never_passes_a_value_that_it_is_fed_for_ever():
+    for rate in (.1, .2, .5, .9):                                      # or its ceiling would be one token too long
+        assert all(average([value] * n, rate, 0.0) <= value for value in (3, 7, 13) for n in (1, 160, 400))
+
+
+def test_a_tree_gets_its_width_and_nodes():
+    assert CARD.make(kit(), width=3, nodes=10)(after(), NO_DICE) == Budget(8, 3, 10)
+    assert CARD.make(kit()) == AdaptiveLength()
+
+
+@pytest.mark.parametrize("wrong", [{"shortest": 0}, {"shortest": 9}, {"growth": -1}, {"margin": -1}, {"rate": 0},
+                                   {"rate": 1.1}, {"share": 0}, {"rule": "paper"}, {"width": 0}, {"nodes": -1}],
+                         ids=str)
+def test_an_impossible_parameter_is_refused(wrong):
+    with pytest.raises(Refusal):
+        CARD.make(kit(), **wrong)
