@@ -1,0 +1,175 @@
+"""Paths through a lattice: which candidates are worth a look, and which of them follow each other.
+
+Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), Eq. 7 (candidates by cumulative mass) and Eq. 8 (the score of a
+path). Pure functions of numbers: slots are given as a `Lattice`, and what knows the order of words as a `Proxy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from specdec_lib.types import Lattice, Refusal
+
+NOTHING = -1                                       # stands in a context where no token is
+SCORES = ("mean", "sum", "accepted")
+
+
+class Proxy(Protocol):
+    """A quick judge of order: log p of `tokens [..., m]` after the two tokens `contexts [..., 2]`, nats."""
+
+    def logp_batch(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way through a lattice: its tokens, its score, and the log-probability of each token in its slot."""
+
+    tokens: tuple[int, ...]
+    score: float
+    logp: tuple[float, ...]
+
+
+def at_hand(lattice: Lattice) -> Lattice:
+    """The same lattice on the host, in double precision, in one transfer."""
+    if lattice.logp.device.type != "cpu":
+        both = torch.stack((lattice.ids.double(), lattice.logp.double())).cpu()      # ids are exact below 2 ** 53
+        return Lattice(both[0].long(), both[1])
+    return Lattice(lattice.ids, lattice.logp.double())
+
+
+def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int, ...]:
+    """The best token of every slot, up to the first end token; what is drafted without a search."""
+    tokens = tuple(lattice.ids[:, 0].tolist())
+    return tokens[:next((i for i, token in enumerate(tokens, 1) if token in end), len(tokens))]
+
+
+def generated(lattice: Lattice, end: frozenset[int] = frozenset()) -> int:
+    """Length of the raw draft: slots before the first whose best token is an end token (L_gen of Eq. 9)."""
+    return next((i for i, token in enumerate(lattice.ids[:, 0].tolist()) if token in end), len(lattice.ids))
+
+
+def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[int] = frozenset(),
+             keep_end: bool = True) -> Lattice:
+    """The fewest best candidates of each slot that hold `mass`, `cap` at most; on the host, best first (Eq. 7).
+
+    As wide as the widest slot: where there are fewer, log-probabilities are -inf. With `keep_end` the end tokens of a
+    slot stay beside them, if the lattice holds them. Nothing stands behind the first slot whose best is an end token.
+    """
+    if not 0 < mass <= 1 or cap < 1:
+        raise Refusal(f"a slot keeps a mass above 0 and up to 1 in at least one candidate, got {mass} and {cap}")
+    lattice = at_hand(lattice)
+    length = len(best_chain(lattice, end))
+    ids, logp = lattice.ids[:length].numpy(), lattice.logp[:length].numpy()
+    chances = np.exp(logp)
+    kept = chances.cumsum(1) - chances < mass      # the mass of better ones does not suffice
+    kept[:, 0], kept[:, cap:] = True, False
+    if keep_end:
+        kept |= members(ids, end)
+    kept &= np.isfinite(logp)
+    logp = np.where(kept, logp, -np.inf)
+    order = np.argsort(-logp, 1, kind="stable")[:, :kept.sum(1).max(initial=1)]
+    return Lattice(*(torch.from_numpy(np.take_along_axis(each, order, 1)) for each in (ids, logp)))
+
+
+def kept(lattice: Lattice) -> tuple[int, ...]:
+    """How many candidates each slot has."""
+    return tuple(torch.isfinite(lattice.logp).sum(1).tolist())
+
+
+def oracle(lattice: Lattice, tokens: Sequence[int]) -> tuple[int, ...]:
+    """The longest beginning of `tokens` that is a path of the lattice: no search can have more of them accepted."""
+    n = 0
+    for token, ids, logp in zip(tokens, lattice.ids.tolist(), lattice.logp.tolist(), strict=False):
+        if (token, True) not in zip(ids, (value > -np.inf for value in logp), strict=True):
+            break
+        n += 1
+    return tuple(tokens[:n])
+
+
+def search(lattice: Lattice, context: Sequence[int], proxy: Proxy | None = None, weight: float = 0.5, beam: int = 3,
+           end: frozenset[int] = frozenset(), score: str = "mean") -> tuple[Path, ...]:
+    """The `beam` best paths found from left to right, best first, each up to its first end token (Eq. 8).
+
+    A token adds `weight` (lambda) times its slot's log-probability and 1 - weight times the proxy's, given the two
+    tokens before it in path and `context`; without a proxy the slot alone counts. A path that ended stays in the beam
+    and is held against longer ones by its `score`: "sum" adds up, as printed, which prefers to end early; "mean" is
+    per token; "accepted" is how many tokens would be accepted if the mixed chances were the target's (both are ours).
+    """
+    if score not in SCORES or not 0 <= weight <= 1 or beam < 1:
+        raise Refusal(f"a beam of 1 or more, a weight from 0 to 1 and a score of {', '.join(SCORES)}: got {beam},"
+                      f" {weight} and {score!r}")
+    lattice = at_hand(lattice)
+    ids, logp = lattice.ids.numpy(), lattice.logp.numpy()
+    ends, here = members(ids, end), Beams.of(context)
+    for i in range(len(ids)):
+        if here.over.all():
+            break
+        here = here.step(ids[i], added(ids[i], logp[i], here.last, proxy, weight), ends[i], beam, score)
+    return tuple(here.path(n, ids, logp, score) for n in range(len(here.total)))
+
+
+def added(ids: np.ndarray, logp: np.ndarray, last: np.ndarray, proxy: Proxy | None, weight: float) -> np.ndarray:
+    """What each candidate [m] of a slot adds to each beam [b, m], whose last two tokens are `last [b, 2]`."""
+    own = np.broadcast_to(logp, (len(last), len(ids)))
+    if proxy is None:
+        return own
+    told = proxy.logp_batch(last, np.broadcast_to(ids, own.shape))
+    return np.where(np.isfinite(own), weight * np.where(np.isfinite(own), own, 0) + (1 - weight) * told, -np.inf)
+
+
+@dataclass(frozen=True)
+class Beams:
+    """The paths a search follows, b of them: all arrays are [b] or [b, ...]."""
+
+    columns: np.ndarray                            # [b, slots so far], NOTHING behind an end token
+    last: np.ndarray                               # [b, 2]: the two tokens before the next slot
+    total: np.ndarray                              # sum of what the tokens added
+    length: np.ndarray
+    hoped: np.ndarray                              # expected number of accepted tokens
+    over: np.ndarray                               # ended with an end token
+
+    @staticmethod
+    def of(context: Sequence[int]) -> Beams:
+        """The empty path behind `context`."""
+        last = (NOTHING, NOTHING, *context[-2:])[-2:]
+        return Beams(np.empty((1, 0), dtype=np.int64), np.array([last]), np.zeros(1), np.zeros(1), np.zeros(1),
+                     np.zeros(1, dtype=bool))
+
+    def step(self, ids: np.ndarray, gain: np.ndarray, ends: np.ndarray, beam: int, score: str) -> Beams:
+        """One slot further: every open path with every candidate, every ended one as it is, and the best of all."""
+        gain = np.where(self.over[:, None], -np.inf, gain)
+        stay = np.where(self.over, 0.0, -np.inf)[:, None]
+        total = self.total[:, None] + np.concatenate((gain, stay), 1)                # [b, m + 1], the last to stay
+        grows = np.append(np.ones(len(ids)), 0)
+        length = self.length[:, None] + grows
+        hoped = self.hoped[:, None] + np.exp(total) * grows
+        value = np.where(np.isfinite(total), scored(total, length, hoped, score), -np.inf)
+        best = np.argsort(-value, None, kind="stable")[:min(beam, int(np.isfinite(value).sum()))]
+        who, column = np.divmod(best, len(ids) + 1)
+        stays = column == len(ids)
+        token = np.append(ids, NOTHING)[column]
+        return Beams(np.concatenate((self.columns[who], np.where(stays, NOTHING, column)[:, None]), 1),
+                     np.stack((self.last[who, 1], token), 1), total.flat[best], length.flat[best], hoped.flat[best],
+                     stays | np.append(ends, True)[column])
+
+    def path(self, n: int, ids: np.ndarray, logp: np.ndarray, score: str) -> Path:
+        """Path n with its tokens and their log-probabilities."""
+        columns = self.columns[n][self.columns[n] != NOTHING]
+        slots = np.arange(len(columns))
+        value = scored(self.total[n], self.length[n], self.hoped[n], score)
+        return Path(tuple(ids[slots, columns].tolist()), float(value), tuple(logp[slots, columns].tolist()))
+
+
+def scored(total, length, hoped, score: str):
+    """The score of paths, from the three sums that the beams keep."""
+    return {"sum": total, "mean": total / np.maximum(length, 1), "accepted": hoped}[score]
+
+
+def members(ids: np.ndarray, end: frozenset[int]) -> np.ndarray:
+    """Which of `ids` are end tokens."""
+    return np.isin(ids, list(end)) if end else np.zeros(ids.shape, dtype=bool)

@@ -1,0 +1,214 @@
+"""Paths through a lattice: narrowing, search, and the bound that no search can pass."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from specdec_lib.lattice import best_chain, generated, kept, narrowed, oracle, search
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.training.ngram import count
+from specdec_lib.types import Lattice, Refusal
+
+END = frozenset({9})
+
+
+def lattice(*slots: dict[int, float]) -> Lattice:
+    """A lattice from chances by token, best first."""
+    return Lattice(torch.tensor([list(slot) for slot in slots]),
+                   torch.tensor([list(slot.values()) for slot in slots]).log())
+
+
+def candidates(one: Lattice) -> list[list[int]]:
+    return [[token for token, value in zip(ids, logp, strict=True) if value > -np.inf]
+            for ids, logp in zip(one.ids.tolist(), one.logp.tolist(), strict=True)]
+
+
+def spread(seed: int, slots: int, m: int, vocab: int = 9) -> Lattice:
+    """A random lattice of the m best of a vocabulary."""
+    logits = 2 * torch.randn(slots, vocab, generator=torch.Generator().manual_seed(seed))
+    value, ids = torch.log_softmax(logits, -1).topk(m)
+    return Lattice(ids, value)
+
+
+PROXY = Ngram(count([(0, 1, 2, 3, 4, 5, 6, 7, 8), (8, 6, 4, 2, 0, 1, 3, 5, 7), (2, 2, 3, 1, 0, 8, 5, 4, 4)] * 3, 10))
+SURE = {1: .85, 2: .1, 3: .03, 4: .02}
+TORN = {4: .4, 3: .35, 2: .2, 1: .05}
+ENDS = {9: .6, 1: .2, 2: .1, 3: .1}
+
+
+# --- narrowing ------------------------------------------------------------------------------------------------------
+
+def test_a_slot_keeps_the_fewest_candidates_that_hold_the_mass():
+    assert candidates(narrowed(lattice(SURE, TORN), .8)) == [[1], [4, 3, 2]]
+    assert candidates(narrowed(lattice(SURE, TORN), .7)) == [[1], [4, 3]]
+    assert kept(narrowed(lattice(SURE, TORN), 1.0)) == (4, 4)
+
+
+def test_a_slot_keeps_no_more_than_the_cap_and_the_best_one_always():
+    assert candidates(narrowed(lattice(SURE, TORN), .99, cap=2)) == [[1, 2], [4, 3]]
+    assert candidates(narrowed(lattice(SURE, TORN), 1e-9, cap=1)) == [[1], [4]]
+
+
+def test_mass_is_of_the_whole_law_not_of_what_the_lattice_shows():
+    assert candidates(narrowed(lattice({1: .3, 2: .2}, {3: .9, 4: .05}), .6)) == [[1, 2], [3]]
+
+
+def test_end_tokens_stay_however_unlikely_and_beyond_the_cap_unless_told_otherwise():
+    late = {1: .7, 2: .2, 3: .06, 9: .04}
+    assert candidates(narrowed(lattice(late, late), .8, 2, END)) == [[1, 2, 9]] * 2
+    assert candidates(narrowed(lattice(late, late), .8, 2, END, keep_end=False)) == [[1, 2]] * 2
+    assert candidates(narrowed(lattice(late, late), .8, 2)) == [[1, 2]] * 2
+
+
+def test_nothing_stands_behind_a_slot_whose_best_is_an_end_token():
+    assert candidates(narrowed(lattice(SURE, ENDS, TORN), .5, 15, END)) == [[1], [9]]
+    assert len(narrowed(lattice(SURE, ENDS, TORN), .5).ids) == 3
+
+
+def test_a_narrowed_lattice_is_best_first_with_its_chances_untouched():
+    wide = spread(1, 5, 9)
+    few = narrowed(wide, .9, 4)
+    assert few.ids.shape == few.logp.shape == (5, max(kept(few))) and bool((few.logp[:, 1:] <= few.logp[:, :-1]).all())
+    for ids, logp, before in zip(candidates(few), few.logp.tolist(), wide.logp.double().tolist(), strict=True):
+        assert logp[:len(ids)] == before[:len(ids)]
+
+
+def test_narrowing_again_changes_nothing():
+    once = narrowed(spread(2, 5, 9), .7, 4, END)
+    twice = narrowed(once, .7, 4, END)
+    assert candidates(once) == candidates(twice)
+
+
+@pytest.mark.parametrize(("mass", "cap"), [(0, 3), (1.1, 3), (.8, 0)])
+def test_a_narrowing_that_keeps_nothing_is_refused(mass, cap):
+    with pytest.raises(Refusal, match="a mass above 0 and up to 1 in at least one candidate"):
+        narrowed(lattice(SURE), mass, cap)
+
+
+def test_the_raw_draft_is_as_long_as_its_tokens_before_the_first_end():
+    assert generated(lattice(SURE, TORN, ENDS, SURE), END) == 2 and generated(lattice(SURE, ENDS)) == 2
+    assert best_chain(lattice(SURE, TORN, ENDS, SURE), END) == (1, 4, 9) and best_chain(lattice(ENDS, SURE)) == (9, 1)
+
+
+# --- the bound ------------------------------------------------------------------------------------------------------
+
+def test_the_oracle_is_the_longest_beginning_of_the_text_that_the_lattice_holds():
+    whole = lattice(SURE, TORN, SURE)
+    assert oracle(whole, (2, 1, 7, 1)) == (2, 1) and oracle(whole, (1, 4, 1, 1)) == (1, 4, 1)
+    assert oracle(whole, (2, 1)) == (2, 1) and oracle(whole, ()) == ()
+    assert oracle(narrowed(whole, .8), (1, 1, 1)) == (1,) and oracle(narrowed(whole, .8), (2, 1)) == ()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_searched_path_agrees_with_a_text_further_than_the_oracle(seed):
+    few, text = narrowed(spread(seed, 6, 5), .9, 4), tuple(spread(seed + 50, 6, 1).ids[:, 0].tolist())
+    bound = len(oracle(few, text))
+    for path in search(few, (0, 1), PROXY, beam=4):
+        same = next((i for i, (a, b) in enumerate(zip(path.tokens, text, strict=True)) if a != b), 6)
+        assert same <= bound
+
+
+# --- the search -----------------------------------------------------------------------------------------------------
+
+def by_hand(one: Lattice, context, weight: float, end=frozenset(), score="sum") -> dict[tuple[int, ...], float]:
+    """Every path's score, by walking all of them."""
+    out, slots = {}, [list(zip(i, p, strict=True)) for i, p in zip(one.ids.tolist(), one.logp.tolist(), strict=True)]
+    for path in product(*slots):
+        n = next((i for i, (token, _) in enumerate(path, 1) if token in end), len(path))
+        text, total, hoped = list(context), 0.0, 0.0
+        for token, logp in path[:n]:
+            told = 0.0 if weight == 1 else float(PROXY.logp(text, [token])[0])
+            total += weight * logp + (1 - weight) * told
+            hoped += np.exp(total)
+            text.append(token)
+        out[tuple(text[len(context):])] = {"sum": total, "mean": total / n, "accepted": hoped}[score]
+    return out
+
+
+@pytest.mark.parametrize("weight", [0.0, .3, .5, 1.0])
+@pytest.mark.parametrize("context", [(0, 1), (5,)])
+def test_a_wide_beam_finds_what_walking_every_path_finds(weight, context):
+    one = spread(3, 4, 3)
+    paths = search(one, context, PROXY, weight, beam=81)
+    want = by_hand(Lattice(one.ids, one.logp.double()), context, weight)
+    assert len(paths) == 81 and paths[0].tokens == max(want, key=want.get)
+    for path in paths:
+        assert path.score == pytest.approx(want[path.tokens] / 4, abs=1e-12)
+    assert [path.score for path in paths] == sorted((path.score for path in paths), reverse=True)
+
+
+@pytest.mark.parametrize("score", ["sum", "mean", "accepted"])
+def test_a_wide_beam_holds_ended_paths_against_longer_ones_by_the_score_asked_for(score):
+    end, one = frozenset({4}), spread(5, 4, 4)
+    assert 4 in one.ids[1] or 4 in one.ids[2]
+    paths = search(one, (0, 1), PROXY, .5, beam=300, end=end, score=score)
+    want = by_hand(Lattice(one.ids, one.logp.double()), (0, 1), .5, end, score)
+    assert {path.tokens: pytest.approx(path.score, abs=1e-12) for path in paths} == want
+    assert all(token not in end for path in paths for token in path.tokens[:-1])
+
+
+def test_without_a_proxy_the_best_path_is_the_best_of_every_slot():
+    one = spread(4, 6, 5)
+    for score in ("sum", "mean", "accepted"):
+        assert search(one, (0, 1), None, beam=3, score=score)[0].tokens == best_chain(one)
+    assert search(one, (0, 1), PROXY, 1.0)[0].tokens == best_chain(one)
+
+
+def test_the_proxy_hears_the_two_tokens_before_and_turns_a_torn_slot():
+    torn = lattice({1: .5, 6: .4}, {3: .45, 2: .4}, {3: .5, 7: .4})
+    assert best_chain(torn) == (1, 3, 3)
+    assert search(torn, (8, 0), PROXY)[0].tokens == (1, 2, 3)                 # 0 1 2 3 was counted, 0 1 3 3 was not
+    either = lattice({0: .4, 3: .4})
+    assert search(either, (4, 2), PROXY)[0].tokens == (0,) and search(either, (2, 2), PROXY)[0].tokens == (3,)
+
+
+def test_the_printed_sum_favours_ending_early_and_the_mean_per_token_does_not():
+    slots = lattice(*[{1: .6, 9: .35, 2: .05}] * 8)                           # .6 ** 8 < .35
+    assert search(slots, (0,), None, end=END, score="sum")[0].tokens == (9,)
+    assert search(slots, (0,), None, end=END, score="mean")[0].tokens == (1,) * 8
+    assert search(slots, (0,), None, end=END, score="accepted")[0].tokens == (1,) * 8
+
+
+def test_a_mean_ends_early_where_later_slots_are_less_sure_and_the_accepted_length_does_not():
+    fading = lattice({1: .9, 2: .05}, {2: .6, 9: .35}, *[{3: .1, 4: .05}] * 6)
+    assert search(fading, (0,), None, end=END, score="mean")[0].tokens == (1, 9)
+    assert len(search(fading, (0,), None, end=END, score="accepted")[0].tokens) == 8
+
+
+def test_a_path_that_ended_grows_no_further_and_lets_the_others_grow():
+    one = lattice({9: .5, 1: .4}, {2: .9, 3: .1}, {2: .9, 3: .1})
+    paths = search(one, (0,), None, beam=2, end=END, score="mean")
+    assert {path.tokens for path in paths} == {(9,), (1, 2, 2)}
+
+
+def test_a_path_knows_the_log_probability_of_each_of_its_tokens():
+    one = spread(6, 4, 4)
+    for path in search(one, (0, 1), PROXY, beam=5):
+        assert list(path.logp) == [float(one.logp[i][one.ids[i] == token]) for i, token in enumerate(path.tokens)]
+
+
+def test_excluded_candidates_are_on_no_path():
+    few = narrowed(spread(7, 5, 9), .6, 3)
+    for weight in (0.0, .5, 1.0):
+        for path in search(few, (0, 1), PROXY, weight, beam=50):
+            assert all(token in slot for token, slot in zip(path.tokens, candidates(few), strict=True))
+    assert len(search(few, (0, 1), PROXY, beam=5000)) == np.prod(kept(few))
+
+
+def test_a_narrower_beam_finds_fewer_paths_and_all_of_them_differ():
+    one = spread(8, 5, 4)
+    for beam in (1, 3, 7):
+        tokens = [path.tokens for path in search(one, (3,), PROXY, beam=beam)]
+        assert len(set(tokens)) == len(tokens) == beam
+
+
+def test_a_lattice_without_slots_has_the_empty_path():
+    assert [path.tokens for path in search(Lattice(torch.zeros(0, 3).long(), torch.zeros(0, 3)), (1,))] == [()]
+
+
+@pytest.mark.parametrize("values", [{"beam": 0}, {"weight": 1.5}, {"score": "best"}])
+def test_a_search_that_means_nothing_is_refused(values):
+    with pytest.raises(Refusal, match="a score of mean, sum, accepted"):
+        search(lattice(SURE), (0,), PROXY, **values)
