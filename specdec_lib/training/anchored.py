@@ -6,6 +6,7 @@ with that token, and itself in both directions. It sees no other block and no la
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -48,3 +49,16 @@ def drawn_anchors(valid: Tensor, count: int, dice: torch.Generator) -> tuple[Ten
     lots = torch.rand(valid.shape, generator=dice).to(valid.device).masked_fill(~valid, -1.0)
     lot, anchors = lots.topk(min(count, valid.shape[1]), -1)
     return anchors, lot >= 0
+
+
+def in_parts(chosen: Tensor, count: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The chosen rows [B, S], at most `count` of each text at a time: texts [b], their rows [b, a], which are any.
+
+    A text of which nothing is left is left out; where one has fewer rows than another, some that were not chosen fill
+    the gap.
+    """
+    rows, left = chosen.int().argsort(dim=1, descending=True, stable=True), chosen.sum(1)
+    for at in range(0, int(left.max()), count):
+        texts = (left > at).nonzero()[:, 0]
+        part = rows[texts, at:min(at + count, int(left.max()))]
+        yield texts, part, torch.arange(at, at + part.shape[1], device=rows.device) < left[texts, None]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import random_weights
+from specdec_lib.training.anchored import in_parts
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.block_loss import best_walked, block_loss
 from specdec_lib.training.drafters import Frozen, normed
@@ -69,17 +70,23 @@ class BlockDiffusion(nn.Module):
 
     def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
         """Row t of entry k drafts token t + 1 + k, uncorrected. ValueError for more slots than a block has."""
-        depth = self.block if depth is None else depth
+        return self.slots_at(batch, self.block if depth is None else depth, torch.ones_like(batch.tokens) > 0)
+
+    def slots_at(self, batch: Batch, depth: int, anchors: Tensor) -> list[Tensor]:
+        """The same at these anchors [B, S] alone, zeros at the others."""
         if depth > self.block:
             raise ValueError(f"a block of {self.block} has no slot {depth}")
-        context, places = self.context(batch), torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
-        made = [self.blocks(batch, part.expand(len(batch.tokens), -1), context)[:, :, :depth]
-                for part in places.split(AT_ONCE)]
-        return list(torch.cat(made, 1).unbind(2))
+        context = self.context(batch)
+        out = torch.zeros(*batch.tokens.shape, depth, self.shape.hidden, device=batch.tokens.device)
+        for texts, rows, real in in_parts(anchors, AT_ONCE):
+            seen = [(keys[texts], values[texts]) for keys, values in context]
+            made = self.blocks(batch.tokens[texts], rows, seen)[:, :, :depth]
+            out[texts[:, None].expand_as(rows)[real], rows[real]] = made[real]
+        return list(out.unbind(2))
 
-    def proposed(self, batch: Batch, x: Tensor, k: int) -> Tensor:
-        """The column [B * S] that the walk takes in slot k, streams x [B, S, hidden], if all before it is true."""
-        return best_walked(self, x.flatten(0, 1), batch.later(batch.tokens, k).flatten())
+    def proposed(self, x: Tensor, before: Tensor) -> Tensor:
+        """The column [n] that the walk takes in slots of streams x [n, hidden], behind the true tokens `before` [n]."""
+        return best_walked(self, x, before)
 
     def context(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
         """Per layer the keys and values [B, kv_heads, S, d] of the target's streams."""
@@ -88,14 +95,14 @@ class BlockDiffusion(nn.Module):
         c = normed(F.linear(torch.cat(streams, -1), self.fc), self.fc_norm, eps)
         return [layer.heads(c, *self.frozen.angles(size))[1:] for layer in self.layers]
 
-    def blocks(self, batch: Batch, anchors: Tensor, context: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Normed streams [B, A, block, hidden] of the blocks at these anchors [B, A]."""
+    def blocks(self, tokens: Tensor, anchors: Tensor, context: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """Normed streams [B, A, block, hidden] of the blocks at these anchors [B, A] of the texts [B, S]."""
         eps, group, size = self.shape.eps, self.shape.group, self.block
-        first = self.frozen.embed(batch.tokens.gather(1, anchors))[:, :, None]
+        first = self.frozen.embed(tokens.gather(1, anchors))[:, :, None]
         x = torch.cat((first, self.mask.expand(*anchors.shape, size - 1, -1)), 2).flatten(1, 2)
         places = (anchors[..., None] + torch.arange(size, device=x.device)).flatten(1)
         cos, sin = (table[places][:, None] for table in (self.frozen.cos, self.frozen.sin))
-        seen = visible(anchors, size, batch.tokens.shape[1])[:, None]
+        seen = visible(anchors, size, tokens.shape[1])[:, None]
         for layer, (keys, values) in zip(self.layers, context, strict=True):
             q, k, v = layer.heads(scaled(x, eps), cos, sin)
             k, v = (torch.cat(pair, 2).repeat_interleave(group, 1) for pair in ((keys, k), (values, v)))

@@ -35,7 +35,7 @@ class Drawn(NamedTuple):
 def block_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
     """The loss per anchor, and per slot its own mean loss and the share of walked tokens that are the target's."""
     anchors, valid = some_anchors(batch, drafter.anchors)
-    x = drafter.blocks(batch, anchors, drafter.context(batch)).flatten(0, 1)            # [B * A, block, hidden]
+    x = drafter.blocks(batch.tokens, anchors, drafter.context(batch)).flatten(0, 1)            # [B * A, block, hidden]
     drawn = slots_of(drafter, batch, anchors, valid)
     chosen = drawn.within.flatten()
     x, before = x.flatten(0, 1)[chosen], drawn.before.flatten()[chosen]

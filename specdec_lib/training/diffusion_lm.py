@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import random_weights
-from specdec_lib.training.anchored import Blocks
+from specdec_lib.training.anchored import Blocks, in_parts
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.diffusion_losses import Mix, diffusion_loss, draw
 from specdec_lib.training.drafters import Frozen, normed
@@ -59,21 +59,18 @@ class DiffusionLM(nn.Module):
         self.mask = nn.Parameter(target.weights.embedding.float().mean(0).cpu())
 
     def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
-        """Entry k, row t drafts token t + 1 + k from the tokens up to t and masks, in a block of `depth` slots.
+        """Entry k, row t drafts token t + 1 + k from the tokens up to t and masks, in a block of `depth` slots."""
+        return self.slots_at(batch, depth or self.depth, torch.ones_like(batch.tokens) > 0)
 
-        Blocks are anchored from the last token of the shortest prompt on; rows before that hold zeros beyond entry 0.
-        """
-        depth, size = depth or self.depth, batch.tokens.shape[1]
+    def slots_at(self, batch: Batch, depth: int, anchors: Tensor) -> list[Tensor]:
+        """The same at these anchors [B, S] alone; others hold zeros beyond entry 0, which is the text's own."""
         text, before = self.read(batch.tokens)
-        first, out = max(0, int(batch.start.min()) - 1), [text[:, :, None]]
-        if depth > 1:
-            parts = [text.new_zeros(len(text), first, depth - 1, text.shape[-1])]
-            for at in range(first, size, TOGETHER):
-                anchors = torch.arange(at, min(size, at + TOGETHER), device=text.device).expand(len(text), -1)
-                blocks = Blocks(anchors, torch.full_like(anchors, depth), depth)
-                parts.append(self.behind(batch.tokens, blocks, None, before))
-            out.append(torch.cat(parts, 1))
-        return [normed(x, self.norm, self.shape.eps) for x in torch.cat(out, 2).unbind(2)]
+        out = torch.cat((text[:, :, None], text.new_zeros(*text.shape[:2], depth - 1, text.shape[-1])), 2)
+        for texts, rows, real in in_parts(anchors, TOGETHER) if depth > 1 else ():
+            blocks = Blocks(rows, torch.full_like(rows, depth), depth)
+            made = self.behind(batch.tokens[texts], blocks, None, [(k[texts], v[texts]) for k, v in before])
+            out[texts[:, None].expand_as(rows)[real], rows[real], 1:] = made[real]
+        return [normed(x, self.norm, self.shape.eps) for x in out.unbind(2)]
 
     def read(self, tokens: Tensor) -> tuple[Tensor, Seen]:
         """The streams [B, S, hidden] of the texts, and what blocks see of them."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.drafters import Drafter
-from specdec_lib.training.slots import measured
+from specdec_lib.training.slots import Teacher, measured
 
 
 @dataclass
@@ -55,22 +55,29 @@ class Tally:
 
 
 def matches(drafter: Drafter, batch: Batch, depth: int) -> list[Tensor]:
-    """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?"""
-    fast = drafter.frozen.rows.dtype != torch.float32
+    """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?
+
+    Anchors are the rows that a token of the answer follows, since no walk asks any other; false everywhere else. A
+    drafter that pays for every anchor has `slots_at(batch, depth, anchors)`, which leaves the others out.
+    """
+    fast, anchors = drafter.frozen.rows.dtype != torch.float32, batch.drafted(1)
     with torch.no_grad(), torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=fast):
-        streams = drafter.slots(batch, depth)
-        right = [best(drafter, batch, x, k if drafter.unrolled else 0) for k, x in enumerate(streams)]
+        streams = (drafter.slots_at(batch, depth, anchors) if hasattr(drafter, "slots_at")
+                   else drafter.slots(batch, depth))
+        right = [best(drafter, batch, x, k if drafter.unrolled else 0, anchors) for k, x in enumerate(streams)]
     if drafter.unrolled:
         return [torch.stack(right[:depth])]
     return [torch.stack([batch.later(one, k) for k in range(depth)]) for one in right]
 
 
-def best(drafter: Drafter, batch: Batch, x: Tensor, ahead: int) -> Tensor:
-    """Is the drafter's token the target's? It is its head's best, or what it has `proposed(batch, x, ahead)`."""
-    law = drafter.frozen.law(batch, ahead)
-    column = (drafter.proposed(batch, x, ahead) if hasattr(drafter, "proposed")
-              else measured(x.flatten(0, 1), drafter.frozen.rows, law).best)
-    return ((column == law.columns[:, 0]) & law.covered).view(batch.tokens.shape)
+def best(drafter: Drafter, batch: Batch, x: Tensor, ahead: int, anchors: Tensor) -> Tensor:
+    """[B, S] bool: is the drafter's token the target's? It is its head's best, or what it has `proposed`."""
+    law = Teacher(*(part[anchors.flatten()] for part in drafter.frozen.law(batch, ahead)))
+    column = (drafter.proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors]) if hasattr(drafter, "proposed")
+              else measured(x[anchors], drafter.frozen.rows, law).best)
+    right = torch.zeros_like(anchors)
+    right[anchors] = (column == law.columns[:, 0]) & law.covered
+    return right
 
 
 def walk(right: Tensor, start: int, stop: int) -> Tally:

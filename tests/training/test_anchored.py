@@ -2,7 +2,7 @@
 
 import torch
 
-from specdec_lib.training.anchored import Blocks, drawn_anchors
+from specdec_lib.training.anchored import Blocks, drawn_anchors, in_parts
 
 BLOCKS = Blocks(torch.tensor([[1, 4, 1], [0, 2, 3]]), torch.tensor([[4, 2, 3], [1, 4, 4]]), 4)
 
@@ -38,3 +38,14 @@ def test_anchors_are_drawn_among_valid_rows_without_repetition_and_short_texts_s
     assert torch.allclose(counts[0, 2:8] / 300, torch.full((6,), 4 / 6), atol=0.1)
     again = drawn_anchors(valid, 4, torch.Generator().manual_seed(299))[0]
     assert torch.equal(again, anchors) and drawn_anchors(valid, 99, torch.Generator())[0].shape == (2, 9)
+
+
+def test_chosen_rows_come_in_parts_each_of_them_once_and_texts_without_any_are_left_out():
+    chosen = torch.zeros(3, 9, dtype=torch.bool)
+    chosen[0, 2:8] = chosen[2, 5] = True
+    there, most = [], []
+    for texts, rows, real in in_parts(chosen, 4):
+        there += [(int(texts[b]), int(row)) for b in range(len(texts)) for row in rows[b][real[b]]]
+        most.append((len(texts), rows.shape[1]))
+    assert sorted(there) == sorted(map(tuple, chosen.nonzero().tolist())) and most == [(2, 4), (1, 2)]
+    assert list(in_parts(chosen & False, 4)) == []

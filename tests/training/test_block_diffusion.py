@@ -65,7 +65,7 @@ def test_the_walk_under_a_true_prefix_is_the_heads_own_walk(target, drafter):
         chain, t = there(text, BLOCK).tokens, len(text) - 1
         batch = batch_of(target, [Example(text, chain)], TAPS)
         slots = drafter.slots(batch)
-        walked = [int(IDS[drafter.proposed(batch, x, k)[t]]) for k, x in enumerate(slots)]
+        walked = [int(IDS[drafter.proposed(x[0], batch.later(batch.tokens, k)[0])[t]]) for k, x in enumerate(slots)]
         assert tuple(walked) == chain
         corrected += walked != [int(IDS[(x[0, t] @ drafter.frozen.rows.T).argmax()]) for x in slots]
     assert corrected > 6                           # the correction had a say
@@ -97,15 +97,14 @@ def test_the_correction_of_a_slot_sees_the_token_before_it_alone(batch, drafter)
     for k in range(BLOCK):
         outside = (batch.tokens + 7) % 40
         outside[:, t + k] = batch.tokens[:, t + k]
-        where = torch.arange(batch.tokens.numel()).view_as(batch.tokens)[:, t]
-        told = drafter.proposed(batch, x[k], k)[where]
-        assert torch.equal(drafter.proposed(replace(batch, tokens=outside), x[k], k)[where], told)
+        one, other = (batch.later(tokens, k)[:, t] for tokens in (batch.tokens, outside))
+        assert torch.equal(drafter.proposed(x[k][:, t], one), drafter.proposed(x[k][:, t], other))
 
 
 def test_blocks_do_not_see_each_other(batch, drafter):
     context = drafter.context(batch)
-    alone = drafter.blocks(batch, torch.full((3, 1), 4), context)
-    among = drafter.blocks(batch, torch.tensor([[2, 4, 5, 4]] * 3), context)
+    alone = drafter.blocks(batch.tokens, torch.full((3, 1), 4), context)
+    among = drafter.blocks(batch.tokens, torch.tensor([[2, 4, 5, 4]] * 3), context)
     assert torch.allclose(among[:, 1], alone[:, 0], atol=1e-5) and torch.allclose(among[:, 3], alone[:, 0], atol=1e-5)
 
 

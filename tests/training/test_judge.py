@@ -1,12 +1,14 @@
 """Teacher-forced walks count what they are said to count."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.judge import Tally, matches, tallies, together, walk
+from specdec_lib.training.recipes import recipe, start
 from tests.training.lessons import IDS, answered, batch_of, drafters, learned, logits
 from tests.training.tiny import tiny_examples, tiny_target
 
@@ -51,10 +53,10 @@ def test_a_walk_never_drafts_past_the_end():
 
 def test_every_token_of_the_answer_is_counted_once_whatever_is_right():
     dice = torch.Generator().manual_seed(0)
-    for start, stop in ((1, 2), (1, 20), (7, 30), (3, 9)):
+    for first, stop in ((1, 2), (1, 20), (7, 30), (3, 9)):
         right = torch.rand(4, 30, generator=dice) < 0.6
-        tally = walk(right, start, stop)
-        assert tally.tokens == stop - start == tally.rounds + sum(tally.accepted)
+        tally = walk(right, first, stop)
+        assert tally.tokens == stop - first == tally.rounds + sum(tally.accepted)
 
 
 def test_tallies_add_up_whatever_depth_they_reached():
@@ -114,3 +116,48 @@ def test_families_are_counted_apart_and_drafters_beside_each_other(target, data)
     for one, right in zip(found, matches(drafter, batch, 3), strict=True):
         by_hand = [walk(right[:, i], len(e.prompt), len(e)) for i, e in enumerate(mixed)]
         assert one["a"] == by_hand[0].plus(by_hand[2]) and one["b"] == by_hand[1].plus(by_hand[3])
+
+
+def everywhere(drafter, batch, depth: int) -> torch.Tensor:
+    """The matches of an unrolled drafter with every slot of every row made and read, whatever it is about."""
+    with torch.no_grad():
+        slots = drafter.slots(batch, depth)
+        right = []
+        for k, x in enumerate(slots):
+            law, x = drafter.frozen.law(batch, k), x.flatten(0, 1)
+            column = (drafter.proposed(x, batch.later(batch.tokens, k).flatten()) if hasattr(drafter, "proposed")
+                      else (x @ drafter.frozen.rows.T).argmax(-1))
+            right.append(((column == law.columns[:, 0]) & law.covered).view(batch.tokens.shape))
+    return torch.stack(right)
+
+
+@pytest.mark.parametrize("name", ["eagle", "diffusion-lm", "block-diffusion"])
+def test_asking_inside_answers_alone_gives_the_very_tallies_of_asking_everywhere(target, name, monkeypatch):
+    monkeypatch.setattr("specdec_lib.training.diffusion_lm.TOGETHER", 5)
+    monkeypatch.setattr("specdec_lib.training.block_diffusion.AT_ONCE", 3)
+    data = answered(target, tiny_examples(5, prompt=(2, 14)), 16)
+    drafter = drafters(target)["eagle"] if name == "eagle" else start(recipe(name), target, SimpleNamespace(ids=IDS))
+    batch = batch_of(target, data, drafter.levels)
+    learned(drafter, batch, 20)
+    found, = tallies(drafter, [(batch, list("ababa"))], 3)
+    right = everywhere(drafter, batch, 3)
+    walks = [walk(right[:, i], len(example.prompt), len(example)) for i, example in enumerate(data)]
+    assert found == {"a": walks[0].plus(walks[2]).plus(walks[4]), "b": walks[1].plus(walks[3])}
+    assert together(found).accepted[1] > 0 and torch.equal(matches(drafter, batch, 3)[0], right & batch.drafted(1))
+
+
+@pytest.mark.parametrize(("name", "made", "anchors"), [("diffusion-lm", "behind", 1), ("block-diffusion", "blocks", 1)])
+def test_a_block_drafter_makes_no_block_outside_of_an_answer(target, name, made, anchors, monkeypatch):
+    drafter, rows = start(recipe(name), target, SimpleNamespace(ids=IDS)), []
+    batch = batch_of(target, tiny_examples(4, prompt=(2, 30)), drafter.levels)
+    real = getattr(drafter, made)
+
+    def counted(*given):
+        places = given[anchors]
+        rows.extend((getattr(places, "anchors", places)).flatten().tolist())
+        return real(*given)
+
+    monkeypatch.setattr(drafter, made, counted)
+    matches(drafter, batch, 3)
+    longest = int(batch.drafted(1).sum(1).max())
+    assert int(batch.drafted(1).sum()) <= len(rows) <= 4 * longest < batch.tokens.numel()
