@@ -173,7 +173,9 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            drafters: Annotated[str, typer.Option("--drafters", help="Parts to record; commas between.")] = "",
            prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
            threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None,
-           checkpoints: Shelf = None) -> None:
+           checkpoints: Shelf = None,
+           add: Annotated[bool, typer.Option("--add", help="Give recordings that are there the drafters that they "
+                                             "lack; the target has to say the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
     from specdec_lib.bench.record import DRAFTERS, record_all
     from specdec_lib.bench.setting import setting
@@ -182,7 +184,7 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
     here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
                    max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints, parts=names)
     try:
-        for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say):
+        for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say, add):
             typer.echo(str(path))
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished recordings are kept in {out}, the same command goes on from there") from None

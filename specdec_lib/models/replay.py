@@ -2,16 +2,17 @@
 
 A recording holds the committed tokens, the brief (top 64) of every row on the path, and for each drafter named its
 largest draft from every committed prefix: chains at some lengths; of a drafter that grows trees a forest, the nodes of
-all trees within the budget that `trees` names, best first, from which what/recorded.py reads any of them. Replaying is
-exact for every lossless greedy method whose drafter depends on the committed prefix alone: a row off the path is never
-reached, since its node is refused.
+all trees within the budget that `trees` names, best first, from which what/recorded.py reads any of them; of one that
+fills lattices those as well, with log-probabilities to three digits. Replaying is exact for every lossless greedy
+method whose drafter depends on the committed prefix alone: a row off the path is never reached, since its node is
+refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdec_lib.types import Brief, Budget, Draft, Refusal, Scores, Sight
+from specdec_lib.types import Brief, Budget, Draft, Lattice, Refusal, Scores, Sight
 
 FORMAT = 1
 SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
@@ -29,7 +30,7 @@ SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded decode. Row i of `brief` follows `tokens[:prompt + i]`; `drafts[name][length]` likewise."""
+    """One recorded decode. Row i of `brief` follows `tokens[:prompt + i]`; drafts and lattices [name][length] too."""
 
     tokens: tuple[int, ...]                        # prompt and output
     prompt: int
@@ -38,6 +39,8 @@ class Recording:
     seconds: Mapping[str, Mapping[int, tuple[float, ...]]]
     about: Mapping[str, Any] = field(default_factory=dict)    # family, text, target, vocab, end, pieces, provenance
     trees: Mapping[str, Budget] = field(default_factory=dict)     # drafters recorded as forests, under their nodes
+    lattices: Mapping[str, Mapping[int, tuple[Lattice, ...]]] = field(default_factory=dict)
+    blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)     # what drafters of lattices were trained for
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -60,6 +63,20 @@ class Recording:
         kept = next((some for some in lengths if some >= depth), lengths[-1])
         row = length - self.prompt
         return self.drafts[name][kept][row] if 0 <= row < len(self.drafts[name][kept]) else Draft()
+
+    def lattice(self, name: str, length: int, depth: int) -> Lattice:
+        """The first `depth` slots that this drafter filled from the committed prefix of this length; none past the end.
+
+        They are read from the shortest lattice that has so many, or from the longest there is, which may have fewer.
+        """
+        if name not in self.lattices:
+            raise Refusal(f"the recording holds no lattices of {name!r}; it holds those of: "
+                          f"{', '.join(self.lattices) or 'nobody'}")
+        lengths = sorted(self.lattices[name])
+        kept = self.lattices[name][next((some for some in lengths if some >= depth), lengths[-1])]
+        row = length - self.prompt
+        whole, slots = (kept[row], depth) if 0 <= row < len(kept) else (kept[0], 0)
+        return Lattice(whole.ids[:slots], whole.logp[:slots])
 
 
 class Replay:
@@ -123,9 +140,12 @@ def save(recording: Recording, path: Path) -> None:
         for length, drafts in lengths.items():
             flat = _flatten(drafts) | {"seconds": torch.tensor(recording.seconds[name][length])}
             arrays |= {f"draft/{name}/{length}/{key}": value for key, value in flat.items()}
+    for name, lengths in recording.lattices.items():
+        for length, lattices in lengths.items():
+            arrays |= {f"lattice/{name}/{length}/{key}": value for key, value in _stacked(lattices).items()}
     trees = {name: (largest.depth, largest.width, largest.size) for name, largest in recording.trees.items()}
     header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about)),
-              "trees": json.dumps(trees)}
+              "trees": json.dumps(trees), "blocks": json.dumps(dict(recording.blocks))}
     partial = path.with_suffix(".partial")
     save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
     partial.chmod(0o644)                           # safetensors writes for its owner alone
@@ -149,7 +169,9 @@ def load(path: Path | str) -> Recording:
         if header.get("format") != str(FORMAT):
             raise Refusal(f"{path.name} is not a recording of format {FORMAT}: record it again")
         trees = {name: Budget(*largest) for name, largest in json.loads(header.get("trees", "{}")).items()}
-        return _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
+        blocks = {name: tuple(sizes) for name, sizes in json.loads(header.get("blocks", "{}")).items()}
+        tape = _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
+        return replace(tape, lattices=_lattices(arrays), blocks=blocks)
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         if isinstance(error, Refusal):
             raise
@@ -168,6 +190,22 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[s
             drafts.setdefault(name, {})[int(length)] = _unflatten(part, name)
             seconds.setdefault(name, {})[int(length)] = tuple(part["seconds"].tolist())
     return Recording(tuple(arrays["tokens"].tolist()), prompt, brief, drafts, seconds, about, trees)
+
+
+def _stacked(lattices: tuple[Lattice, ...]) -> dict[str, Tensor]:
+    """All places in one: ids [T, n, m], in two bytes where that is enough, and log-probabilities in half precision."""
+    ids = torch.stack([lattice.ids for lattice in lattices])
+    logp = torch.stack([lattice.logp for lattice in lattices])
+    return {"ids": ids.to(torch.uint16 if int(ids.max()) < 1 << 16 else torch.int32), "logp": logp.half()}
+
+
+def _lattices(arrays: dict[str, Tensor]) -> dict[str, dict[int, tuple[Lattice, ...]]]:
+    out: dict[str, dict[int, tuple[Lattice, ...]]] = {}
+    for key in sorted(key for key in arrays if key.startswith("lattice/") and key.endswith("/ids")):
+        _, name, length, _ = key.split("/")
+        ids, logp = arrays[key].long(), arrays[key.removesuffix("ids") + "logp"].float()
+        out.setdefault(name, {})[int(length)] = tuple(map(Lattice, ids, logp))
+    return out
 
 
 def _flatten(drafts: tuple[Draft, ...]) -> dict[str, Tensor]:

@@ -6,7 +6,8 @@ a drafter replays its own run only. It costs no model, which is why sliders can 
 A chain is cut. A tree is grown again, on the nodes of the recorded forest in place of the drafter's network, and is the
 very tree, node for node, for every depth, width, number of nodes and stop rule up to the budget it was recorded at, and
 for every price of a node; a larger budget gets what the recorded one would. Exact up to ties: scores that differ by
-less than rounding may change places.
+less than rounding may change places. Of a drafter that fills blocks, what is drafted at some depth is the beginning of
+the recorded block that is long enough, as from a live one whose `block` is that long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from specdec_lib.drafting import prune
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Session
+from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Lattice, Session
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Recorded:
             tree = regrown(kept, within(budget, self.recording.trees[self.drafter]), session.end)
             return worth(tree, self.price) if self.price else tree
         return prune(kept, budget)
+
+    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
+        """The `top` likeliest tokens of the next `depth` slots, or of as many as were recorded."""
+        kept = self.recording.lattice(self.drafter, len(session.tokens), depth)
+        return Lattice(kept.ids[:, :top], kept.logp[:, :top])
 
 
 def within(budget: Budget, largest: Budget) -> Budget:

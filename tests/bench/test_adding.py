@@ -1,0 +1,108 @@
+"""A recording can be given drafters: the text is checked, and what was there stays byte for byte."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from specdec_lib.bench.contenders import World
+from specdec_lib.bench.prompts import Prompt
+from specdec_lib.bench.record import extended, record, record_all
+from specdec_lib.models.replay import load, save
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.types import Facts, Refusal
+from tests.worlds import PROMPT, SHAPE, network_kit
+
+QUESTION = Prompt(7, "qa", "qa", ("what comes next",), None)
+
+
+@pytest.fixture(scope="module")
+def kit():
+    return network_kit(None)
+
+
+def world(kit, **more):
+    values = {"checkpoints": kit.checkpoints, "about": {"name": "tiny"}, "name": "token {}".format} | more
+    return World(kit.target, lambda messages: PROMPT, str, object, Facts(vocab=3, digit=frozenset({2})), **values)
+
+
+def arrays(path):
+    with safe_open(path, "pt") as file:
+        return {key: file.get_tensor(key) for key in file.keys()}       # noqa: SIM118
+
+
+def test_a_drafter_that_is_added_says_what_it_says_when_recorded_at_once(kit):
+    tape = record(PROMPT, kit, ["eagle"], 9)
+    both = extended(tape, PROMPT, kit, ["diffusion-lm", "eagle2"])
+    once = record(PROMPT, kit, ["eagle", "diffusion-lm", "eagle2"], 9)
+    assert (both.drafts, both.trees, both.blocks) == (once.drafts, once.trees, once.blocks)
+    for length, kept in once.lattices["diffusion-lm"].items():
+        for mine, other in zip(kept, both.lattices["diffusion-lm"][length], strict=True):
+            assert torch.equal(mine.ids, other.ids) and torch.equal(mine.logp, other.logp)
+
+
+def test_a_target_that_says_something_else_adds_nothing(kit):
+    tape = record(PROMPT, kit, ["prompt-lookup"], 9)
+    other = replace(kit, target=Transformer.random(SHAPE, seed=9, dtype=torch.float64))
+    with pytest.raises(Refusal, match="another than the recorded one at token"):
+        extended(tape, PROMPT, other, ["diffusion-lm"])
+    with pytest.raises(Refusal, match="another than the recorded one at token 5"):
+        extended(tape, (0, 1, 2, 0, 0), kit, ["diffusion-lm"])
+
+
+def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
+    [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle", "eagle2"], 9)
+    before, about = arrays(path), load(path).about
+    record_all([QUESTION], world(kit), tmp_path, ["eagle", "diffusion-lm"], 99, add=True)
+    after = arrays(path)
+    assert len(after) > len(before)
+    assert all(after[key].numpy().tobytes() == kept.numpy().tobytes() for key, kept in before.items())
+    now = load(path)
+    assert set(now.drafts) == {"eagle", "eagle2", "diffusion-lm"} and set(now.lattices) == {"diffusion-lm"}
+    assert {key: now.about[key] for key in about if key not in ("control", "digit", "pieces")} == {
+        key: value for key, value in about.items() if key not in ("control", "digit", "pieces")}
+
+
+def test_every_addition_says_where_it_comes_from(kit, tmp_path):
+    [path] = record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 9)
+    assert "added" not in load(path).about
+    record_all([QUESTION], world(kit), tmp_path, ["diffusion-lm"], add=True)
+    record_all([QUESTION], world(kit, about={"name": "small"}), tmp_path, ["diffusion-lm", "eagle"], add=True)
+    added = load(path).about["added"]
+    assert [(one["drafters"], one["target"]["name"]) for one in added] == [(["diffusion-lm"], "tiny"),
+                                                                         (["eagle"], "small")]
+    assert all({"command", "commit", "versions", "created"} <= set(one["provenance"]) for one in added)
+
+
+def test_every_candidate_of_a_lattice_has_its_text(kit, tmp_path):
+    [path] = record_all([QUESTION], world(kit), tmp_path, ["block-diffusion"], 9)
+    tape = load(path)
+    kept = [lattice for lengths in tape.lattices["block-diffusion"].values() for lattice in lengths]
+    ids = {token for lattice in kept for token in lattice.ids.flatten().tolist()}
+    assert ids == {0, 2} and {token: tape.pieces[token] for token in ids} == {0: "token 0", 2: "token 2"}
+    assert tape.about["digit"] == [2]
+
+
+def test_nothing_is_decoded_where_a_recording_has_all_the_drafters_or_may_not_be_added_to(kit, tmp_path):
+    [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle"], 9)
+    whole, said = path.read_bytes(), []
+    deaf = replace(world(kit), encode=None)        # fails as soon as a prompt is encoded
+    record_all([QUESTION], deaf, tmp_path, ["eagle"], say=said.append, add=True)
+    record_all([QUESTION], deaf, tmp_path, ["diffusion-lm"], say=said.append)
+    assert path.read_bytes() == whole
+    assert said == ["qa.safetensors has these drafters already", "qa.safetensors is there already and stays"]
+
+
+def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_path):
+    with pytest.raises(Refusal, match="no part named 'nobody'"):
+        record_all([QUESTION], world(kit), tmp_path, ["nobody"], add=True)
+
+
+def test_saving_again_changes_no_byte_of_an_array(kit, tmp_path):
+    tape = record(PROMPT, kit, ["eagle2", "block-diffusion"], 9, about={"vocab": 3, "end": []})
+    save(tape, tmp_path / "a.safetensors")
+    save(load(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
+    one, other = arrays(tmp_path / "a.safetensors"), arrays(tmp_path / "b.safetensors")
+    assert one.keys() == other.keys()
+    assert all(one[key].numpy().tobytes() == other[key].numpy().tobytes() for key in one)
