@@ -38,7 +38,7 @@ def record_all(prompts: Sequence[Prompt], world: World, out: Path, drafters: Seq
     for name in drafters:
         catalog.part_card(name)
     out.mkdir(parents=True, exist_ok=True)
-    paths = []
+    paths, source = [], provenance.provenance()    # taken before files change that the project tracks
     for prompt in prompts:
         taken = [other.family for other in prompts].count(prompt.family) > 1
         path = out / f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}.safetensors"
@@ -54,24 +54,24 @@ def record_all(prompts: Sequence[Prompt], world: World, out: Path, drafters: Seq
         ids = world.encode([("user", prompt.turns[0])])
         if old is None:
             recording = record(ids, kit, lacking, max_new_tokens, say=tell)
-            save(replace(recording, about=about(recording, prompt, world)), path)
+            save(replace(recording, about=about(recording, prompt, world, source)), path)
         else:
             recording = extended(old, ids, kit, lacking, say=tell)
-            save(replace(recording, about=about_added(recording, lacking, world)), path)
+            save(replace(recording, about=about_added(recording, lacking, world, source)), path)
     return paths
 
 
-def about(recording: Recording, prompt: Prompt, world: World) -> dict:
+def about(recording: Recording, prompt: Prompt, world: World, source: dict) -> dict:
     """What a reader wants to know of a recording, and the text of every token that occurs in it."""
     return {"family": prompt.family, "question_id": prompt.question_id, "text": prompt.turns[0],
             "target": dict(world.about), "vocab": world.facts.vocab, "end": sorted(world.facts.end),
-            **told(recording, world), "provenance": provenance.provenance()}
+            **told(recording, world), "provenance": source}
 
 
-def about_added(recording: Recording, drafters: Sequence[str], world: World) -> dict:
+def about_added(recording: Recording, drafters: Sequence[str], world: World, source: dict) -> dict:
     """The same of a recording that was given drafters: where they come from stands beside where the rest does."""
     old = recording.about
-    now = {"drafters": list(drafters), "target": dict(world.about), "provenance": provenance.provenance()}
+    now = {"drafters": list(drafters), "target": dict(world.about), "provenance": source}
     new = told(recording, world)
     return {**old, **new, "pieces": {**new["pieces"], **old["pieces"]}, "added": [*old.get("added", []), now]}
 

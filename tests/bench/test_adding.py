@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from specdec_lib.bench import record as record_module
 from specdec_lib.bench.contenders import World
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.record import extended, record, record_all
@@ -59,6 +60,7 @@ def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
     assert len(after) > len(before)
     assert all(after[key].numpy().tobytes() == kept.numpy().tobytes() for key, kept in before.items())
     now = load(path)
+    assert about["pieces"] and about["pieces"].items() <= now.about["pieces"].items()
     assert set(now.drafts) == {"eagle", "eagle2", "diffusion-lm"} and set(now.lattices) == {"diffusion-lm"}
     assert {key: now.about[key] for key in about if key not in ("control", "digit", "pieces")} == {
         key: value for key, value in about.items() if key not in ("control", "digit", "pieces")}
@@ -73,6 +75,13 @@ def test_every_addition_says_where_it_comes_from(kit, tmp_path):
     assert [(one["drafters"], one["target"]["name"]) for one in added] == [(["diffusion-lm"], "tiny"),
                                                                          (["eagle"], "small")]
     assert all({"command", "commit", "versions", "created"} <= set(one["provenance"]) for one in added)
+
+
+def test_a_file_that_was_written_does_not_make_the_next_one_say_that_files_were_changed(kit, tmp_path, monkeypatch):
+    monkeypatch.setattr(record_module.provenance, "commit", lambda: {"changed": any(tmp_path.iterdir())})
+    two = [QUESTION, replace(QUESTION, question_id=8, family="rag", category="rag")]
+    paths = record_all(two, world(kit), tmp_path, ["prompt-lookup"], 4)
+    assert [load(path).about["provenance"]["changed"] for path in paths] == [False, False]
 
 
 def test_every_candidate_of_a_lattice_has_its_text(kit, tmp_path):
