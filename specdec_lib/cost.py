@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from specdec_lib.drafting import best_length
 from specdec_lib.types import LM, Draft, Kit, Refusal
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
@@ -159,8 +160,7 @@ def expected_speedup(alpha: float, k: int, c: float, verify: float = 1.0) -> flo
 
 def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: int = 32) -> int:
     """The depth k of highest expected speed, 0 where drafting does not pay; a curve prices the verification."""
-    price = [1.0 if curve is None else curve(k + 1) / curve(1) for k in range(deepest + 1)]
-    return max(range(deepest + 1), key=lambda k: expected_speedup(alpha, k, c, price[k]))
+    return best_length([alpha] * deepest, lambda k: k * c + (1.0 if curve is None else curve(k + 1) / curve(1)))
 
 
 def _quartile(values: Sequence[float]) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import torch
 
-from specdec_lib.types import ROOT, Budget, Draft, Refusal, Scores, Session, Sight, Trail
+from specdec_lib.types import ROOT, Budget, Draft, Refusal, Round, Scores, Session, Sight, Trail
 
 
 def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores], source: str = "") -> Draft:
@@ -98,6 +98,36 @@ def worthwhile(budget: Budget, least: float) -> Budget:
     if not 0 <= least <= 1:
         raise Refusal(f"least is a chance between 0 and 1, got {least}")
     return replace(budget, stop=Unlikely(least)) if least else budget
+
+
+def offered(round: Round) -> int:
+    """Depths at which the draft went on below the accepted path: as many as were accepted, or one more.
+
+    A path that the loop cut short was not rejected, so nothing more was offered there.
+    """
+    path = round.verdict.path
+    rejected = len(round.verdict.tokens) > len(path) and (path[-1] if path else ROOT) in round.draft.children
+    return len(path) + rejected
+
+
+def rates(chances: Iterable[float], seconds: Callable[[int], float]) -> Iterator[float]:
+    """Tokens expected per second of a round that drafts a chain of 0, 1, 2, ... tokens, as far as there are chances.
+
+    `chances` are those of acceptance at depth 1, 2, ..., each once the token before was accepted; `seconds(n)` is all
+    that a round with n drafted tokens costs, in any unit. The verdict's own token is counted.
+    """
+    tokens = reach = 1.0
+    yield tokens / seconds(0)
+    for n, chance in enumerate(chances, 1):
+        reach *= chance
+        tokens += reach
+        yield tokens / seconds(n)
+
+
+def best_length(chances: Iterable[float], seconds: Callable[[int], float], shortest: int = 0) -> int:
+    """How many tokens of a chain bring the most tokens per second, of all lengths from `shortest`; a tie is short."""
+    worth = list(rates(chances, seconds))[shortest:]
+    return shortest + worth.index(max(worth))
 
 
 def noted(draft: Draft, **notes) -> Draft:

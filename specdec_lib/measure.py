@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specdec_lib.types import ROOT, Round, Session
+from specdec_lib.drafting import offered
+from specdec_lib.types import Round, Session
 
 FEWEST = 5                                         # prompts below which an interval would pretend to knowledge
 
@@ -44,14 +45,12 @@ class Row(NamedTuple):
 
 
 def row(round: Round) -> Row:
-    """A round as plain numbers. A path that the loop cut short was not rejected, so nothing more was offered there."""
+    """A round as plain numbers."""
     draft, path, emitted = round.draft, round.verdict.path, round.verdict.tokens
-    last = path[-1] if path else ROOT
-    went_on = len(emitted) > len(path) and bool(draft.children.get(last))
     said = draft.source or (round.budget.source,) * len(draft)
     source = said[path[0]] if path else (said[0] if said else "")
     two = round.brief.logits[list(round.brief.rows), :2].tolist()
-    return Row(source, len(draft), len(path), len(path) + went_on, len(emitted), draft.depth, len(draft) + 1,
+    return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, len(draft) + 1,
                *round.seconds, -sum(round.logprobs), emitted,
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
                tuple(pair[0] - pair[-1] for pair in two))

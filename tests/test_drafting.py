@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain, certain_trie, grow
+from specdec_lib.drafting import best_length, certain_chain, certain_trie, grow, rates
 from specdec_lib.loop import begin
 from specdec_lib.types import ROOT, Budget
 from tests.worlds import DRAFT, PROMPT, WARM
@@ -48,3 +48,16 @@ def test_a_trie_merges_what_chains_share_and_stops_at_its_nodes():
 
 def test_an_empty_chain_is_the_empty_draft():
     assert len(certain_chain(())) == 0 and certain_chain(()).depth == 0
+
+
+def test_tokens_per_second_are_counted_along_the_chain():
+    assert list(rates((.5, .4), lambda n: 1 + n)) == pytest.approx([1, 1.5 / 2, 1.7 / 3])
+    assert list(rates((), lambda n: 2.0)) == [.5]
+
+
+def test_the_best_length_looks_behind_a_poor_depth_and_takes_the_shorter_of_equals():
+    def stairs(n):
+        return (1.0, 2.0, 2.0, 2.0)[n]
+
+    assert best_length((.9, .9, .9), stairs) == 3 and best_length((.2, .2, .2), stairs) == 0
+    assert best_length((1, 0, 0), lambda n: 1.0) == 1 and best_length((0, 0, 0), stairs, 2) == 2

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from specdec_lib.drafting import prune
+from specdec_lib.drafting import prune, rates
 from specdec_lib.models.heads.block_diffusion import Block, BlockHead, block_head
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
@@ -67,14 +68,7 @@ def paying(beliefs: Sequence[float], seconds: Callable[[int], float]) -> int:
 
     `seconds(n)` is a round with n of them; the block has been paid for by then, so 0 is a choice, too.
     """
-    chance, tokens = 1.0, 1.0
-    for n, belief in enumerate(beliefs, 1):
-        chance *= belief
-        before = seconds(n - 1)
-        if chance * before <= tokens * (seconds(n) - before):
-            return n - 1
-        tokens += chance
-    return len(beliefs)
+    return next((n for n, (now, longer) in enumerate(pairwise(rates(beliefs, seconds))) if longer <= now), len(beliefs))
 
 
 def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.25) -> BlockDiffusion:
