@@ -40,6 +40,8 @@ EVERY = {
     "shares": lambda: figures.shares({"sam": {"sam": .4, "nobody": .6}, "respec": {"eagle2": 1.0}}),
     "tradeoff": lambda: figures.tradeoff({"R0": Outcome(1.5, (1.2, 1.8), 1, None), "R1": Outcome(2, None, .8, None)},
                                          "overlap", "R1", ["R0", "R1"]),
+    "lattice": lambda: figures.lattice([WORDS] * 16, [[-.1, -2.5, -6.0]] * 16, {"best": [0] * 16, "found": [1, 2]},
+                                       [0, 1, None]),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 

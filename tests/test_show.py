@@ -109,6 +109,14 @@ def test_a_lattice_shows_the_best_candidates_of_each_position():
     assert repr(show.lattice(one, show.Vocabulary.of("a b"), best=1)) == "a 0.70\nb 0.60"
 
 
+def test_a_map_of_a_lattice_finds_paths_of_tokens_among_the_candidates():
+    one = Lattice(torch.tensor([[0, 1], [1, 2]]), torch.tensor([[.7, .3], [.6, .4]]).log())
+    figure = show.lattice_map(one, show.Vocabulary.of("a b c"), {"best": (0, 1)}, (1, 0, 2))
+    assert [list(row) for row in figure.data[0].text] == [["a", "b"], ["b", "c"]]
+    assert figure.layout.title.text == "What came is a candidate of 1 of 2 slots, and the best one of 0"
+    assert [trace.name for trace in figure.data if trace.name] == ["best", "what came"]
+
+
 def test_a_check_shows_its_sentence_or_raises_it():
     assert repr(show.check("two is even", 2 % 2 == 0)) == "✓ two is even"
     with pytest.raises(AssertionError, match="this does not hold: three is even"):

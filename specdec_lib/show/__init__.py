@@ -1,16 +1,17 @@
 """What the notebooks show: values drawn as HTML or as figures, returned and never printed.
 
 `strip`, `tokens`, `round`, `draft`, `tree`, `lattice`, `table` and `source` draw what the library computes; `rounds`,
-`sources` and `entropy` are figures along a decode; `words` makes a toy session from plain text, `toy_model` a language
-model; `check` states a claim and raises where it is false; `stack` puts several things under one another.
+`sources` and `entropy` are figures along a decode, `lattice_map` one of paths through a lattice; `words` makes a toy
+session from plain text, `toy_model` a language model; `check` states a claim and raises where it is false; `stack` puts
+several things under one another.
 Where tokens need names, `names` is any callable from a token id to its text, such as a tokenizer's decode.
 """
 
 from specdec_lib.show.along import entropy, rounds, sources
 from specdec_lib.show.html import Html, stack, text
-from specdec_lib.show.parts import check, lattice, source, table
+from specdec_lib.show.parts import check, lattice, lattice_map, source, table
 from specdec_lib.show.strips import draft, round, strip, tokens, tree
 from specdec_lib.show.words import Vocabulary, Word, toy_model, words
 
-__all__ = ["Html", "Vocabulary", "Word", "check", "draft", "entropy", "lattice", "round", "rounds", "source", "sources",
-           "stack", "strip", "table", "text", "tokens", "toy_model", "tree", "words"]
+__all__ = ["Html", "Vocabulary", "Word", "check", "draft", "entropy", "lattice", "lattice_map", "round", "rounds",
+           "source", "sources", "stack", "strip", "table", "text", "tokens", "toy_model", "tree", "words"]

@@ -7,8 +7,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from specdec_lib import figures
+from specdec_lib.bench.lattices import placed
 from specdec_lib.figures.look import PALETTE
-from specdec_lib.show.html import Html, token
+from specdec_lib.show.html import Html, token, visible
 from specdec_lib.show.words import Names, naming
 from specdec_lib.types import Lattice
 
@@ -58,6 +60,15 @@ def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:
     plain = "\n".join(" ".join(f"{name(i)} {chance:.2f}" for i, chance in list(zip(ids, chances, strict=True))[:best])
                       for ids, chances in zip(one.ids.tolist(), one.logp.exp().tolist(), strict=True))
     return Html('<div style="display:flex;flex-wrap:wrap">' + "".join(columns) + "</div>", plain)
+
+
+def lattice_map(one: Lattice, names: Names | None = None, paths: Mapping[str, Sequence[int]] | None = None,
+                came: Sequence[int] | None = None, title: str | None = None):
+    """The lattice as a figure, shaded by log-probability; `paths` and `came`, what the target said, are token ids."""
+    name, ids = naming(names, ()), one.ids.tolist()
+    words = [[visible(name(token)) for token in row] for row in ids]
+    return figures.lattice(words, one.logp.tolist(), {who: placed(ids, path) for who, path in (paths or {}).items()},
+                           None if came is None else placed(ids, came), title=title)
 
 
 def _undocumented(code: str) -> str:

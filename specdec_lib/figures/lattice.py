@@ -1,0 +1,68 @@
+"""A lattice as a map: slots across, candidates down, the shade their log-probability, and paths drawn through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.look import PALETTE, SYMBOL, canvas, numbers, same_length, series
+
+LETTERS = 7                                        # of a piece that a cell has room for
+LOOKS = (series(0), series(2))                     # of paths; the hue of the cells is that of drafts
+ABOVE, BELOW = (-0.40, -0.27), 0.38                # where paths and what came pass a cell, so that its text stays free
+Path = Sequence[int | None]                        # the candidate of each slot, 0 the best; None is none of them
+
+
+def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], paths: Mapping[str, Path] | None = None,
+            came: Path | None = None, floor: float = -7.0, title: str | None = None) -> go.Figure:
+    """`words[i][j]` is candidate j of slot i, `logps` likewise in nats; all under `floor` is as pale as the floor.
+
+    At most two `paths`, each by the place of its candidates in their slots, and `came`, what the target said. A path
+    may be shorter than the lattice; where its token is no candidate it passes through the row below them all.
+    """
+    same_length(words=words, logps=logps)
+    paths = dict(paths or {})
+    if not words or len(paths) > len(LOOKS):
+        raise ValueError(f"a lattice has slots and at most {len(LOOKS)} paths beside what came, got {len(words)} and"
+                         f" {len(paths)}")
+    deep = max(map(len, words))
+    figure = canvas(title or _said(came, len(words)), "slot (tokens after the context)", "candidate, likeliest first")
+    figure.add_heatmap(x=list(range(1, len(words) + 1)), y=list(range(1, deep + 1)),
+                       z=_rows([numbers(column) for column in logps], deep),
+                       text=_rows([[_short(word) for word in column] for column in words], deep),
+                       customdata=_rows(words, deep), texttemplate="%{text}", textfont={"size": 10}, xgap=1, ygap=1,
+                       colorscale=[[0, "white"], [1, PALETTE["draft"]]], zmin=floor, zmax=0,
+                       hovertemplate="slot %{x}, candidate %{y}: “%{customdata}”, %{z:.2f} nats<extra></extra>",
+                       colorbar={"title": "log-probability<br>(nats)"})
+    for look, shift, (name, path) in zip(LOOKS, ABOVE, paths.items(), strict=False):
+        _through(figure, name, path, deep, shift, look["colour"], look["dash"], look["symbol"])
+    if came is not None:
+        _through(figure, "what came", came, deep, BELOW, PALETTE["target"], "dash", SYMBOL["target"])
+    outside = any(place is None for path in (*paths.values(), came or ()) for place in path)
+    figure.update_yaxes(range=[deep + (1.6 if outside else .6), .4], tickvals=[*range(1, deep + 1), deep + 1],
+                        ticktext=[*map(str, range(1, deep + 1)), "none of them"], showgrid=False)
+    return figure.update_xaxes(dtick=1).update_layout(height=170 + 28 * (deep + outside), showlegend=True)
+
+
+def _through(figure: go.Figure, name: str, path: Path, deep: int, shift: float, colour: str, dash: str,
+             symbol: str) -> None:
+    heights = [float((deep if place is None else place) + 1 + shift) for place in path]
+    figure.add_scatter(x=list(range(1, len(path) + 1)), y=heights, name=name, mode="lines+markers", hoverinfo="name",
+                       line={"color": colour, "dash": dash, "width": 2}, marker={"symbol": symbol, "size": 7})
+
+
+def _rows(columns: Sequence[Sequence], deep: int) -> list[list]:
+    """Columns of candidates as rows of a map, None where a slot has fewer."""
+    return [[column[row] if row < len(column) else None for column in columns] for row in range(deep)]
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= LETTERS else word[:LETTERS - 1] + "…"
+
+
+def _said(came: Path | None, slots: int) -> str:
+    if not came:
+        return f"The likeliest tokens of {slots} slots"
+    known, best = sum(place is not None for place in came), sum(place == 0 for place in came)
+    return f"What came is a candidate of {known} of {len(came)} slots, and the best one of {best}"
