@@ -221,6 +221,25 @@ def train(name: Annotated[str, typer.Argument(
     say(f"{name} stands in {out}: take it with --checkpoints {out}")
 
 
+@app.command("break-even")
+def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained drafters; default: all.")] = None,
+               checkpoints: Shelf = None, target: Target = "smollm2-135m", device: Device = "auto",
+               dtype: Dtype = "auto", threads: Threads = None,
+               depth: Annotated[int, typer.Option("--depth", help="Tokens of a draft; rates on cards are of 5.")] = 5,
+               context: Annotated[int, typer.Option("--context", help="Tokens of it.")] = 256,
+               repeats: Annotated[int, typer.Option("--repeats", help="Drafts and forwards of each.")] = 11,
+               write: Annotated[bool, typer.Option("--write", help="Write it into their cards.")] = False) -> None:
+    """What drafting and verifying cost a trained drafter, expected and measured, and how many tokens pay for it."""
+    from specdec_lib.bench.break_even import break_evens, table
+    from specdec_lib.bench.progress import bar
+    from specdec_lib.bench.setting import shelf_at
+
+    with bar("break-even") as progress:
+        found = break_evens(names or (), target, device, dtype, threads, shelf_at(checkpoints), depth, context, repeats,
+                            write, say, progress)
+    typer.echo(table(found))
+
+
 @app.command()
 def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), or a "
                                                       "folder of answers; may be given again.")],

@@ -76,6 +76,48 @@ def test_an_ngram_has_a_card_too(shelf):
     assert told["measured"]["live"]["ngram"]["prompts"] >= 2 and told["made"]["tokens_seen"] > 0
 
 
+EVERY = {"eagle", "draft-lm", "diffusion-lm", "exit 1", "exit 2", "block-diffusion", "ngram"}
+
+
+@pytest.mark.parametrize("name", [*METHODS, "ngram"])
+def test_a_card_tells_both_sides_of_its_break_even(shelf, name):
+    told = card(shelf, name)["break_even"]
+    assert told["depth"] == 5 and told["dtype"] == "float32" and told["threads"] == 1 and told["date"]
+    parts = {part: sides for part, sides in told.items() if isinstance(sides, dict)}
+    assert parts and set(parts) <= EVERY
+    for sides in parts.values():
+        assert set(sides["expected"]) == {"by weights read", "by multiplications"}
+        assert sides["measured"]["plain_ms"] > 0 and sides["reached"]["live"] >= 1
+    assert "## Break-even" in (shelf / name / "README.md").read_text()
+
+
+def test_a_break_even_is_told_of_checkpoints_that_exist_and_written_into_their_cards(model, shelf, tmp_path, capsys):
+    here = shutil.copytree(shelf, tmp_path / "shelf")
+    words = ["break-even", "--checkpoints", str(here), "--target", str(model), "--depth", "3", "--repeats", "1", *HERE]
+    assert cli.run(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = lines[2:-1]
+    assert {line.split("  ")[0] for line in told} == EVERY and all(line.count(" = ") == 3 for line in told)
+    assert "chains of 3 at 256 tokens" in lines[-1] and card(here, "eagle")["break_even"]["depth"] == 5
+    assert cli.run([*words[:1], "eagle", "--write", *words[1:]]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert card(here, "eagle")["break_even"]["depth"] == 3 and card(here, "ngram")["break_even"]["depth"] == 5
+    assert {**card(here, "eagle"), "break_even": 0} == {**card(shelf, "eagle"), "break_even": 0}
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["medusa"], "no drafter named 'medusa'; there are: eagle"), (["eagle", "--depth", "0"], "a depth and repeats"),
+    (["block-diffusion", "--depth", "9"], "one of 8 came: give a smaller --depth"),
+    (["eagle", "--checkpoints", "absent"], "no folder of checkpoints at absent")], ids=str)
+def test_a_break_even_that_cannot_be_is_one_sentence(model, shelf, capsys, words, sentence):
+    assert sentence in refused(["break-even", "--checkpoints", shelf, "--target", model, *HERE, *words], capsys)
+
+
+def test_an_empty_folder_has_no_break_even(model, tmp_path, capsys):
+    said = refused(["break-even", "--checkpoints", tmp_path, "--target", model, *HERE], capsys)
+    assert "no trained drafter" in said and "`specdec train eagle` makes one" in said
+
+
 def test_the_card_is_told_at_the_end(model, data, shelf, capsys, tmp_path):
     assert cli.run(["train", "ngram", "--target", str(model), "--data", str(data), "--minutes", "0.02",
                     "--out", str(tmp_path), *HERE]) == 0

@@ -1,7 +1,8 @@
 """A checkpoint's card: plain data beside its weights that says how it was made, what it measured, where it fails.
 
 Keys: name, target {name, fingerprint}, parameters, bytes, sha256, made {command, commit, date, machine, device,
-minutes, tokens_seen, data}, settings, measured, limits [sentences], storage {tensor: {scheme, relative_error}}.
+minutes, tokens_seen, data}, settings, measured, limits [sentences], storage {tensor: {scheme, relative_error}};
+break_even, where it was measured.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from specdec_lib.types import Refusal
 
 CARD = "card.json"
 GIVEN = ("target", "made", "settings", "measured", "limits")       # by whoever trained; the rest is filled in
-SECTIONS = {"made": "How it was made", "settings": "Settings", "measured": "Measured"}
+SECTIONS = {"made": "How it was made", "settings": "Settings", "measured": "Measured",
+            "break_even": "Break-even: costs in plain forwards, expected and measured"}
 
 
 def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from specdec_lib.models.shelf import Checkpoint, save
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import shards
+from specdec_lib.training.break_even import break_even
 from specdec_lib.training.course import LOOK, Course, course
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.examples import plain
@@ -167,10 +168,16 @@ def finish(which: Recipe, order: Order, lessons: Course, drafter, target: Transf
         other = start(which, target, lessons, random)
         measured[name] = forced(which, other, lessons.held_out(other.levels, batches.taken))
     measured["live"] = lively(which, lessons, stored, target, text, deadline)
-    card = {**stored.card, "measured": measured}
+    card = {**stored.card, "measured": measured, "break_even": break_even(which.name, stored, target, measured,
+                                                                          where(about["made"]))}
     write_card(order.out, which.name, card)
     (order.out / which.name / LOG).write_bytes((folder / LOG).read_bytes())
     return Checkpoint(stored.name, stored.state, stored.meta, card)
+
+
+def where(made: Mapping) -> dict:
+    """Of a provenance, what seconds depend on."""
+    return {name: made[name] for name in ("date", "machine", "device", "threads", "dtype") if name in made}
 
 
 def general(lessons: Course) -> list[str]:

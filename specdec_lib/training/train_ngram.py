@@ -13,12 +13,13 @@ from specdec_lib.models.shelf import Checkpoint, shelve
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import ngram
+from specdec_lib.training.break_even import break_even
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.judge import Tally, together, walk
 from specdec_lib.training.live import live
 from specdec_lib.training.measuring import LEAST, rounded, some_prompts
 from specdec_lib.training.recipes import DEPTH, NGRAM
-from specdec_lib.training.train import Order, general, study
+from specdec_lib.training.train import Order, general, study, where
 
 
 def train_ngram(order: Order, target: Transformer, text: Text, made: Mapping, say: Callable[[str], None],
@@ -38,7 +39,9 @@ def train_ngram(order: Order, target: Transformer, text: Text, made: Mapping, sa
     measured = {"teacher-forced": {NGRAM: {**rounded(together(by_family).told()), "by_family": {
                     family: rounded(tally.told()) for family, tally in sorted(by_family.items())}}},
                 "live": {NGRAM: {"prompts": prompts.taken, **rounded(together(found).told())}}}
-    card = {"target": order.target, "measured": measured, "settings": {"order": 3, "counts of at least": 2},
+    paid = break_even(NGRAM, model, target, measured, where({**made, "device": str(target.device)}))
+    card = {"target": order.target, "measured": measured, "break_even": paid,
+            "settings": {"order": 3, "counts of at least": 2},
             "parameters": sum(array.size for array in arrays.values()),
             "made": {**made, "minutes": minutes, "tokens_seen": sum(len(example.output) for example in learned),
                      "data": ", ".join(sorted({example.source for example in lessons.data}))},

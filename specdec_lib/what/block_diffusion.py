@@ -25,7 +25,11 @@ Seconds = Callable[[float, float], float]          # of a forward, by its width 
 
 @dataclass(frozen=True)
 class BlockDiffusion:
-    """The walked chain of `head`, at most a block; with a `curve`, no further than its confidence pays for."""
+    """The walked chain of `head`, at most a block; with a `curve`, no further than its confidence pays for.
+
+    `specdec break-even block-diffusion` measures `drafting` on a machine, its draft over a plain forward; the default
+    comes from random weights.
+    """
 
     head: BlockHead
     curve: Seconds | None = None

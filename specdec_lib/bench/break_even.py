@@ -1,0 +1,89 @@
+"""What stands behind `specdec break-even`: checkpoints that exist already, each with both sides of its break-even."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from specdec_lib.bench.lessons import told
+from specdec_lib.bench.provenance import bare, provenance
+from specdec_lib.bench.world import DTYPES, device_of, dtype_of, read_ngram
+from specdec_lib.models import checkpoints
+from specdec_lib.models.card import read_card, write_card
+from specdec_lib.models.load import load_lm
+from specdec_lib.models.shelf import Shelf, names
+from specdec_lib.models.text import Text
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training.break_even import break_even
+from specdec_lib.training.recipes import NAMES, NGRAM
+from specdec_lib.types import Refusal
+
+COLUMNS = ("draft", "verify", "tokens_per_target_forward")
+HEADS = (("", "weights read", "multiplied", "measured", "tokens per forward"),
+         ("drafter", *("draft + verify = needed",) * 3, "reached: forced, live"))
+
+
+def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, threads: int | None, shelf: Path,
+                depth: int, context: int, repeats: int, write: bool = False,
+                say: Callable[[str], None] = lambda line: None,
+                progress: Callable[[int, int, str], None] = lambda *now: None) -> dict[str, dict]:
+    """The break-even of these checkpoints, of all in the folder where none is named; with `write` their cards keep it.
+
+    Refusal for a name that is no drafter or has no checkpoint here, and for a target that it does not fit.
+    """
+    drafters = tuple(drafters) or tuple(name for name in names(shelf) if name in NAMES)
+    for name in drafters:
+        if name not in NAMES:
+            raise Refusal(f"there is no drafter named {name!r}; there are: {', '.join(NAMES)}")
+        read_card(shelf, name)
+    if not drafters:
+        raise Refusal(f"there is no trained drafter in {bare(str(shelf))}: `specdec train eagle` makes one")
+    device = device_of(device)
+    dtype = dtype_of(dtype, device)
+    folder = checkpoints.locate(target, say)
+    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Text(folder, say)
+    if not isinstance(lm, Transformer):
+        raise Refusal(f"{bare(target)} runs through transformers, and trained drafters draft for models of the Llama "
+                      "family alone")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    kept, made, out = Shelf(shelf, lm, text, target, say, {NGRAM: read_ngram}), provenance(), {}
+    where = {key: value for key, value in told(made, dtype).items() if key != "torch"}
+    where |= {"device": device, "load": made["machine"]["load"]}
+    for place, name in enumerate(drafters):
+        progress(place, len(drafters), name)
+        card = read_card(shelf, name)
+        out[name] = break_even(name, kept[name], lm, card["measured"], where, depth, context, repeats)
+        if write:
+            write_card(shelf, name, {**card, "break_even": out[name]})
+    return out
+
+
+def rows(found: Mapping[str, Mapping]) -> Iterator[tuple[str, ...]]:
+    """A line for each part of each drafter: its costs in plain forwards with their sum, and what it reached."""
+    for one in found.values():
+        for part, sides in one.items():
+            if isinstance(sides, Mapping):
+                costs = (*sides["expected"].values(), sides["measured"])
+                rates = [f"{value:.2f}" for value in sides["reached"].values() if value is not None]
+                yield part, *(side(cost) for cost in costs), ", ".join(rates) or "not measured"
+
+
+def side(cost: Mapping[str, float]) -> str:
+    """Draft + verification = needed."""
+    draft, verify, needed = (cost[name] for name in COLUMNS)
+    return f"{draft:.2f} + {verify:.2f} = {needed:.2f}"
+
+
+def table(found: Mapping[str, Mapping]) -> str:
+    """The same for a terminal, with a sentence on what it is of."""
+    lines = [*HEADS, *rows(found)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    told = "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
+                     for line in lines)
+    one = next(iter(found.values()))
+    return (f"{told}\nchains of {one['depth']} at {one['context']} tokens of context, costs in plain forwards; the"
+            f" first two are counted on paper, the third is the median of {one['repeats']} on {one['machine']},"
+            f" threads: {one['threads']}, {one['dtype']}")
