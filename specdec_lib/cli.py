@@ -37,6 +37,8 @@ Curve = Annotated[Path | None, typer.Option("--cost", help="A saved cost curve; 
 Peers = Annotated[str, typer.Option("--peers", help="hf-generate, hf-prompt-lookup, hf-assisted; commas between.")]
 Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "
                                            "default: draft-lm where it fits the target, else its first layers.")]
+Diffusion = Annotated[str | None, typer.Option("--diffusion", help="A folder or hub name of a Dream or LLaDA model, in "
+                                               "the place of diffusion-lm.")]
 Shelf = Annotated[Path | None, typer.Option("--checkpoints", help="The folder of trained drafters; default: our own.")]
 Orders = Annotated[str, typer.Option("--orders", help="In which a method that learns across prompts meets them: file, "
                                      "shuffled or both; comma between.")]
@@ -73,7 +75,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              method: Annotated[str, typer.Option("--method", help="As `specdec methods` lists them.")] = "ar",
              target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
              max_new_tokens: MaxNew = 128, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-             cost: Curve = None, draft: Draft = None, checkpoints: Shelf = None) -> None:
+             cost: Curve = None, draft: Draft = None, checkpoints: Shelf = None, diffusion: Diffusion = None) -> None:
     """Streams an answer, then one line of statistics."""
     from specdec_lib.bench.answer import answer
     from specdec_lib.bench.setting import setting
@@ -83,7 +85,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
         raise Refusal("the prompt is empty: give some text to answer")
     here = setting(methods=method, target=target, device=device, dtype=dtype, threads=threads, store=store, curve=cost,
                    max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, draft=draft,
-                   checkpoints=checkpoints)
+                   checkpoints=checkpoints, diffusion=diffusion)
     try:
         for piece in answer(here.plan, method, here.world(say), here.saved_curve, prompt):
             typer.echo(piece, nl=False)
@@ -99,11 +101,12 @@ def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the
               dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = None,
               repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
               cost: Curve = None, peers: Peers = "", draft: Draft = None, checkpoints: Shelf = None,
-              orders: Orders = "file") -> None:
+              orders: Orders = "file", diffusion: Diffusion = None) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
              max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders)
+             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders,
+             diffusion=diffusion)
     typer.echo(f"results in {out}")
 
 
@@ -114,14 +117,15 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 96, limit: Limit = 12,
            repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
            cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None,
-           checkpoints: Shelf = None, orders: Orders = "file") -> None:
+           checkpoints: Shelf = None, orders: Orders = "file", diffusion: Diffusion = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     from specdec_lib.bench.page import page, report_notebook
 
     report_notebook()                              # refused before a bench of minutes, not after it
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
              max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders)
+             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders,
+             diffusion=diffusion)
     say("writing the report")
     typer.echo(f"report in {page(out)}")
 
@@ -173,7 +177,7 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            drafters: Annotated[str, typer.Option("--drafters", help="Parts to record; commas between.")] = "",
            prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
            threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None,
-           checkpoints: Shelf = None,
+           checkpoints: Shelf = None, diffusion: Diffusion = None,
            add: Annotated[bool, typer.Option("--add", help="Give recordings that are there the drafters that they "
                                              "lack; the target has to say the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
@@ -182,7 +186,8 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 
     names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
     here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints, parts=names)
+                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints, parts=names,
+                   diffusion=diffusion)
     try:
         for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say, add):
             typer.echo(str(path))

@@ -38,6 +38,7 @@ class Plan:
     cost: str | None = None                        # a saved curve; None = measured at the start
     checkpoints: Mapping[str, str] | None = None   # what the methods were trained into: name -> sha256 of its weights
     orders: tuple[str, ...] = (FILE,)              # one stream each, of every method that learns across prompts
+    diffusion: str | None = None                   # a pretrained model in the place of `diffusion-lm`
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -68,11 +69,14 @@ class Plan:
         return Sampling(self.temperature) if self.temperature else None
 
     def as_dict(self) -> dict:
-        """As JSON keeps it: paths cut down to names. The file's own order goes without saying, as in older runs."""
+        """As JSON keeps it: paths cut down to names. What older runs did not know is left out where it is not used."""
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         if self.orders == (FILE,):
             del plain["orders"]
-        return plain | {name: plain[name] and bare(plain[name]) for name in ("target", "draft", "store", "cost")}
+        if self.diffusion is None:
+            del plain["diffusion"]
+        paths = ("target", "draft", "store", "cost", "diffusion")
+        return plain | {name: bare(plain[name]) for name in paths if plain.get(name)}
 
 
 def cards_of(spec: str) -> list[Card]:

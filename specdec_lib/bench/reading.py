@@ -230,6 +230,8 @@ def provenance(report: Report) -> list[dict]:
                            " forwards",
             "spread of plain decoding": words({key: settings[key] for key in ("spread_of_repeats",
                                                                               "spread_within_decode")})}
+    if settings.get("diffusion"):
+        rows["diffusion model"] = settings["diffusion"]
     return [{"what": key, "value": value} for key, value in rows.items()]
 
 

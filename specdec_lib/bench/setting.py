@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from specdec_lib import catalog, cost
+from specdec_lib.bench import diffusion as diffuser
 from specdec_lib.bench import drafter, provenance, run
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.contenders import World
@@ -42,7 +43,7 @@ class Setting:
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
         world = open_world(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                           plan.temperature, say, self.shelf, "draft" in self.needs)
+                           plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion)
         for name in checkpoints_among(self.needs):
             world.checkpoints[name]                # refused now, before anything is measured
         return world
@@ -52,7 +53,8 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
             dtype: str = "auto", threads: int | None = None, max_new_tokens: int = 128, limit: int | None = None,
             repeats: int = 1, temperature: float = 0.0, seed: int = 0, store: Path | None = None,
             curve: Path | None = None, peers: str = "", draft: str | None = None,
-            checkpoints: Path | None = None, parts: Sequence[str] = (), orders: str = FILE) -> Setting:
+            checkpoints: Path | None = None, parts: Sequence[str] = (), orders: str = FILE,
+            diffusion: str | None = None) -> Setting:
     """The setting that these words describe; `parts` are made beside the methods.
 
     Raises Refusal for the first word that cannot be.
@@ -68,11 +70,14 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
     plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.sha256(path), limit, target, device,
                 dtype_of(dtype, device), torch.get_num_threads() if threads is None else threads,
                 max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve),
-                orders=tuple(catalog.split(orders)))
+                orders=tuple(catalog.split(orders)), diffusion=diffusion)
     drafter.check(draft, shelf, plan.peers)
     needed = needs([card for spec in plan.methods for card in cards_of(spec)] + [*map(catalog.part_card, parts)])
+    diffuser.check(diffusion, needed)
     may_draft = drafter.candidate(draft, "draft" in needed, shelf)
     wanted = dict.fromkeys([*checkpoints_among(needed), *([may_draft] if may_draft else [])])
+    if diffusion is not None:
+        del wanted[diffuser.STANDS_FOR]
     chosen = prompt_files.spread(prompt_files.load(path), limit)
     return Setting(replace(plan, checkpoints=sums(wanted, shelf)), tuple(chosen), _curve(curve), shelf, tuple(needed))
 

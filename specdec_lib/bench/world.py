@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from specdec_lib.bench import diffusion as diffuser
 from specdec_lib.bench import drafter, peers
 from specdec_lib.bench.contenders import World
 from specdec_lib.bench.drafter import Drafter
@@ -44,15 +46,15 @@ def dtype_of(name: str, device: str) -> str:
 
 def open_world(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
                peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None,
-               shelf: Path = SHIPPED, drafts: bool = True) -> World:
+               shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None) -> World:
     """Loads everything but checkpoints, which wait on the shelf; device and dtype are resolved names.
 
-    Without `drafts` no draft model is looked for unless one is named. Raises Refusal where a part is missing or does
-    not fit.
+    Without `drafts` no draft model is looked for unless one is named. `diffusion` names a pretrained model that stands
+    where the trained `diffusion-lm` would. Raises Refusal where a part is missing or does not fit.
     """
     folder = checkpoints.locate(target, say)
     text = Text(folder, say)
-    beside = drafter.folder(draft, text, say)
+    beside, diffusing = drafter.folder(draft, text, say), diffuser.found(diffusion, text, say)
     say(f"loading {bare(target)}")
     lm = load_lm(folder, DTYPES[dtype], device, threads)
     trained = Shelf(shelf, lm, text, target, say, {"ngram": read_ngram})
@@ -61,11 +63,14 @@ def open_world(target: str, device: str, dtype: str, threads: int | None = None,
         small = Drafter(load_lm(beside, DTYPES[dtype], device, threads), bare(draft))
     elif drafts or draft is not None:
         small = drafter.choose(draft, lm, trained, say)
+    given = {}
+    if diffusing is not None:
+        given[diffuser.STANDS_FOR] = diffuser.load(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
     others = peers.load(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                         beside and str(beside))
     about = {"name": bare(target), "device": device, "dtype": dtype, "threads": threads}
-    return World(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, trained, others, about,
-                 text.name, small)
+    return World(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm,
+                 ChainMap(given, trained) if given else trained, others, about, text.name, small)
 
 
 def read_ngram(file: Path):

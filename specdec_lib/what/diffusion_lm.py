@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from specdec_lib.drafting import grow, noted
 from specdec_lib.models.heads.diffusion import DiffusionLM, diffusion_lm
+from specdec_lib.models.heads.pretrained import Pretrained
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Scores, Session
 
 NAME = "diffusion-lm"
@@ -51,12 +52,15 @@ class Diffusion:
 
 
 def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None) -> Diffusion:
-    """`block` slots at least; `window` tokens of text and block are all it holds, by default the target's context."""
+    """`block` slots at least; `window` tokens of text and block are all it holds, by default the model's context."""
     if steps < 1 or block < 1:
         raise Refusal(f"a block has one slot or more and is filled in one step or more, got {block} and {steps}")
+    given = kit.checkpoints[NAME]
+    if isinstance(given, Pretrained):
+        return Diffusion(given.head(window), steps, block)
     if not hasattr(kit.target, "weights"):
         raise Refusal("a diffusion-lm drafts on the target's own embedding, and transformers keeps it to itself here")
-    return Diffusion(diffusion_lm(kit.checkpoints[NAME], kit.target.weights, window), steps, block)
+    return Diffusion(diffusion_lm(given, kit.target.weights, window), steps, block)
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",

@@ -9,9 +9,11 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin
+from specdec_lib.models.heads.pretrained import load_pretrained
 from specdec_lib.models.shape import Shape
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Refusal
+from tests.models.heads.test_pretrained import made
 from tests.worlds import PROMPT, WARM, network_kit, random_diffusion
 
 IDS = tuple(range(2, 30, 2))
@@ -94,6 +96,17 @@ def test_parameters_that_mean_nothing_are_refused(values, sentence):
 def test_a_target_that_shows_no_weights_is_refused():
     with pytest.raises(Refusal, match="drafts on the target's own embedding"):
         replace(network_kit(), target=SimpleNamespace()).part("diffusion-lm")
+
+
+@pytest.mark.parametrize("family", ["Dream", "LLaDA"])
+def test_a_pretrained_model_drafts_on_its_own_embedding_for_a_target_that_shows_no_weights(family, tmp_path):
+    loaded = load_pretrained(made(family, tmp_path).folder, range(32))
+    kit = replace(world(), target=SimpleNamespace(), checkpoints={"diffusion-lm": loaded})
+    part = kit.part("diffusion-lm", block=4, window=10)
+    draft = part(begin(TEXT, 9), Budget(3), NO_DICE)
+    assert draft.notes == {"unseen": 1} and set(draft.tokens) <= set(range(32))
+    assert draft.tokens == tuple(loaded.head().lattice(TEXT[1:], 4).ids[:3, 0].tolist())
+    assert part(begin(TEXT, 9), Budget(2), NO_DICE) == draft.keep((0, 1))
 
 
 def test_any_prompt_can_be_drafted_for():
