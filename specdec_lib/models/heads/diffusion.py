@@ -101,24 +101,29 @@ class DiffusionLM:
     def laws(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
         """Log-probabilities [depth, len(ids)] of the next `depth` slots, in single precision at least.
 
+        A slot's row is the one that it was committed by, see `denoise`.
+        """
+        return self.denoise(tokens, depth, steps)[0]
+
+    def denoise(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> tuple[Tensor, dict[int, int]]:
+        """The rows of `laws`, and the tokens that were committed before the last step, by slot.
+
         With several `steps` the most confident slots are committed after each, an equal share of those that are left,
         and the others are asked again with those tokens in their places (the rule of MaskGIT, Chang et al. 2022,
-        without noise); a slot's row is the one that it was committed by. So a later slot may be settled before an
-        earlier one. ValueError for no tokens, no slots or no steps.
+        without noise). So a later slot may be settled before an earlier one. ValueError for no tokens, slots or steps.
         """
         if not tokens or depth < 1 or steps < 1:
             raise ValueError(f"text, slots and steps are needed, got {len(tokens)}, {depth} and {steps}")
         steps, rows, known = min(steps, depth), {}, {}
-        for step in range(steps):
+        for left in range(steps, 1, -1):
             logp = self.once(tokens, depth, known)
-            if steps == 1:
-                return logp
             best = logp.max(-1)
             sure, found = best.values.tolist(), self.ids[best.indices].tolist()
-            left = sorted((slot for slot in range(depth) if slot not in known), key=lambda slot, sure=sure: -sure[slot])
-            for slot in left[:-(-len(left) // (steps - step))]:
+            open_slots = sorted(set(range(depth)) - set(known), key=lambda slot, sure=sure: (-sure[slot], slot))
+            for slot in open_slots[:-(-len(open_slots) // left)]:
                 rows[slot], known[slot] = logp[slot], found[slot]
-        return torch.stack([rows[slot] for slot in range(depth)])
+        last = self.once(tokens, depth, known)
+        return torch.stack([rows.get(slot, last[slot]) for slot in range(depth)]) if rows else last, known
 
     def once(self, tokens: tuple[int, ...], depth: int, known: Mapping[int, int]) -> Tensor:
         """The laws of one forward, in which the slots of `known` hold a token and the others a mask."""

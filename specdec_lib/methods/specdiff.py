@@ -1,0 +1,21 @@
+"""SpecDiff: each round a diffusion model fills a block in a few steps, and the last step's tokens pass the ratio test.
+
+Source: Christopher et al. 2024 (SpecDiff, arXiv 2408.05636): blocks of 10 to 20 tokens in 4 to 6 steps with a drafter
+of a GPU's size, every slot tested by its own law. Here only the tokens of the last step are, see `what/denoised.py`;
+at temperature 0 it is `diffusion-draft` with as many steps. A step costs a forward of the drafter, so there are two.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, depth: int = 4, steps: int = 2, window: int | None = None) -> Method:
+    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block."""
+    drafter = kit.part("denoised", steps=steps, block=max(1, depth), settings={"window": window})
+    return Method(kit.part("fixed", depth=depth), drafter, kit.part("rejection"))
+
+
+CARD = Card("specdiff", idea="a diffusion model fills a block in a few steps, the last one by the ratio test",
+            source="Christopher et al. 2024, SpecDiff", make=make, parts=("fixed", "denoised", "rejection"),
+            notebook="42_specdiff2")

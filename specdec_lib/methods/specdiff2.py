@@ -1,0 +1,25 @@
+"""SpecDiff-2: an aligned diffusion model drafts several chains in one forward, and the target selects one of them.
+
+Source: SpecDiff-2 (arXiv 2511.00606): one denoising step, 16 or 32 tokens deep, up to 8 chains at draft temperatures
+from 1 to 2, a drafter taught on for long streaks. Those widths are a GPU's: here nodes default to what the cost curve
+allows, and the chains share them, the first one first. `how="match"` follows all chains at once; at temperature 0 that
+is the same, and above it it never accepts less (see `how/self_selection.py`).
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, temperature: float = 1.0,
+         how: str = "self-selection", seed: int = 0, window: int | None = None) -> Method:
+    """`chains` of `depth` tokens merged into one trie of `nodes`, drawn at a `temperature` of the draft alone."""
+    nodes = kit.nodes if nodes is None else nodes
+    settings = {"block": max(1, depth), "window": window}
+    what = kit.part("sampled-chains", settings=settings, temperature=temperature, seed=seed)
+    return Method(kit.part("fixed", depth=depth, width=chains, nodes=nodes), what, kit.part(how))
+
+
+CARD = Card("specdiff2", idea="several chains of one diffusion draft, one selected by the target",
+            source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("fixed", "sampled-chains", "self-selection"),
+            notebook="42_specdiff2")
