@@ -25,6 +25,7 @@ import torch
 
 from specdec_lib.dice import Dice
 from specdec_lib.drafting import certain_trie, noted
+from specdec_lib.lattice import at_hand
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Law, Refusal, Session, Sight
 
 NAME = "sampled-chains"
@@ -92,9 +93,9 @@ class Slot:
 
 
 def shown(lattice: Lattice) -> list[Slot]:
-    """The slots of a lattice, in one transfer each for tokens and chances."""
-    return [Slot(tuple(ids), tuple(logp)) for ids, logp in
-            zip(lattice.ids.tolist(), lattice.logp.double().tolist(), strict=True)]
+    """The slots of a lattice, in one transfer."""
+    lattice = at_hand(lattice)
+    return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(lattice.ids.tolist(), lattice.logp.tolist(), strict=True)]
 
 
 def seen(slot: Slot, token: int) -> Sight:
