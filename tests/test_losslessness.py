@@ -190,12 +190,14 @@ def two_drawn(session, budget, dice):
 
 @pytest.mark.parametrize(("what", "how"), [
     (second_slot_first, Rejection()), (committed_as_if_drawn, Rejection()), (duplicates_merged, Rejection()),
-    (dropped_for_what_it_was, Rejection()), (two_drawn, chosen_before_the_ratio_test)], ids=lambda part: getattr(part, "__name__", ""))
+    (dropped_for_what_it_was, Rejection()), (two_drawn, chosen_before_the_ratio_test)],
+    ids=lambda part: getattr(part, "__name__", ""))
 def test_a_broken_promise_of_q_is_caught(what, how):
     assert caught(what, how) > 0.01
 
 
-@pytest.mark.parametrize("what", [second_slot_first, committed_as_if_drawn, duplicates_merged, dropped_for_what_it_was, two_drawn])
+@pytest.mark.parametrize("what", [second_slot_first, committed_as_if_drawn, duplicates_merged,
+                                  dropped_for_what_it_was, two_drawn])
 def test_calling_the_same_nodes_certain_repairs_it(what):
     def certain(session, budget, dice):
         draft = what(session, budget, dice)

@@ -94,8 +94,8 @@ class Slot:
 
 def shown(lattice: Lattice) -> list[Slot]:
     """The slots of a lattice, in one transfer."""
-    lattice = at_hand(lattice)
-    return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(lattice.ids.tolist(), lattice.logp.tolist(), strict=True)]
+    near = at_hand(lattice)
+    return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(near.ids.tolist(), near.logp.tolist(), strict=True)]
 
 
 def seen(slot: Slot, token: int) -> Sight:
