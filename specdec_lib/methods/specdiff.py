@@ -18,4 +18,4 @@ def make(kit: Kit, depth: int = 4, steps: int = 2, window: int | None = None) ->
 
 CARD = Card("specdiff", idea="a diffusion model fills a block in a few steps, the last one by the ratio test",
             source="Christopher et al. 2024, SpecDiff", make=make, parts=("fixed", "denoised", "rejection"),
-            notebook="42_specdiff2")
+            notebook="28_what_diffusion_lm")

@@ -22,4 +22,4 @@ def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, te
 
 CARD = Card("specdiff2", idea="several chains of one diffusion draft, one selected by the target",
             source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("fixed", "sampled-chains", "self-selection"),
-            notebook="42_specdiff2")
+            notebook="35_how_self_selection")
