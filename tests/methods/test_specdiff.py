@@ -1,0 +1,32 @@
+"""The method specdiff decodes as plain decoding does, a few small forwards a round, and tests what it drew last."""
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.dice import Dice
+from specdec_lib.loop import decode
+from specdec_lib.types import NO_DICE
+from tests.worlds import PROMPT, WARM, network_kit, run
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_greedy_it_is_the_plain_diffusion_draft_of_as_many_steps(steps):
+    drafts = []
+    for name in ("specdiff", "diffusion-draft"):
+        kit = network_kit(None)
+        *_, last = decode(PROMPT, kit.target, *catalog.build(f"{name}(depth=5, steps={steps})", kit), max_new_tokens=30)
+        assert last.output == run(catalog.build("ar", network_kit(None)), NO_DICE, None, 30, network_kit().target)
+        drafts.append([round.draft.tokens for round in last.rounds])
+    assert drafts[0] == drafts[1]
+
+
+def test_sampling_a_round_costs_one_forward_of_the_target_and_one_small_one_a_step():
+    kit = network_kit(WARM)
+    method = catalog.build("specdiff(depth=6, steps=3)", kit)
+    *_, last = decode(PROMPT, kit.target, *method, max_new_tokens=20, sampling=WARM, dice=Dice(1))
+    drafted = [round for round in last.rounds if len(round.draft)]
+    assert kit.target.forwards == 1 + len(last.rounds) and len(drafted) <= method.what.head.forwards <= 3 * len(drafted)
+
+
+def test_its_window_reaches_the_network():
+    assert catalog.build("specdiff(window=16)", network_kit()).what.head.window == 16
