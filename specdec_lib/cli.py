@@ -197,15 +197,17 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 
 @app.command()
 def train(name: Annotated[str, typer.Argument(
-              help="eagle, draft-lm, diffusion-lm, early-exit, block-diffusion or ngram.")],
+              help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, early-exit, block-diffusion or ngram.")],
           target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
           prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,
           data: Annotated[list[Path] | None, typer.Option("--data", help="Answers that exist already.")] = None,
           forbid: Annotated[list[Path] | None, typer.Option("--forbid", help="Prompts never to train on.")] = None,
           out: Annotated[Path, typer.Option("--out", help="The folder of the checkpoints.")] = OUT / "checkpoints",
-          loss: Annotated[str, typer.Option("--loss", help="ce, tv or mixed.")] = "ce",
-          depths: Annotated[str, typer.Option("--depths", help="How depths weigh: decay, dpace, streak.")] = "decay",
+          loss: Annotated[str | None, typer.Option("--loss", help="ce (the default), tv or mixed.")] = None,
+          depths: Annotated[str | None, typer.Option("--depths", help="How depths weigh: decay (the default, but "
+                                                            "for diffusion-lm-aligned), dpace or streak.")] = None,
+          smooth: Annotated[float | None, typer.Option("--smooth", help="Of dpace and streak, from 0 to 1.")] = None,
           optimiser: Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")] = None,
           rate: Annotated[float | None, typer.Option("--rate", help="Of learning; for adamw 0.001 is usual.")] = None,
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
@@ -219,7 +221,7 @@ def train(name: Annotated[str, typer.Argument(
             card = trained(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
                            prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
                            depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
-                           optimiser=optimiser, rate=rate)
+                           optimiser=optimiser, rate=rate, smooth=smooth)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
     typer.echo(card)

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from specdec_lib import cli
+from specdec_lib.models.shelf import SHIPPED, names
 from tests.training.folder import HELD, answers_file, model_folder
 
 HERE = ["--device", "cpu", "--dtype", "float32", "--threads", "1"]
 METHODS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit",
-           "diffusion-lm": "diffusion-draft", "block-diffusion": "block-diffusion"}
+           "diffusion-lm": "diffusion-draft", "block-diffusion": "block-diffusion",
+           "diffusion-lm-aligned": "diffusion-draft(weights='diffusion-lm-aligned')"}
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +148,12 @@ def test_a_truncated_checkpoint_is_refused(model, shelf, name, capsys, tmp_path)
 
 
 @pytest.mark.parametrize(("change", "sentence"), [
-    ({"name": "medusa"}, "no drafter named 'medusa' to train; there are: eagle, draft-lm, diffusion-lm, early-exit"),
+    ({"name": "medusa"}, "no drafter named 'medusa' to train; there are: eagle, draft-lm, diffusion-lm, diffusion"),
     ({"--data": "absent.jsonl"}, "there is no file absent.jsonl"), ({"--minutes": "0"}, "--minutes"),
     ({"--minutes": "-3"}, "--minutes"), ({"--minutes": "soon"}, "Invalid value for '--minutes'"),
-    ({"--loss": "l2"}, "no loss 'l2'"),
+    ({"--loss": "l2"}, "no loss 'l2'"), ({"--smooth": "0.2"}, "smoothed by a share from 0 to below 1"),
+    ({"name": "diffusion-lm-aligned"}, "was trained for smollm2-135m" if "diffusion-lm" in names(SHIPPED) else
+     "goes on from the checkpoint diffusion-lm, and there is none in"),
     ({"--target": "/nowhere/at/all"}, "nowhere"), ({"--forbid": "absent.jsonl"}, "there is no file absent.jsonl"),
     ({"--prompts": "absent.jsonl"}, "there is no file absent.jsonl")], ids=str)
 def test_bad_words_are_one_sentence(model, data, tmp_path, capsys, change, sentence):

@@ -24,6 +24,7 @@ MARGIN = 1e-3
 TRAINED = {folder.name for folder in SHIPPED.iterdir()}                 # what drafters there are for the default target
 METHODS = [name for name, card in catalog.methods().items()
            if card.lossless and name != "ar" and not catalog.missing(card) and set(trained(name)) <= TRAINED]
+METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",) if set(trained(spec)) <= TRAINED]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from specdec_lib.models.load import load_lm
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training.objective import Objective
-from specdec_lib.training.recipes import NGRAM, recipe
+from specdec_lib.training.recipes import NGRAM, Recipe, recipe
 from specdec_lib.training.train import Order, train
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
@@ -22,13 +22,13 @@ Say = Callable[[str], None]
 
 
 def trained(name: str, target: str, device: str, dtype: str, threads: int | None, minutes: float,
-            prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str, depths: str,
-            cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
-            optimiser: str | None = None, rate: float | None = None) -> str:
+            prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str | None,
+            depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
+            optimiser: str | None = None, rate: float | None = None, smooth: float | None = None) -> str:
     """Trains the drafter of this name and gives its card as text. Refusal for whatever was asked for wrongly."""
     which = None if name == NGRAM else recipe(name)
-    order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), objective=objective(loss, depths),
-                  optimiser=optimiser, rate=rate, seed=seed, cache=cache, target=bare(target))
+    order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate, seed=seed,
+                  objective=objective(which, loss, depths, smooth), cache=cache, target=bare(target))
     device = device_of(device)
     dtype = dtype_of(dtype, device)
     folder = checkpoints.locate(target, say)
@@ -42,10 +42,13 @@ def trained(name: str, target: str, device: str, dtype: str, threads: int | None
     return card_text(done.card)
 
 
-def objective(loss: str, depths: str) -> Objective:
-    """The objective of these two names; Refusal where there is none."""
+def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:
+    """The recipe's objective but for what is given here; Refusal where there is none such."""
+    usual = which.objective if which else Objective()
+    if smooth is None and depths in (None, usual.depth):
+        smooth = usual.smooth                      # that of other depths is their own
     try:
-        return Objective(loss, depths)
+        return Objective(loss or usual.slot, depths or usual.depth, smooth)
     except ValueError as error:
         raise Refusal(str(error)) from None
 

@@ -98,7 +98,13 @@ def needs(cards: Iterable[Card]) -> list[str]:
 
 def trained(spec: str) -> list[str]:
     """The checkpoints that a spec needs."""
-    return checkpoints_among(needs(cards_of(spec)))
+    return checkpoints_among(dict.fromkeys([*needs(cards_of(spec)), *named(spec)]))
+
+
+def named(spec: str) -> list[str]:
+    """The checkpoint that a spec's own parameter `weights` names, if it has one."""
+    found = catalog.parse(spec.partition("@")[0])[1].get("weights")
+    return [found] if isinstance(found, str) else []
 
 
 def checkpoints_among(needed: Iterable[str]) -> list[str]:

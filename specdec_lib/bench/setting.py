@@ -14,7 +14,7 @@ from specdec_lib.bench import drafter, provenance, run
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.contenders import World
 from specdec_lib.bench.folder import Folder
-from specdec_lib.bench.plan import FILE, Plan, cards_of, checkpoints_among, needs
+from specdec_lib.bench.plan import FILE, Plan, cards_of, checkpoints_among, named, needs
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.world import device_of, dtype_of, open_world
 from specdec_lib.models.card import read_card
@@ -74,6 +74,7 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
     drafter.check(draft, shelf, plan.peers)
     needed = needs([card for spec in plan.methods for card in cards_of(spec)] + [*map(catalog.part_card, parts)])
     diffuser.check(diffusion, needed)
+    needed = list(dict.fromkeys([*needed, *(name for spec in plan.methods for name in named(spec))]))
     may_draft = drafter.candidate(draft, "draft" in needed, shelf)
     wanted = dict.fromkeys([*checkpoints_among(needed), *([may_draft] if may_draft else [])])
     if diffusion is not None:

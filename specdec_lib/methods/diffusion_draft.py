@@ -8,9 +8,13 @@ from __future__ import annotations
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None) -> Method:
-    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block."""
-    drafter = kit.part("diffusion-lm", steps=steps, block=max(1, depth), window=window)
+def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None,
+         weights: str = "diffusion-lm") -> Method:
+    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block.
+
+    `weights` names the checkpoint that drafts: diffusion-lm or diffusion-lm-aligned.
+    """
+    drafter = kit.part("diffusion-lm", steps=steps, block=max(1, depth), window=window, weights=weights)
     return Method(kit.part("fixed", depth=depth), drafter, kit.part("rejection"))
 
 

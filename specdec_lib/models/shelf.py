@@ -42,12 +42,13 @@ def save(folder: str | Path, name: str, state: Mapping[str, Tensor], meta: Mappi
          plan: Mapping[str, str], weights: Weights | None, made_for: Mapping[str, str | None]) -> Checkpoint:
     """Writes FOLDER/NAME and gives it back as a reader will find it, so that what is measured is what is stored.
 
-    `plan` maps names of tensors to schemes of `compress.py`; `weights` are the target's, for differences; `made_for`
-    is its fingerprint. `card` has target (its name), made, settings, measured, limits; ValueError where one lacks.
+    `plan` maps names of tensors to schemes of `compress.py`; `weights` are the target's, for differences, unless
+    meta["base"] {name, sha256} names a checkpoint of this folder to take them from; `made_for` is its fingerprint.
+    `card` has target (its name), made, settings, measured, limits; ValueError where one lacks.
     """
     from safetensors.torch import save_file
 
-    base = None if weights is None else base_of(weights, meta)
+    base = origin(folder, name, weights, meta)
     tensors, about = compress.pack(state, plan, base)
     back = compress.unpack(tensors, about, base)
     storage = {key: {"scheme": entry["scheme"],
@@ -97,7 +98,7 @@ def load(folder: str | Path, name: str, weights: Weights | None = None) -> Check
         if header["format"] != FORMAT:
             raise Refusal(f"{path} is of format {header['format']} and this version reads {FORMAT}: use the version"
                           f" that wrote it, or make it again with `specdec train {name}`")
-        base = None if weights is None else base_of(weights, header["meta"])
+        base = origin(folder, name, weights, header["meta"])
         state = compress.unpack(tensors, header["tensors"], base)
     except (SafetensorError, OSError, KeyError, IndexError, json.JSONDecodeError):
         raise Refusal(f"{path} holds no checkpoint for this target: `specdec train {name}` makes one") from None
@@ -164,6 +165,22 @@ class Shelf(Mapping):
 def names(folder: str | Path) -> list[str]:
     """The checkpoints in a folder, by name; empty where there is no such folder."""
     return sorted(path.parent.name for path in Path(folder).glob(f"*/{CARD}"))
+
+
+def origin(folder: str | Path, name: str, weights: Weights | None, meta: Mapping[str, Any]) -> compress.Base | None:
+    """What differences are taken from: the checkpoint beside it that meta["base"] names, else the target's matrices.
+
+    None without weights. Refusal where that checkpoint is missing or not the one of this checksum.
+    """
+    if weights is None or "base" not in meta:
+        return None if weights is None else base_of(weights, meta)
+    asked = meta["base"]
+    there = (Path(folder) / asked["name"] / CARD).is_file()
+    if not there or read_card(folder, asked["name"])["sha256"] != asked["sha256"]:
+        raise Refusal(f"{name} is a difference from the {asked['name']} with the checksum {asked['sha256'][:12]}, and "
+                      f"{folder} holds {'another' if there else 'none'}: copy that one beside it, or train on from the "
+                      f"one at hand with `specdec train {name}`")
+    return load(folder, asked["name"], weights).state.__getitem__
 
 
 def base_of(weights: Weights, meta: Mapping[str, Any]) -> compress.Base:

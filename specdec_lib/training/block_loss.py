@@ -18,7 +18,6 @@ from torch import Tensor
 from specdec_lib.training.anchored import drawn_anchors
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.layer import scaled
-from specdec_lib.training.losses import DEPTH_WEIGHTS
 from specdec_lib.training.objective import Objective, mean
 from specdec_lib.training.slots import PIECE, Teacher, measured, teacher, weighted
 
@@ -89,7 +88,7 @@ def weights(drafter, objective: Objective, x: Tensor, law: Teacher, within: Tens
     if objective.depth != "decay":
         chances = torch.zeros_like(chances)
         chances[within] = measured(x.detach(), drafter.frozen.rows, law).chance
-    return DEPTH_WEIGHTS[objective.depth](chances.T).T.flatten()
+    return objective.by_depth(chances.T).T.flatten()
 
 
 def corrected(drafter, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:

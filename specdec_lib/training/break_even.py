@@ -16,8 +16,7 @@ from specdec_lib import catalog
 from specdec_lib.loop import begin
 from specdec_lib.models.heads.small import draft_lm
 from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.measuring import spec_of
-from specdec_lib.training.recipes import DEPTH, NGRAM, RECIPES
+from specdec_lib.training.recipes import DEPTH, NGRAM, RECIPES, beside, spec_of
 from specdec_lib.training.work import Work, expected
 from specdec_lib.types import LM, NO_DICE, Draft, Kit, Method, Refusal
 
@@ -63,7 +62,7 @@ def method_of(name: str, part: str, stored: Any, target: Transformer, depth: int
     if name == NGRAM:
         return catalog.build(f"draft-model(depth={depth})", Kit(target, draft=stored, parts=catalog.make_part))
     draft = draft_lm(stored.state, target.weights) if name == "draft-lm" else None
-    kit = Kit(target, draft=draft, checkpoints={name: stored}, parts=catalog.make_part)
+    kit = Kit(target, draft=draft, checkpoints=beside(RECIPES[name], stored), parts=catalog.make_part)
     return catalog.build(spec_of(RECIPES[name], part, depth), kit)
 
 

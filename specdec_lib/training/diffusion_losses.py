@@ -15,7 +15,6 @@ from torch import Tensor
 from specdec_lib.training.anchored import Blocks, drawn_anchors
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.drafters import Frozen
-from specdec_lib.training.losses import DEPTH_WEIGHTS
 from specdec_lib.training.masking import hidden, hidden_weights, rates
 from specdec_lib.training.objective import Objective, mean
 from specdec_lib.training.slots import Teacher, measured, weighted
@@ -66,7 +65,7 @@ def diffusion_loss(x: Tensor, frozen: Frozen, batch: Batch, drawn: Drawn, mix: M
     row, place, inside = slots_of(batch, drawn.blocks)
     counted = inside & drawn.real[..., None] & law.covered[place]
     learned = block_weights(x, frozen, law, row, place, counted, drawn, mix, objective)[counted]
-    text = (batch.drafted(1).flatten() & law.covered).nonzero()[:, 0]
+    text = (batch.drafted(1).flatten() & law.covered & (mix.text > 0)).nonzero()[:, 0]
     spoken = torch.full_like(text, mix.text / max(1, len(text)), dtype=torch.float32)
     taught = at(law, torch.cat((text, place[counted])))
     total, slots = weighted(x[torch.cat((text, row[counted]))], frozen.rows, taught, torch.cat((spoken, learned)),
@@ -96,7 +95,7 @@ def block_weights(x: Tensor, frozen: Frozen, law: Teacher, row: Tensor, place: T
         drafted = counted & drawn.whole[..., None]
         chances = torch.zeros_like(chances)
         chances[drafted] = measured(x[row[drafted]], frozen.rows, at(law, place[drafted])).chance
-    by_depth = DEPTH_WEIGHTS[objective.depth](chances.flatten(0, 1).T).T.view(counted.shape)
+    by_depth = objective.by_depth(chances.flatten(0, 1).T).T.view(counted.shape)
     whole, noised = ((drawn.real & kind).sum().clamp(min=1) for kind in (drawn.whole, ~drawn.whole))
     return torch.where(drawn.whole[..., None], mix.draft / whole * by_depth,
                        mix.masked / noised * hidden_weights(drawn.masked, drawn.rates, counted))

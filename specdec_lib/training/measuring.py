@@ -15,7 +15,7 @@ from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.examples import Example
 from specdec_lib.training.judge import tallies, together
 from specdec_lib.training.live import live, sample
-from specdec_lib.training.recipes import DEPTH, Recipe
+from specdec_lib.training.recipes import DEPTH, Recipe, beside, spec_of
 
 LIVE, LEAST = 24, 2                                # held-out prompts decoded for real: at most, and at least
 
@@ -39,17 +39,11 @@ def lively(which: Recipe, lessons: Course, stored: Checkpoint, target: Transform
     draft = draft_lm(stored.state, target.weights) if which.name == "draft-lm" else None
     out = {}
     for place, name in enumerate(parts):
-        spec = spec_of(which, name, DEPTH)
         cut = deadline.cut(prompts, 1 / len(parts) if place == 0 else 1.0, len(prompts) if place else LEAST)
-        found = live(spec, target, text.facts, cut, {which.name: stored}, draft)
+        found = live(spec_of(which, name), target, text.facts, cut, beside(which, stored), draft)
         prompts = prompts[:cut.taken]
         out[name or which.name] = {"prompts": cut.taken, **rounded(together(found).told())}
     return out
-
-
-def spec_of(which: Recipe, part: str, depth: int) -> str:
-    """The method that drafts chains of this depth with a part of the drafter, as a command line names it."""
-    return f"{which.method or which.name}(depth={depth}{part and f', layer={part.split()[-1]}'})"
 
 
 def some_prompts(lessons: Course) -> list[Example]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.drafters import Drafter
-from specdec_lib.training.losses import DEPTH_WEIGHTS, SLOT_LOSSES
+from specdec_lib.training.losses import DEPTH_WEIGHTS, SLOT_LOSSES, dpace_weights
 from specdec_lib.training.slots import Teacher, measured, weighted
 
 
@@ -19,11 +19,22 @@ class Objective:
 
     slot: str = "ce"                               # ce, tv or mixed
     depth: str = "decay"                           # decay, dpace or streak
+    smooth: float | None = None                    # of dpace and streak; None: 0.5 of dpace, 0 of streak
 
     def __post_init__(self):
         if self.slot not in SLOT_LOSSES or self.depth not in DEPTH_WEIGHTS:
             raise ValueError(f"there is no loss {self.slot!r} with weights {self.depth!r}: take one of "
                              f"{', '.join(SLOT_LOSSES)} and one of {', '.join(DEPTH_WEIGHTS)}")
+        if self.smooth is not None and (self.depth == "decay" or not 0 <= self.smooth < 1):
+            raise ValueError(f"dpace and streak are smoothed by a share from 0 to below 1, got {self.smooth} for "
+                             f"{self.depth}")
+
+    def by_depth(self, chances: Tensor) -> Tensor:
+        """What the slots weigh whose labels have these chances [depth, n].
+
+        D-PACE is the streak of smoothed chances, so with the same `smooth` both are one.
+        """
+        return DEPTH_WEIGHTS[self.depth](chances) if self.smooth is None else dpace_weights(chances, self.smooth)
 
     def __call__(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, dict[str, list[float]]]:
         """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best is right.
@@ -48,11 +59,11 @@ class Objective:
         """One weight for every entry and place [entries, B * S]; drafters side by side weigh the same."""
         blank = torch.ones(len(streams), streams[0].shape[:2].numel(), device=streams[0].device)
         if not drafter.unrolled or self.depth == "decay":
-            return DEPTH_WEIGHTS["decay"](blank) if drafter.unrolled else blank
+            return self.by_depth(blank) if drafter.unrolled else blank
         chances = torch.zeros_like(blank)
         for k, (x, (chosen, law)) in enumerate(zip(streams, parts, strict=True)):
             chances[k, chosen] = measured(x.flatten(0, 1)[chosen], drafter.frozen.rows, law).chance
-        return DEPTH_WEIGHTS[self.depth](chances)
+        return self.by_depth(chances)
 
 
 def entry(drafter: Drafter, batch: Batch, ahead: int) -> tuple[Tensor, Teacher]:

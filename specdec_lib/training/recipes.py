@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specdec_lib.models.shelf import Checkpoint
+from specdec_lib.training import aligned as streak
 from specdec_lib.training.block_diffusion import BlockDiffusion
 from specdec_lib.training.course import Course
 from specdec_lib.training.diffusion_lm import RANK, DiffusionLM
@@ -13,6 +15,7 @@ from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.eagle import Eagle
 from specdec_lib.training.early_exit import EarlyExit
+from specdec_lib.training.objective import Objective
 from specdec_lib.types import Refusal
 
 DEPTH = 5                                          # slots that a drafter is measured at
@@ -30,6 +33,10 @@ class Recipe:
     optimiser: str = "muon"                        # `--optimiser adamw --rate 0.001` for the contrast
     limits: tuple[str, ...] = ()
     method: str = ""                               # that drafts with it; "" = the one of its name
+    asked: Mapping[str, Any] = field(default_factory=dict)        # parameters of that method
+    objective: Objective = Objective()             # unless another is asked for
+    upon: str = ""                                 # the trained checkpoint that it goes on from, by name
+    base: Checkpoint | None = None                 # that checkpoint; see upon.py
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
 
@@ -48,6 +55,14 @@ RECIPES = {recipe.name: recipe for recipe in (
            limits=("It sees tokens alone, and guesses the slots of a block apart from each other.",
                    f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
            method="diffusion-draft"),
+    Recipe("diffusion-lm-aligned", "the diffusion language model, taught on to draft long streaks in one step",
+           streak.aligned, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{streak.RANK}"},
+           rate=2e-3, objective=Objective("ce", "streak", streak.SMOOTH), upon="diffusion-lm",
+           limits=("It is stored as a difference from the checkpoint diffusion-lm that settings name by its checksum, "
+                   "and is read with that very one beside it.",
+                   "It went on with wholly masked blocks alone, for drafts in one step: what several steps fill, and "
+                   "the text's own rows, may have become worse."),
+           method="diffusion-draft", asked={"weights": "diffusion-lm-aligned"}),
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExit,
            {"exit.*.norm": "float32", "ids": "int32"},
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),
@@ -74,4 +89,19 @@ def recipe(name: str) -> Recipe:
 
 def start(which: Recipe, target: Any, course: Course, random: bool = False) -> Drafter:
     """The drafter before its first step, on the target's device."""
-    return which.make(target, course.ids, random=random).to(target.device)
+    base = {"base": which.base} if which.upon else {}
+    return which.make(target, course.ids, random=random, **base).to(target.device)
+
+
+def spec_of(which: Recipe, part: str = "", depth: int = DEPTH) -> str:
+    """The method that drafts chains of this depth with a part of the drafter, as a command line names it."""
+    asked = {"depth": depth} | ({"layer": int(part.split()[-1])} if part else {}) | dict(which.asked)
+    return f"{which.method or which.name}({', '.join(f'{name}={value!r}' for name, value in asked.items())})"
+
+
+def beside(which: Recipe, stored: Checkpoint) -> dict[str, Checkpoint]:
+    """What that method finds on its shelf: the checkpoint, also in the place of one that it went on from.
+
+    A method asks for that one by its card, and drafts with what its parameters name.
+    """
+    return {name: stored for name in (which.name, which.upon) if name}

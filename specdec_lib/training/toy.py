@@ -20,8 +20,7 @@ from specdec_lib.training.course import course
 from specdec_lib.training.fit import Settings, fit
 from specdec_lib.training.judge import Tally, tallies, together
 from specdec_lib.training.live import live, sample
-from specdec_lib.training.objective import Objective
-from specdec_lib.training.recipes import DEPTH, recipe, start
+from specdec_lib.training.recipes import DEPTH, beside, recipe, spec_of, start
 from specdec_lib.training.rollout import Request, rollout
 from specdec_lib.training.shards import Record
 from specdec_lib.types import Facts
@@ -66,14 +65,18 @@ def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: i
             for reply in rollout(target.weights, lambda: next(asked, None), (), length, rows=64)]
 
 
-def toy_checkpoint(name: str, target: Transformer, steps: int = 80) -> Checkpoint:
-    """An `eagle`, `early-exit` or `diffusion-lm` after so many steps on the toy's answers, measured as shipped ones."""
+def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkpoint | None = None) -> Checkpoint:
+    """The drafter of any recipe but draft-lm after so many steps on the toy's answers, measured as shipped ones.
+
+    One that goes on from another checkpoint does so from `base`, or from one that is made for it with as many steps.
+    """
     which = recipe(name)
-    method = which.method or name
+    if which.upon:
+        which = replace(which, base=base or toy_checkpoint(which.upon, target, steps))
     with TemporaryDirectory() as folder:
         lessons = course(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=1024)
         drafter = start(which, target, lessons)
-        fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), Objective(),
+        fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), which.objective,
             Settings(steps=steps, rate=RATE), Path(folder) / "fit")
         made = Checkpoint(name, {key: tensor.detach() for key, tensor in drafter.state().items()}, drafter.meta(), {})
         parts = which.parts(made.meta)
@@ -81,8 +84,7 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80) -> Checkpoin
                   "from random weights": start(which, target, lessons, random=True)}
         found = {when: tallies(model, lessons.held_out(model.levels), DEPTH) for when, model in models.items()}
         prompts = sample(lessons.data, lessons.held, PROMPTS)
-    found["live"] = [live(f"{method}(depth={DEPTH}{part and ', layer=' + part.split()[-1]})", target, ToyText.facts,
-                          prompts, {name: made}) for part in parts]
+    found["live"] = [live(spec_of(which, part), target, ToyText.facts, prompts, beside(which, made)) for part in parts]
     measured = {when: told(name, parts, each) for when, each in found.items()}
     return replace(made, card={"name": name, "measured": measured})
 

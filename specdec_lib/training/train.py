@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from specdec_lib.models.card import whole, write_card
@@ -29,6 +29,7 @@ from specdec_lib.training.measuring import forced, lively
 from specdec_lib.training.objective import Objective
 from specdec_lib.training.prompts import shipped, texts
 from specdec_lib.training.recipes import DEPTH, Recipe, start
+from specdec_lib.training.upon import upon
 from specdec_lib.types import Refusal
 
 ANSWERING = 0.4                                    # share of the minutes for making answers, where none are given
@@ -47,7 +48,7 @@ class Order:
     data: tuple[Path, ...] = ()                    # answers that exist already: the target makes none
     forbidden: tuple[Path, ...] = ()               # prompt files that are measured with and never trained on
     tokens: int = 1_000_000                        # of answers, at most
-    objective: Objective = field(default_factory=Objective)
+    objective: Objective | None = None             # None: the recipe's
     optimiser: str | None = None                   # None: the recipe's
     rate: float | None = None
     seed: int = 0
@@ -69,10 +70,13 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
           progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
     """The trained, measured and stored drafter; `made` says where it comes from (command, commit, machine, date)."""
     deadline = Deadline(order.minutes)
+    which, objective = upon(which, order.out, target, text, order.target, say=say), order.objective or which.objective
     lessons = study(order, target, text, deadline, say, progress)
     minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
     drafter = start(which, target, lessons)
     folder = order.out / "work" / which.name
+    if which.base:
+        belong(folder, which.base.card["sha256"], f"another {which.upon}")
 
     def shown(now: Progress, done: float, line: dict) -> None:
         progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
@@ -85,14 +89,14 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
     settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
                         seed=order.seed)
     say(f"training {which.name} for {minutes:.1f} minutes")
-    now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), order.objective, settings,
+    now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
               folder, judge, shown)
-    about = {"target": order.target, "limits": [*which.limits, *general(lessons)],
+    about = {"target": order.target, "limits": [*which.limits, *general(len(drafter.frozen.ids))],
              "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,
                       "tokens_of_data": lessons.tokens, "device": str(target.device),
                       "data": ", ".join(sorted({example.source for example in lessons.data}))},
-             "settings": {**asdict(settings), **asdict(order.objective), "minutes": round(now.seconds / 60, 1),
-                          "rows": len(lessons.ids), **drafter.meta()}, "measured": {}}
+             "settings": {**asdict(settings), **asdict(objective), "minutes": round(now.seconds / 60, 1),
+                          "rows": len(drafter.frozen.ids), **drafter.meta()}, "measured": {}}
     say("measuring")
     return finish(which, order, lessons, drafter, target, text, about, folder, deadline)
 
@@ -108,14 +112,14 @@ def study(order: Order, target: Transformer, text: Text, deadline: Deadline, say
     return course(target, text, records, work / "features", kept, limit=order.cache, say=say)
 
 
-def belong(work: Path, target: str) -> None:
-    """Marks a folder of answers, features and fits as this target's; Refusal where it is another's."""
+def belong(work: Path, target: str, another: str = "a target with other weights") -> None:
+    """Marks a folder of answers, features and fits as this target's, or what it came of; Refusal if it is another's."""
     path = work / "target"
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
         whole(path, lambda rough: rough.write_text(target))
     if path.read_text() != target:
-        raise Refusal(f"{work} was begun for a target with other weights: give another --out, or delete it")
+        raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
 
 def answered(order: Order, target: Transformer, text: Text, deadline: Deadline, say: Say, progress: Callable) -> None:
@@ -180,11 +184,11 @@ def where(made: Mapping) -> dict:
     return {name: made[name] for name in ("date", "machine", "device", "threads", "dtype") if name in made}
 
 
-def general(lessons: Course) -> list[str]:
-    """What holds for every drafter trained this way."""
+def general(rows: int) -> list[str]:
+    """What holds for every drafter of so many `rows` trained this way."""
     return ["Trained on answers of this target alone; other weights, other languages and other kinds of prompt are "
             "accepted less.",
-            f"It can only draft {len(lessons.ids):,} tokens, the most frequent of those answers.",
+            f"It can only draft {rows:,} tokens, the most frequent of those answers.",
             "Held-out prompts were split off by their text; tasks that quote an answer of the target to another prompt "
             "may share that text with training."]
 

@@ -45,7 +45,7 @@ def train_ngram(order: Order, target: Transformer, text: Text, made: Mapping, sa
             "parameters": sum(array.size for array in arrays.values()),
             "made": {**made, "minutes": minutes, "tokens_seen": sum(len(example.output) for example in learned),
                      "data": ", ".join(sorted({example.source for example in lessons.data}))},
-            "limits": ["It knows the last two tokens and nothing else.", general(lessons)[2]]}
+            "limits": ["It knows the last two tokens and nothing else.", general(len(lessons.ids))[2]]}
     from safetensors.numpy import save_file
 
     made_for = {"tokenizer": fingerprint(target, text)["tokenizer"]}

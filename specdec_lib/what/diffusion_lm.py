@@ -15,7 +15,7 @@ from specdec_lib.models.heads.diffusion import DiffusionLM, diffusion_lm
 from specdec_lib.models.heads.pretrained import Pretrained
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Scores, Session
 
-NAME = "diffusion-lm"
+NAME, ALIGNED = "diffusion-lm", "diffusion-lm-aligned"
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,24 @@ class Diffusion:
         return self.head.unseen(len(session.tokens), max(depth, self.block))
 
 
-def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None) -> Diffusion:
-    """`block` slots at least; `window` tokens of text and block are all it holds, by default the model's context."""
+def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, weights: str = NAME) -> Diffusion:
+    """`block` slots at least; `window` tokens of text and block are all it holds, by default the model's context.
+
+    `weights` names the checkpoint: diffusion-lm, or diffusion-lm-aligned, taught on to draft in one step (SpecDiff-2).
+    """
     if steps < 1 or block < 1:
         raise Refusal(f"a block has one slot or more and is filled in one step or more, got {block} and {steps}")
-    given = kit.checkpoints[NAME]
+    if weights not in (NAME, ALIGNED):
+        raise Refusal(f"there are no weights {weights!r} to draft with: take {NAME} or {ALIGNED}")
+    if weights not in kit.checkpoints:
+        raise Refusal(f"the checkpoint {weights} is missing: `specdec train {weights}` makes it")
+    given = kit.checkpoints[weights]
     if isinstance(given, Pretrained):
         return Diffusion(given.head(window), steps, block)
     if not hasattr(kit.target, "weights"):
         raise Refusal("a diffusion-lm drafts on the target's own embedding, and transformers keeps it to itself here")
     return Diffusion(diffusion_lm(given, kit.target.weights, window), steps, block)
+
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",

@@ -181,3 +181,37 @@ def test_a_tokenizer_is_asked_only_when_a_checkpoint_is_read(tmp_path):
     here = shelf(tmp_path, text=text)
     assert "eagle" in here and asked == []
     assert here["eagle"] and asked == [1]
+
+
+def layered(folder, name, meta, seed, base=None):
+    """One layer near the target's second, at rank 2, as a difference; with a base, near the base's."""
+    near = base.state["layers.0.qkv"] if base else TARGET.weights.layers[1].qkv.dense()
+    dice = torch.Generator().manual_seed(seed)
+    change = torch.randn(len(near), 2, generator=dice) @ torch.randn(2, near.shape[1], generator=dice)
+    return near + change, put(folder, name, {"layers.0.qkv": near + change}, {"layers": [1], **meta},
+                              {"layers.*": "+rank2"}, TARGET.weights)
+
+
+def test_a_difference_from_another_checkpoint_is_read_with_that_one_beside_it(tmp_path):
+    _, base = layered(tmp_path, "base", {}, 0)
+    there = {"base": {"name": "base", "sha256": base.card["sha256"]}}
+    true, saved = layered(tmp_path, "further", there, 1, base)
+    for read in (saved, load(tmp_path, "further", TARGET.weights), shelf(tmp_path)["further"]):
+        error = (read.state["layers.0.qkv"] - true).norm() / true.norm()
+        assert error < 0.02 and torch.equal(read.state["layers.0.qkv"], saved.state["layers.0.qkv"])
+
+
+@pytest.mark.parametrize("what", ["none", "another"])
+def test_a_difference_from_a_checkpoint_that_is_not_there_is_refused_with_what_makes_it(tmp_path, what):
+    _, base = layered(tmp_path, "base", {}, 0)
+    layered(tmp_path, "further", {"base": {"name": "base", "sha256": base.card["sha256"]}}, 1, base)
+    if what == "none":
+        (tmp_path / "base" / "card.json").unlink()
+    else:
+        layered(tmp_path, "base", {}, 2)
+    sentence = (rf"^further is a difference from the base with the checksum {base.card['sha256'][:12]}, and .* holds "
+                rf"{what}: copy that one beside it, or .* `specdec train further`$")
+    with pytest.raises(Refusal, match=sentence):
+        shelf(tmp_path)["further"]
+    with pytest.raises(Refusal, match=sentence):
+        layered(tmp_path, "further", {"base": {"name": "base", "sha256": base.card["sha256"]}}, 1, base)

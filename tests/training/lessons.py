@@ -1,6 +1,7 @@
 """What tests of drafters share: batches of a tiny target, logits of slots, its own answers, short fits."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import torch
 
@@ -15,6 +16,7 @@ from specdec_lib.training.early_exit import EarlyExit
 from specdec_lib.training.examples import Example
 from specdec_lib.training.features import Features
 from specdec_lib.training.objective import Objective
+from specdec_lib.training.recipes import Recipe, recipe, start
 from specdec_lib.types import Facts, Kit
 
 IDS = torch.tensor([0, 2, 3, 6, 8, 12, 13, 19, 21, 26, 30, 31, 32, 33, 37, 39])
@@ -50,6 +52,14 @@ def logits(drafter, batch: Batch) -> list[torch.Tensor]:
 def checkpoint(name: str, drafter) -> Checkpoint:
     """The drafter as a reader of the shelf would get it."""
     return Checkpoint(name, {key: tensor.clone() for key, tensor in drafter.state().items()}, drafter.meta(), {})
+
+
+def ready(name: str, target: Transformer, ids: torch.Tensor = IDS) -> Recipe:
+    """The recipe of this name; what it goes on from, if anything, is untrained."""
+    which = recipe(name)
+    if not which.upon:
+        return which
+    return replace(which, base=checkpoint(which.upon, start(recipe(which.upon), target, SimpleNamespace(ids=ids))))
 
 
 def answered(target: Transformer, prompts: list[Example], tokens: int, end=frozenset()) -> list[Example]:

@@ -10,7 +10,7 @@ from specdec_lib.training.break_even import break_even, method_of, needed, reach
 from specdec_lib.training.ngram import count
 from specdec_lib.training.recipes import RECIPES, recipe, start
 from specdec_lib.types import Refusal
-from tests.training.lessons import checkpoint
+from tests.training.lessons import checkpoint, ready
 from tests.training.tiny import tiny_target
 
 RATES = {"tokens_per_target_forward": 1.5}
@@ -22,7 +22,8 @@ def target():
 
 
 def stored(target, name: str):
-    return checkpoint(name, start(recipe(name), target, SimpleNamespace(ids=torch.arange(0, 40, 2))))
+    ids = torch.arange(0, 40, 2)
+    return checkpoint(name, start(ready(name, target, ids), target, SimpleNamespace(ids=ids)))
 
 
 class Ticks:

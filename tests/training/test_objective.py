@@ -9,7 +9,7 @@ from torch import nn
 from specdec_lib.training.batches import Batch
 from specdec_lib.training.drafters import Frozen
 from specdec_lib.training.features import Features
-from specdec_lib.training.losses import DEPTH_WEIGHTS, SLOT_LOSSES
+from specdec_lib.training.losses import DEPTH_WEIGHTS, SLOT_LOSSES, dpace_weights, streak_weights
 from specdec_lib.training.objective import Objective
 from tests.training.tiny import tiny_examples, tiny_target
 
@@ -133,3 +133,19 @@ def test_a_batch_with_nothing_to_learn_costs_nothing(target, batch):
 def test_an_unknown_loss_is_refused(names):
     with pytest.raises(ValueError, match="take one of ce, tv, mixed and one of decay, dpace, streak"):
         Objective(*names)
+
+
+def test_streak_and_dpace_of_the_same_smoothing_are_one():
+    """The gradient of the expected streak is D-PACE's without smoothing."""
+    chances = torch.rand(4, 6, generator=torch.Generator().manual_seed(0))
+    streak, dpace = (Objective("ce", depth, 0.2).by_depth(chances) for depth in ("streak", "dpace"))
+    assert torch.equal(streak, dpace)
+    assert torch.equal(Objective("ce", "dpace", 0.0).by_depth(chances), streak_weights(chances))
+    assert torch.equal(Objective("ce", "streak").by_depth(chances), streak_weights(chances))
+    assert torch.equal(Objective("ce", "dpace").by_depth(chances), dpace_weights(chances, 0.5))
+
+
+@pytest.mark.parametrize(("depth", "smooth"), [("decay", 0.1), ("streak", 1.0), ("dpace", -0.1)])
+def test_a_smoothing_that_means_nothing_is_refused(depth, smooth):
+    with pytest.raises(ValueError, match="smoothed by a share from 0 to below 1"):
+        Objective("ce", depth, smooth)

@@ -1,5 +1,6 @@
 """Every trainable drafter can be made, stored as its recipe says, and read back as what it was."""
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
@@ -9,9 +10,9 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.models.fingerprint import fingerprint
 from specdec_lib.models.shelf import load, save
-from specdec_lib.training.recipes import DEPTH, NAMES, RECIPES, recipe, start
+from specdec_lib.training.recipes import DEPTH, NAMES, RECIPES, recipe, spec_of, start
 from specdec_lib.types import Refusal
-from tests.training.lessons import IDS, batch_of, logits
+from tests.training.lessons import IDS, batch_of, logits, ready
 from tests.training.tiny import tiny_examples, tiny_target
 
 CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
@@ -23,8 +24,18 @@ def target():
     return tiny_target(layers=6)
 
 
+def made(name, target, folder=None):
+    """The recipe; what it goes on from is untrained, and stands in the folder if there is one."""
+    which = ready(name, target)
+    if which.base is None or folder is None:
+        return which
+    return replace(which, base=save(folder, which.upon, which.base.state, which.base.meta, CARD,
+                                    recipe(which.upon).plan, target.weights, {}))
+
+
 def test_the_names_are_those_that_methods_ask_for():
-    assert NAMES == ("eagle", "draft-lm", "diffusion-lm", "early-exit", "block-diffusion", "ngram")
+    assert NAMES == ("eagle", "draft-lm", "diffusion-lm", "diffusion-lm-aligned", "early-exit", "block-diffusion",
+                     "ngram")
 
 
 @pytest.mark.parametrize("name", ["medusa", "", "Eagle", "ngram"])
@@ -35,7 +46,7 @@ def test_another_name_is_refused_with_those_there_are(name):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_stored_drafts_like_what_was_trained(target, tmp_path, name):
-    which = recipe(name)
+    which = made(name, target, tmp_path)
     drafter, other = start(which, target, LESSONS), start(which, target, LESSONS, random=True)
     dice = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -55,14 +66,14 @@ def test_what_is_stored_drafts_like_what_was_trained(target, tmp_path, name):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_plan_names_tensors_that_there_are(target, name):
-    state = start(recipe(name), target, LESSONS).state()
+    state = start(made(name, target), target, LESSONS).state()
     for pattern in recipe(name).plan:
         assert any(fnmatchcase(tensor, pattern) for tensor in state), pattern
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_random_start_is_another_start_of_the_same_shapes(target, name):
-    one, other = (start(recipe(name), target, LESSONS, random).state() for random in (False, True))
+    one, other = (start(made(name, target), target, LESSONS, random).state() for random in (False, True))
     assert {key: tensor.shape for key, tensor in one.items()} == {key: tensor.shape for key, tensor in other.items()}
     assert any(not torch.equal(one[key], other[key]) for key in one)
 
@@ -70,11 +81,13 @@ def test_a_random_start_is_another_start_of_the_same_shapes(target, name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_method_that_drafts_with_it_is_in_the_catalogue(name):
     which = recipe(name)
-    assert (which.method or name) in catalog.methods()
+    words, values = catalog.parse(spec_of(which, "exit 3" if name == "early-exit" else ""))
+    assert words == (which.method or name) and words in catalog.methods()
+    assert values == {"depth": DEPTH, **({"layer": 3} if name == "early-exit" else {}), **which.asked}
 
 
 def test_parts_of_an_early_exit_are_its_layers_and_others_have_none(target):
-    made = {name: start(recipe(name), target, LESSONS) for name in RECIPES}
-    parts = {name: recipe(name).parts(drafter.meta()) for name, drafter in made.items()}
+    built = {name: start(made(name, target), target, LESSONS) for name in RECIPES}
+    parts = {name: recipe(name).parts(drafter.meta()) for name, drafter in built.items()}
     assert parts.pop("early-exit") == ("exit 1", "exit 2", "exit 3") and set(parts.values()) == {("",)}
-    assert DEPTH >= made["eagle"].depth            # measured at least as deep as it was unrolled
+    assert DEPTH >= built["eagle"].depth            # measured at least as deep as it was unrolled

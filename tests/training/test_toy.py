@@ -32,3 +32,12 @@ def test_a_drafter_whose_method_has_another_name_is_measured_in_the_loop_by_that
     told = {when: parts["diffusion-lm"]["tokens_per_target_forward"]
             for when, parts in toy_checkpoint("diffusion-lm", toy_target(), steps=40).card["measured"].items()}
     assert told["teacher-forced"] > told["as it starts"] and told["live"] > 1.05
+
+
+def test_one_that_goes_on_from_another_starts_where_that_one_ended():
+    target = toy_target()
+    base = toy_checkpoint("diffusion-lm", target, steps=6)
+    further = toy_checkpoint("diffusion-lm-aligned", target, steps=3, base=base)
+    ended, began = base.card["measured"]["teacher-forced"], further.card["measured"]["as it starts"]
+    assert began["diffusion-lm-aligned"] == ended["diffusion-lm"]
+    assert further.card["measured"]["teacher-forced"]["diffusion-lm-aligned"] != ended["diffusion-lm"]

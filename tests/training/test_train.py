@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -55,9 +56,21 @@ def twenty_steps(monkeypatch):
     monkeypatch.setattr(module, "Settings", lambda **given: Settings(**given | {"steps": 20, "rate": 0.02}))
 
 
+@pytest.fixture(scope="module")
+def base(target, text, data, tmp_path_factory):
+    """A folder with a diffusion-lm of twenty steps."""
+    out = tmp_path_factory.mktemp("base")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "Settings", lambda **given: Settings(**given | {"steps": 20, "rate": 0.02}))
+        train(recipe("diffusion-lm"), Order(out, LONG, data=(data,), target="tiny"), target, text, MADE)
+    return out / "diffusion-lm"
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_stored_drafter_does_in_the_loop_what_its_card_says_of_held_out_answers(
-        target, text, data, tmp_path, twenty_steps, name):
+        target, text, data, base, tmp_path, twenty_steps, name):
+    if recipe(name).upon:
+        shutil.copytree(base, tmp_path / recipe(name).upon)
     done = train(recipe(name), Order(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE)
     measured = done.card["measured"]
     assert list(measured) == ["as trained", "teacher-forced", "as it starts", "from random weights", "live"]
@@ -91,6 +104,32 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
     forced = {key: told["draft-lm"]["tokens_per_target_forward"] for key, told in card["measured"].items()}
     assert [round(look, 4) for look in looks] == [forced["as it starts"], forced["as trained"]]
     assert (tmp_path / "draft-lm" / "README.md").read_text().startswith("# draft-lm")
+
+
+def test_one_that_goes_on_from_another_is_measured_beside_that_one_on_the_same_held_out_answers(
+        target, text, data, base, tmp_path, twenty_steps):
+    shutil.copytree(base, tmp_path / "diffusion-lm")
+    order, which = Order(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
+    card = train(which, order, target, text, MADE).card
+    before = json.loads((base / "card.json").read_text())
+    told = {when: {key: value for key, value in parts["diffusion-lm-aligned"].items() if key != "by_family"}
+            for when, parts in card["measured"].items()}
+    assert told["as it starts"] == {key: value for key, value in
+                                    before["measured"]["teacher-forced"]["diffusion-lm"].items() if key != "by_family"}
+    assert told["teacher-forced"] != told["as it starts"] != told["from random weights"]
+    assert card["settings"]["base"] == {"name": "diffusion-lm", "sha256": before["sha256"]}
+    assert (card["settings"]["depth"], card["settings"]["smooth"]) == ("streak", 0.1)
+    assert {how["scheme"] for tensor, how in card["storage"].items() if tensor.startswith("layers")} == {"+rank40"}
+
+
+def test_what_was_begun_from_one_checkpoint_does_not_go_on_from_another(target, text, data, base, tmp_path,
+                                                                        twenty_steps):
+    shutil.copytree(base, tmp_path / "diffusion-lm")
+    order, which = Order(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
+    train(which, order, target, text, MADE)
+    train(recipe("diffusion-lm"), replace(order, seed=5), target, text, MADE)
+    with pytest.raises(Refusal, match="was begun for another diffusion-lm: give another --out, or delete it"):
+        train(which, order, target, text, MADE)
 
 
 def test_the_same_order_again_trains_nothing_and_gives_the_same_drafter(target, text, data, tmp_path, twenty_steps):

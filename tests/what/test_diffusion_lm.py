@@ -87,6 +87,8 @@ def test_a_text_longer_than_its_window_is_noted_with_how_much_of_it_was_not_seen
 
 
 @pytest.mark.parametrize(("values", "sentence"), [
+    ({"weights": "eagle"}, "there are no weights 'eagle' to draft with: take diffusion-lm or diffusion-lm-aligned"),
+    ({"weights": "diffusion-lm-aligned"}, "is missing: `specdec train diffusion-lm-aligned` makes it"),
     ({"steps": 0}, "got 1 and 0"), ({"block": 0}, "got 0 and 1"), ({"window": 2}, "window of 2 tokens")])
 def test_parameters_that_mean_nothing_are_refused(values, sentence):
     with pytest.raises(Refusal, match=sentence):
@@ -130,3 +132,12 @@ def test_its_lattice_holds_the_candidates_of_the_slots_that_it_drafts_from(steps
 def test_a_lattice_of_no_slots_is_an_error():
     with pytest.raises(ValueError, match="slots and steps are needed"):
         world().part("diffusion-lm", block=6).lattice(begin(TEXT, 9), 0)
+
+
+def test_the_weights_that_are_asked_for_draft():
+    kit = world()
+    other = random_diffusion(SHAPE, IDS, seed=9)
+    both = replace(kit, checkpoints={**kit.checkpoints, "diffusion-lm-aligned": other})
+    aligned = both.part("diffusion-lm", weights="diffusion-lm-aligned")(begin(TEXT, 9), Budget(5), NO_DICE)
+    alone = replace(kit, checkpoints={"diffusion-lm": other}).part("diffusion-lm")(begin(TEXT, 9), Budget(5), NO_DICE)
+    assert aligned == alone != both.part("diffusion-lm")(begin(TEXT, 9), Budget(5), NO_DICE)

@@ -1,0 +1,46 @@
+"""Recipes that go on from another checkpoint: where that one is found, and that it stands beside what comes of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from specdec_lib.models.shelf import SHIPPED, Shelf
+from specdec_lib.models.text import Text
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training.recipes import Recipe
+from specdec_lib.types import Refusal
+
+
+def upon(which: Recipe, out: Path, target: Transformer, text: Text | None, name: str, shipped: Path = SHIPPED,
+         say: Callable[[str], None] = lambda line: None) -> Recipe:
+    """The recipe with the checkpoint that it starts from, if it does: the one in `out`, else the shipped one.
+
+    A shipped one is copied into `out`, since a difference is read with its base beside it. `name` is the target's.
+    Refusal where there is neither, and where it was made for another kind of target.
+    """
+    if not which.upon:
+        return which
+    here = Shelf(out, target, text, name, say)
+    found = here if which.upon in here else Shelf(shipped, target, text, name, say)
+    if which.upon not in found:
+        raise Refusal(f"{which.name} goes on from the checkpoint {which.upon}, and there is none in {out}: "
+                      f"`specdec train {which.upon} --out {out}` makes it")
+    base = found[which.upon]
+    if found is not here:
+        say(f"{which.name} starts from the shipped {which.upon}, which is copied into {out}")
+        copied(shipped / which.upon, out / which.upon)
+    return replace(which, base=base)
+
+
+def copied(source: Path, place: Path) -> None:
+    """Copies a folder whole or not at all."""
+    rough = place.with_name(f".{place.name}.partial-{os.getpid()}")
+    try:
+        shutil.copytree(source, rough)
+        rough.rename(place)
+    finally:
+        shutil.rmtree(rough, ignore_errors=True)

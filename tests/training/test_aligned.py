@@ -1,0 +1,122 @@
+"""Streak distillation starts as its base, sees whole blocks alone, and learns a small difference from the base."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib.models.compress import pack
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.shelf import Checkpoint
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training.aligned import RANK, Aligned, aligned
+from specdec_lib.training.diffusion_lm import DiffusionLM
+from specdec_lib.training.diffusion_losses import Mix, draw
+from specdec_lib.training.losses import expected_streak
+from specdec_lib.training.objective import Objective
+from specdec_lib.training.recipes import recipe
+from specdec_lib.training.slots import measured
+from tests.training.lessons import IDS, answered, batch_of, checkpoint, learned, logits, stirred
+from tests.training.tiny import tiny_examples
+
+STREAK = Objective("ce", "streak", 0.1)
+
+
+def base_of(drafter) -> Checkpoint:
+    return replace(checkpoint("diffusion-lm", drafter), card={"sha256": "abc"})
+
+
+@pytest.fixture(scope="module")
+def base(target):
+    return stirred(DiffusionLM(target, IDS, (0, 1, 3), (2, 4), rank=3))
+
+
+@pytest.fixture(scope="module")
+def batch(target, data):
+    return batch_of(target, data)
+
+
+def test_before_its_first_step_it_drafts_as_its_base_does_and_random_weights_do_not(target, base, batch):
+    one, other = Aligned(target, base_of(base)), Aligned(target, base_of(base), random=True)
+    for k, (mine, theirs, apart) in enumerate(zip(*(logits(drafter, batch) for drafter in (one, base, other)),
+                                                  strict=True)):
+        assert torch.allclose(mine, theirs, atol=1e-6) and not torch.allclose(apart, theirs, atol=1e-2), k
+
+
+def test_layers_blocks_and_vocabulary_are_the_bases_and_its_meta_names_the_base(target, base):
+    drafter = aligned(target, torch.arange(8), base=base_of(base))
+    assert torch.equal(drafter.state()["ids"], IDS)
+    assert drafter.meta() == base.meta() | {"base": {"name": "diffusion-lm", "sha256": "abc"}}
+    with pytest.raises(ValueError, match="goes on from a trained checkpoint"):
+        aligned(target, IDS)
+
+
+def test_its_blocks_are_masked_whole_and_the_text_learns_nothing_of_its_own(target, base, batch):
+    drafter = Aligned(target, base_of(base))
+    drawn = draw(batch, drafter.mix, drafter.blocks)
+    assert drawn.whole.all() and drawn.masked.all()
+    spoken = Aligned(target, base_of(base), mix=replace(drafter.mix, text=1.0))
+    assert STREAK(spoken, batch)[0] > STREAK(drafter, batch)[0] > 0
+
+
+def test_its_gradient_is_that_of_minus_the_expected_streak(target, base, batch):
+    """Without smoothing and for a teacher that is sure; every anchor of one block size."""
+    drafter = Aligned(target, replace(base_of(base), meta=base.meta() | {"blocks": [4]}),
+                      Mix(masked=0, text=0, noised=0, anchors=99, spacing=1))
+    sure = torch.full_like(batch.top_logp, -1e9)
+    sure[..., 0] = 0
+    batch = replace(batch, top_logp=sure)
+    Objective("ce", "streak")(drafter, batch)[0].backward()
+    mine = drafter.norm.grad.clone()
+    drafter.zero_grad()
+    rows = batch.drafted(1)
+    chances = torch.zeros(4, *rows.shape)
+    for k, x in enumerate(drafter.slots(batch)):
+        law = drafter.frozen.law(batch, k)
+        chosen = batch.drafted(1 + k) & law.covered.view(rows.shape)
+        logp = (x[chosen] @ drafter.frozen.rows.T).log_softmax(-1)
+        columns = law.columns.view(*rows.shape, -1)[chosen][:, :1]
+        chances[k] = chances[k].masked_scatter(chosen, logp.gather(1, columns).exp())
+        assert torch.allclose(logp.gather(1, columns)[:, 0].exp(), measured(
+            x[chosen], drafter.frozen.rows, type(law)(*(part[chosen.flatten()] for part in law))).chance, atol=1e-5)
+    (-expected_streak(chances.flatten(1)).sum() / rows.sum()).backward()
+    assert mine.norm() > 1e-4 and torch.allclose(mine, drafter.norm.grad, atol=1e-6, rtol=1e-3)
+
+
+def test_it_makes_longer_streaks_than_its_base(target):
+    data = answered(target, tiny_examples(4), 12)
+    batch = batch_of(target, data)
+    sure = torch.full_like(batch.top_logp, -1e9)
+    sure[..., 0] = 0                               # a law of chances would bound the streak
+    batch = replace(batch, top_logp=sure)
+    start = learned(DiffusionLM(target, IDS, (0, 1, 3), (4,), rank=16), batch, 12, 0.005)
+    drafter = Aligned(target, base_of(start), Mix(masked=0, text=0, noised=0, anchors=16, spacing=1), rank=16)
+    optimiser = torch.optim.Adam(drafter.parameters(), lr=0.02)
+
+    def streak() -> float:
+        with torch.no_grad():
+            chances = torch.zeros(4, batch.tokens.numel())
+            for k, x in enumerate(drafter.slots(batch)):
+                law = drafter.frozen.law(batch, k)
+                chosen = batch.drafted(1 + k).flatten() & law.covered
+                chances[k, chosen] = measured(x.flatten(0, 1)[chosen], drafter.frozen.rows,
+                                              type(law)(*(part[chosen] for part in law))).chance
+        return float(expected_streak(chances).sum() / batch.drafted(1).sum())
+
+    before = streak()
+    for place in range(15):
+        optimiser.zero_grad()
+        STREAK(drafter, replace(batch, seed=place))[0].backward()
+        optimiser.step()
+    assert streak() > before + 0.5
+
+
+def test_of_the_default_target_it_is_a_few_megabytes_on_top():
+    shape = Shape(layers=1, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=8192, context=2048, tied=True)
+    target = Transformer.random(shape)             # one layer of it stands for the six
+    base = base_of(DiffusionLM(target, torch.arange(8192)))
+    drafter = Aligned(target, base)
+    tensors, about = pack(drafter.state(), recipe("diffusion-lm-aligned").plan, base.state.__getitem__)
+    layer, rest = (sum(tensor.numel() * tensor.element_size() for name, tensor in tensors.items()
+                       if name.startswith("layers") == one) for one in (True, False))
+    assert about["layers.0.down"]["scheme"] == f"+rank{RANK}" and 1.7e6 < 6 * layer + rest < 2.7e6

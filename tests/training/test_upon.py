@@ -1,0 +1,78 @@
+"""What goes on from another checkpoint finds it, and leaves it beside what comes of it."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from specdec_lib.models.fingerprint import fingerprint
+from specdec_lib.models.shelf import save
+from specdec_lib.training.recipes import recipe, start
+from specdec_lib.training.upon import copied, upon
+from specdec_lib.types import Refusal
+from tests.training.lessons import IDS, stirred
+from tests.training.tiny import tiny_target
+
+NAME, BASE = "diffusion-lm-aligned", "diffusion-lm"
+CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target()
+
+
+@pytest.fixture
+def places(tmp_path):
+    return tmp_path / "out", tmp_path / "shipped"
+
+
+def put(folder, target, seed=0):
+    drafter = stirred(start(recipe(BASE), target, SimpleNamespace(ids=IDS)), seed)
+    return save(folder, BASE, drafter.state(), drafter.meta(), CARD, recipe(BASE).plan, target.weights,
+                fingerprint(target, None))
+
+
+def found(target, places, say=lambda line: None):
+    return upon(recipe(NAME), places[0], target, None, "tiny", places[1], say)
+
+
+def test_a_recipe_of_its_own_stays_as_it_is(target, places):
+    assert upon(recipe(BASE), places[0], target, None, "tiny", places[1]) is recipe(BASE)
+
+
+def test_the_one_in_the_folder_comes_before_the_shipped_one(target, places):
+    mine, _ = put(places[0], target, 0), put(places[1], target, 1)
+    which = found(target, places)
+    assert which.base.card["sha256"] == mine.card["sha256"] and replace(which, base=None) == recipe(NAME)
+
+
+def test_the_shipped_one_is_taken_else_and_copied_beside_what_comes_of_it(target, places):
+    shipped, said = put(places[1], target), []
+    which = found(target, places, said.append)
+    assert which.base.card["sha256"] == shipped.card["sha256"] and "shipped diffusion-lm" in said[0]
+    assert {path.name for path in places[0].iterdir()} == {BASE}
+    assert all((places[0] / BASE / path.name).read_bytes() == path.read_bytes()
+               for path in (places[1] / BASE).iterdir())
+    again = found(target, places)
+    assert torch.equal(again.base.state["layers.0.qkv"], which.base.state["layers.0.qkv"])
+
+
+def test_with_neither_it_is_refused_with_the_command_that_makes_one(target, places):
+    with pytest.raises(Refusal, match=r"^diffusion-lm-aligned goes on from the checkpoint diffusion-lm, and there is "
+                                      r"none in .*out: `specdec train diffusion-lm --out .*out` makes it$"):
+        found(target, places)
+
+
+def test_one_of_another_target_is_refused_and_not_copied(target, places):
+    put(places[1], target)
+    with pytest.raises(Refusal, match="tiny has another architecture: `specdec train diffusion-lm --target tiny`"):
+        found(tiny_target(hidden=32), places)
+    assert not places[0].exists()
+
+
+def test_a_copy_that_failed_leaves_nothing(tmp_path):
+    with pytest.raises(OSError):
+        copied(tmp_path / "absent", tmp_path / "place")
+    assert not list(tmp_path.iterdir())
