@@ -8,6 +8,7 @@ Knows nothing about models, sessions or files.
 from specdec_lib.figures.ladder import ratios, round_split, shares
 from specdec_lib.figures.lattice import lattice
 from specdec_lib.figures.laws import acceptance, laws
+from specdec_lib.figures.lengths import lengths
 from specdec_lib.figures.look import PALETTE
 from specdec_lib.figures.output import match_lengths, rounds, signal, sources
 from specdec_lib.figures.relaxed import tradeoff
@@ -19,6 +20,6 @@ from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
 __all__ = ["PALETTE", "acceptance", "by_family", "candidates", "conditional_acceptance", "cost_curve", "curves",
-           "depth_weights", "gains", "histogram", "lattice", "laws", "learned", "match_lengths", "precision_recall",
-           "ratios", "round_split", "rounds", "shares", "signal", "sources", "speed_map", "speedups", "time_split",
-           "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]
+           "depth_weights", "gains", "histogram", "lattice", "laws", "learned", "lengths", "match_lengths",
+           "precision_recall", "ratios", "round_split", "rounds", "shares", "signal", "sources", "speed_map",
+           "speedups", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]

@@ -81,11 +81,11 @@ class AdaptiveLength:
             raise Refusal(f"a tree needs width >= 1 and nodes >= 0, got {self.width} and {self.nodes}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(self.length(session), self.width, self.nodes)
-
-    def length(self, session: Session) -> int:
-        """Tokens the next draft may have."""
         history = [pair for round in session.rounds if (pair := seen(round, session.end)) is not None]
+        return Budget(self.length(history), self.width, self.nodes)
+
+    def length(self, history: Sequence[Seen]) -> int:
+        """Tokens that the draft may have which follows these rounds."""
         if not history:
             return self.longest
         if self.rule == "printed":

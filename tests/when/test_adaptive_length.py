@@ -26,12 +26,16 @@ def after(*rounds: tuple[int, int]):
     return session
 
 
+def asked(policy, *rounds: tuple[int, int]) -> int:
+    return policy(after(*rounds), NO_DICE).depth
+
+
 def lengths(policy, *accepted: int) -> list[int]:
     """The lengths asked for when each draft is as long as asked and so much of it is accepted, if it has as much."""
-    rounds, out = [], [policy.length(after())]
+    rounds, out = [], [asked(policy)]
     for wanted in accepted:
         rounds.append((out[-1], min(wanted, out[-1])))
-        out.append(policy.length(after(*rounds)))
+        out.append(asked(policy, *rounds))
     return out
 
 
@@ -59,15 +63,15 @@ def test_the_printed_rule_never_grows_again_once_a_token_was_refused(start):
 
 def test_the_ceiling_is_taken_before_the_limits():
     free = AdaptiveLength(1, 30, 0, 0.5, "printed")
-    assert free.length(after((9, 0))) == 5                             # ceil(4.5)
+    assert asked(free, (9, 0)) == 5                             # ceil(4.5)
 
 
 def test_the_corrected_rule_starts_from_what_it_first_saw():
     policy = AdaptiveLength(2, 32, 2, 0.5, share=.6, margin=2)
-    assert policy.length(after((10, 6))) == 12                         # 6 >= 0.6 x 10: 10 + 2
-    assert policy.length(after((10, 5))) == 7                          # 5 + 2
-    assert policy.length(after((10, 5), (7, 4))) == 7                  # 8.5 and 4.5 < 5.1: ceil(4.5) + 2
-    assert policy.length(after((10, 5), (7, 7))) == 11                 # 8.5 and 6 >= 5.1: ceil(8.5) + 2
+    assert asked(policy, (10, 6)) == 12                         # 6 >= 0.6 x 10: 10 + 2
+    assert asked(policy, (10, 5)) == 7                          # 5 + 2
+    assert asked(policy, (10, 5), (7, 4)) == 7                  # 8.5 and 4.5 < 5.1: ceil(4.5) + 2
+    assert asked(policy, (10, 5), (7, 7)) == 11                 # 8.5 and 6 >= 5.1: ceil(8.5) + 2
 
 
 def test_the_corrected_rule_shrinks_and_grows_with_the_text():
@@ -79,7 +83,7 @@ def test_success_is_a_share_of_what_was_generated_not_of_what_was_asked():
     ended = played(certain_chain((1, 2, END)), 2)
     assert seen(ended, frozenset({END})) == (2, 2) and seen(ended) == (3, 2)
     session = begin((1, 2), 50, end=frozenset({END}))
-    assert AdaptiveLength().length(session.after(ended)) == 4          # 2 + 2, though 8 were asked for
+    assert AdaptiveLength()(session.after(ended), NO_DICE) == Budget(4)          # 2 + 2, though 8 were asked for
 
 
 def test_the_note_of_the_raw_draft_counts_and_not_the_searched_path():
@@ -91,8 +95,8 @@ def test_the_note_of_the_raw_draft_counts_and_not_the_searched_path():
 def test_rounds_without_a_draft_change_nothing():
     for rule in ("printed", "corrected"):
         policy = AdaptiveLength(rule=rule)
-        assert policy.length(after((0, 0), (0, 0))) == 8
-        assert policy.length(after((8, 2), (0, 0), (4, 1))) == policy.length(after((8, 2), (4, 1)))
+        assert asked(policy, (0, 0), (0, 0)) == 8
+        assert asked(policy, (8, 2), (0, 0), (4, 1)) == asked(policy, (8, 2), (4, 1))
 
 
 def test_lengths_stay_within_their_limits():

@@ -1,0 +1,31 @@
+"""Lengths along an answer: how far a rule let the drafter go, how far it went, and how far the target followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.look import PALETTE, canvas, fill, same_length
+
+
+def lengths(asked: Sequence[int], generated: Sequence[int], accepted: Sequence[int], oracle: Sequence[int] = (),
+            title: str | None = None) -> go.Figure:
+    """Tokens of every round: allowed as steps, generated before an end token as marks, accepted as bars.
+
+    `oracle`, where given, is the length that would have been best at the place where each round began.
+    """
+    same_length(asked=asked, generated=generated, accepted=accepted, oracle=oracle or None)
+    said = (f"{sum(accepted)} of {sum(generated)} generated tokens are accepted in {len(asked)} rounds; "
+            f"lengths from {min(asked)} to {max(asked)}" if asked else "No rounds")
+    figure = canvas(title or said, "round", "tokens")
+    turns = list(range(1, len(asked) + 1))
+    figure.add_bar(x=turns, y=[int(n) for n in accepted], name="accepted", marker=fill("accepted"))
+    figure.add_scatter(x=turns, y=[int(n) for n in generated], name="generated", mode="markers",
+                       marker={"symbol": "square-open", "size": 8, "color": PALETTE["draft"], "line_width": 2})
+    figure.add_scatter(x=turns, y=[int(n) for n in asked], name="asked for", mode="lines",
+                       line={"color": PALETTE["target"], "width": 2, "shape": "hvh"})
+    if oracle:
+        figure.add_scatter(x=turns, y=[int(n) for n in oracle], name="best there", mode="markers",
+                           marker={"symbol": "diamond", "size": 7, "color": PALETTE["extra"]})
+    return figure.update_yaxes(rangemode="tozero")

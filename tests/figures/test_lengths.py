@@ -1,0 +1,20 @@
+"""The figure of lengths: what is drawn is what was handed in."""
+
+import pytest
+
+from specdec_lib import figures
+
+
+def test_every_round_shows_what_was_asked_generated_and_accepted():
+    figure = figures.lengths([8, 4, 5], [8, 3, 5], [2, 3, 0], [2, 3, 1])
+    assert {trace.name: list(trace.y) for trace in figure.data} == {
+        "accepted": [2, 3, 0], "generated": [8, 3, 5], "asked for": [8, 4, 5], "best there": [2, 3, 1]}
+    assert all(list(trace.x) == [1, 2, 3] for trace in figure.data)
+    assert figure.layout.title.text.replace("<br>", " ") == (
+        "5 of 16 generated tokens are accepted in 3 rounds; lengths from 4 to 8")
+
+
+def test_without_an_oracle_none_is_drawn_and_columns_have_one_length():
+    assert len(figures.lengths([4], [4], [1]).data) == 3
+    with pytest.raises(ValueError, match="length"):
+        figures.lengths([4, 4], [4], [1])
