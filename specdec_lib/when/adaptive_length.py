@@ -107,4 +107,4 @@ def make(kit: Kit, shortest: int = 2, longest: int = 8, growth: int = 2, rate: f
 
 
 CARD = Card("adaptive-length", idea="as long as the drafter speaks and the target agrees",
-            source="DiffuSpec, arXiv 2510.02358", make=make, notebook="10_when_fixed")
+            source="DiffuSpec, arXiv 2510.02358", make=make, notebook="16_when_adaptive_length")
