@@ -78,7 +78,7 @@ def test_an_ngram_has_a_card_too(shelf):
     assert told["measured"]["live"]["ngram"]["prompts"] >= 2 and told["made"]["tokens_seen"] > 0
 
 
-EVERY = {"eagle", "draft-lm", "diffusion-lm", "exit 1", "exit 2", "block-diffusion", "ngram"}
+EVERY = {"eagle", "draft-lm", "diffusion-lm", "diffusion-lm-aligned", "exit 1", "exit 2", "block-diffusion", "ngram"}
 
 
 @pytest.mark.parametrize("name", [*METHODS, "ngram"])
