@@ -96,4 +96,4 @@ def make(kit: Kit, shortest: int = 1, longest: int | None = None, per_token: flo
 
 
 CARD = Card("cost-optimal", idea="the length that measured costs and acceptance so far call best",
-            source="Leviathan et al. 2023, section 3", make=make, notebook="10_when_fixed")
+            source="Leviathan et al. 2023, section 3", make=make, notebook="19_when_cost_optimal")
