@@ -200,11 +200,12 @@ def _stacked(lattices: tuple[Lattice, ...]) -> dict[str, Tensor]:
 
 
 def _lattices(arrays: dict[str, Tensor]) -> dict[str, dict[int, tuple[Lattice, ...]]]:
+    found = sorted({(name, int(length)) for key in arrays if key.startswith("lattice/")
+                    for _, name, length, _ in [key.split("/")]})
     out: dict[str, dict[int, tuple[Lattice, ...]]] = {}
-    for key in sorted(key for key in arrays if key.startswith("lattice/") and key.endswith("/ids")):
-        _, name, length, _ = key.split("/")
-        ids, logp = arrays[key].long(), arrays[key.removesuffix("ids") + "logp"].float()
-        out.setdefault(name, {})[int(length)] = tuple(map(Lattice, ids, logp))
+    for name, length in found:
+        at = f"lattice/{name}/{length}/"
+        out.setdefault(name, {})[length] = tuple(map(Lattice, arrays[at + "ids"].long(), arrays[at + "logp"].float()))
     return out
 
 

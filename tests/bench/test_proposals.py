@@ -100,6 +100,12 @@ def test_lattices_survive_the_disk_in_four_bytes_a_candidate(recording, tmp_path
         assert file.get_tensor("lattice/diffusion-lm/4/logp").dtype == torch.float16
 
 
+def test_lengths_come_back_from_the_shortest_to_the_longest(kit, tmp_path):
+    tape = record(PROMPT, kit, ["diffusion-lm"], 3, (4, 8, 16), about={"vocab": 96, "end": []})
+    save(tape, tmp_path / "a.safetensors")
+    assert list(load(tmp_path / "a.safetensors").lattices["diffusion-lm"]) == [4, 8, 16]
+
+
 def test_tokens_of_a_large_vocabulary_are_kept_whole(recording, tmp_path):
     [*_, (length, kept)] = recording.lattices["block-diffusion"].items()
     kept[0].ids[0, 0], old = 123_456, int(kept[0].ids[0, 0])
