@@ -10,7 +10,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -103,11 +103,13 @@ def build(spec: str, kit: Kit) -> Method:
 
 
 def card_of(spec: str) -> Card:
-    """The card of the method that a spec names."""
-    name, _ = parse(spec.partition("@")[0])
+    """The card of the method that a spec names; with a policy that learns across prompts, so does the method."""
+    method, _, policy = spec.partition("@")
+    name, _ = parse(method)
     if name not in methods():
         raise Refusal(f"there is no method named {name!r}; there are: {', '.join(methods())}")
-    return methods()[name]
+    card, when = methods()[name], parts()["when"].get(parse(policy)[0])
+    return replace(card, learns_across_prompts=True) if when and when.learns_across_prompts else card
 
 
 def parse(spec: str) -> tuple[str, dict[str, Any]]:

@@ -19,6 +19,13 @@ def test_a_spec_carries_parameters_and_a_policy():
     assert catalog.build("draft-model@confidence(threshold=0.3)", kit()).when == Confidence(3, .3)
 
 
+def test_a_method_with_a_policy_that_learns_across_prompts_learns_too():
+    learns = {spec: catalog.card_of(spec).learns_across_prompts for spec in
+              ("draft-model", "draft-model@svip(h=0.2)", "draft-model@tapout", "eagle@tapout(bandit='thompson')")}
+    assert list(learns.values()) == [False, False, True, True]
+    assert not catalog.methods()["draft-model"].learns_across_prompts
+
+
 def test_commas_inside_brackets_do_not_split_a_list():
     assert catalog.split("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
 

@@ -19,6 +19,7 @@ from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.types import ROOT, Budget, Draft, Law, Method, Scores, Verdict
+from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, WARM, kit, network_kit, run, true_law
 
@@ -173,6 +174,17 @@ def dropped_for_what_it_was(session, budget, dice):
     return Draft() if q.chance(token) < .25 else Draft((token,), (ROOT,), (q,))
 
 
+def dropping(name: str, **values):
+    """A drafter under this policy that takes back the token at which its rule fired."""
+    def drop(session, budget, dice):
+        stop = kit().part(name, **values)(session, dice).stop
+        draft = DraftModel(Q)(session, replace(budget, stop=stop), dice)
+        fired = bool(len(draft)) and stop(draft.sights)
+        return draft.keep(tuple(range(len(draft) - 1))) if fired else draft
+    drop.__name__ = f"dropping under {name}"
+    return drop
+
+
 def chosen_before_the_ratio_test(session, draft, scores, dice):
     """Of two drawn chains the one the target likes better is kept, then tested as if it had been drawn alone."""
     if not len(draft):
@@ -190,7 +202,8 @@ def two_drawn(session, budget, dice):
 
 @pytest.mark.parametrize(("what", "how"), [
     (second_slot_first, Rejection()), (committed_as_if_drawn, Rejection()), (duplicates_merged, Rejection()),
-    (dropped_for_what_it_was, Rejection()), (two_drawn, chosen_before_the_ratio_test)],
+    (dropped_for_what_it_was, Rejection()), (dropping("confidence"), Rejection()),
+    (two_drawn, chosen_before_the_ratio_test)],
     ids=lambda part: getattr(part, "__name__", ""))
 def test_a_broken_promise_of_q_is_caught(what, how):
     assert caught(what, how) > 0.01
@@ -215,6 +228,14 @@ def test_where_the_slot_that_was_filled_first_is_certain_the_other_may_keep_its_
         return replace(draft, q=tuple(None if node == first else q for node, q in enumerate(draft.q)))
 
     assert caught(repaired, Rejection()) < 1e-12
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("svip", {"h": .35}), ("adaedl", {"start": .58}), ("margin", {"h": .4}), ("svip-difference", {"h": .02})])
+def test_a_rule_that_looks_at_the_law_alone_could_have_been_asked_before_the_draw(name, values):
+    drop, session = dropping(name, **values), begin(START, 9, sampling=WARM)
+    assert len({len(drop(session, Budget(2, 2), Dice(seed))) for seed in range(20)}) > 1, "it fires here and there"
+    assert caught(drop, Rejection()) < 1e-12
 
 
 def test_siblings_drawn_without_replacement_keep_the_law():

@@ -1,11 +1,14 @@
 """The confidence threshold."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib.drafting import grow
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Refusal, Sight
-from specdec_lib.when.confidence import CARD, Confidence, Unsure
+from specdec_lib.types import NO_DICE, Refusal, Sight, Verdict
+from specdec_lib.when.confidence import CARD, Confidence, Unsure, fitted, judged
+from tests.when.history import after, turn
 from tests.worlds import DRAFT, PROMPT, kit
 
 
@@ -29,3 +32,55 @@ def test_an_impossible_threshold_is_refused():
 
 def test_it_takes_its_depth_from_the_cost_curve():
     assert CARD.make(kit(nodes=5)) == Confidence(5)
+
+
+def test_of_the_best_token_it_asks_whatever_was_drawn():
+    seen = (Sight(.1, .7, .1, 1.0),)
+    assert Unsure(.4)(seen) and not Unsure(.4, "best")(seen) and Unsure(.8, "best")(seen)
+
+
+def chances(*values):
+    return tuple(Sight(value, .9, .05, 1.0) for value in values)
+
+
+def test_of_a_round_the_kept_tokens_and_the_first_refused_one_are_judged():
+    assert judged(turn(4, 2, None, chances(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
+    assert judged(turn(2, 2, None, chances(.9, .8))) == [(.9, True), (.8, True)]
+    assert judged(turn(2, 1, None, chances(.7, .6)), "best") == [(.9, True), (.9, False)] and judged(turn(3, 1)) == []
+
+
+def test_a_token_that_the_loop_cut_off_was_not_refused():
+    whole = turn(3, 2, None, chances(.9, .8, .7))
+    assert judged(replace(whole, verdict=Verdict((0, 1), whole.verdict.tokens[:2]))) == [(.9, True), (.8, True)]
+
+
+def test_the_fitted_threshold_weighs_a_missed_token_three_times():
+    # kept .9 .8 .6 .5, refused .7 .3: cost of .9 is 9/4, .8 6/4, .7 1/2 + 6/4, .6 1/2 + 3/4, .5 1/2, .3 1
+    seen = [(.9, True), (.8, True), (.7, False), (.6, True), (.5, True), (.3, False)]
+    assert fitted(seen) == .5 and fitted(seen, miss=.5) == .8
+    assert fitted([(.5, True), (.5, True), (.5, True), (.5, False), (.5, False), (.4, False)]) == .5
+
+
+def test_of_equal_costs_the_highest_threshold_is_taken():
+    # kept 6 of 6: .8 misses one sixth, 3/6; .4 lets one of two pass, 1/2
+    seen = [(.9, True)] * 5 + [(.8, False), (.7, True), (.1, False)]
+    assert fitted(seen) == .9 and fitted(seen, miss=3.1) == .7
+
+
+def test_few_tokens_or_one_kind_alone_leave_the_given_threshold():
+    assert fitted([(.9, True)] * 4 + [(.2, False)]) is None and fitted([(.9, True)] * 9) is None
+    policy = Confidence(4, .35, refit=True)
+    assert policy(after((4, 2, None, chances(.9, .8, .3, .7))), NO_DICE).stop == Unsure(.35)
+
+
+def test_it_refits_to_the_whole_history_of_the_session():
+    rounds = [(4, 2, None, chances(.9, .8, .3, .7)), (3, 3, None, chances(.5, .9, .6)), (2, 0, None, chances(.45, .9))]
+    policy = Confidence(4, .2, refit=True)
+    assert [policy(after(*rounds[:n]), NO_DICE).stop.threshold for n in range(4)] == [.2, .2, .5, .5]
+    assert Confidence(4, .2)(after(*rounds), NO_DICE).stop.threshold == .2
+
+
+@pytest.mark.parametrize("wrong", [{"of": "worst"}, {"miss": -1.0}], ids=str)
+def test_an_impossible_choice_is_refused(wrong):
+    with pytest.raises(Refusal, match="of is one of"):
+        CARD.make(kit(), **wrong)

@@ -1,0 +1,183 @@
+"""TapOut: a bandit learns which stop rule to trust.
+
+Source: arXiv 2511.02017, known to us at second hand: the five arms, the two levels, the blended reward and the three
+bandits. A round drafts under an arm's rule, up to `depth` tokens, and earns
+blend * m / depth + (1 - blend) * m / n, with m kept of n drafted. `sequence`: one arm for the whole round. `depth`: one
+bandit for each place of the draft, which chooses the arm that decides there; every place that was visited earns the
+round's reward (that is ours, as are depth and blend, which we did not find).
+
+What was pulled stands in the budgets of the session's rounds, so the arms' tallies are folded from the history. They
+outlive the prompt; the last round of a decode is not learned from, since nobody asks afterwards. An arm that adapts
+itself sees the rounds of this session in which it was pulled, and no others. The choice looks at earlier rounds alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log, sqrt
+from typing import Any, NamedTuple
+
+import torch
+
+from specdec_lib.index.carried import Carried, carried
+from specdec_lib.types import Budget, Card, Kit, Law, Refusal, Round, Session, Stop, Trail, When
+
+ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference": {}, "margin": {}}
+LEVELS = ("sequence", "depth")
+NOISE = 0.5                                        # a reward between 0 and 1 deviates by no more than this
+GRID = 256                                         # points on which posteriors are compared
+
+
+class Arm(NamedTuple):
+    """What one arm has earned so far."""
+
+    pulls: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.pulls
+
+    def paid(self, reward: float) -> Arm:
+        return Arm(self.pulls + 1, self.total + reward, self.squares + reward * reward)
+
+
+def ucb1(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
+    """The arm of the highest mean + sqrt(exploration * ln t / n) (Auer et al. 2002); a tie goes to the first."""
+    t = sum(arm.pulls for arm in arms)
+    return _best([arm.mean + sqrt(exploration * log(t) / arm.pulls) for arm in arms])
+
+
+def ucb_tuned(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
+    """UCB1 with min(1/4, V) for `exploration`, where V = variance + sqrt(2 ln t / n) (Auer et al. 2002)."""
+    t = sum(arm.pulls for arm in arms)
+    bound = [max(0.0, arm.squares / arm.pulls - arm.mean ** 2) + sqrt(2 * log(t) / arm.pulls) for arm in arms]
+    return _best([arm.mean + sqrt(log(t) / arm.pulls * min(.25, v)) for arm, v in zip(arms, bound, strict=True)])
+
+
+def thompson(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
+    """An arm drawn with the chance that it is the best one, which is what Thompson (1933) sampling does, by one coin.
+
+    Posteriors are Gaussian around the mean for `sequence`, with at most the deviation a reward can have, and
+    Beta(1 + total, 1 + n - total) for `depth`. Which posterior is ours.
+    """
+    return dice.choose(Law(torch.arange(len(arms)), best_chances(arms, level)))
+
+
+BANDITS: Mapping[str, Callable[..., int]] = {"ucb1": ucb1, "ucb-tuned": ucb_tuned, "thompson": thompson}
+
+
+def best_chances(arms: Sequence[Arm], level: str) -> torch.Tensor:
+    """The chance [arms] that each arm's true mean is the highest, its posteriors compared on a grid."""
+    pulls, total = (torch.tensor([float(getattr(arm, name)) for arm in arms], dtype=torch.float64)[:, None]
+                    for name in ("pulls", "total"))
+    if level == "depth":
+        at = (torch.arange(GRID, dtype=torch.float64) + .5) / GRID
+        density = total * at.log() + (pulls - total) * (1 - at).log()
+    else:
+        mean, wide = total / pulls, NOISE / pulls.sqrt()
+        at = torch.linspace(float((mean - 5 * wide).min()), float((mean + 5 * wide).max()), GRID, dtype=torch.float64)
+        density = -((at - mean) / wide) ** 2 / 2
+    mass = torch.softmax(density, -1)                              # [arms, grid]
+    below = mass.cumsum(-1) - mass / 2                             # half of a shared point lies below
+    chances = torch.stack([(mass[i] * torch.cat([below[:i], below[i + 1:]]).prod(0)).sum() for i in range(len(arms))])
+    return chances / chances.sum()
+
+
+def _best(values: Sequence[float]) -> int:
+    return max(range(len(values)), key=values.__getitem__)
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The rule of the arm that was pulled, at `sequence` one for all places of the draft, else one for each."""
+
+    arms: tuple[str, ...]
+    rules: tuple[Stop, ...]
+
+    def __call__(self, trail: Trail) -> bool:
+        return bool(trail and self.rules) and self.rules[min(len(trail), len(self.rules)) - 1](trail)
+
+
+Earned = Mapping[tuple[int, str], Arm]             # by place of the draft (0 = first, or all) and name of the arm
+
+
+@dataclass(frozen=True)
+class TapOut:
+    """Up to `depth` tokens under the rule of the arm that the bandit pulls; `arms` by name, each a policy itself."""
+
+    depth: int
+    arms: Mapping[str, When]
+    past: Carried                                  # Earned, of earlier prompts
+    level: str = "sequence"
+    bandit: str = "ucb1"
+    blend: float = 0.5                             # w: weight of kept length, the rest is for the kept share
+    exploration: float = 2.0                       # of ucb1
+
+    def __call__(self, session: Session, dice) -> Budget:
+        earned, coins = self.earned(session.rounds), dice.aside()
+        self.past.hear(earned)
+        pulled = tuple(self.pull(earned, place, coins) for place in range(self.places))
+        rules = {name: self.arms[name](self.own(session, name), dice).stop for name in set(pulled)}
+        return Budget(self.depth, stop=Pulled(pulled, tuple(rules[name] for name in pulled)))
+
+    @property
+    def places(self) -> int:
+        """Bandits: one, or one for each token after which another could be drawn."""
+        return 1 if self.level == "sequence" else max(0, self.depth - 1)
+
+    def pull(self, earned: Earned, place: int, dice) -> str:
+        """The arm for this place: each once, in order, then as the bandit says."""
+        names = tuple(self.arms)
+        known = [earned.get((place, name), Arm()) for name in names]
+        new = next((name for name, arm in zip(names, known, strict=True) if not arm.pulls), None)
+        return new or names[BANDITS[self.bandit](known, dice, self.level, self.exploration)]
+
+    def earned(self, rounds: Iterable[Round]) -> Earned:
+        """Tallies of all arms after these rounds, those of earlier prompts counted in."""
+        found = dict(self.past.value)
+        for round in rounds:
+            for key in enumerate(visited(round)):
+                found[key] = found.get(key, Arm()).paid(self.reward(round))
+        return found
+
+    def reward(self, round: Round) -> float:
+        """Between 0 and 1: what a round that drafted has earned."""
+        kept, drafted = len(round.verdict.path), round.draft.depth
+        return self.blend * kept / self.depth + (1 - self.blend) * kept / drafted
+
+    def own(self, session: Session, name: str) -> Session:
+        """The session as this arm knows it: without the rounds in which others were pulled."""
+        return replace(session, rounds=tuple(round for round in session.rounds if name in visited(round)))
+
+
+def visited(round: Round) -> tuple[str, ...]:
+    """The arms that decided in a round, by place; none where nothing was drafted or another policy spoke."""
+    stop = round.budget.stop
+    return stop.arms[:round.draft.depth] if isinstance(stop, Pulled) else ()
+
+
+def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: str = "ucb1", blend: float = 0.5,
+         exploration: float = 2.0, arms: Mapping[str, Mapping[str, Any]] | Sequence[str] = ARMS,
+         remember: bool = True) -> TapOut:
+    """`arms` names policies, with their parameters where it is a dict; `remember` carries the tallies across prompts.
+
+    Depth defaults to the nodes that the measured cost curve allows.
+    """
+    depth = kit.nodes if depth is None else depth
+    if level not in LEVELS or bandit not in BANDITS:
+        raise Refusal(f"level is one of {', '.join(LEVELS)} and bandit one of {', '.join(BANDITS)}, got {level!r} and "
+                      f"{bandit!r}")
+    if depth < 1 or not 0 <= blend <= 1 or not exploration >= 0 or not arms:
+        raise Refusal(f"a bandit needs an arm, depth >= 1, blend in [0, 1] and exploration >= 0, got {list(arms)}, "
+                      f"{depth}, {blend} and {exploration}")
+    values = dict(arms) if isinstance(arms, Mapping) else {name: ARMS.get(name, {}) for name in arms}
+    key = f"tapout {depth} {level} {bandit} {blend} {exploration} {sorted(map(repr, values.items()))}"
+    made = {name: kit.part(name, **({"depth": depth} | dict(some))) for name, some in values.items()}
+    return TapOut(depth, made, carried(kit, key, {}) if remember else Carried({}), level, bandit, blend, exploration)
+
+
+CARD = Card("tapout", idea="a bandit learns which stop rule to trust", source="TapOut, arXiv 2511.02017", make=make,
+            parts=tuple(ARMS), notebook="14_when_tapout", learns_across_prompts=True)

@@ -1,0 +1,217 @@
+"""TapOut: rewards, bandits and tallies worked by hand; arms that learn across prompts and change no law."""
+
+from collections import Counter
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.dice import Dice
+from specdec_lib.exact import distance, every_outcome
+from specdec_lib.index.carried import Carried
+from specdec_lib.loop import begin
+from specdec_lib.types import NO_DICE, Budget, Refusal
+from specdec_lib.when.adaedl import AdaEdl
+from specdec_lib.when.tapout import CARD, Arm, Pulled, TapOut, best_chances, thompson, ucb1, ucb_tuned
+from tests.when.history import after, trail, turn
+from tests.worlds import kit, run, true_law
+
+NAMES = ("confidence", "svip", "adaedl", "svip-difference", "margin")
+
+
+def arm(*rewards: float) -> Arm:
+    found = Arm()
+    for reward in rewards:
+        found = found.paid(reward)
+    return found
+
+
+def fixed_rule(name: str):
+    """An arm whose rule never stops, or always does."""
+    return lambda session, dice: Budget(8, stop=Always() if name == "always" else Never())
+
+
+class Always:
+    def __call__(self, trail):
+        return True
+
+
+class Never:
+    def __call__(self, trail):
+        return False
+
+
+def bandit(names=("a", "b"), **choice) -> TapOut:
+    return TapOut(8, {name: fixed_rule(name) for name in names}, Carried({}), **choice)
+
+
+def played(policy: TapOut, kept: dict[str, int], rounds: int, dice=NO_DICE, drafted: int = 4) -> list[str]:
+    """Which arm was pulled in each round, where an arm always keeps the same number of four drafted tokens."""
+    session, pulled = begin((1, 2), 5000), []
+    for number in range(rounds):
+        stop = policy(session, dice.fork(number, "when")).stop
+        pulled.append(stop.arms[0])
+        session = session.after(turn(drafted, kept[stop.arms[0]], stop))
+    return pulled
+
+
+def test_the_reward_blends_kept_length_and_kept_share():
+    assert bandit().reward(turn(4, 3)) == pytest.approx(.5 * 3 / 8 + .5 * 3 / 4) == .5625
+    assert bandit(blend=1.0).reward(turn(4, 3)) == .375 and bandit(blend=0.0).reward(turn(4, 3)) == .75
+
+
+def test_ucb1_adds_the_root_of_twice_the_log_over_the_pulls():
+    # t = 3, ln 3 = 1.0986: .5 + sqrt(1.0986) = 1.548 against .3 + sqrt(2.1972) = 1.782
+    assert ucb1([arm(.5, .5), arm(.3)], NO_DICE, "sequence") == 1
+    # with .02 in place of 2: .5 + .105 = .605 against .3 + .148 = .448
+    assert ucb1([arm(.5, .5), arm(.3)], NO_DICE, "sequence", .02) == 0
+
+
+def test_ucb_tuned_bounds_the_exploration_by_the_variance():
+    # V is above 1/4 for both: .5 + sqrt(1.0986 / 2 / 4) = .871 against .3 + sqrt(1.0986 / 4) = .824
+    assert ucb_tuned([arm(.5, .5), arm(.3)], NO_DICE, "sequence") == 0
+    # t = 4000: V = sqrt(2 * 8.294 / 2000) = .091 for the steady one, .45 + .019; another .0625 of variance, .45 + .025
+    steady, restless = arm(*[.45] * 2000), arm(*[.2, .7] * 1000)
+    assert ucb_tuned([steady, restless], NO_DICE, "sequence") == 1
+    assert ucb_tuned([steady, arm(*[.43] * 2000)], NO_DICE, "sequence") == 0
+
+
+def test_gaussian_posteriors_win_with_the_chance_that_theory_names():
+    # means .5 and .25, deviations .5 / sqrt(4) and .5 / sqrt(1): Phi(.25 / sqrt(.0625 + .25)) = .6726
+    found = best_chances([arm(.5, .5, .5, .5), arm(.25)], "sequence")
+    assert found.tolist() == pytest.approx([.6726, .3274], abs=2e-3)
+
+
+def test_beta_posteriors_win_with_the_chance_that_theory_names():
+    # Beta(2, 1) is the larger of two uniforms, Beta(1, 2) the smaller of two others: 5 of 6 orders
+    assert best_chances([arm(1.0), arm(0.0)], "depth").tolist() == pytest.approx([5 / 6, 1 / 6], abs=1e-3)
+    assert best_chances([arm(.5)] * 5, "depth").tolist() == pytest.approx([.2] * 5)
+
+
+def test_thompson_draws_an_arm_as_often_as_it_is_likely_to_be_the_best():
+    arms = [arm(.5, .5, .5, .5), arm(.25)]
+    law = every_outcome(lambda dice: thompson(arms, dice, "sequence"))
+    assert law == pytest.approx({0: .6726, 1: .3274}, abs=2e-3)
+
+
+def test_every_arm_is_pulled_once_in_order_before_the_bandit_chooses():
+    for kind in ("ucb1", "ucb-tuned", "thompson"):
+        policy = bandit(("a", "b", "c"), bandit=kind)
+        assert played(policy, {"a": 4, "b": 0, "c": 0}, 3, Dice(1)) == ["a", "b", "c"]
+
+
+def test_ucb1_pulls_as_worked_by_hand():
+    # rewards .75 and .375. After one pull each: 1.177 of exploration for both, so a; then
+    # t = 3: a .75 + 1.048, b .375 + 1.482 = 1.857 > 1.798, so b; t = 4: a .75 + 1.177, b .375 + 1.177, so a;
+    # t = 5: a .75 + 1.036 = 1.786, b .375 + 1.269 = 1.644, so a; t = 6: a .75 + .946, b .375 + 1.339 = 1.714 > 1.696
+    assert played(bandit(), {"a": 4, "b": 2}, 7) == ["a", "b", "a", "b", "a", "a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["ucb1", "ucb-tuned", "thompson"])
+def test_in_the_long_run_the_better_arm_is_pulled_most(kind):
+    pulled = played(bandit(("a", "b", "c"), bandit=kind), {"a": 0, "b": 4, "c": 1}, 300, Dice(2))
+    assert Counter(pulled[100:])["b"] > 120
+
+
+def test_the_same_seed_pulls_the_same_arms_and_another_seed_others():
+    kept, policy = {"a": 3, "b": 2, "c": 3}, bandit(("a", "b", "c"), bandit="thompson")
+    assert "".join(played(policy, kept, 20, Dice(0))) == "abccbaaaabccbbcccccc"
+    assert "".join(played(policy, kept, 20, Dice(1))) != "abccbaaaabccbbcccccc"
+
+
+def test_the_choice_touches_no_token_so_greedy_dice_serve_the_upper_bounds_and_thompson_asks_for_real_ones():
+    assert played(bandit(), {"a": 4, "b": 2}, 3) == ["a", "b", "a"]
+    with pytest.raises(ValueError, match="needs dice"):
+        played(bandit(bandit="thompson"), {"a": 4, "b": 2}, 3)
+
+
+def test_at_level_depth_each_place_has_its_own_arms():
+    policy = bandit(("always", "never"), level="depth")
+    first = policy(begin((1,), 50), NO_DICE).stop
+    assert first.arms == ("always",) * 7, "seven tokens of eight after which another could be drawn"
+    second = policy(after(turn(1, 1, first)), NO_DICE).stop
+    assert second.arms == ("never",) + ("always",) * 6, "one token was drafted, so one place has learned"
+    assert not second(trail(0.0)) and second(trail(0.0, 0.0))
+    earned = policy.earned((turn(1, 1, first), turn(2, 1, second)))
+    assert {key: (found.pulls, found.total) for key, found in earned.items()} == {
+        (0, "always"): (1, .5625), (0, "never"): (1, .3125), (1, "always"): (1, .3125)}
+
+
+def test_rounds_without_a_draft_and_those_of_other_policies_teach_nothing():
+    policy = bandit()
+    stop = policy(begin((1,), 50), NO_DICE).stop
+    assert policy.earned((turn(0, 0, stop), turn(4, 4), turn(4, 4, AdaEdl(4)(begin((1,), 5), NO_DICE).stop))) == {}
+
+
+def test_an_arm_that_adapts_hears_only_of_its_own_rounds():
+    policy = CARD.make(kit(), arms=("adaedl", "svip"))
+    there = {name: Pulled((name,), (Never(),)) for name in ("adaedl", "svip")}
+    session = after(turn(4, 4, there["svip"]), turn(4, 4, there["adaedl"]), turn(4, 0, there["svip"]))
+    own = policy.arms["adaedl"](policy.own(session, "adaedl"), NO_DICE).stop
+    assert own.threshold == pytest.approx(.401)
+    assert policy.arms["adaedl"](session, NO_DICE).stop.threshold == pytest.approx(.403)
+
+
+def test_the_card_offers_the_five_arms_with_one_depth():
+    policy = CARD.make(kit(nodes=5))
+    assert tuple(policy.arms) == NAMES and policy(begin((1,), 50), NO_DICE).depth == 5
+    assert {name: part.depth for name, part in policy.arms.items()} == dict.fromkeys(NAMES, 5)
+    assert policy.arms["confidence"].of == "best" and CARD.learns_across_prompts and CARD.lossless
+
+
+def test_arms_take_parameters_of_their_own():
+    policy = catalog.build("draft-model@tapout(arms={'svip': {'h': 0.5}, 'margin': {}})", kit()).when
+    assert policy.arms["svip"].h == .5 and list(policy.arms) == ["svip", "margin"]
+
+
+def kits(**choice):
+    memory = {}
+    while True:
+        yield kit(memory=memory, **choice)
+
+
+def first_pull(world, session=None, **choice) -> str:
+    return CARD.make(world, **choice)(session or begin((1, 2), 500), NO_DICE).stop.arms[0]
+
+
+def test_what_an_arm_earned_outlives_the_prompt_but_for_the_last_round():
+    world = kits()
+    policy = CARD.make(next(world))
+    session = begin((1, 2), 500)
+    for _ in range(3):                             # the third round is decided and never heard of
+        session = session.after(turn(3, 3, policy(session, NO_DICE).stop))
+    assert first_pull(next(world)) == NAMES[2], "two arms were heard"
+    assert first_pull(kit()) == NAMES[0], "an empty memory knows nothing"
+
+
+def test_within_one_decode_every_question_has_one_answer():
+    policy, there = CARD.make(next(kits())), [after()]
+    for _ in range(8):
+        there.append(there[-1].after(turn(3, 1, policy(there[-1], NO_DICE).stop)))
+    forth = [policy(session, NO_DICE) for session in there]
+    assert [policy(session, NO_DICE) for session in there[::-1]][::-1] == forth
+
+
+def test_without_memory_each_prompt_starts_anew_and_other_settings_share_nothing():
+    world = kits()
+    session = after(turn(3, 3, CARD.make(next(world))(after(), NO_DICE).stop))
+    assert first_pull(next(world), session) == NAMES[1]
+    assert first_pull(next(world)) == NAMES[1]
+    assert first_pull(next(world), bandit="ucb-tuned") == NAMES[0] == first_pull(next(world), remember=False)
+
+
+@pytest.mark.parametrize("choice", [{"bandit": "thompson"}, {"level": "depth"},
+                                    {"level": "depth", "bandit": "thompson"}], ids=str)
+def test_whatever_the_bandit_the_output_law_is_the_targets(choice):
+    def once(dice):
+        world = kit()
+        arms = {"svip": {"h": .4}, "margin": {"h": .1}}
+        when = CARD.make(world, depth=2, arms=arms, **choice)
+        return run(catalog.build("draft-model", world)._replace(when=when), dice)
+    assert distance(every_outcome(once), true_law()) < 1e-12
+
+
+@pytest.mark.parametrize("wrong", [{"level": "token"}, {"bandit": "greedy"}, {"depth": 0}, {"blend": 1.5}, {"arms": ()},
+                                   {"exploration": -1.0}], ids=str)
+def test_an_impossible_parameter_is_refused(wrong):
+    with pytest.raises(Refusal):
+        CARD.make(kit(), **wrong)
