@@ -27,6 +27,8 @@ EVERY = {
     "signal": lambda: figures.signal([.1, 2.2, 3.0], threshold=2, stops=[1, 2]),
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
     "laws": lambda: figures.laws(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
+    "against": lambda: figures.against([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
+    "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
     "lengths": lambda: figures.lengths([8, 6, 3], [8, 2, 3], [4, 2, 0], [4, 3, 1]),
     "acceptance": lambda: figures.acceptance(WORDS, [1, .43, 1]),
     "learned": lambda: figures.learned({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),
