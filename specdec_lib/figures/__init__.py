@@ -23,4 +23,5 @@ from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 __all__ = ["PALETTE", "acceptance", "against", "by_family", "candidates", "conditional_acceptance", "cost_curve",
            "curves", "depth_weights", "draft_lengths", "gains", "histogram", "lattice", "laws", "learned", "lengths",
            "match_lengths", "precision_recall", "ratios", "round_split", "rounds", "shares", "signal", "sources",
-           "speed_map", "speedups", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]
+           "speed_map", "speedups", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree",
+           "trigger"]
