@@ -8,9 +8,9 @@ from typing import Any
 
 from specdec_lib.models.shelf import Checkpoint
 from specdec_lib.training import aligned as streak
+from specdec_lib.training import further
 from specdec_lib.training.block_diffusion import BlockDiffusion
 from specdec_lib.training.course import Course
-from specdec_lib.training.diffusion_lm import RANK, DiffusionLM
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.eagle import Eagle
@@ -50,10 +50,12 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLM,
            {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
            limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model"),
-    Recipe("diffusion-lm", "six of the target's layers, spaced evenly, that fill a block of masks at once", DiffusionLM,
-           {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{RANK}"},
+    Recipe("diffusion-lm", "the small draft model, taught on to fill a block of masks at once", further.filling,
+           {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{further.RANK}"},
+           rate=1.5e-3, upon="draft-lm",
            limits=("It sees tokens alone, and guesses the slots of a block apart from each other.",
-                   f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
+                   f"Its layers differ from those of the checkpoint draft-lm, which settings name by its checksum, by "
+                   f"matrices of rank {further.RANK}, and it is read with that very one beside it."),
            method="diffusion-draft"),
     Recipe("diffusion-lm-aligned", "the diffusion language model, taught on to draft long streaks in one step",
            streak.aligned, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{streak.RANK}"},

@@ -16,11 +16,12 @@ from specdec_lib.models.shape import Shape
 from specdec_lib.models.shelf import Checkpoint
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import random_weights
-from specdec_lib.training.course import course
+from specdec_lib.training.course import Course, course
+from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.fit import Settings, fit
 from specdec_lib.training.judge import Tally, tallies, together
 from specdec_lib.training.live import live, sample
-from specdec_lib.training.recipes import DEPTH, beside, recipe, spec_of, start
+from specdec_lib.training.recipes import DEPTH, Recipe, beside, recipe, spec_of, start
 from specdec_lib.training.rollout import Request, rollout
 from specdec_lib.training.shards import Record
 from specdec_lib.types import Facts
@@ -70,15 +71,10 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
 
     One that goes on from another checkpoint does so from `base`, or from one that is made for it with as many steps.
     """
-    which = recipe(name)
-    if which.upon:
-        which = replace(which, base=base or toy_checkpoint(which.upon, target, steps))
     with TemporaryDirectory() as folder:
         lessons = course(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=1024)
-        drafter = start(which, target, lessons)
-        fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), which.objective,
-            Settings(steps=steps, rate=RATE), Path(folder) / "fit")
-        made = Checkpoint(name, {key: tensor.detach() for key, tensor in drafter.state().items()}, drafter.meta(), {})
+        which, drafter = fitted(name, target, lessons, Path(folder), steps, base)
+        made = bare(name, drafter)
         parts = which.parts(made.meta)
         models = {"teacher-forced": drafter, "as it starts": start(which, target, lessons),
                   "from random weights": start(which, target, lessons, random=True)}
@@ -87,6 +83,24 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
     found["live"] = [live(spec_of(which, part), target, ToyText.facts, prompts, beside(which, made)) for part in parts]
     measured = {when: told(name, parts, each) for when, each in found.items()}
     return replace(made, card={"name": name, "measured": measured})
+
+
+def fitted(name: str, target: Transformer, lessons: Course, folder: Path, steps: int,
+           base: Checkpoint | None = None) -> tuple[Recipe, Drafter]:
+    """The recipe with its base, which is fitted first where it is not given, and its drafter after so many steps."""
+    which = recipe(name)
+    if which.upon:
+        base = base or bare(which.upon, fitted(which.upon, target, lessons, folder, steps)[1])
+        which = replace(which, base=base)
+    drafter = start(which, target, lessons)
+    fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), which.objective,
+        Settings(steps=steps, rate=RATE), folder / f"fit-{name}")
+    return which, drafter
+
+
+def bare(name: str, drafter: Drafter) -> Checkpoint:
+    """A drafter as a checkpoint that was never stored."""
+    return Checkpoint(name, {key: tensor.detach() for key, tensor in drafter.state().items()}, drafter.meta(), {})
 
 
 def told(name: str, parts: Sequence[str], found: Sequence[dict[str, Tally]]) -> dict:

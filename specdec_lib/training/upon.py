@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from specdec_lib.models.card import read_card
 from specdec_lib.models.shelf import SHIPPED, Shelf
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
@@ -32,8 +33,16 @@ def upon(which: Recipe, out: Path, target: Transformer, text: Text | None, name:
     base = found[which.upon]
     if found is not here:
         say(f"{which.name} starts from the shipped {which.upon}, which is copied into {out}")
-        copied(shipped / which.upon, out / which.upon)
+        for name in lineage(shipped, which.upon):
+            if name not in here:
+                copied(shipped / name, out / name)
     return replace(which, base=base)
+
+
+def lineage(folder: Path, name: str) -> list[str]:
+    """A checkpoint of this folder and those that it is a difference from, one from another."""
+    above = read_card(folder, name)["settings"].get("base")
+    return [name, *(lineage(folder, above["name"]) if above else [])]
 
 
 def copied(source: Path, place: Path) -> None:

@@ -55,11 +55,12 @@ def checkpoint(name: str, drafter) -> Checkpoint:
 
 
 def ready(name: str, target: Transformer, ids: torch.Tensor = IDS) -> Recipe:
-    """The recipe of this name; what it goes on from, if anything, is untrained."""
+    """The recipe of this name; what it goes on from, if anything, is untrained, and so on."""
     which = recipe(name)
     if not which.upon:
         return which
-    return replace(which, base=checkpoint(which.upon, start(recipe(which.upon), target, SimpleNamespace(ids=ids))))
+    return replace(which, base=checkpoint(which.upon, start(ready(which.upon, target, ids), target,
+                                                            SimpleNamespace(ids=ids))))
 
 
 def answered(target: Transformer, prompts: list[Example], tokens: int, end=frozenset()) -> list[Example]:

@@ -9,9 +9,10 @@ from specdec_lib.models.compress import pack
 from specdec_lib.models.shape import Shape
 from specdec_lib.models.shelf import Checkpoint
 from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.aligned import RANK, Aligned, aligned
+from specdec_lib.training.aligned import RANK, WHOLE, aligned
 from specdec_lib.training.diffusion_lm import DiffusionLM
 from specdec_lib.training.diffusion_losses import Mix, draw
+from specdec_lib.training.further import Further
 from specdec_lib.training.losses import expected_streak
 from specdec_lib.training.objective import Objective
 from specdec_lib.training.recipes import recipe
@@ -37,7 +38,7 @@ def batch(target, data):
 
 
 def test_before_its_first_step_it_drafts_as_its_base_does_and_random_weights_do_not(target, base, batch):
-    one, other = Aligned(target, base_of(base)), Aligned(target, base_of(base), random=True)
+    one, other = (aligned(target, IDS, random, base_of(base)) for random in (False, True))
     for k, (mine, theirs, apart) in enumerate(zip(*(logits(drafter, batch) for drafter in (one, base, other)),
                                                   strict=True)):
         assert torch.allclose(mine, theirs, atol=1e-6) and not torch.allclose(apart, theirs, atol=1e-2), k
@@ -52,17 +53,17 @@ def test_layers_blocks_and_vocabulary_are_the_bases_and_its_meta_names_the_base(
 
 
 def test_its_blocks_are_masked_whole_and_the_text_learns_nothing_of_its_own(target, base, batch):
-    drafter = Aligned(target, base_of(base))
+    drafter = aligned(target, IDS, base=base_of(base))
     drawn = draw(batch, drafter.mix, drafter.blocks)
     assert drawn.whole.all() and drawn.masked.all()
-    spoken = Aligned(target, base_of(base), mix=replace(drafter.mix, text=1.0))
+    spoken = Further(target, base_of(base), replace(WHOLE, text=1.0), rank=3)
     assert STREAK(spoken, batch)[0] > STREAK(drafter, batch)[0] > 0
 
 
 def test_its_gradient_is_that_of_minus_the_expected_streak(target, base, batch):
     """Without smoothing and for a teacher that is sure; every anchor of one block size."""
-    drafter = Aligned(target, replace(base_of(base), meta=base.meta() | {"blocks": [4]}),
-                      Mix(masked=0, text=0, noised=0, anchors=99, spacing=1))
+    drafter = Further(target, replace(base_of(base), meta=base.meta() | {"blocks": [4]}),
+                      Mix(masked=0, text=0, noised=0, anchors=99, spacing=1), rank=3)
     sure = torch.full_like(batch.top_logp, -1e9)
     sure[..., 0] = 0
     batch = replace(batch, top_logp=sure)
@@ -90,7 +91,7 @@ def test_it_makes_longer_streaks_than_its_base(target):
     sure[..., 0] = 0                               # a law of chances would bound the streak
     batch = replace(batch, top_logp=sure)
     start = learned(DiffusionLM(target, IDS, (0, 1, 3), (4,), rank=16), batch, 12, 0.005)
-    drafter = Aligned(target, base_of(start), Mix(masked=0, text=0, noised=0, anchors=16, spacing=1), rank=16)
+    drafter = Further(target, base_of(start), Mix(masked=0, text=0, noised=0, anchors=16, spacing=1), rank=16)
     optimiser = torch.optim.Adam(drafter.parameters(), lr=0.02)
 
     def streak() -> float:
@@ -113,10 +114,10 @@ def test_it_makes_longer_streaks_than_its_base(target):
 
 def test_of_the_default_target_it_is_a_few_megabytes_on_top():
     shape = Shape(layers=1, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=8192, context=2048, tied=True)
-    target = Transformer.random(shape)             # one layer of it stands for the six
+    target = Transformer.random(shape)             # one layer of it stands for the three
     base = base_of(DiffusionLM(target, torch.arange(8192)))
-    drafter = Aligned(target, base)
+    drafter = aligned(target, base.state["ids"], base=base)
     tensors, about = pack(drafter.state(), recipe("diffusion-lm-aligned").plan, base.state.__getitem__)
     layer, rest = (sum(tensor.numel() * tensor.element_size() for name, tensor in tensors.items()
                        if name.startswith("layers") == one) for one in (True, False))
-    assert about["layers.0.down"]["scheme"] == f"+rank{RANK}" and 1.7e6 < 6 * layer + rest < 2.7e6
+    assert about["layers.0.down"]["scheme"] == f"+rank{RANK}" and 1.3e6 < 3 * layer + rest < 2.1e6

@@ -8,8 +8,8 @@ import torch
 
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.judge import Tally, matches, tallies, together, walk
-from specdec_lib.training.recipes import recipe, start
-from tests.training.lessons import IDS, answered, batch_of, drafters, learned, logits
+from specdec_lib.training.recipes import start
+from tests.training.lessons import IDS, answered, batch_of, drafters, learned, logits, ready
 from tests.training.tiny import tiny_examples, tiny_target
 
 ALL = (0, 1, 2, 3)
@@ -136,7 +136,8 @@ def test_asking_inside_answers_alone_gives_the_very_tallies_of_asking_everywhere
     monkeypatch.setattr("specdec_lib.training.diffusion_lm.TOGETHER", 5)
     monkeypatch.setattr("specdec_lib.training.block_diffusion.AT_ONCE", 3)
     data = answered(target, tiny_examples(5, prompt=(2, 14)), 16)
-    drafter = drafters(target)["eagle"] if name == "eagle" else start(recipe(name), target, SimpleNamespace(ids=IDS))
+    drafter = (drafters(target)["eagle"] if name == "eagle" else
+               start(ready(name, target), target, SimpleNamespace(ids=IDS)))
     batch = batch_of(target, data, drafter.levels)
     learned(drafter, batch, 20)
     found, = tallies(drafter, [(batch, list("ababa"))], 3)
@@ -148,7 +149,7 @@ def test_asking_inside_answers_alone_gives_the_very_tallies_of_asking_everywhere
 
 @pytest.mark.parametrize(("name", "made", "anchors"), [("diffusion-lm", "behind", 1), ("block-diffusion", "blocks", 1)])
 def test_a_block_drafter_makes_no_block_outside_of_an_answer(target, name, made, anchors, monkeypatch):
-    drafter, rows = start(recipe(name), target, SimpleNamespace(ids=IDS)), []
+    drafter, rows = start(ready(name, target), target, SimpleNamespace(ids=IDS)), []
     batch = batch_of(target, tiny_examples(4, prompt=(2, 30)), drafter.levels)
     real = getattr(drafter, made)
 

@@ -26,11 +26,13 @@ def target():
 
 def made(name, target, folder=None):
     """The recipe; what it goes on from is untrained, and stands in the folder if there is one."""
-    which = ready(name, target)
-    if which.base is None or folder is None:
-        return which
-    return replace(which, base=save(folder, which.upon, which.base.state, which.base.meta, CARD,
-                                    recipe(which.upon).plan, target.weights, {}))
+    which = recipe(name)
+    if not which.upon or folder is None:
+        return ready(name, target)
+    under = made(which.upon, target, folder)
+    drafter = start(under, target, LESSONS)
+    return replace(which, base=save(folder, which.upon, drafter.state(), drafter.meta(), CARD, under.plan,
+                                    target.weights, {}))
 
 
 def test_the_names_are_those_that_methods_ask_for():

@@ -12,6 +12,7 @@ from specdec_lib.models import shelf
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import train as module
+from specdec_lib.training.aligned import RANK
 from specdec_lib.training.course import course
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.fit import LOG, Settings
@@ -58,19 +59,25 @@ def twenty_steps(monkeypatch):
 
 @pytest.fixture(scope="module")
 def base(target, text, data, tmp_path_factory):
-    """A folder with a diffusion-lm of twenty steps."""
+    """A folder with a draft-lm and a diffusion-lm of twenty steps each."""
     out = tmp_path_factory.mktemp("base")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "Settings", lambda **given: Settings(**given | {"steps": 20, "rate": 0.02}))
-        train(recipe("diffusion-lm"), Order(out, LONG, data=(data,), target="tiny"), target, text, MADE)
-    return out / "diffusion-lm"
+        for name in ("draft-lm", "diffusion-lm"):
+            train(recipe(name), Order(out, LONG, data=(data,), target="tiny"), target, text, MADE)
+    return out
+
+
+def lent(base, out, *names):
+    for name in names:
+        shutil.copytree(base / name, out / name)
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_stored_drafter_does_in_the_loop_what_its_card_says_of_held_out_answers(
         target, text, data, base, tmp_path, twenty_steps, name):
     if recipe(name).upon:
-        shutil.copytree(base, tmp_path / recipe(name).upon)
+        lent(base, tmp_path, *(one for one in ("draft-lm", "diffusion-lm") if one != name))
     done = train(recipe(name), Order(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE)
     measured = done.card["measured"]
     assert list(measured) == ["as trained", "teacher-forced", "as it starts", "from random weights", "live"]
@@ -108,10 +115,10 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
 
 def test_one_that_goes_on_from_another_is_measured_beside_that_one_on_the_same_held_out_answers(
         target, text, data, base, tmp_path, twenty_steps):
-    shutil.copytree(base, tmp_path / "diffusion-lm")
+    lent(base, tmp_path, "draft-lm", "diffusion-lm")
     order, which = Order(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
     card = train(which, order, target, text, MADE).card
-    before = json.loads((base / "card.json").read_text())
+    before = json.loads((base / "diffusion-lm" / "card.json").read_text())
     told = {when: {key: value for key, value in parts["diffusion-lm-aligned"].items() if key != "by_family"}
             for when, parts in card["measured"].items()}
     assert told["as it starts"] == {key: value for key, value in
@@ -119,12 +126,12 @@ def test_one_that_goes_on_from_another_is_measured_beside_that_one_on_the_same_h
     assert told["teacher-forced"] != told["as it starts"] != told["from random weights"]
     assert card["settings"]["base"] == {"name": "diffusion-lm", "sha256": before["sha256"]}
     assert (card["settings"]["depth"], card["settings"]["smooth"]) == ("streak", 0.1)
-    assert {how["scheme"] for tensor, how in card["storage"].items() if tensor.startswith("layers")} == {"+rank40"}
+    assert {how["scheme"] for tensor, how in card["storage"].items() if tensor.startswith("layers")} == {f"+rank{RANK}"}
 
 
 def test_what_was_begun_from_one_checkpoint_does_not_go_on_from_another(target, text, data, base, tmp_path,
                                                                         twenty_steps):
-    shutil.copytree(base, tmp_path / "diffusion-lm")
+    lent(base, tmp_path, "draft-lm", "diffusion-lm")
     order, which = Order(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
     train(which, order, target, text, MADE)
     train(recipe("diffusion-lm"), replace(order, seed=5), target, text, MADE)

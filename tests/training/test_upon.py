@@ -1,14 +1,16 @@
 """What goes on from another checkpoint finds it, and leaves it beside what comes of it."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from specdec_lib.models.fingerprint import fingerprint
-from specdec_lib.models.shelf import save
-from specdec_lib.training.recipes import recipe, start
+from specdec_lib.models.shelf import load, save
+from specdec_lib.training.diffusion_lm import DiffusionLM
+from specdec_lib.training.draft_lm import DraftLM
+from specdec_lib.training.further import filling
+from specdec_lib.training.recipes import recipe
 from specdec_lib.training.upon import copied, upon
 from specdec_lib.types import Refusal
 from tests.training.lessons import IDS, stirred
@@ -29,9 +31,13 @@ def places(tmp_path):
 
 
 def put(folder, target, seed=0):
-    drafter = stirred(start(recipe(BASE), target, SimpleNamespace(ids=IDS)), seed)
-    return save(folder, BASE, drafter.state(), drafter.meta(), CARD, recipe(BASE).plan, target.weights,
-                fingerprint(target, None))
+    drafter = stirred(DiffusionLM(target, IDS, (0, 1, 3)), seed)
+    return stored(folder, BASE, drafter, target)
+
+
+def stored(folder, name, drafter, target):
+    return save(folder, name, drafter.state(), drafter.meta(), CARD | {"settings": drafter.meta()}, recipe(name).plan,
+                target.weights, fingerprint(target, None))
 
 
 def found(target, places, say=lambda line: None):
@@ -39,7 +45,7 @@ def found(target, places, say=lambda line: None):
 
 
 def test_a_recipe_of_its_own_stays_as_it_is(target, places):
-    assert upon(recipe(BASE), places[0], target, None, "tiny", places[1]) is recipe(BASE)
+    assert upon(recipe("eagle"), places[0], target, None, "tiny", places[1]) is recipe("eagle")
 
 
 def test_the_one_in_the_folder_comes_before_the_shipped_one(target, places):
@@ -57,6 +63,15 @@ def test_the_shipped_one_is_taken_else_and_copied_beside_what_comes_of_it(target
                for path in (places[1] / BASE).iterdir())
     again = found(target, places)
     assert torch.equal(again.base.state["layers.0.qkv"], which.base.state["layers.0.qkv"])
+
+
+def test_a_shipped_one_brings_what_it_is_a_difference_from(target, places):
+    draft = stored(places[1], "draft-lm", stirred(DraftLM(target, IDS)), target)
+    shipped = stored(places[1], BASE, filling(target, IDS, base=draft), target)
+    which = found(target, places)
+    assert which.base.card["sha256"] == shipped.card["sha256"]
+    assert {path.name for path in places[0].iterdir()} == {BASE, "draft-lm"}
+    assert torch.equal(load(places[0], BASE, target.weights).state["layers.0.qkv"], shipped.state["layers.0.qkv"])
 
 
 def test_with_neither_it_is_refused_with_the_command_that_makes_one(target, places):

@@ -8,10 +8,10 @@ import torch
 from specdec_lib.loop import begin
 from specdec_lib.models.shape import Shape
 from specdec_lib.training.break_even import method_of
-from specdec_lib.training.recipes import recipe, start
+from specdec_lib.training.recipes import start
 from specdec_lib.training.work import Work, drafting, expected, size, through, work
 from specdec_lib.types import NO_DICE, Budget
-from tests.training.lessons import checkpoint
+from tests.training.lessons import checkpoint, ready
 from tests.training.tiny import tiny_target
 
 SMOL = Shape(layers=30, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=49152, context=2048, tied=True)
@@ -63,7 +63,7 @@ def test_a_table_reads_no_weights():
 def test_the_rows_that_are_counted_are_the_rows_that_are_fed(name):
     """The layers' rows and forwards of a second draft, by what the drafter itself counts."""
     target = tiny_target(layers=6)
-    drafter = start(recipe(name), target, SimpleNamespace(ids=torch.arange(0, 40, 2)))
+    drafter = start(ready(name, target, torch.arange(0, 40, 2)), target, SimpleNamespace(ids=torch.arange(0, 40, 2)))
     layer, stored = 1 if name == "early-exit" else None, checkpoint(name, drafter)
     lm = target.fresh()
     what = method_of(name, f"exit {layer}" if layer else "", stored, lm, 4).what
