@@ -9,10 +9,12 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.loop import decode
+from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.shape import Shape
 from specdec_lib.models.table import Table
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.sampling import Sampling
+from specdec_lib.training.ngram import count
 from specdec_lib.types import Facts, Kit, Method, Scores
 
 PROMPT = (0, 1, 2, 0, 1)
@@ -138,9 +140,10 @@ def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, 
 def network_kit(sampling=WARM) -> Kit:
     """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
     target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
+    trigram = Ngram(count([(0, 2, 1, 0, 2, 2, 0, 1), (2, 0, 0, 2, 1, 1, 2)], 3))
     heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2)),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), (0, 2)),
-             "diffusion-lm": random_diffusion(SHAPE, (0, 2))}
+             "diffusion-lm": random_diffusion(SHAPE, (0, 2)), "ngram": trigram}
     return Kit(target, Facts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
                parts=catalog.make_part)
 

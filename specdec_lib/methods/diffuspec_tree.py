@@ -1,0 +1,32 @@
+"""DiffuSpec with a tree: the beams of its search are verified together instead of the best one alone.
+
+Source: ours, on DiffuSpec (Li et al. 2025, arXiv 2510.02358). The best path comes first and the others add the nodes
+in which they differ, so nothing that the best path would win is lost while the nodes suffice for it.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.types import Card, Kit, Method
+
+
+def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, depth: int | None = None,
+         rule: str = "corrected", shortest: int = 2, longest: int | None = None, growth: int = 2, rate: float = 0.5,
+         share: float = 0.6, margin: int = 2, beam: int = 3, mass: float = 0.8, cap: int = 15, weight: float = 0.5,
+         score: str = "mean", keep_end: bool = True, block: int | None = None) -> Method:
+    """The parameters of `diffuspec`, and `nodes` in all, by default those that the cost curve allows.
+
+    `longest` is two thirds of them unless given, so that more than the best path has room.
+    """
+    nodes = kit.nodes if nodes is None else nodes
+    longest = max(1, 2 * nodes // 3) if longest is None else longest
+    when = (kit.part("fixed", depth=depth, width=beam, nodes=nodes) if depth is not None else
+            kit.part("adaptive-length", rule=rule, shortest=min(shortest, longest), longest=longest, growth=growth,
+                     rate=rate, share=share, margin=margin, width=beam, nodes=nodes))
+    what = kit.part("path-search", drafter=drafter, beam=beam, mass=mass, cap=cap, weight=weight, score=score,
+                    keep_end=keep_end, tree=True, block=block)
+    return Method(when, what, kit.part("match"))
+
+
+CARD = Card("diffuspec-tree", idea="verify all paths that a search of a diffusion drafter's slots ends with",
+            source="ours, on DiffuSpec, arXiv 2510.02358", make=make,
+            parts=("adaptive-length", "fixed", "path-search", "match"), notebook="29_what_path_search")

@@ -1,0 +1,115 @@
+"""Path search: of the slots that a diffusion drafter fills, a path whose tokens also follow each other.
+
+Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), sections 3 to 4. Slots of one forward are guessed apart from each
+other, so the best of each need not make a sentence; a beam search over the likely candidates asks a trigram as well.
+It costs about a millisecond and no forward. It looks to the right of every token that it chooses, so every node is
+certain, at every temperature; belief is the chance in the token's own slot, which knows nothing of the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Protocol
+
+from specdec_lib import lattice
+from specdec_lib.drafting import certain_trie, noted, prune
+from specdec_lib.lattice import SCORES, Path, Proxy
+from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session, Sight
+
+NAME, PROXY = "path-search", "ngram"
+TOP = 16                                           # candidates asked for at least, so that an end token is among them
+ALONE = f"no {PROXY} checkpoint for this target, so the slots alone are searched: `specdec train {PROXY}` counts one"
+
+
+class Slots(Protocol):
+    """A drafter that shows its candidates."""
+
+    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice: ...
+
+
+@dataclass(frozen=True)
+class PathSearch:
+    """The best path through the lattice of `drafter`, or its best few as one tree.
+
+    Notes of a draft: `generated`, tokens of the raw draft before an end token; `kept`, candidates of each slot;
+    `changed`, tokens of the path that are not their slot's best; `unseen` as the drafter has it; and `alone`, why no
+    proxy was asked, where one was wanted.
+    """
+
+    drafter: Slots
+    proxy: Proxy | None = None
+    weight: float = 0.5                            # lambda: of the slot's own log-probability, the proxy has the rest
+    beam: int = 3                                  # B
+    mass: float = 0.8                              # tau: cumulative mass of the candidates of a slot
+    cap: int = 15                                  # M_max: candidates of a slot at most
+    score: str = "mean"
+    keep_end: bool = True                          # end tokens are candidates wherever the lattice holds them
+    tree: bool = False                             # submit the beams, as many as the budget is wide
+    alone: str = ""                                # a sentence to note, if there is no proxy and one was wanted
+
+    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+        depth = min(budget.depth, budget.size)
+        if depth < 1:
+            return Draft()
+        raw = lattice.at_hand(self.drafter.lattice(session, depth, max(TOP, self.cap + 1)))
+        few = lattice.narrowed(raw, self.mass, self.cap, session.end, self.keep_end)
+        paths = lattice.search(few, session.tokens, self.proxy, self.weight, self.beam, session.end, self.score)
+        best = lattice.best_chain(few, session.end)
+        draft = prune(drawn(paths[:budget.width if self.tree else 1], raw, budget.size), budget)
+        unseen = getattr(self.drafter, "unseen", lambda session, depth: 0)(session, depth)
+        return noted(draft, generated=lattice.generated(raw, session.end), kept=lattice.kept(few),
+                     changed=sum(a != b for a, b in zip(paths[0].tokens, best, strict=False)),
+                     **({"unseen": unseen} if unseen else {}), **({"alone": self.alone} if self.alone else {}))
+
+
+def drawn(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
+    """These paths as a tree of certain nodes, the best first, in `nodes` at most."""
+    trie = certain_trie((path.tokens for path in paths), nodes, NAME)
+    chances = {(i, token): exp(logp) for path in paths for i, (token, logp) in
+               enumerate(zip(path.tokens, path.logp, strict=True), 1)}
+    belief = tuple(chances[place] for place in zip(trie.depths, trie.tokens, strict=True))
+    slots = tuple(zip(*about(raw), strict=True))
+    sights = tuple(Sight(chance, *slots[depth - 1]) for chance, depth in zip(belief, trie.depths, strict=True))
+    return Draft(trie.tokens, trie.parents, sights=sights, source=trie.source, belief=belief)
+
+
+def about(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
+    """The two best chances of each slot, and its entropy in nats with all that is not in the lattice as one token."""
+    chances = raw.logp.exp()
+    rest = (1 - chances.sum(1)).clamp(min=0)
+    entropy = (chances.clamp(min=1e-300).log() * -chances).sum(1) - rest * rest.clamp(min=1e-300).log()
+    second = chances[:, 1].tolist() if chances.shape[1] > 1 else [0.0] * len(chances)
+    return chances[:, 0].tolist(), second, entropy.tolist()
+
+
+def make(kit: Kit, drafter: str = "diffusion-lm", beam: int = 3, mass: float = 0.8, cap: int = 15,
+         weight: float = 0.5, score: str = "mean", keep_end: bool = True, tree: bool = False,
+         block: int | None = None) -> PathSearch:
+    """Searches the lattice of the part `drafter`, whose blocks have `block` slots if given, asking the kit's trigram.
+
+    The defaults are DiffuSpec's, but for `score`: its sum over tokens ("sum") makes an early end attractive.
+    """
+    if score not in SCORES or not 0 <= weight <= 1 or beam < 1 or cap < 1 or not 0 < mass <= 1:
+        raise Refusal(f"a search has a beam and a cap of 1 or more, a mass above 0 and up to 1, a weight from 0 to 1"
+                      f" and a score of {', '.join(SCORES)}, got {beam}, {cap}, {mass}, {weight} and {score!r}")
+    part = kit.part(drafter, **({} if block is None else {"block": block}))
+    if not hasattr(part, "lattice"):
+        raise Refusal(f"{drafter} shows no candidates to search: take one that fills slots, such as diffusion-lm")
+    proxy, alone = (None, "") if weight == 1 else proxy_of(kit)
+    return PathSearch(part, proxy, 1.0 if proxy is None else weight, beam, mass, cap, score, keep_end, tree, alone)
+
+
+def proxy_of(kit: Kit) -> tuple[Proxy | None, str]:
+    """The trigram counted for this target, or none and the sentence that says why."""
+    if PROXY not in kit.checkpoints:
+        return None, ALONE
+    try:
+        return kit.checkpoints[PROXY], ""
+    except Refusal as why:                         # one counted for another tokenizer lies there
+        return None, f"{ALONE} ({why})"
+
+
+CARD = Card(NAME, idea="of what a diffusion drafter holds likely, the path whose tokens follow each other",
+            source="DiffuSpec, arXiv 2510.02358", make=make, parts=("diffusion-lm",), notebook="29_what_path_search")

@@ -1,0 +1,184 @@
+"""Path search drafts the searched path of a diffusion drafter's lattice, certain and with what it knows noted."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib import catalog, lattice
+from specdec_lib.drafting import certain_trie
+from specdec_lib.loop import begin
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.models.shape import Shape
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training.ngram import count
+from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Lattice, Refusal
+from specdec_lib.what.path_search import PathSearch
+from specdec_lib.when.confidence import Unsure
+from tests.worlds import PROMPT, WARM, network_kit, random_block_diffusion, random_diffusion
+
+IDS = tuple(range(2, 30, 2))
+SHAPE = Shape(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
+TEXT = (4, 9, 20, 31, 8, 11, 2)
+SAID = [(2, 4, 6, 8, 10, 12), (2, 28, 26, 24, 28, 26, 24, 6), (20, 22, 4, 14, 16, 18, 10, 12, 2)]
+
+
+def world(**lacks) -> Kit:
+    """A vocabulary of some size, with a trigram of a few sentences."""
+    heads = {"diffusion-lm": random_diffusion(SHAPE, IDS), "ngram": Ngram(count(SAID, 32)),
+             "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), IDS, block=6, candidates=8)}
+    return Kit(Transformer.random(SHAPE, seed=1), Facts(vocab=32), parts=catalog.make_part, checkpoints=heads | lacks)
+
+
+def without_proxy() -> Kit:
+    kit = world()
+    return replace(kit, checkpoints={name: head for name, head in kit.checkpoints.items() if name != "ngram"})
+
+
+def part(**values) -> PathSearch:
+    return world().part("path-search", **values)
+
+
+def searched(values: dict, depth: int = 5, text=TEXT, end=frozenset(), drafter: str = "diffusion-lm", beam: int = 3):
+    """The paths that the pure functions find."""
+    kit = world()
+    raw = kit.part(drafter).lattice(begin(text, 20), depth, 16)
+    few = lattice.narrowed(raw, values.get("mass", .8), values.get("cap", 15), end)
+    return few, lattice.search(few, text, kit.checkpoints["ngram"], values.get("weight", .5), beam, end)
+
+
+@pytest.mark.parametrize("drafter", ["diffusion-lm", "block-diffusion"])
+@pytest.mark.parametrize("values", [{}, {"mass": .5}, {"cap": 2}, {"weight": .1}, {"weight": 1.0}], ids=str)
+def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter_that_shows_one(drafter, values):
+    draft = part(drafter=drafter, **values)(begin(TEXT, 20), Budget(5), NO_DICE)
+    few, paths = searched(values, drafter=drafter)
+    assert draft.tokens == paths[0].tokens and draft.parents == (-1, 0, 1, 2, 3)
+    assert draft.belief == pytest.approx([float(torch.tensor(logp).exp()) for logp in paths[0].logp])
+    assert draft.source == ("path-search",) * 5 and draft.notes["kept"] == lattice.kept(few)
+
+
+def test_the_search_chooses_other_tokens_than_the_slots_and_says_how_many():
+    chain = world().part("diffusion-lm")(begin(TEXT, 20), Budget(6), NO_DICE)
+    found = part()(begin(TEXT, 20), Budget(6), NO_DICE)
+    assert found.notes["changed"] == sum(a != b for a, b in zip(found.tokens, chain.tokens, strict=True)) > 0
+    alone = part(weight=1.0)(begin(TEXT, 20), Budget(6), NO_DICE)
+    assert alone.tokens == chain.tokens and alone.notes["changed"] == 0
+    assert alone.belief == pytest.approx(chain.belief, rel=1e-5)
+
+
+def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
+    for values in ({}, {"tree": True}):
+        cold = part(**values)(begin(TEXT, 9), Budget(4, 3, 9), NO_DICE)
+        warm = part(**values)(begin(TEXT, 9, sampling=WARM), Budget(4, 3, 9), NO_DICE)
+        assert warm == cold and warm.q == () and len(warm) >= 4
+
+
+def test_it_costs_one_forward_and_none_where_nothing_may_be_drafted():
+    drafter = part()
+    drafter(begin(TEXT, 9), Budget(5), NO_DICE)
+    assert drafter.drafter.head.forwards == 1
+    assert len(drafter(begin(TEXT, 9), Budget(0), NO_DICE)) == 0 and drafter.drafter.head.forwards == 1
+
+
+def test_without_a_trigram_for_this_target_the_slots_alone_are_searched_and_a_note_says_so():
+    alone = without_proxy().part("path-search")
+    draft = alone(begin(TEXT, 20), Budget(5), NO_DICE)
+    assert alone.weight == 1.0 and alone.proxy is None and "specdec train ngram" in draft.notes["alone"]
+    assert draft.tokens == part(weight=1.0)(begin(TEXT, 20), Budget(5), NO_DICE).tokens
+    assert "alone" not in part()(begin(TEXT, 20), Budget(5), NO_DICE).notes
+    assert "alone" not in without_proxy().part("path-search", weight=1.0)(begin(TEXT, 20), Budget(5), NO_DICE).notes
+
+
+def test_a_trigram_counted_for_another_tokenizer_is_not_asked_and_the_note_says_why():
+    class Shelf(dict):
+        def __getitem__(self, name):
+            if name == "ngram":
+                raise Refusal("ngram was made for another tokenizer")
+            return super().__getitem__(name)
+
+    kit = world()
+    alone = replace(kit, checkpoints=Shelf(kit.checkpoints)).part("path-search")
+    assert alone.weight == 1.0 and alone.alone.endswith("(ngram was made for another tokenizer)")
+
+
+def test_the_length_of_the_raw_draft_is_noted_whatever_was_searched():
+    best = world().part("diffusion-lm").lattice(begin(TEXT, 20), 6).ids[:, 0].tolist()
+    assert part()(begin(TEXT, 20), Budget(6), NO_DICE).notes["generated"] == 6
+    end = frozenset({best[2]})
+    draft = part()(begin(TEXT, 20, end=end), Budget(6), NO_DICE)
+    assert draft.notes["generated"] == best.index(best[2]) and len(draft.notes["kept"]) == best.index(best[2]) + 1
+    assert not set(draft.tokens[:-1]) & end
+
+
+def test_a_path_that_ends_is_drafted_with_its_end_token_and_nothing_behind():
+    best = part(weight=1.0)(begin(TEXT, 20), Budget(6), NO_DICE).tokens
+    draft = part(weight=1.0, mass=.01)(begin(TEXT, 20, end=frozenset({best[3]})), Budget(6), NO_DICE)
+    assert draft.tokens == best[:best.index(best[3]) + 1]
+
+
+def test_the_beams_are_merged_into_one_tree_the_best_path_first():
+    _, paths = searched({}, beam=3)
+    draft = part(tree=True)(begin(TEXT, 20), Budget(5, 3, 15), NO_DICE)
+    want = certain_trie((path.tokens for path in paths), 15, "path-search")
+    assert (draft.tokens, draft.parents) == (want.tokens, want.parents) and 5 < len(draft) <= 15
+    assert draft.keep((0, 1, 2, 3, 4)).tokens == paths[0].tokens
+    chances = torch.stack([world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).logp.exp()])[0]
+    ids = world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).ids
+    for token, depth, belief in zip(draft.tokens, draft.depths, draft.belief, strict=True):
+        assert belief == pytest.approx(float(chances[depth - 1][ids[depth - 1] == token]), rel=1e-5)
+
+
+def test_a_tree_keeps_to_the_nodes_and_the_width_of_the_budget():
+    whole = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 5, 25), NO_DICE)
+    few = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 5, 7), NO_DICE)
+    assert len(few) == 7 and few.tokens == whole.tokens[:7]
+    chain = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5), NO_DICE)
+    assert chain.parents == (-1, 0, 1, 2, 3) and chain.tokens == whole.tokens[:5]
+    narrow = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 2, 25), NO_DICE)
+    two = certain_trie((path.tokens for path in searched({}, beam=5)[1][:2]), 10)
+    assert narrow.tokens == two.tokens and len(two) < min(10, len(whole))
+
+
+def test_the_stop_rule_hears_the_sights_of_the_slots_and_the_node_that_fired_stays():
+    whole = part()(begin(TEXT, 20), Budget(6), NO_DICE)
+    laws = world().part("diffusion-lm").head.laws(TEXT, 6).double().exp()
+    for sight, law, belief in zip(whole.sights, laws, whole.belief, strict=True):
+        assert (sight.first, sight.second) == pytest.approx(law.topk(2).values.tolist(), rel=1e-4)
+        assert sight.chance == belief and sight.entropy == pytest.approx(float(torch.special.entr(law).sum()), rel=1e-4)
+    least = sorted(whole.belief)[2]
+    cut = part()(begin(TEXT, 20), Budget(6, stop=Unsure(least)), NO_DICE)
+    assert cut.tokens == whole.tokens[:next(i for i, b in enumerate(whole.belief, 1) if b < least)]
+
+
+def test_the_entropy_of_a_slot_counts_what_the_lattice_does_not_show_as_one_token():
+    class Shown:
+        def lattice(self, session, depth, top=16):
+            return Lattice(torch.tensor([[1, 2]] * depth), torch.tensor([[.5, .25]] * depth).log())
+
+    sight = PathSearch(Shown())(begin((0,), 9), Budget(2), NO_DICE).sights[0]
+    assert sight.entropy == pytest.approx(1.5 * torch.tensor(2.).log().item(), rel=1e-6)
+
+
+def test_a_text_longer_than_the_drafters_window_is_noted():
+    text = tuple(range(2, 32)) * 3
+    draft = part()(begin(text, 9), Budget(4), NO_DICE)
+    assert draft.notes["unseen"] == world().part("diffusion-lm").head.unseen(len(text), 4) > 0
+    assert "unseen" not in part()(begin(TEXT, 9), Budget(4), NO_DICE).notes
+
+
+def test_a_block_of_another_length_may_be_asked_for():
+    assert part(block=6).drafter.block == 6 and part(drafter="block-diffusion", block=3).drafter.head.block == 3
+
+
+@pytest.mark.parametrize(("values", "sentence"), [
+    ({"drafter": "prompt-lookup"}, "prompt-lookup shows no candidates to search"), ({"beam": 0}, "got 0, 15"),
+    ({"mass": 0}, "a mass above 0"), ({"weight": 2}, "a weight from 0 to 1"), ({"score": "best"}, "a score of mean"),
+    ({"cap": 0}, "a cap of 1 or more")])
+def test_parameters_that_mean_nothing_are_refused(values, sentence):
+    with pytest.raises(Refusal, match=sentence):
+        part(**values)
+
+
+def test_any_prompt_can_be_drafted_for():
+    small = network_kit().part("path-search")
+    assert len(small(begin((1,), 9), Budget(3), NO_DICE)) == len(small(begin(PROMPT, 9), Budget(3), NO_DICE)) == 3
