@@ -10,12 +10,16 @@ from __future__ import annotations
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, depth: int = 4, steps: int = 2, window: int | None = None) -> Method:
-    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block."""
-    drafter = kit.part("denoised", steps=steps, block=max(1, depth), settings={"window": window})
+def make(kit: Kit, depth: int = 4, steps: int = 2, window: int | None = None, weights: str = "diffusion-lm") -> Method:
+    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block.
+
+    `weights` names the checkpoint that drafts: diffusion-lm or diffusion-lm-aligned.
+    """
+    settings = {"window": window, "weights": weights}
+    drafter = kit.part("denoised", steps=steps, block=max(1, depth), settings=settings)
     return Method(kit.part("fixed", depth=depth), drafter, kit.part("rejection"))
 
 
 CARD = Card("specdiff", idea="a diffusion model fills a block in a few steps, the last one by the ratio test",
             source="Christopher et al. 2024, SpecDiff", make=make, parts=("fixed", "denoised", "rejection"),
-            notebook="28_what_diffusion_lm")
+            notebook="42_specdiff2")

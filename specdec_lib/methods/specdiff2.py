@@ -12,14 +12,19 @@ from specdec_lib.types import Card, Kit, Method
 
 
 def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, temperature: float = 1.0,
-         how: str = "self-selection", seed: int = 0, window: int | None = None) -> Method:
-    """`chains` of `depth` tokens merged into one trie of `nodes`, drawn at a `temperature` of the draft alone."""
+         weights: str | None = None, how: str = "self-selection", seed: int = 0, window: int | None = None) -> Method:
+    """`chains` of `depth` tokens merged into one trie of `nodes`, drawn at a `temperature` of the draft alone.
+
+    `weights` names the checkpoint that drafts; None takes diffusion-lm-aligned, or diffusion-lm where that is missing.
+    """
     nodes = kit.nodes if nodes is None else nodes
-    settings = {"block": max(1, depth), "window": window}
+    if weights is None:
+        weights = "diffusion-lm-aligned" if "diffusion-lm-aligned" in kit.checkpoints else "diffusion-lm"
+    settings = {"block": max(1, depth), "window": window, "weights": weights}
     what = kit.part("sampled-chains", settings=settings, temperature=temperature, seed=seed)
     return Method(kit.part("fixed", depth=depth, width=chains, nodes=nodes), what, kit.part(how))
 
 
 CARD = Card("specdiff2", idea="several chains of one diffusion draft, one selected by the target",
             source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("fixed", "sampled-chains", "self-selection"),
-            notebook="35_how_self_selection")
+            notebook="42_specdiff2")

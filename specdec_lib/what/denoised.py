@@ -74,4 +74,4 @@ def make(kit: Kit, steps: int = 2, block: int = 1, settings: Mapping | None = No
 
 CARD = Card(NAME, idea="fill a block in several steps, draw and test the tokens of the last one",
             source="Christopher et al. 2024, SpecDiff", make=make, parts=("diffusion-lm",),
-            notebook="28_what_diffusion_lm")
+            notebook="42_specdiff2")

@@ -1,5 +1,7 @@
 """The method specdiff2 drafts several chains in one small forward, and the target selects one."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib import catalog
@@ -7,7 +9,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.how.match import Match
 from specdec_lib.loop import decode
 from specdec_lib.types import NO_DICE, Refusal
-from tests.worlds import PROMPT, WARM, network_kit, run
+from tests.worlds import PROMPT, SHAPE, WARM, network_kit, random_diffusion, run
 
 
 def decoded(spec: str, sampling=None, dice=NO_DICE, tokens: int = 30):
@@ -41,6 +43,19 @@ def test_more_chains_take_fewer_forwards_of_the_target_and_the_whole_trie_fewer_
     done = [decoded(spec, WARM, Dice(4), 60)[0] for spec in specs]
     rounds = [len(last.rounds) for last in done]
     assert len({last.output for last in done}) == 1 and rounds == sorted(set(rounds), reverse=True)
+
+
+def test_the_aligned_drafter_speaks_where_it_is_at_hand_and_the_plain_one_where_it_is_not_or_is_asked_for():
+    plain = network_kit()
+    both = replace(plain, checkpoints={**plain.checkpoints, "diffusion-lm-aligned": random_diffusion(SHAPE, (1, 2), 1)})
+
+    def drafts_from(kit, spec="specdiff2"):
+        return tuple(catalog.build(spec, kit).what.drafter.head.ids.tolist())
+
+    assert drafts_from(plain) == (0, 2) and drafts_from(both) == (1, 2)
+    assert drafts_from(both, "specdiff2(weights='diffusion-lm')") == (0, 2)
+    with pytest.raises(Refusal, match="specdec train diffusion-lm-aligned"):
+        drafts_from(plain, "specdiff2(weights='diffusion-lm-aligned')")
 
 
 def test_the_rule_can_be_another_that_takes_trees():
