@@ -197,7 +197,8 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 
 @app.command()
 def train(name: Annotated[str, typer.Argument(
-              help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, early-exit, block-diffusion or ngram.")],
+              help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
+                   "block-diffusion or ngram.")],
           target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
           prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,
@@ -209,6 +210,8 @@ def train(name: Annotated[str, typer.Argument(
                                                             "for diffusion-lm-aligned), dpace or streak.")] = None,
           smooth: Annotated[float | None, typer.Option("--smooth", help="Of dpace and streak, from 0 to 1.")] = None,
           optimiser: Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")] = None,
+          attention: Annotated[str | None, typer.Option("--attention", help="Of diffusion-lm: causal (the default) "
+                                                        "or full, which makes diffusion-lm-full.")] = None,
           rate: Annotated[float | None, typer.Option("--rate", help="Of learning; for adamw 0.001 is usual.")] = None,
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
           seed: Seed = 0) -> None:
@@ -221,11 +224,11 @@ def train(name: Annotated[str, typer.Argument(
             card = trained(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
                            prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
                            depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
-                           optimiser=optimiser, rate=rate, smooth=smooth)
+                           optimiser=optimiser, rate=rate, smooth=smooth, attention=attention)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
     typer.echo(card)
-    say(f"{name} stands in {out}: take it with --checkpoints {out}")
+    say(f"what was trained stands in {out}: take it with --checkpoints {out}")
 
 
 @app.command("break-even")

@@ -147,7 +147,18 @@ def test_a_truncated_checkpoint_is_refused(model, shelf, name, capsys, tmp_path)
     assert "model.safetensors has" in said and f"`specdec train {name}`" in said
 
 
+def test_a_diffusion_model_of_full_attention_is_a_checkpoint_of_its_own(model, data, tmp_path, capsys):
+    words = ["train", "diffusion-lm", "--target", str(model), "--data", str(data), "--minutes", "0.02", *HERE]
+    assert cli.run([*words, "--attention", "full", "--out", str(tmp_path)]) == 0
+    told = card(tmp_path, "diffusion-lm-full")
+    assert told["settings"]["attention"] == "full" and not (tmp_path / "diffusion-lm").exists()
+    assert capsys.readouterr().out.startswith("# diffusion-lm-full")
+    assert "no trained drafter" in refused(["break-even", "--checkpoints", tmp_path, "--target", model, *HERE], capsys)
+
+
 @pytest.mark.parametrize(("change", "sentence"), [
+    ({"--attention": "full"}, "--attention is causal or full and of diffusion-lm alone, got full for eagle"),
+    ({"name": "diffusion-lm", "--attention": "both"}, "got both for diffusion-lm"),
     ({"name": "medusa"}, "no drafter named 'medusa' to train; there are: eagle, draft-lm, diffusion-lm, diffusion"),
     ({"--data": "absent.jsonl"}, "there is no file absent.jsonl"), ({"--minutes": "0"}, "--minutes"),
     ({"--minutes": "-3"}, "--minutes"), ({"--minutes": "soon"}, "Invalid value for '--minutes'"),

@@ -16,8 +16,8 @@ from specdec_lib.models.load import load_lm
 from specdec_lib.models.shelf import Shelf, names
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.break_even import break_even
-from specdec_lib.training.recipes import NAMES, NGRAM
+from specdec_lib.training.break_even import DRAFTERS, break_even
+from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Refusal
 
 COLUMNS = ("draft", "verify", "tokens_per_target_forward")
@@ -33,10 +33,10 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
 
     Refusal for a name that is no drafter or has no checkpoint here, and for a target that it does not fit.
     """
-    drafters = tuple(drafters) or tuple(name for name in names(shelf) if name in NAMES)
+    drafters = tuple(drafters) or tuple(name for name in names(shelf) if name in DRAFTERS)
     for name in drafters:
-        if name not in NAMES:
-            raise Refusal(f"there is no drafter named {name!r}; there are: {', '.join(NAMES)}")
+        if name not in DRAFTERS:
+            raise Refusal(f"there is no drafter named {name!r}; there are: {', '.join(DRAFTERS)}")
         read_card(shelf, name)
     if not drafters:
         raise Refusal(f"there is no trained drafter in {bare(str(shelf))}: `specdec train eagle` makes one")

@@ -9,6 +9,7 @@ from specdec_lib.bench.provenance import bare, provenance
 from specdec_lib.bench.world import DTYPES, device_of, dtype_of
 from specdec_lib.models import checkpoints
 from specdec_lib.models.card import card_text
+from specdec_lib.models.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.models.load import load_lm
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
@@ -24,8 +25,10 @@ Say = Callable[[str], None]
 def trained(name: str, target: str, device: str, dtype: str, threads: int | None, minutes: float,
             prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str | None,
             depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
-            optimiser: str | None = None, rate: float | None = None, smooth: float | None = None) -> str:
+            optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
+            attention: str | None = None) -> str:
     """Trains the drafter of this name and gives its card as text. Refusal for whatever was asked for wrongly."""
+    name = attending(name, attention)
     which = None if name == NGRAM else recipe(name)
     order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate, seed=seed,
                   objective=objective(which, loss, depths, smooth), cache=cache, target=bare(target))
@@ -40,6 +43,15 @@ def trained(name: str, target: str, device: str, dtype: str, threads: int | None
     done = train_ngram(order, lm, text, made, say, progress) if which is None else train(which, order, lm, text, made,
                                                                                         say, progress)
     return card_text(done.card)
+
+
+def attending(name: str, attention: str | None) -> str:
+    """The recipe of this name with this attention; Refusal where there is no such choice."""
+    if attention is None:
+        return name
+    if name != "diffusion-lm" or attention not in ATTENTION:
+        raise Refusal(f"--attention is {' or '.join(ATTENTION)} and of diffusion-lm alone, got {attention} for {name}")
+    return name if attention == CAUSAL else f"{name}-{attention}"
 
 
 def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:

@@ -25,11 +25,12 @@ class Batch:
     top_ids: Tensor                                # [B, S, K] the target's most likely tokens, best first
     top_logp: Tensor                               # [B, S, K] their log-probabilities over the whole vocabulary
     seed: int = 0                                  # of what a loss draws at random for this very step
+    step: int = 0                                  # of the fit, for what changes along it
 
     def to(self, device) -> Batch:
         return Batch(self.tokens.to(device), self.start.to(device), self.stop.to(device),
                      {level: stream.to(device) for level, stream in self.streams.items()},
-                     self.top_ids.to(device), self.top_logp.to(device), self.seed)
+                     self.top_ids.to(device), self.top_logp.to(device), self.seed, self.step)
 
     def drafted(self, ahead: int) -> Tensor:
         """[B, S]: may the token `ahead` places after t be drafted, that is, does it belong to the answer?"""

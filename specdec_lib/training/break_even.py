@@ -23,6 +23,7 @@ from specdec_lib.types import LM, NO_DICE, Draft, Kit, Method, Refusal
 CONTEXT = 256                                      # tokens, or half of what the target holds where that is less
 NEW = 2                                            # tokens committed since the last draft, which the drafter reads
 REPEATS = 11
+DRAFTERS = (*(name for name, which in RECIPES.items() if not which.fills), NGRAM)
 Clock = Callable[[], float]
 
 
@@ -52,8 +53,8 @@ def break_even(name: str, stored: Any, target: Transformer, measured: Mapping[st
 
 def parts_of(name: str, stored: Any) -> tuple[str, ...]:
     """The parts of a drafter, as its card names them; Refusal for a name that nobody drafts with."""
-    if name != NGRAM and name not in RECIPES:
-        raise Refusal(f"{name} is no drafter that is trained here; there are: {', '.join((*RECIPES, NGRAM))}")
+    if name not in DRAFTERS:
+        raise Refusal(f"{name} is no drafter that is trained here; there are: {', '.join(DRAFTERS)}")
     return ("",) if name == NGRAM else RECIPES[name].parts(stored.meta)
 
 

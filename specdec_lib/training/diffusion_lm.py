@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdec_lib.models.heads.diffusion import ATTENTION, CAUSAL, FULL
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import random_weights
 from specdec_lib.training.anchored import Blocks, in_parts
@@ -24,6 +25,7 @@ from specdec_lib.training.drafters import Frozen, normed
 from specdec_lib.training.layer import Layer, causal, fused_state, kept, scaled, take_over
 from specdec_lib.training.low_rank import LowRankLayer
 from specdec_lib.training.objective import Objective
+from specdec_lib.training.whole import whole_loss
 
 TOGETHER = 64                                      # anchors of a text whose blocks are measured at once
 RANK = 96                                          # of the difference from the target's layers, trained and stored
@@ -41,14 +43,21 @@ class DiffusionLM(nn.Module):
 
     `chosen` are the target's layers it starts from; `blocks` the sizes it learns, one drawn for each block; with a
     `rank` of None whole matrices are trained, else differences of that rank.
+
+    With `attention` full nothing is causal and it is no drafter: it learns to fill whole answers (`whole.py`), and has
+    no slots. `anneal` steps open what is behind a row little by little; 0 is open from the start (`whole.opened`).
     """
 
     levels: tuple[int, ...] = ()
     unrolled = True
 
     def __init__(self, target: Transformer, ids: Tensor, chosen: tuple[int, ...] = (), blocks: tuple[int, ...] = (4, 8),
-                 mix: Mix = Mix(), rank: int | None = RANK, random: bool = False):
+                 mix: Mix = Mix(), rank: int | None = RANK, attention: str = CAUSAL, anneal: int = 0,
+                 random: bool = False):
         super().__init__()
+        if attention not in ATTENTION:
+            raise ValueError(f"attention is {' or '.join(ATTENTION)}, got {attention!r}")
+        self.attention, self.anneal = attention, anneal
         self.frozen, self.shape, self.mix = Frozen(target, ids), target.shape, mix
         self.chosen, self.blocks, self.depth = chosen or default_layers(target.layers), blocks, max(blocks)
         source = random_weights(replace(target.shape, vocab=1)) if random else target.weights
@@ -64,6 +73,8 @@ class DiffusionLM(nn.Module):
 
     def slots_at(self, batch: Batch, depth: int, anchors: Tensor) -> list[Tensor]:
         """The same at these anchors [B, S] alone; others hold zeros beyond entry 0, which is the text's own."""
+        if self.attention == FULL:
+            raise ValueError("a diffusion language model of full attention fills whole texts and has no slots")
         text, before = self.read(batch.tokens)
         out = torch.cat((text[:, :, None], text.new_zeros(*text.shape[:2], depth - 1, text.shape[-1])), 2)
         for texts, rows, real in in_parts(anchors, TOGETHER) if depth > 1 else ():
@@ -97,7 +108,9 @@ class DiffusionLM(nn.Module):
         return x.unflatten(1, (-1, blocks.rows))
 
     def loss(self, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
-        """The mix of losses of one step; see `diffusion_losses.py`."""
+        """The mix of losses of one step; see `diffusion_losses.py`, and `whole.py` for full attention."""
+        if self.attention == FULL:
+            return whole_loss(self, batch, objective)
         drawn = draw(batch, self.mix, self.blocks)
         text, before = self.read(batch.tokens)
         streams = [text.flatten(0, 1)]
@@ -114,4 +127,6 @@ class DiffusionLM(nn.Module):
         return kept(self, ("norm", "mask")) | {"ids": self.frozen.ids}
 
     def meta(self) -> dict:
+        if self.attention == FULL:
+            return {"layers": list(self.chosen), "shifted": True, "attention": FULL}
         return {"layers": list(self.chosen), "blocks": list(self.blocks), "shifted": True}

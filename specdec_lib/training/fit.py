@@ -88,7 +88,7 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
                 judged = now.seconds
             rate = at(optimiser, settings.rate * schedule(done, settings))
             batch = batch_of(groups[order(len(groups), now.step // len(groups), settings.seed)[now.step % len(groups)]])
-            batch = replace(batch, seed=settings.seed * 1_000_003 + now.step)
+            batch = replace(batch, seed=settings.seed * 1_000_003 + now.step, step=now.step)
             line = step(drafter, optimiser, batch.to(device), objective, settings.clip)
             now = Progress(now.step + 1, clock() - began, now.tokens + int(batch.stop.sum()))
             line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | line

@@ -16,12 +16,18 @@ from specdec_lib.training.examples import Example
 from specdec_lib.training.judge import tallies, together
 from specdec_lib.training.live import live, sample
 from specdec_lib.training.recipes import DEPTH, Recipe, beside, spec_of
+from specdec_lib.training.whole import filled
 
 LIVE, LEAST = 24, 2                                # held-out prompts decoded for real: at most, and at least
 
 
 def forced(which: Recipe, drafter: Drafter, batches: Iterable, families: bool = False) -> dict:
-    """Teacher-forced rates on held-out batches, per part of the drafter; by family where asked for."""
+    """Teacher-forced rates on held-out batches, per part of the drafter; by family where asked for.
+
+    Of a model that drafts nothing, what it fills in.
+    """
+    if which.fills:
+        return {which.name: rounded(filled(drafter, batches))}
     found = tallies(drafter, batches, DEPTH)
     out = {}
     for name, one in zip(which.parts(drafter.meta()), found, strict=True):

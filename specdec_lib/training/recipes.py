@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specdec_lib.models.heads.diffusion import FULL
 from specdec_lib.models.shelf import Checkpoint
 from specdec_lib.training import aligned as streak
 from specdec_lib.training import further
@@ -37,11 +38,16 @@ class Recipe:
     objective: Objective = Objective()             # unless another is asked for
     upon: str = ""                                 # the trained checkpoint that it goes on from, by name
     base: Checkpoint | None = None                 # that checkpoint; see upon.py
+    fills: bool = False                            # it drafts nothing: it is measured by what it fills in (whole.py)
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
 
 def eagle(target: Any, ids: Any, random: bool = False) -> Eagle:
     return Eagle(target, ids, depth=3, random=random)
+
+
+def full(target: Any, ids: Any, random: bool = False) -> DiffusionLM:
+    return DiffusionLM(target, ids, attention=FULL, random=random)
 
 
 RECIPES = {recipe.name: recipe for recipe in (
@@ -65,6 +71,12 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "It went on with wholly masked blocks alone, for drafts in one step: what several steps fill, and "
                    "the text's own rows, may have become worse."),
            method="diffusion-draft", asked={"weights": "diffusion-lm-aligned"}),
+    Recipe(f"diffusion-lm-{FULL}", "the same layers read whole texts in both directions and fill any masks in them",
+           full, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{RANK}"},
+           limits=("It drafts for no method: it is a language model of its own, which fills masks in answers.",
+                   "It is told where an answer ends by where the masks end; it never learned to end one itself.",
+                   f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
+           fills=True),
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExit,
            {"exit.*.norm": "float32", "ids": "int32"},
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),

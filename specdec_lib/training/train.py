@@ -24,11 +24,10 @@ from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.examples import plain
 from specdec_lib.training.fit import LOG, Progress, Settings, fit
 from specdec_lib.training.generate import generate, name_of
-from specdec_lib.training.judge import tallies, together
 from specdec_lib.training.measuring import forced, lively
 from specdec_lib.training.objective import Objective
 from specdec_lib.training.prompts import shipped, texts
-from specdec_lib.training.recipes import DEPTH, Recipe, start
+from specdec_lib.training.recipes import Recipe, start
 from specdec_lib.training.upon import upon
 from specdec_lib.types import Refusal
 
@@ -82,9 +81,7 @@ def train(which: Recipe, order: Order, target: Transformer, text: Text, made: Ma
         progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
 
     def judge() -> dict:
-        found = tallies(drafter, lessons.held_out(drafter.levels, LOOK), DEPTH)
-        names = which.parts(drafter.meta())
-        return {name or which.name: together(one).told() for name, one in zip(names, found, strict=True)}
+        return forced(which, drafter, lessons.held_out(drafter.levels, LOOK))
 
     settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
                         seed=order.seed)
@@ -171,9 +168,10 @@ def finish(which: Recipe, order: Order, lessons: Course, drafter, target: Transf
     for random, name in ((False, "as it starts"), (True, "from random weights")):
         other = start(which, target, lessons, random)
         measured[name] = forced(which, other, lessons.held_out(other.levels, batches.taken))
-    measured["live"] = lively(which, lessons, stored, target, text, deadline)
-    card = {**stored.card, "measured": measured, "break_even": break_even(which.name, stored, target, measured,
-                                                                          where(about["made"]))}
+    card = {**stored.card, "measured": measured}
+    if not which.fills:
+        measured["live"] = lively(which, lessons, stored, target, text, deadline)
+        card["break_even"] = break_even(which.name, stored, target, measured, where(about["made"]))
     write_card(order.out, which.name, card)
     (order.out / which.name / LOG).write_bytes((folder / LOG).read_bytes())
     return Checkpoint(stored.name, stored.state, stored.meta, card)
