@@ -12,6 +12,7 @@ from specdec_lib.training import aligned as streak
 from specdec_lib.training import further
 from specdec_lib.training.block_diffusion import BlockDiffusion
 from specdec_lib.training.course import Course
+from specdec_lib.training.diffusion_lm import RANK, DiffusionLM
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.eagle import Eagle
@@ -71,7 +72,7 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "It went on with wholly masked blocks alone, for drafts in one step: what several steps fill, and "
                    "the text's own rows, may have become worse."),
            method="diffusion-draft", asked={"weights": "diffusion-lm-aligned"}),
-    Recipe(f"diffusion-lm-{FULL}", "the same layers read whole texts in both directions and fill any masks in them",
+    Recipe(f"diffusion-lm-{FULL}", "six of the target's layers read whole texts both ways and fill any masks",
            full, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{RANK}"},
            limits=("It drafts for no method: it is a language model of its own, which fills masks in answers.",
                    "It is told where an answer ends by where the masks end; it never learned to end one itself.",
