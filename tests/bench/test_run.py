@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from specdec_lib import cost
 from specdec_lib.bench import contenders, folder, run
 from specdec_lib.bench.contenders import Contender, World
-from specdec_lib.bench.decodes import Outcome, read
+from specdec_lib.bench.decodes import Outcome, read, small
 from specdec_lib.bench.folder import Folder
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
@@ -235,3 +237,13 @@ def test_names_and_numbers_as_question_ids_both_survive(tmp_path):
     mixed = [replace(PROMPTS[0], question_id="x7"), PROMPTS[2]]
     bench(tmp_path, prompts=mixed)
     assert sorted({d.question_id for d in read(tmp_path)}) == ["3", "x7"]
+
+
+def test_a_table_is_written_small_and_read_back_as_it_was(tmp_path):
+    schema = pa.schema([("method", pa.string()), ("target", pa.float64()), ("tokens", pa.list_(pa.int64()))])
+    rows = [{"method": "sam", "target": 0.01 + (i * 7919 % 97) * 1e-6, "tokens": [i % 7, 3]} for i in range(3000)]
+    table = pa.Table.from_pylist(rows, schema)
+    small(table, tmp_path / "small.parquet")
+    pq.write_table(table, tmp_path / "plain.parquet")
+    assert pq.read_table(tmp_path / "small.parquet").equals(table)
+    assert (tmp_path / "small.parquet").stat().st_size < 0.8 * (tmp_path / "plain.parquet").stat().st_size
