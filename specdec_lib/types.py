@@ -381,6 +381,7 @@ class Card:
     make: Callable[..., Any]
     lossless: bool = True
     needs: tuple[str, ...] = ()                    # kit fields or checkpoints: "draft", "store", "eagle"
+    prefers: tuple[str, ...] = ()                  # checkpoints it takes where they are at hand, and does without
     parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
     notebook: str = ""
     off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only

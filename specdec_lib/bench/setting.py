@@ -17,7 +17,7 @@ from specdec_lib.bench.folder import Folder
 from specdec_lib.bench.plan import FILE, Plan, cards_of, checkpoints_among, named, needs
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.world import device_of, dtype_of, open_world
-from specdec_lib.models.card import read_card
+from specdec_lib.models.card import CARD, read_card
 from specdec_lib.models.shelf import SHIPPED
 from specdec_lib.types import Refusal
 
@@ -79,6 +79,8 @@ def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-13
     wanted = dict.fromkeys([*checkpoints_among(needed), *([may_draft] if may_draft else [])])
     if diffusion is not None:
         del wanted[diffuser.STANDS_FOR]
+    else:
+        wanted |= dict.fromkeys(preferred(plan.methods, shelf))
     chosen = prompt_files.spread(prompt_files.load(path), limit)
     return Setting(replace(plan, checkpoints=sums(wanted, shelf)), tuple(chosen), _curve(curve), shelf, tuple(needed))
 
@@ -88,6 +90,12 @@ def shelf_at(folder: Path | None) -> Path:
     if folder is not None and not folder.is_dir():
         raise Refusal(f"there is no folder of checkpoints at {folder}: check the path")
     return SHIPPED if folder is None else folder
+
+
+def preferred(specs: Iterable[str], shelf: Path) -> list[str]:
+    """The checkpoints on the shelf that these methods take without being told to; none where a spec says which."""
+    liked = [name for spec in specs if not named(spec) for card in cards_of(spec) for name in card.prefers]
+    return [name for name in liked if (shelf / name / CARD).is_file()]
 
 
 def sums(names: Iterable[str], shelf: Path) -> dict[str, str] | None:

@@ -8,23 +8,32 @@ is the same, and above it it never accepts less (see `how/self_selection.py`).
 
 from __future__ import annotations
 
+from specdec_lib.models.heads.pretrained import Pretrained
 from specdec_lib.types import Card, Kit, Method
+
+ALIGNED = "diffusion-lm-aligned"
 
 
 def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, temperature: float = 1.0,
          weights: str | None = None, how: str = "self-selection", seed: int = 0, window: int | None = None) -> Method:
     """`chains` of `depth` tokens merged into one trie of `nodes`, drawn at a `temperature` of the draft alone.
 
-    `weights` names the checkpoint that drafts; None takes diffusion-lm-aligned, or diffusion-lm where that is missing.
+    `weights` names the checkpoint that drafts; None takes diffusion-lm-aligned, or diffusion-lm where that is missing
+    or a pretrained model stands in its place.
     """
     nodes = kit.nodes if nodes is None else nodes
-    if weights is None:
-        weights = "diffusion-lm-aligned" if "diffusion-lm-aligned" in kit.checkpoints else "diffusion-lm"
+    weights = drafter(kit) if weights is None else weights
     settings = {"block": max(1, depth), "window": window, "weights": weights}
     what = kit.part("sampled-chains", settings=settings, temperature=temperature, seed=seed)
     return Method(kit.part("fixed", depth=depth, width=chains, nodes=nodes), what, kit.part(how))
 
 
+def drafter(kit: Kit) -> str:
+    """The checkpoint that drafts unless one is named."""
+    given = isinstance(kit.checkpoints.get("diffusion-lm"), Pretrained)
+    return ALIGNED if ALIGNED in kit.checkpoints and not given else "diffusion-lm"
+
+
 CARD = Card("specdiff2", idea="several chains of one diffusion draft, one selected by the target",
             source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("fixed", "sampled-chains", "self-selection"),
-            notebook="42_specdiff2")
+            prefers=(ALIGNED,), notebook="42_specdiff2")

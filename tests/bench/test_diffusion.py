@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from specdec_lib import cli
+from specdec_lib import catalog, cli
 from specdec_lib.bench import reading
 from specdec_lib.bench.setting import setting
 from specdec_lib.bench.world import open_world
@@ -110,3 +110,31 @@ def test_a_tensor_that_is_missing_is_named(words, tmp_path, capsys):
 def test_without_a_method_that_drafts_with_it_nothing_is_loaded(words, capsys):
     words[2] = "sam"
     assert "no method here drafts with a diffusion model: name one, such as diffusion-draft" in refused(words, capsys)
+
+
+def on_shelf(folder, *names):
+    """Cards of checkpoints that nobody trained."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        card = {"bytes": 1, "sha256": f"sum of {name}", "target": {"name": "tiny", "fingerprint": {}}}
+        (folder / name / "card.json").write_text(json.dumps(card))
+    return folder
+
+
+def test_a_checkpoint_that_a_method_takes_by_itself_is_written_down_with_its_sum(tmp_path):
+    def sums(spec, shelf, **more):
+        return set(setting(spec, prompts=None, checkpoints=shelf, **more).plan.checkpoints or ())
+
+    both = on_shelf(tmp_path / "both", "diffusion-lm", "diffusion-lm-aligned")
+    one = on_shelf(tmp_path / "one", "diffusion-lm")
+    assert sums("specdiff2", both) == {"diffusion-lm", "diffusion-lm-aligned"}
+    assert sums("specdiff2", one) == sums("specdiff2(weights='diffusion-lm')", both) == {"diffusion-lm"}
+    assert sums("diffusion-draft", both) == {"diffusion-lm"}
+    assert sums("specdiff2", both, diffusion="dream") == set()
+
+
+def test_a_pretrained_model_drafts_before_an_aligned_one_that_lies_on_the_shelf(model, tmp_path):
+    world = open_world(str(model), "cpu", "float32", 1, shelf=on_shelf(tmp_path / "shelf", "diffusion-lm-aligned"),
+                       drafts=False, diffusion=str(dream(tmp_path / "dream")))
+    method = catalog.build("specdiff2", world.kit(setting("ar").plan, CURVE))
+    assert method.what.drafter.head.model.weights is world.checkpoints["diffusion-lm"].weights
