@@ -98,22 +98,28 @@ def random_weights(shape: Shape, seed: int = 0, dtype: torch.dtype = torch.float
                    scale: float | None = None) -> Weights:
     """Weights nobody trained: for tests, and for timing a shape. `scale` is the spread, 1 / sqrt(in) if None."""
     dice = torch.Generator().manual_seed(seed)
-    heads, kv_heads = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    sizes = {"q_proj": (heads, shape.hidden), "k_proj": (kv_heads, shape.hidden), "v_proj": (kv_heads, shape.hidden),
-             "o_proj": (shape.hidden, heads), "gate_proj": (shape.mlp, shape.hidden),
-             "up_proj": (shape.mlp, shape.hidden), "down_proj": (shape.hidden, shape.mlp),
-             "embed_tokens": (shape.vocab, shape.hidden), "lm_head": (shape.vocab, shape.hidden)}
 
     def get(name: str) -> Tensor:
         module, kind = name.split(".")[-2:]
-        if "norm" in module:
-            return torch.ones(shape.head_dim if module in ("q_norm", "k_norm") else shape.hidden)
-        out, into = sizes[module]
-        if kind == "bias":
-            return torch.zeros(out)
-        return torch.randn(out, into, generator=dice) * (into ** -0.5 if scale is None else scale)
+        size = size_of(shape, name)
+        if "norm" in module or kind == "bias":
+            return torch.full(size, float("norm" in module))
+        return torch.randn(size, generator=dice) * (size[1] ** -0.5 if scale is None else scale)
 
     return fuse(shape, get, dtype, device)
+
+
+def size_of(shape: Shape, name: str) -> tuple[int, ...]:
+    """The size of the tensor of this name, such as `model.layers.0.mlp.down_proj.weight`."""
+    module, kind = name.split(".")[-2:]
+    if "norm" in module:
+        return (shape.head_dim if module in ("q_norm", "k_norm") else shape.hidden,)
+    heads, pairs = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    out, into = {"q_proj": (heads, shape.hidden), "k_proj": (pairs, shape.hidden), "v_proj": (pairs, shape.hidden),
+                 "o_proj": (shape.hidden, heads), "gate_proj": (shape.mlp, shape.hidden),
+                 "up_proj": (shape.mlp, shape.hidden), "down_proj": (shape.hidden, shape.mlp),
+                 "embed_tokens": (shape.vocab, shape.hidden), "lm_head": (shape.vocab, shape.hidden)}[module]
+    return (out,) if kind == "bias" else (out, into)
 
 
 def read_config(folder: str | Path) -> dict:

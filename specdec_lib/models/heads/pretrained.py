@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from specdec_lib.models.families import Family, family_of
 from specdec_lib.models.heads.diffusion import FULL, DiffusionLM
 from specdec_lib.models.load import refuse_too_large
-from specdec_lib.models.weights import Weights, fuse, read_config, reader
+from specdec_lib.models.weights import Weights, fuse, read_config, reader, size_of
 from specdec_lib.types import Refusal
 
 
@@ -40,7 +41,8 @@ def load_pretrained(folder: str | Path, tokens: Collection[int], dtype: torch.dt
 
     Never its mask; nor its padding, unless that is one of the target's `end` tokens (Dream pads with the end of a
     text), since a drafter has to be able to end. Refusal for another kind of model, where a tensor or a setting is
-    missing, where the weights do not fit into memory, or where the target's `vocab` is larger than its own.
+    missing, where a tensor has another size, where the weights do not fit into memory, or where the target's `vocab` is
+    larger than its own.
     """
     folder = Path(folder)
     config = read_config(folder)
@@ -61,5 +63,13 @@ def load_pretrained(folder: str | Path, tokens: Collection[int], dtype: torch.dt
     if len(ids) < 2:
         raise Refusal(f"{name} and the target have too few tokens in common to draft any")
     get = reader(folder)
-    weights = fuse(shape, lambda tensor: get(family.tensor(tensor)), dtype, device, ids=ids)
+
+    def fitting(tensor: str) -> Tensor:
+        found, size = get(family.tensor(tensor)), size_of(shape, tensor)
+        if tuple(found.shape) != size:
+            raise Refusal(f"{family.tensor(tensor)} of {name} has the size {tuple(found.shape)} and its config.json"
+                          f" says {size}: the two are not of one model")
+        return found
+
+    weights = fuse(shape, fitting, dtype, device, ids=ids)
     return Pretrained(name, family, weights, mask)

@@ -191,3 +191,12 @@ def test_a_target_that_it_cannot_draft_for_is_refused(model, options, sentence):
 def test_a_mask_beyond_the_vocabulary_is_refused(model):
     with pytest.raises(Refusal, match=f"mask of .* is token 99 and its vocabulary has {VOCAB}"):
         model.write(mask_token_id=99).head()
+
+
+@pytest.mark.parametrize("place", ["q_proj.weight", "ff_out.weight", "wte.weight", "tokens.weight", "norm.weight"])
+def test_tensors_of_other_sizes_than_its_config_says_are_refused(model, place):
+    for name in [name for name in model.tensors if name.endswith(place)]:
+        model.tensors[name] = torch.cat((model.tensors[name],) * 2, -1)
+        with pytest.raises(Refusal, match=f"{name} of .* and its config.json says"):
+            model.write().head()
+        model.tensors[name] = model.tensors[name].chunk(2, -1)[0].clone()
