@@ -7,7 +7,7 @@ recording knows one text. Drafts and acceptance are exact for what was recorded;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from specdec_lib import catalog, cost, measure
 from specdec_lib.bench.plan import cards_of, needs
@@ -27,8 +27,11 @@ def speaker(tape: Recording, name: str) -> str:
     return found[0]
 
 
-def assembled(spec: str, tape: Recording, curve: cost.CostCurve | None) -> Method:
-    """The method of this spec over the recording, its node budget from the curve."""
+def assembled(spec: str, tape: Recording, curve: cost.CostCurve | None, shelf: Mapping | None = None) -> Method:
+    """The method of this spec over the recording, its node budget from the curve.
+
+    `shelf` holds checkpoints that are asked live all the same, such as a trigram.
+    """
     def part(name: str, kit: Kit, **values):
         card = catalog.part_card(name)
         if card.needs:
@@ -36,14 +39,14 @@ def assembled(spec: str, tape: Recording, curve: cost.CostCurve | None) -> Metho
         return catalog.make_part(name, kit, **values)
     stands_in = dict.fromkeys(needs(cards_of(spec)))
     kit = Kit(Replay(tape), Facts(end=tape.end, vocab=tape.about.get("vocab", 0)), cost=curve, nodes=cost.nodes(curve),
-              recording=tape, checkpoints=stands_in, parts=part)
+              recording=tape, checkpoints=stands_in | dict(shelf or {}), parts=part)
     method = catalog.build(spec, kit)
     return method if catalog.card_of(spec).lossless else method._replace(how=kit.part("match"))
 
 
-def told(spec: str, tape: Recording, curve: cost.CostCurve | None) -> Session:
+def told(spec: str, tape: Recording, curve: cost.CostCurve | None, shelf: Mapping | None = None) -> Session:
     """The recorded answer as this method would have decoded it."""
-    *_, last = decode(tape.tokens[:tape.prompt], Replay(tape), *assembled(spec, tape, curve), end=tape.end,
+    *_, last = decode(tape.tokens[:tape.prompt], Replay(tape), *assembled(spec, tape, curve, shelf), end=tape.end,
                       max_new_tokens=len(tape.output))
     return last
 

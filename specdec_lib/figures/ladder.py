@@ -13,13 +13,16 @@ Interval = Sequence[float] | None
 
 
 def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequence[Interval],
-           title: str | None = None) -> go.Figure:
-    """How many times as fast one side is as the other, a line each with its 95 % interval; beyond 1 is faster."""
+           title: str | None = None, axis: str = "times as fast (95 % interval)") -> go.Figure:
+    """How many times as fast one side is as the other, a line each with its 95 % interval; beyond 1 is faster.
+
+    With a title and an `axis` of its own it draws ratios of anything of which more is better.
+    """
     same_length(names=names, values=values, intervals=intervals)
     above = sum(bool(span and span[0] > 1) for span in intervals)
     below = sum(bool(span and span[1] < 1) for span in intervals)
     said = f"Of {len(names)} comparisons {above} are surely faster and {below} surely slower"
-    figure = canvas(title or said, "times as fast (95 % interval)", "")
+    figure = canvas(title or said, axis, "")
     rows = [row for row in zip(names, values, intervals, strict=True) if row[1] is not None]
     kept, known = [name for name, *_ in rows], [(value, span or (value, value)) for _, value, span in rows]
     bars = {"type": "data", "symmetric": False, "array": [float(span[1] - value) for value, span in known],

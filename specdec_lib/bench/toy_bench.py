@@ -1,0 +1,59 @@
+"""A bench run on the toy: a small random target and a diffusion drafter trained for it on the spot, in seconds.
+
+It stands in where no kept run is at hand, so that what reads a run has one to read. How fast anything is on the toy
+says nothing about a model that means something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from specdec_lib.bench import run
+from specdec_lib.bench.contenders import World
+from specdec_lib.bench.plan import Plan, cards_of, needs
+from specdec_lib.bench.prompts import Prompt
+from specdec_lib.bench.reading import Report, load
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.models.text import Stream
+from specdec_lib.training.course import course
+from specdec_lib.training.ngram import count
+from specdec_lib.training.toy import ROWS, SHAPE, ToyText, bare, fitted, toy_answers, toy_target
+
+TRAINED = ("diffusion-lm", "ngram")                # what the toy brings along
+
+
+def toy_world(steps: int = 30, answers: int = 100) -> World:
+    """The toy, its drafter after so many steps on so many of the toy's answers, and a trigram of them."""
+    lm, text = toy_target(), ToyText()
+    said = toy_answers(lm, answers)
+    with TemporaryDirectory() as folder:
+        lessons = course(lm, text, said, Path(folder) / "features", rows=ROWS, batch=1024)
+        drafter = fitted("diffusion-lm", lm, lessons, Path(folder), steps)[1]
+    checkpoints = {"diffusion-lm": bare("diffusion-lm", drafter),
+                   "ngram": Ngram(count([one["output"] for one in said], SHAPE.vocab))}
+    return World(lm, lambda messages: numbered(messages[-1][1]), text.decode, lambda: Stream(text.decode),
+                 text.facts, checkpoints=checkpoints, about={"name": "toy", "device": "cpu", "dtype": "float32"},
+                 name=text.name)
+
+
+def numbered(words: str) -> tuple[int, ...]:
+    """The toy's tokens of a text: numbers are themselves, any other word is the token of its letters' sum."""
+    return tuple(int(word) if word.isdecimal() else sum(map(ord, word)) % SHAPE.vocab for word in words.split())
+
+
+def toy_methods(specs: Sequence[str]) -> tuple[str, ...]:
+    """Those of these methods that need nothing which the toy has not."""
+    return tuple(spec for spec in specs if set(needs(cards_of(spec))) <= set(TRAINED))
+
+
+def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: int = 30) -> Report:
+    """These methods on so many prompts of the toy, as a finished run; prompts take turns in three families."""
+    world = toy_world(steps)
+    asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
+             for place, one in enumerate(toy_answers(world.target, prompts, seed=1))]
+    plan = Plan(toy_methods(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens)
+    with TemporaryDirectory() as folder:
+        run.bench(plan, world, asked, Path(folder))
+        return load(folder)

@@ -1,0 +1,29 @@
+"""Published figures of DiffuSpec: what they imply of one another."""
+
+import pytest
+
+from specdec_lib.bench import published
+from specdec_lib.bench.published import ABLATION, BOTH, FIXED, NEITHER, PER_TASK, TASKS
+
+
+def test_two_rows_of_the_paper_imply_one_plain_step():
+    assert published.STEPS == pytest.approx((1.657, 1.654), abs=6e-4)
+    assert published.STEP == pytest.approx(1.655, abs=1e-3)
+
+
+def test_the_papers_own_tokens_are_priced_at_its_own_speed():
+    assert published.predicted(*ABLATION[BOTH][:1]) == pytest.approx(3.08, rel=2e-3)
+    assert published.predicted(published.break_even()) == pytest.approx(1) and published.break_even() > 2
+
+
+def test_a_second_forward_costs_a_second_draft_and_a_search_costs_little():
+    one, two = published.predicted(3.0), published.predicted(3.0, forwards=2)
+    assert 3.0 * published.STEP / two - 3.0 * published.STEP / one == pytest.approx(1.6)
+    assert one < published.predicted(3.0, searched=False) < 1.01 * one < published.at_best(3.0)
+
+
+def test_the_tables_of_the_paper_disagree_where_the_search_is_off():
+    means = {cell: sum(one.speed for one in said) / len(TASKS) for cell, said in PER_TASK.items()}
+    gap = {cell: abs(mean - ABLATION[cell].speed) for cell, mean in means.items()}
+    assert gap[BOTH] < .02 and gap[NEITHER] > .2 and all(len(said) == len(TASKS) for said in PER_TASK.values())
+    assert max(said.tokens for said in FIXED.values()) < ABLATION[published.SEARCH].tokens
