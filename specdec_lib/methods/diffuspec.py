@@ -27,4 +27,4 @@ def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule
 
 CARD = Card("diffuspec", idea="search a diffusion drafter's slots, as far as it has been paying",
             source="DiffuSpec, arXiv 2510.02358", make=make, parts=("adaptive-length", "fixed", "path-search", "match"),
-            notebook="29_what_path_search")
+            notebook="41_diffuspec")

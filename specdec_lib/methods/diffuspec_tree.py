@@ -29,4 +29,4 @@ def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, dept
 
 CARD = Card("diffuspec-tree", idea="verify all paths that a search of a diffusion drafter's slots ends with",
             source="ours, on DiffuSpec, arXiv 2510.02358", make=make,
-            parts=("adaptive-length", "fixed", "path-search", "match"), notebook="29_what_path_search")
+            parts=("adaptive-length", "fixed", "path-search", "match"), notebook="41_diffuspec")
