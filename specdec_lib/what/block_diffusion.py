@@ -33,7 +33,7 @@ class BlockDiffusion:
 
     head: BlockHead
     curve: Seconds | None = None
-    drafting: float = 0.25                         # what a block costs, in plain forwards
+    drafting: float = 0.28                         # what a block costs, in plain forwards
 
     def __post_init__(self):
         if self.drafting < 0:
@@ -75,7 +75,7 @@ def paying(beliefs: Sequence[float], seconds: Callable[[int], float]) -> int:
     return next((n for n, (now, longer) in enumerate(pairwise(rates(beliefs, seconds))) if longer <= now), len(beliefs))
 
 
-def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.25) -> BlockDiffusion:
+def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28) -> BlockDiffusion:
     """Taps the kit's target. `block` defaults to the length it was trained for; `cut` asks for the kit's cost curve."""
     head = block_head(kit.checkpoints[NAME], kit.target, block)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
