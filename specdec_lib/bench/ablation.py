@@ -20,10 +20,12 @@ from specdec_lib.bench.toy_bench import toy_bench
 from specdec_lib.types import Refusal
 
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
-           "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec-tree,specdiff,specdiff2,block-diffusion,eagle,"
-           "draft-model,sam+token-recycling")
+           "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec-tree,specdiff,specdiff2,"
+           "diffusion-draft(depth=4,weights='diffusion-lm-aligned'),block-diffusion,eagle,draft-model,"
+           "sam+token-recycling")
 NAMES = {NEITHER: "neither", SEARCH: "search", CONTROLLER: "controller", BOTH: "both"}
 PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9,score='accepted')", "diffuspec-tree"
+ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
 PLAIN_WEIGHT = 0.5                                 # the search's default, and the paper's
 RIVALS = ("block-diffusion", "eagle", "draft-model", "sam+token-recycling")
 Pair = tuple[str, str]                             # specs: what is held against, and what is looked at
@@ -94,7 +96,8 @@ def variants(report: Report) -> dict[str, Pair]:
     asked = {"printed controller over fixed length": (search, PRINTED),
              "corrected controller over printed": (PRINTED, both), "less of the trigram": (search, LESS),
              "tree over path": (both, TREE), "SpecDiff, two steps": (plain, "specdiff"),
-             "SpecDiff-2, chains": (plain, "specdiff2")}
+             "aligned drafter": (plain, ALIGNED), "SpecDiff-2, aligned chains": (plain, "specdiff2"),
+             "its chains alone": (ALIGNED, "specdiff2")}
     return {name: pair for name, pair in asked.items() if set(pair) <= set(report.entries)}
 
 
@@ -169,11 +172,15 @@ def round_ms(report: Report, spec: str) -> dict[str, float]:
             "overhead": _mean(report, spec, "when") + _mean(report, spec, "how")}
 
 
-def reason(report: Report, pair: Pair) -> str:
-    """Tokens and milliseconds of a round, of both sides."""
-    (had, took), (tokens, ms) = (
-        (report.entries[spec]["tokens_per_target_forward"], sum(round_ms(report, spec).values())) for spec in pair)
+def reason(report: Report, pair: Pair, family: str | None = None) -> str:
+    """Tokens and milliseconds of a round, of both sides, on one family or on all prompts."""
+    (had, took), (tokens, ms) = (_round(report, spec, family) for spec in pair)
     return f"{tokens:.2f} tokens a round in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms"
+
+
+def _round(report: Report, spec: str, family: str | None) -> tuple[float, float]:
+    own = [row for one in of(report.decodes, method=spec) if family in (None, one.family) for row in one.outcome.rows]
+    return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)
 
 
 def _mean(report: Report, spec: str, part: str) -> float:

@@ -59,7 +59,7 @@ def lines(report: Report) -> list[dict]:
     out = []
     for one in known(report):
         step = (ablation.longer if one.tokens else ablation.versus)(report, one.pair, one.family)
-        why = f"on {one.family} alone" if one.family else ablation.reason(report, one.pair)
+        why = ablation.reason(report, one.pair, one.family)
         out.append({"claim (7B drafting for 32B, as published)": one.said, "measured here":
                     times(step.ratio, step.interval), "does it hold here": HOLDS.get(step.verdict, step.verdict),
                     "a round, here": why})

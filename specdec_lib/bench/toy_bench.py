@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from specdec_lib.bench import run
 from specdec_lib.bench.contenders import World
-from specdec_lib.bench.plan import Plan, cards_of, needs
+from specdec_lib.bench.plan import Plan, cards_of, named, needs
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.reading import Report, load
 from specdec_lib.models.ngram import Ngram
@@ -45,7 +45,7 @@ def numbered(words: str) -> tuple[int, ...]:
 
 def toy_methods(specs: Sequence[str]) -> tuple[str, ...]:
     """Those of these methods that need nothing which the toy has not."""
-    return tuple(spec for spec in specs if set(needs(cards_of(spec))) <= set(TRAINED))
+    return tuple(spec for spec in specs if {*needs(cards_of(spec)), *named(spec)} <= {*TRAINED})
 
 
 def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: int = 30) -> Report:

@@ -40,7 +40,7 @@ def test_the_four_cells_are_told_by_their_specs_and_variants_fill_none():
     assert [ablation.cell(spec) for spec in SPECS] == list(CELLS)
     assert ablation.cell("diffuspec(depth=8,weight=1)") == NEITHER and ablation.cell("diffuspec(weight=0.5)") == BOTH
     for other in (ablation.PRINTED, ablation.LESS, ablation.TREE, "ar", "diffuspec(weight=0.2)", "diffuspec@fixed",
-                  "diffusion-draft(depth=4,steps=2)"):
+                  ablation.ALIGNED):
         assert ablation.cell(other) is None, other
 
 
@@ -48,7 +48,7 @@ def test_what_the_ablation_measures_fills_every_cell_and_holds_every_variant():
     specs = catalog.split(ablation.METHODS)
     assert list(ablation.grid(reversed(specs)).items()) == list(zip(CELLS, SPECS, strict=True))
     at = report(PLAIN, *(decodes(spec, [1, 1, 1], .5) for spec in specs if spec != "ar"))
-    assert len(ablation.effects(at)) == 5 and len(ablation.variants(at)) == 6
+    assert len(ablation.effects(at)) == 5 and len(ablation.variants(at)) == 8
     assert len(ablation.rivals(at, "diffuspec")) == 4 == len(ablation.RIVALS)
 
 
@@ -93,7 +93,9 @@ def test_a_claim_on_one_family_is_measured_on_that_family():
     at = report(PLAIN, FOUR[3], decodes(copied, [2, 2], 9.0), decodes("ar", [0] * 6, 0.0, family="rag", drafted=0),
                 decodes(both, [2, 2], .5, family="rag"), decodes(copied, [2, 2], .1, family="rag"))
     lines = {line["claim (7B drafting for 32B, as published)"]: line for line in claims.lines(at)}
-    assert lines["copying beats it in rag: 3.27 over 2.4"]["does it hold here"] == "yes"
+    found = lines["copying beats it in rag: 3.27 over 2.4"]
+    assert found["does it hold here"] == "yes"
+    assert found["a round, here"] == "3.00 tokens a round in 1100.0 ms, against 3.00 in 1500.0 ms"
 
 
 def test_predictions_take_our_tokens_and_the_papers_round():
