@@ -14,8 +14,8 @@ def make(kit: Kit, depth: int | None = None, block: int | None = None, cut: bool
          drafting: float = 0.28) -> Method:
     """At most `depth` tokens per round, by default what the cost curve allows; `cut` shortens a draft that is unsure.
 
-    Without a measured cost curve nothing is cut. `drafting` is what a block costs, in plain forwards; the default is the
-    shipped drafter's on two cores in bf16, as its card has it, and `specdec break-even` measures it elsewhere.
+    Without a measured cost curve nothing is cut. `drafting` is what a block costs, in plain forwards; the default is
+    the shipped drafter's on two cores in bf16, as its card has it, and `specdec break-even` measures it elsewhere.
     """
     what = kit.part("block-diffusion", block=block, cut=cut, drafting=drafting)
     return Method(kit.part("fixed", depth=depth), what, kit.part("match"))

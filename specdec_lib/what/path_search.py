@@ -112,4 +112,5 @@ def proxy_of(kit: Kit) -> tuple[Proxy | None, str]:
 
 
 CARD = Card(NAME, idea="of what a diffusion drafter holds likely, the path whose tokens follow each other",
-            source="DiffuSpec, arXiv 2510.02358", make=make, parts=("diffusion-lm",), notebook="29_what_path_search")
+            source="DiffuSpec, arXiv 2510.02358", make=make, parts=("diffusion-lm",), prefers=(PROXY,),
+            notebook="29_what_path_search")
