@@ -8,7 +8,7 @@ round's reward (that is ours, as are depth and blend, which we did not find).
 
 What was pulled stands in the budgets of the session's rounds, so the arms' tallies are folded from the history. They
 outlive the prompt; the last round of a decode is not learned from, since nobody asks afterwards. An arm that adapts
-itself sees the rounds of this session in which it was pulled, and no others. The choice looks at earlier rounds alone.
+itself sees the rounds of this decode in which it was pulled, and no others. The choice looks at earlier rounds alone.
 """
 
 from __future__ import annotations
