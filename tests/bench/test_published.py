@@ -27,3 +27,8 @@ def test_the_tables_of_the_paper_disagree_where_the_search_is_off():
     gap = {cell: abs(mean - ABLATION[cell].speed) for cell, mean in means.items()}
     assert gap[BOTH] < .02 and gap[NEITHER] > .2 and all(len(said) == len(TASKS) for said in PER_TASK.values())
     assert max(said.tokens for said in FIXED.values()) < ABLATION[published.SEARCH].tokens
+
+
+def test_at_best_a_verification_costs_a_plain_step():
+    assert published.at_best(2.0) == pytest.approx(2 * published.STEP / (published.STEP + 1.6 + .03))
+    assert published.at_best(2.0, 0, searched=False) == pytest.approx(2.0)
