@@ -12,12 +12,14 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.bench.plan import trained
 from specdec_lib.bench.prompts import default_path, load, spread
+from specdec_lib.bench.world import read_ngram
 from specdec_lib.dice import Dice
 from specdec_lib.loop import decode
 from specdec_lib.models import load as models
 from specdec_lib.models.heads.small import draft_lm
 from specdec_lib.models.shelf import SHIPPED, Shelf
 from specdec_lib.sampling import Sampling
+from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Kit
 
 MARGIN = 1e-3
@@ -31,7 +33,7 @@ METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",
 def world():
     """The default target in fp32, its tokenizer and a kit with the trained drafters."""
     target, text = models.load("smollm2-135m", dtype=torch.float32)
-    shelf = Shelf(SHIPPED, target, text)
+    shelf = Shelf(SHIPPED, target, text, readers={NGRAM: read_ngram})
     kit = Kit(target, text.facts, nodes=8, draft=draft_lm(shelf["draft-lm"].state, target.weights),
               checkpoints=shelf, parts=catalog.make_part)
     return kit, text
@@ -78,6 +80,11 @@ def test_on_every_shipped_prompt_a_difference_is_a_tie(name, world):
     found = differences(name, load(default_path()), world, tokens=128)
     assert all(margin < MARGIN for *_, margin in found), f"(question, position, plain, {name}, margin): {found}"
     assert len(found) <= 1, f"ties on more than one prompt in sixty: {found}"
+
+
+def test_a_path_search_is_held_to_this_with_its_trigram(world):
+    kit, _ = world
+    assert catalog.build("diffuspec", replace(kit, target=kit.target.fresh())).what.proxy is not None
 
 
 def test_sampled_ids_equal_plain_decodings_too_under_match(world):

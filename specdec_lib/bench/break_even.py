@@ -7,15 +7,11 @@ from pathlib import Path
 
 import torch
 
-from specdec_lib.bench.lessons import told
+from specdec_lib.bench.lessons import opened, told
 from specdec_lib.bench.provenance import bare, provenance
-from specdec_lib.bench.world import DTYPES, device_of, dtype_of, read_ngram
-from specdec_lib.models import checkpoints
+from specdec_lib.bench.world import read_ngram
 from specdec_lib.models.card import read_card, write_card
-from specdec_lib.models.load import load_lm
 from specdec_lib.models.shelf import Shelf, names
-from specdec_lib.models.text import Text
-from specdec_lib.models.transformer import Transformer
 from specdec_lib.training.break_even import DRAFTERS, break_even
 from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Refusal
@@ -40,13 +36,7 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
         read_card(shelf, name)
     if not drafters:
         raise Refusal(f"there is no trained drafter in {bare(str(shelf))}: `specdec train eagle` makes one")
-    device = device_of(device)
-    dtype = dtype_of(dtype, device)
-    folder = checkpoints.locate(target, say)
-    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Text(folder, say)
-    if not isinstance(lm, Transformer):
-        raise Refusal(f"{bare(target)} runs through transformers, and trained drafters draft for models of the Llama "
-                      "family alone")
+    lm, text, device, dtype = opened(target, device, dtype, threads, say)
     if threads is not None:
         torch.set_num_threads(threads)
     kept, made, out = Shelf(shelf, lm, text, target, say, {NGRAM: read_ngram}), provenance(), {}

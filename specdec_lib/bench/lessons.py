@@ -32,13 +32,7 @@ def trained(name: str, target: str, device: str, dtype: str, threads: int | None
     which = None if name == NGRAM else recipe(name)
     order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate, seed=seed,
                   objective=objective(which, loss, depths, smooth), cache=cache, target=bare(target))
-    device = device_of(device)
-    dtype = dtype_of(dtype, device)
-    folder = checkpoints.locate(target, say)
-    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Text(folder, say)
-    if not isinstance(lm, Transformer):
-        raise Refusal(f"{bare(target)} runs through transformers, and drafters are trained on models of the Llama "
-                      "family alone")
+    lm, text, device, dtype = opened(target, device, dtype, threads, say)
     made = told(provenance(), dtype)
     done = train_ngram(order, lm, text, made, say, progress) if which is None else train(which, order, lm, text, made,
                                                                                         say, progress)
@@ -52,6 +46,22 @@ def attending(name: str, attention: str | None) -> str:
     if name != "diffusion-lm" or attention not in ATTENTION:
         raise Refusal(f"--attention is {' or '.join(ATTENTION)} and of diffusion-lm alone, got {attention} for {name}")
     return name if attention == CAUSAL else f"{name}-{attention}"
+
+
+def opened(target: str, device: str, dtype: str, threads: int | None,
+           say: Say) -> tuple[Transformer, Text, str, str]:
+    """The target and its tokenizer, and the device and type that were settled on.
+
+    Refusal for one that does not run in our own decoder, since trained drafters need it.
+    """
+    device = device_of(device)
+    dtype = dtype_of(dtype, device)
+    folder = checkpoints.locate(target, say)
+    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Text(folder, say)
+    if not isinstance(lm, Transformer):
+        raise Refusal(f"{bare(target)} runs through transformers, and drafters are trained on models of the Llama "
+                      "family alone")
+    return lm, text, device, dtype
 
 
 def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:
