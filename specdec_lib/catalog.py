@@ -1,7 +1,7 @@
 """The catalogue: finds the CARD of every file in the rooms and in methods/. There is no list to edit.
 
 A spec is what stands on the command line: `sam`, `sam(mode="first")`, `draft-model@confidence(threshold=0.3)`. What
-follows the `@` is the name of a *when* that replaces the method's own.
+follows an `@` is the name of a *when* or a *how* that replaces the method's own: `eagle@svip@typical(eps=0.2)`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from specdec_lib.types import Card, Kit, Method, Refusal
 
 ROOMS = ("when", "what", "how")
+REPLACED = ("when", "how")                         # whose parts may stand behind an @
 GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # what a user hands in rather than trains
 
 
@@ -85,31 +86,43 @@ def make_part(name: str, kit: Kit, **values) -> Any:
 
 def build(spec: str, kit: Kit) -> Method:
     """The method a spec names, made from the kit. Refusal for unknown names, wrong parameters or missing parts."""
-    spec, _, policy = spec.partition("@")
-    name, values = parse(spec)
-    if name not in methods():
-        raise Refusal(f"there is no method named {name!r}; there are: {', '.join(methods())}")
+    name, values, instead = spelled(spec)
     card = methods()[name]
-    lacks = missing(card, kit)
-    if lacks:
-        raise Refusal(f"{name} cannot be made: " + ", ".join(map(_lacking, lacks)))
+    for some in (card, *(other for other, _ in instead.values())):
+        lacks = missing(some, kit)
+        if lacks:
+            raise Refusal(f"{some.name} cannot be made: " + ", ".join(map(_lacking, lacks)))
     method = _make(card, kit, values)
-    if not policy:
-        return method
-    name, values = parse(policy)
-    if name not in parts()["when"]:
-        raise Refusal(f"there is no policy named {name!r}; there are: {', '.join(parts()['when'])}")
-    return method._replace(when=_make(parts()["when"][name], kit, values))
+    return method._replace(**{room: _make(other, kit, its) for room, (other, its) in instead.items()})
 
 
 def card_of(spec: str) -> Card:
-    """The card of the method that a spec names; with a policy that learns across prompts, so does the method."""
-    method, _, policy = spec.partition("@")
-    name, _ = parse(method)
+    """The card of the method that a spec names, as the parts behind an @ leave it.
+
+    With a policy that learns across prompts so does the method; with a lossy rule it is lossy. A lossless rule in place
+    of a method's own lossy one does not promise the contrary.
+    """
+    name, _, instead = spelled(spec)
+    card, others = methods()[name], [other for other, _ in instead.values()]
+    return replace(card, learns_across_prompts=any(some.learns_across_prompts for some in (card, *others)),
+                   lossless=all(some.lossless for some in (card, *others)))
+
+
+def spelled(spec: str) -> tuple[str, dict[str, Any], dict[str, tuple[Card, dict[str, Any]]]]:
+    """Name and parameters of a spec's method, and by room the cards, with parameters, that replace its own parts."""
+    (name, values), *others = map(parse, spec.split("@"))
     if name not in methods():
         raise Refusal(f"there is no method named {name!r}; there are: {', '.join(methods())}")
-    card, when = methods()[name], parts()["when"].get(parse(policy)[0])
-    return replace(card, learns_across_prompts=True) if when and when.learns_across_prompts else card
+    rooms, instead = {room: parts()[room] for room in REPLACED}, {}
+    for other, its in others:
+        room = next((room for room, cards in rooms.items() if other in cards), None)
+        if room is None:
+            raise Refusal(f"there is no policy named {other!r} and no rule of verification; there are: "
+                          + ", ".join(name for cards in rooms.values() for name in cards))
+        if room in instead:
+            raise Refusal(f"{spec!r} names two parts of one kind, {instead[room][0].name} and {other}: one decides")
+        instead[room] = rooms[room][other], its
+    return name, values, instead
 
 
 def parse(spec: str) -> tuple[str, dict[str, Any]]:

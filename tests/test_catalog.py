@@ -3,9 +3,12 @@
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.how.match import Match
+from specdec_lib.how.relaxed import Relaxed
 from specdec_lib.types import Card, Kit, Refusal
 from specdec_lib.when.confidence import Confidence
 from specdec_lib.when.fixed import Fixed
+from specdec_lib.when.svip import Svip
 from tests.worlds import TARGET, kit
 
 
@@ -26,13 +29,26 @@ def test_a_method_with_a_policy_that_learns_across_prompts_learns_too():
     assert not catalog.methods()["draft-model"].learns_across_prompts
 
 
+def test_a_rule_of_verification_may_stand_behind_the_at_too_with_a_policy_or_alone():
+    method = catalog.build("draft-model@relaxed(rule='strict')@svip", kit())
+    assert isinstance(method.how, Relaxed) and isinstance(method.when, Svip)
+    assert isinstance(catalog.build("draft-model(depth=2)@match", kit()).how, Match)
+
+
+def test_a_method_with_a_lossy_rule_is_lossy_and_with_a_lossless_one_no_better_than_before():
+    lossless = {spec: catalog.card_of(spec).lossless for spec in
+                ("eagle", "eagle@svip", "eagle@match", "eagle@svip@relaxed", "eagle@relaxed", "respec-relaxed@match")}
+    assert list(lossless.values()) == [True, True, True, False, False, False]
+
+
 def test_commas_inside_brackets_do_not_split_a_list():
     assert catalog.split("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
 
 
 @pytest.mark.parametrize(("spec", "word"), [
     ("nonsense", "no method named"), ("ar(depth=3)", "no parameter"), ("draft-model(depth=", "not a name"),
-    ("draft-model@nonsense", "no policy"), ("draft-model(3)", "not a name")])
+    ("draft-model@nonsense", "no policy"), ("draft-model@fixed@svip", "one decides"), ("ar@eagle2", "no policy"),
+    ("draft-model@", "no policy"), ("draft-model@svip(g=1)", "no parameter"), ("draft-model(3)", "not a name")])
 def test_a_wrong_spec_is_refused_in_a_sentence(spec, word):
     with pytest.raises(Refusal, match=word):
         catalog.build(spec, kit())

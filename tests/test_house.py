@@ -9,12 +9,12 @@ from specdec_lib import catalog
 
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "specdec_lib"
-FLOORS = [("blocks",), ("types",), ("dice", "sampling", "exact", "drafting", "leniency", "lattice"), ("models",),
-          ("index",), ("when", "what", "how"), ("methods",), ("catalog",), ("measure",), ("cost",), ("training",),
-          ("bench",), ("figures",), ("show",), ("explore",), ("cli",)]
+FLOORS = [("blocks",), ("types",), ("dice", "sampling", "exact", "drafting", "leniency", "verifying", "lattice"),
+          ("models",), ("index",), ("when", "what", "how"), ("methods",), ("catalog",), ("measure",), ("cost",),
+          ("training",), ("bench",), ("figures",), ("show",), ("explore",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
-CORE = {"blocks", "types", "dice", "sampling", "exact", "drafting", "leniency", "lattice", "models", "index",
-        "when", "what", "how", "methods", "catalog", "loop", "measure", "cost", "training"}
+CORE = {"blocks", "types", "dice", "sampling", "exact", "drafting", "leniency", "verifying", "lattice", "models",
+        "index", "when", "what", "how", "methods", "catalog", "loop", "measure", "cost", "training"}
 OUTSIDE_CORE = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer", "rich",
                 "IPython", "jupyterlab", "nbformat"}
 FILES = sorted(LIB.rglob("*.py"))

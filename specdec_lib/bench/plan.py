@@ -80,9 +80,8 @@ class Plan:
 
 
 def cards_of(spec: str) -> list[Card]:
-    """The card of the method that a spec names, and of the policy behind its @."""
-    policy = catalog.parse(spec.partition("@")[2])[0]
-    return [catalog.card_of(spec), *(cards[policy] for cards in catalog.parts().values() if policy in cards)]
+    """The card of the method that a spec names, and of the policy and the rule behind its @."""
+    return [catalog.card_of(spec), *(card for card, _ in catalog.spelled(spec)[2].values())]
 
 
 def needs(cards: Iterable[Card]) -> list[str]:

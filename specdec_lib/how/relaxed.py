@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 from specdec_lib.leniency import RankMargin, Rule, Strict, Typical, standing
 from specdec_lib.types import ROOT, Card, Draft, How, Kit, Refusal, Scores, Session, Verdict
+from specdec_lib.verifying import Path, longest
 
 COPIERS = ("feedback-retrieval", "suffix-automaton", "prompt-lookup")
 SPARED = ("control", "digit", "fence")             # fields of Facts; end tokens are always spared
-Path = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,7 @@ class Relaxed:
         if isinstance(self.rule, Strict) or not set(draft.source) & set(self.sources):
             return self.strict(session, draft, scores, dice)
         found = dict(self.paths(session, draft, scores, dice))
-        longest = max(map(len, found))
-        rivals = [path for path in found if len(path) == longest]
-        path = rivals[0] if len(rivals) == 1 else max(rivals, key=lambda path: likelihood(draft, scores, path))
+        path = longest(draft, scores, found)
         return Verdict.of(draft, path, found[path])
 
     def paths(self, session: Session, draft: Draft, scores: Scores, dice) -> Iterator[tuple[Path, int]]:
@@ -96,13 +94,6 @@ class Relaxed:
 def inside(fence: Collection[int], tokens: tuple[int, ...]) -> bool:
     """Whether an odd number of fences stands in `tokens`: the last one is still open."""
     return bool(fence) and sum(map(fence.__contains__, tokens)) % 2 == 1
-
-
-def likelihood(draft: Draft, scores: Scores, path: Path) -> float:
-    """Log-probability of a path's tokens under the raw softmax at temperature 1."""
-    rows = tuple(draft.parents[node] + 1 for node in path)
-    lse = scores.brief(rows).lse if rows else ()
-    return sum(scores.logit(row, draft.tokens[node]) - z for row, node, z in zip(rows, path, lse, strict=True))
 
 
 def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, eps: float = 0.09,
