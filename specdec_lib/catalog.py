@@ -62,7 +62,7 @@ def missing(card: Card, kit: Kit | None = None) -> list[str]:
         lacks += missing(rooms[name], kit) if name in rooms else [name]
     if kit is not None:
         lacks += [need for need in card.needs if getattr(kit, need, None) is None and need not in kit.checkpoints]
-    return lacks
+    return list(dict.fromkeys(lacks))
 
 
 def remedy(name: str) -> str:

@@ -1,10 +1,14 @@
-"""Growing drafts: one node after another from a law, or certain chains and tries from tokens already known."""
+"""Growing drafts, one node after another from a law, or as certain chains and tries from tokens already known.
+
+And what lengths are worth: expected from chances of acceptance, or known where the text to come is known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 import torch
 
@@ -128,6 +132,46 @@ def best_length(chances: Iterable[float], seconds: Callable[[int], float], short
     """How many tokens of a chain bring the most tokens per second, of all lengths from `shortest`; a tie is short."""
     worth = list(rates(chances, seconds))[shortest:]
     return shortest + worth.index(max(worth))
+
+
+class Offer(NamedTuple):
+    """What one drafter would do in one round from one place of a known text."""
+
+    drafted: int                                   # nodes
+    tokens: int                                    # accepted, and the verdict's own
+    ms: float                                      # drafting and one forward, predicted; any unit will do
+
+    @property
+    def rate(self) -> float:
+        """Tokens per millisecond."""
+        return self.tokens / self.ms
+
+
+def accepted(draft: Draft, text: Sequence[int]) -> int:
+    """Nodes of the draft that greedy verification accepts where the target goes on with `text`."""
+    node, depth = ROOT, 0
+    while depth < len(text):
+        node = next((child for child in draft.children.get(node, ()) if draft.tokens[child] == text[depth]), ROOT)
+        if node == ROOT:
+            break
+        depth += 1
+    return depth
+
+
+def quickest(offers: Sequence[Sequence[Offer]]) -> tuple[int, ...]:
+    """For every place of a known text the length to draft there, so that the rest is written soonest; a tie is short.
+
+    `offers[n][place]` is what a draft of `n` tokens would do at a place. Worked out backwards from the end of the text;
+    the last token is left to the verdict, so no length reaches beyond it.
+    """
+    places = len(offers[0])
+    left = [0.0] * (places + 1)                    # ms from here to the end of the text
+    best = [0] * places
+    for place in reversed(range(places)):
+        spent = [some[place].ms + left[place + some[place].tokens] for some in offers[:places - place]]
+        left[place] = min(spent)
+        best[place] = spent.index(left[place])
+    return tuple(best)
 
 
 def noted(draft: Draft, **notes) -> Draft:

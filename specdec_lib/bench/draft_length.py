@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from specdec_lib.bench.lengths import quickest
-from specdec_lib.bench.trigger import Offer, accepted
 from specdec_lib.cost import CostCurve
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import prune
+from specdec_lib.drafting import accepted, prune
 from specdec_lib.how.match import Match
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.replay import Recording, Replay
 from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Refusal, Round, Session, Stop, Trail, Verdict, When
 from specdec_lib.what.recorded import Recorded
+from specdec_lib.when.oracle import Oracle
 
 
 class Turn(NamedTuple):
@@ -114,15 +113,15 @@ class Course:
             now = now.after(Round(budget, draft, Brief(None, None), verdict, ()))
         return now
 
+    def seer(self, name: str, rule: str = "quickest") -> Oracle:
+        """The oracle of one text, under this course's prices."""
+        tape = self.tapes[name]
+        return Oracle(tape, Recorded(tape, self.drafter), self.depth, rule, self.curve, self.level)
+
     @cached_property
     def quickest(self) -> Mapping[str, tuple[int, ...]]:
         """At every place, the length to draft there so that the rest of the text is written soonest."""
-        return {name: quickest([[self._offer(n, place, name) for place in range(len(right))]
-                                for n in range(self.depth + 1)]) for name, right in self.right.items()}
-
-    def _offer(self, n: int, place: int, name: str) -> Offer:
-        turn = Turn(min(n, len(self.chains[name][place])), min(n, self.right[name][place]))
-        return Offer(turn.drafted, turn.kept + 1, self._ms(turn))
+        return {name: self.seer(name).lengths for name in self.tapes}
 
     def _ms(self, turn: Turn) -> float:
         return 1000 * (self.curve(turn.drafted + 1) + self.level * self.curve(1) * turn.drafted)

@@ -34,7 +34,7 @@ def assembled(spec: str, tape: Recording, curve: cost.CostCurve | None, shelf: M
     """
     def part(name: str, kit: Kit, **values):
         card = catalog.part_card(name)
-        if card.needs:
+        if set(card.needs) - {"recording"}:
             return catalog.make_part("recorded", kit, drafter=speaker(tape, name))
         return catalog.make_part(name, kit, **values)
     stands_in = dict.fromkeys(needs(cards_of(spec)))

@@ -10,21 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from specdec_lib.types import ROOT, Draft
+from specdec_lib.drafting import Offer, accepted
+from specdec_lib.types import Draft
 from specdec_lib.when.entropy_trigger import decide
-
-
-class Offer(NamedTuple):
-    """What one drafter would do in one round from one place."""
-
-    drafted: int                                   # nodes
-    tokens: int                                    # accepted, and the verdict's own
-    ms: float                                      # drafting and one forward, predicted
-
-    @property
-    def rate(self) -> float:
-        """Tokens per millisecond."""
-        return self.tokens / self.ms
 
 
 class Quality(NamedTuple):
@@ -44,17 +32,6 @@ class Quality(NamedTuple):
     def recall(self) -> float | None:
         """Share of what was worth it that fired; None if nothing was."""
         return self.hits / self.worth if self.worth else None
-
-
-def accepted(draft: Draft, text: Sequence[int]) -> int:
-    """Nodes of the draft that greedy verification accepts where the target goes on with `text`."""
-    node, depth = ROOT, 0
-    while depth < len(text):
-        node = next((child for child in draft.children.get(node, ()) if draft.tokens[child] == text[depth]), ROOT)
-        if node == ROOT:
-            break
-        depth += 1
-    return depth
 
 
 def offers(drafts: Sequence[Draft], text: Sequence[int], forward_ms: Callable[[int], float],

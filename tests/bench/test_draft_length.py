@@ -1,13 +1,15 @@
 """A course of recorded texts: what would be kept, where rules stop, and what an oracle leaves to be won."""
 
 import pytest
+import torch
 
-from specdec_lib import cost, measure
+from specdec_lib import catalog, cost, measure
 from specdec_lib.bench.draft_length import Course, length
 from specdec_lib.bench.record import record
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import prune
-from specdec_lib.types import Budget, Refusal
+from specdec_lib.drafting import certain_chain, prune
+from specdec_lib.models.replay import Recording
+from specdec_lib.types import Brief, Budget, Refusal
 from specdec_lib.when.adaedl import AdaEdl
 from specdec_lib.when.confidence import Confidence, Unsure
 from specdec_lib.when.fixed import Fixed
@@ -81,6 +83,42 @@ def test_regret_is_the_predicted_time_beyond_the_oracles(course):
     found = course.under(None, 2)
     assert found.speed == pytest.approx(tokens / spent)
     assert found.regret == pytest.approx(course.oracle.speed * spent / tokens - 1) and found.regret > 0
+
+
+def test_regret_by_hand():
+    # at the three places the drafter says 1 9, 9 and nothing, the text is 1 2 3; forwards cost 10, 12, 14 by width
+    said, brief = tuple(map(certain_chain, ((1, 9), (9,), ()))), Brief(torch.ones(3, 1), torch.ones(3, 1))
+    tape = Recording((7, 1, 2, 3), 1, brief, {"hand": {2: said}}, {}, ABOUT)
+    tiny = Course({"one": tape}, "hand", 2, cost.CostCurve((1, 2, 3), (8,), ((10.0, 12.0, 14.0),)), .1)
+    assert tiny.quickest == {"one": (1, 0, 0)} and tiny.right == {"one": (1, 0, 0)}
+    # one drafted and kept, then a plain round: 12 + 1 + 10 for three tokens that cost 30 plainly
+    assert tiny.oracle[:4] == (1, 1, 2, 1.5) and tiny.oracle.speed == pytest.approx(30 / 23)
+    # a fixed 2 drafts 1 9, emits 1 2, and the last token is the verdict's own: 14 + 2 + 10
+    two = tiny.under(None, 2)
+    assert two[:4] == (2, 1, 2, 1.5) and two.speed == pytest.approx(30 / 26) and two.regret == pytest.approx(3 / 23)
+    # a length of 0 is plain decoding
+    assert tiny.under(None, 0).regret == pytest.approx(7 / 23)
+
+
+WHENS = [name for name, card in catalog.parts()["when"].items() if not catalog.missing(card, kit(None))]
+
+
+@pytest.mark.parametrize("level", [0.0, .1, .6])
+@pytest.mark.parametrize("name", WHENS)
+def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_prices(course, name, level):
+    priced = Course(course.tapes, "draft-model", 4, CURVE, level)
+    for nodes in (2, 4):
+        found = priced.played(kit(None, nodes=nodes).part(name), Dice(1))
+        assert found.regret >= -1e-12 and found.tokens_per_forward >= 1
+
+
+def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_kept_is_no_faster(course):
+    for rule, regret in (("quickest", 0.0), ("kept", None)):
+        sessions = [course.walked(name, kit(None, cost=CURVE, recording=tape).part(
+            "oracle", drafter="draft-model", rule=rule, longest=4)) for name, tape in course.tapes.items()]
+        found = course.counted(sessions)
+        assert found.drafted == found.kept and found.regret >= -1e-12
+        assert regret is None or found == course.oracle
 
 
 def test_judged_tokens_are_those_whose_predecessors_were_right(course):

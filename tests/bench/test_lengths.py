@@ -1,11 +1,11 @@
-"""The quickest lengths, against every way to write a small text."""
+"""Walks along a small text, and the quickest lengths against every way to write it."""
 
 import itertools
 import random
 
-from specdec_lib.bench.lengths import quickest, walk
+from specdec_lib.bench.lengths import walk
 from specdec_lib.bench.trigger import offers
-from specdec_lib.drafting import certain_chain
+from specdec_lib.drafting import certain_chain, quickest
 
 
 def world(seed: int, places: int = 6, longest: int = 3):

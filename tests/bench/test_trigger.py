@@ -2,8 +2,8 @@
 
 import pytest
 
-from specdec_lib.bench.trigger import Offer, Quality, accepted, decisions, offers, oracle, quality, separation
-from specdec_lib.drafting import certain_chain, certain_trie
+from specdec_lib.bench.trigger import Quality, decisions, offers, oracle, quality, separation
+from specdec_lib.drafting import Offer, accepted, certain_chain, certain_trie
 from specdec_lib.types import Draft
 
 
