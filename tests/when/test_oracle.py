@@ -112,8 +112,10 @@ def test_off_the_recorded_text_it_is_refused(tokens):
 
 def test_without_a_recording_it_is_refused_and_listed_as_missing_it():
     assert catalog.missing(CARD, kit()) == ["recording"]
-    with pytest.raises(Refusal, match="recordings only"):
+    with pytest.raises(Refusal, match="oracle cannot be made: recording is missing"):
         catalog.build("draft-model@oracle", kit())
+    with pytest.raises(Refusal, match="recordings only"):
+        CARD.make(kit())
 
 
 def test_a_method_is_told_with_it_and_asks_for_the_drafter_that_was_named(tape):
