@@ -8,6 +8,7 @@ import torch
 
 from specdec_lib import cli
 from specdec_lib.models.shelf import SHIPPED, names
+from specdec_lib.training.fit import KEPT_LOG, read_log
 from tests.training.folder import HELD, answers_file, model_folder
 
 HERE = ["--device", "cpu", "--dtype", "float32", "--threads", "1"]
@@ -52,8 +53,8 @@ def card(shelf, name) -> dict:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_checkpoint_is_weights_a_card_for_programs_one_for_people_and_a_log(shelf, name):
     assert {path.name for path in (shelf / name).iterdir()} == {"model.safetensors", "card.json", "README.md",
-                                                               "log.jsonl"}
-    log = [json.loads(line) for line in (shelf / name / "log.jsonl").read_text().splitlines()]
+                                                               KEPT_LOG}
+    log = read_log(shelf / name / KEPT_LOG)
     assert [line["step"] for line in log if "loss" in line] == list(range(1, card(shelf, name)["made"]["steps"] + 1))
 
 

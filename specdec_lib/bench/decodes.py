@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -78,7 +79,8 @@ class Tables:
     decodes: pa.Table
 
     def write(self, folder: Path) -> None:
-        small(self.rounds, folder / "rounds.parquet")
+        """Seconds of rounds are kept to 1 in 65,000, which no clock is worth: runs travel with the project."""
+        small(shortened(self.rounds), folder / "rounds.parquet")
         small(self.decodes, folder / "decodes.parquet")
 
 
@@ -87,6 +89,21 @@ def small(table: pa.Table, path: Path) -> None:
     reals = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     pq.write_table(table, path, compression="zstd", compression_level=19, use_byte_stream_split=reals,
                    use_dictionary=[name for name in table.column_names if name not in reals])
+
+
+def shortened(rounds: pa.Table) -> pa.Table:
+    """The same rounds with seconds as `Tables.write` keeps them; shortened once more they stay as they are."""
+    for place, name in enumerate(rounds.column_names):
+        if name in SECONDS:
+            rounds = rounds.set_column(place, name, pa.array(coarse(rounds[name].to_numpy()), pa.float32()))
+    return rounds
+
+
+def coarse(values: np.ndarray, bits: int = 16) -> np.ndarray:
+    """Reals in single precision, rounded to this many binary digits; the rest are zeros, which pack to nothing."""
+    drop = 24 - bits
+    whole = values.astype(np.float32).view(np.uint32)
+    return ((whole + (1 << (drop - 1))) >> drop << drop).view(np.float32)
 
 
 def tables(decodes: Sequence[Decode]) -> Tables:

@@ -6,6 +6,7 @@ the time used, written whole or not at all. So a killed run loses the steps sinc
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -23,6 +24,7 @@ from specdec_lib.training.objective import Objective
 from specdec_lib.types import Refusal
 
 LOG, STATE = "log.jsonl", "fit.safetensors"
+KEPT_LOG = LOG + ".gz"                             # as it lies beside a finished checkpoint
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,18 @@ def told(settings: Settings) -> str:
     """The settings that a fit may not change on the way; more minutes may be given to it."""
     plain = asdict(settings)
     return json.dumps({name: plain[name] for name in ("rate", "optimiser", "warmup", "floor", "clip", "seed")})
+
+
+def keep_log(folder: Path, checkpoint: Path) -> None:
+    """Puts the log of a fit beside its checkpoint, packed; the same log gives the same bytes."""
+    (checkpoint / KEPT_LOG).write_bytes(gzip.compress((folder / LOG).read_bytes(), mtime=0))
+
+
+def read_log(path: Path) -> list[dict]:
+    """The lines of a log, of a fit that is under way or of a finished checkpoint."""
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def open_log(path: Path, now: Progress):

@@ -22,7 +22,7 @@ from specdec_lib.training.break_even import break_even
 from specdec_lib.training.course import LOOK, Course, course
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.examples import plain
-from specdec_lib.training.fit import LOG, Progress, Settings, fit
+from specdec_lib.training.fit import Progress, Settings, fit, keep_log
 from specdec_lib.training.generate import generate, name_of
 from specdec_lib.training.measuring import forced, lively
 from specdec_lib.training.objective import Objective
@@ -173,7 +173,7 @@ def finish(which: Recipe, order: Order, lessons: Course, drafter, target: Transf
         measured["live"] = lively(which, lessons, stored, target, text, deadline)
         card["break_even"] = break_even(which.name, stored, target, measured, where(about["made"]))
     write_card(order.out, which.name, card)
-    (order.out / which.name / LOG).write_bytes((folder / LOG).read_bytes())
+    keep_log(folder, order.out / which.name)
     return Checkpoint(stored.name, stored.state, stored.meta, card)
 
 

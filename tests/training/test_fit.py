@@ -10,7 +10,18 @@ from safetensors.torch import save_file
 
 from specdec_lib.training.draft_lm import DraftLM
 from specdec_lib.training.features import Features
-from specdec_lib.training.fit import LOG, STATE, Progress, Settings, fit, schedule, share
+from specdec_lib.training.fit import (
+    KEPT_LOG,
+    LOG,
+    STATE,
+    Progress,
+    Settings,
+    fit,
+    keep_log,
+    read_log,
+    schedule,
+    share,
+)
 from specdec_lib.training.objective import Objective
 from specdec_lib.types import Refusal
 from tests.training.lessons import IDS, answered, drafters
@@ -315,3 +326,15 @@ def test_the_rate_warms_up_and_falls_to_its_floor():
 def test_the_share_is_of_steps_where_they_are_given_and_else_of_minutes():
     assert share(Progress(3, 30.0), Settings(minutes=1)) == 0.5
     assert share(Progress(3, 30.0), Settings(minutes=1, steps=4)) == 0.75
+
+
+def test_a_log_is_kept_packed_beside_the_checkpoint_and_read_from_either_place(tmp_path):
+    lines = [{"step": 0, "held_out": {"eagle": 1.25}}, {"step": 1, "loss": 2.5}]
+    (tmp_path / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shelf = tmp_path / "eagle"
+    shelf.mkdir()
+    keep_log(tmp_path, shelf)
+    first = (shelf / KEPT_LOG).read_bytes()
+    keep_log(tmp_path, shelf)
+    assert read_log(shelf / KEPT_LOG) == read_log(tmp_path / LOG) == lines
+    assert (shelf / KEPT_LOG).read_bytes() == first
