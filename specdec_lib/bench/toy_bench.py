@@ -7,6 +7,7 @@ says nothing about a model that means something.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,16 +27,22 @@ TRAINED = ("diffusion-lm", "ngram")                # what the toy brings along
 
 def toy_world(steps: int = 30, answers: int = 100) -> World:
     """The toy, its drafter after so many steps on so many of the toy's answers, and a trigram of them."""
-    lm, text = toy_target(), ToyText()
+    lm = toy_target()
     said = toy_answers(lm, answers)
     with TemporaryDirectory() as folder:
-        lessons = course(lm, text, said, Path(folder) / "features", rows=ROWS, batch=1024)
+        lessons = course(lm, ToyText(), said, Path(folder) / "features", rows=ROWS, batch=1024)
         drafter = fitted("diffusion-lm", lm, lessons, Path(folder), steps)[1]
-    checkpoints = {"diffusion-lm": bare("diffusion-lm", drafter),
-                   "ngram": Ngram(count([one["output"] for one in said], SHAPE.vocab))}
+    return replace(untrained_world(), checkpoints={
+        "diffusion-lm": bare("diffusion-lm", drafter),
+        "ngram": Ngram(count([one["output"] for one in said], SHAPE.vocab))})
+
+
+def untrained_world(layers: int = 0) -> World:
+    """The toy without checkpoints; its own first `layers` are the draft model, of all six if they are to be right."""
+    lm, text = toy_target(), ToyText()
     return World(lm, lambda messages: numbered(messages[-1][1]), text.decode, lambda: Stream(text.decode),
-                 text.facts, checkpoints=checkpoints, about={"name": "toy", "device": "cpu", "dtype": "float32"},
-                 name=text.name)
+                 text.facts, draft=lm.first_layers(layers) if layers else None,
+                 about={"name": "toy", "device": "cpu", "dtype": "float32"}, name=text.name)
 
 
 def numbered(words: str) -> tuple[int, ...]:
@@ -49,11 +56,15 @@ def toy_methods(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: int = 30) -> Report:
-    """These methods on so many prompts of the toy, as a finished run; prompts take turns in three families."""
-    world = toy_world(steps)
+    """Those of these methods that the toy can make, on so many of its prompts, as a finished run."""
+    return benched(toy_world(steps), toy_methods(specs), prompts, tokens)
+
+
+def benched(world: World, specs: Sequence[str], prompts: int = 6, tokens: int = 16) -> Report:
+    """A finished run of these methods on a world of the toy; prompts take turns in three families."""
     asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
              for place, one in enumerate(toy_answers(world.target, prompts, seed=1))]
-    plan = Plan(toy_methods(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens)
+    plan = Plan(tuple(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens)
     with TemporaryDirectory() as folder:
         run.bench(plan, world, asked, Path(folder))
         return load(folder)

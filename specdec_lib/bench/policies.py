@@ -1,0 +1,172 @@
+"""How far to draft, measured: the policies of one run, each held against the best fixed length of its drafter.
+
+A spec is read as a drafter and a policy: `eagle(depth=3)` is a fixed length, `eagle@svip` a policy, `eagle@tapout
+(warm)` one that has met earlier prompts. The best fixed length is chosen in hindsight, on the very prompts that it is
+then compared on: that favours it over policies, which were told nothing, and the more so the fewer prompts there are.
+Two sides are compared by the interval of their own ratio, paired over prompts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from specdec_lib import catalog
+from specdec_lib.bench import ladder, summary
+from specdec_lib.bench.contenders import WARM
+from specdec_lib.bench.ladder import Step
+from specdec_lib.bench.reading import Report, load, span
+from specdec_lib.bench.toy_bench import benched, untrained_world
+from specdec_lib.when.tapout import ARMS
+
+POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
+            "cost-optimal", "tapout")
+LENGTHS = range(1, 7)
+STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
+NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
+
+
+class Line(NamedTuple):
+    """What a run calls `spec`: who drafts, how far; `length` is that of a fixed one."""
+
+    spec: str
+    drafter: str
+    policy: str
+    length: int | None = None
+
+
+def specs(drafters: Iterable[str]) -> str:
+    """The methods that such a run measures, as the command line takes them."""
+    return ",".join(["ar", *(one for name in drafters for one in (*(f"{name}(depth={n})" for n in LENGTHS),
+                                                                  *(f"{name}@{policy}" for policy in POLICIES)))])
+
+
+COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --max-new-tokens 96 "
+           f"--out data/results/policies --methods \"{specs(('eagle', 'draft-model'))}\"")
+
+
+def read_or_toy(run: str) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from; without the folder, a toy's run."""
+    if Path(run).is_dir():
+        return load(run), "A finished run."
+    return benched(untrained_world(layers=5), STAND_IN, prompts=6, tokens=24), (
+        f"No run lies at {run or 'an empty path'}, so a small random model stands in and its speeds are noise; this "
+        f"makes one: {COMMAND}")
+
+
+def line(spec: str) -> Line:
+    """Drafter and policy of a spec. A method of a fixed length without one named has its default."""
+    told = next((f" ({said})" for said in WARM.values() if spec.endswith(f" ({said})")), "")
+    method, _, policy = spec.removesuffix(told).partition("@")
+    name, values = catalog.parse(method)
+    depth = values.pop("depth", None)
+    inside = ",".join(f"{key}={value!r}" for key, value in values.items())
+    drafter = f"{name}({inside})" if inside else name
+    if policy:
+        fixed, its = catalog.parse(policy) if "@" not in policy else ("", {})
+        length = its["depth"] if fixed == "fixed" and set(its) == {"depth"} else None
+        return Line(spec, drafter, f"fixed {length}" if length is not None else policy + told, length)
+    length = _fixed(name, depth)
+    return Line(spec, drafter, "its own" + told if length is None else f"fixed {length}", length)
+
+
+def _fixed(method: str, depth: int | None) -> int | None:
+    """The length that a method drafts every round: `depth`, or its default; None where it decides for itself."""
+    card = catalog.methods().get(method)
+    if card is None or "fixed" not in card.parts:
+        return None
+    known = inspect.signature(card.make).parameters
+    return known["depth"].default if depth is None and "depth" in known else depth
+
+
+def drafters(report: Report) -> dict[str, list[Line]]:
+    """The lines of each drafter that a fixed length was measured of, fixed lengths first and in order."""
+    found: dict[str, list[Line]] = {}
+    for one in map(line, report.methods):
+        found.setdefault(one.drafter, []).append(one)
+    return {name: sorted(own, key=lambda one: (one.length is None, one.length or 0)) for name, own in found.items()
+            if any(one.length is not None for one in own)}
+
+
+def best_fixed(report: Report, lines: Sequence[Line]) -> Line:
+    """The fixed length that was fastest over all prompts, in hindsight; a tie is short."""
+    return max((one for one in lines if one.length is not None), key=lambda one: report.entries[one.spec]["speedup"])
+
+
+def versus(report: Report, base: Line, other: Line) -> Step:
+    """How many times as fast, paired over prompts; its `verdict` is what the interval allows to say."""
+    return Step(other.policy, base.policy, *summary.versus(report.decodes, base.spec, other.spec))
+
+
+def wasted(report: Report, spec: str) -> float | None:
+    """Drafted tokens that were never emitted, as a share of those drafted; None where nothing was."""
+    own = ladder.rows(report, spec)
+    drafted = sum(row.drafted for row in own)
+    return 1 - sum(row.accepted for row in own) / drafted if drafted else None
+
+
+def measures(report: Report, spec: str) -> dict[str, float | None]:
+    """What a method came to, measured: tokens, calls, drafts, and the drafter's share of the time."""
+    own, entry = ladder.rows(report, spec), report.entries[spec]
+    emitted, shares = sum(row.emitted for row in own), entry["time_share"]
+    return {"speed-up": entry["speedup"], "95 % of speed-up": span(entry["speedup_ci"]),
+            "tokens per forward": entry["tokens_per_target_forward"],
+            "target calls per token": len(own) / emitted if emitted else None,
+            "drafted a round": sum(row.drafted for row in own) / len(own), "wasted drafts": wasted(report, spec),
+            "drafter's share": shares and shares["drafter"]}
+
+
+def table(report: Report, lines: Sequence[Line]) -> dict[str, dict]:
+    """One drafter's policies: their measures, and each against the best fixed length."""
+    best = best_fixed(report, lines)
+    out = {}
+    for one in lines:
+        step = versus(report, best, one)
+        said = {"over the best fixed": step.ratio, "95 %": span(step.interval), "so it is": step.verdict}
+        out[one.policy] = measures(report, one.spec) | (said if one != best else {
+            "over the best fixed": 1.0, "95 %": "–", "so it is": "the best fixed length"})
+    return out
+
+
+def side_by_side(report: Report) -> dict[str, dict]:
+    """Policies x drafters: times as fast as the best fixed length of that drafter, and what may be said of it."""
+    found: dict[str, dict] = {}
+    for name, lines in drafters(report).items():
+        best = best_fixed(report, lines)
+        for one in lines:
+            if one.length is None:
+                step = versus(report, best, one)
+                found.setdefault(one.policy, {})[name] = (
+                    "–" if step.ratio is None else f"{step.ratio:.2f} ({span(step.interval)}), {step.verdict}")
+    return found
+
+
+def arms(lines: Sequence[Line]) -> dict[str, Line]:
+    """The lines that are TapOut's arms played alone, by the arm's name."""
+    named = {one: catalog.parse(one.policy) for one in lines if one.length is None and "@" not in one.policy
+             and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
+    return {name: one for one, (name, values) in named.items()
+            if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}
+
+
+def bandits(report: Report, lines: Sequence[Line], near: float = NEAR) -> dict[str, dict]:
+    """Each TapOut of a drafter against the fastest of its arms played alone; empty where the run has not both.
+
+    `within` goes by the ratio, `surely` by its whole interval.
+    """
+    alone = arms(lines)
+    found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]
+    if not alone:
+        return {}
+    best = max(alone, key=lambda name: report.entries[alone[name].spec]["speedup"])
+    out = {}
+    for one in found:
+        step = versus(report, alone[best], one)
+        out[one.policy] = {
+            "best single arm": best, "of arms": f"{len(alone)} of {len(ARMS)}", "times as fast": step.ratio,
+            "95 %": span(step.interval), f"within {near:.0%}": "yes" if step.ratio >= 1 - near else "no",
+            "surely": "–" if step.interval is None else
+            "yes" if step.interval[0] >= 1 - near or step.interval[1] < 1 - near else "no"}
+    return out
