@@ -174,19 +174,21 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or an
 
 @app.command()
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
-           drafters: Annotated[str, typer.Option("--drafters", help="Parts to record; commas between.")] = "",
+           drafters: Annotated[str, typer.Option("--drafters",
+                                                 help="Parts to record, or NAME=PART; commas between.")] = "",
            prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
            threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None,
            checkpoints: Shelf = None, diffusion: Diffusion = None,
            add: Annotated[bool, typer.Option("--add", help="Give recordings that are there the drafters that they "
                                              "lack; the target has to say the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
-    from specdec_lib.bench.record import DRAFTERS, record_all
+    from specdec_lib.bench.record import DRAFTERS, named, record_all
     from specdec_lib.bench.setting import setting
 
     names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
     here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints, parts=names,
+                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints,
+                   parts=list(named(names).values()),
                    diffusion=diffusion)
     try:
         for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say, add):

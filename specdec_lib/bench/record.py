@@ -1,7 +1,8 @@
 """Recording: one greedy decode of a prompt, and every drafter's proposals from each of its prefixes.
 
 What is kept of a drafter is told in `proposals.py`. A recording that is there already can be given further drafters:
-the target has to say the same text again, and nothing that was recorded before is touched.
+the target has to say the same text again, and nothing that was recorded before is touched. `NAME=PART` records a part
+under a name of its own, such as `draft-lm=draft-model` beside an untrained draft model.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ def record_all(prompts: Sequence[Prompt], world: World, out: Path, drafters: Seq
 
     Files that are there already stay as they are, or with `add` are given those of `drafters` that they lack.
     """
-    for name in drafters:
-        catalog.part_card(name)
+    parts = named(drafters)
     out.mkdir(parents=True, exist_ok=True)
     paths, source = [], provenance.provenance()    # taken before files change that the project tracks
     for prompt in prompts:
@@ -44,7 +44,7 @@ def record_all(prompts: Sequence[Prompt], world: World, out: Path, drafters: Seq
         path = out / f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}.safetensors"
         paths.append(path)
         old = load(path) if add and path.exists() else None
-        lacking = [name for name in drafters if old is None or name not in old.drafts]
+        lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
         if path.exists() and (old is None or not lacking):
             say(f"{path.name} is there already and stays" if old is None else f"{path.name} has these drafters already")
             continue
@@ -68,10 +68,11 @@ def about(recording: Recording, prompt: Prompt, world: World, source: dict) -> d
             **told(recording, world), "provenance": source}
 
 
-def about_added(recording: Recording, drafters: Sequence[str], world: World, source: dict) -> dict:
+def about_added(recording: Recording, drafters: Mapping[str, str], world: World, source: dict) -> dict:
     """The same of a recording that was given drafters: where they come from stands beside where the rest does."""
     old = recording.about
-    now = {"drafters": list(drafters), "target": dict(world.about), "provenance": source}
+    words = [name if name == part else f"{name}={part}" for name, part in drafters.items()]
+    now = {"drafters": words, "target": dict(world.about), "provenance": source}
     new = told(recording, world)
     return {**old, **new, "pieces": {**new["pieces"], **old["pieces"]}, "added": [*old.get("added", []), now]}
 
@@ -87,11 +88,23 @@ def told(recording: Recording, world: World) -> dict:
             "pieces": {str(token): world.name(token) for token in sorted(seen)}}
 
 
-def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str], max_new_tokens: int = 128,
+def named(drafters: Sequence[str]) -> dict[str, str]:
+    """What is recorded, by the name it gets: of each word NAME=PART, or PART under its own name."""
+    parts = {}
+    for word in drafters:
+        name, _, part = word.partition("=")
+        parts[name] = catalog.part_card(part or name).name
+        if not name or "/" in name:
+            raise Refusal(f"{word!r} gives a recorded drafter no name that a file can hold: write NAME=PART")
+    return parts
+
+
+def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str] | Mapping[str, str], max_new_tokens: int = 128,
            lengths: Sequence[int] = LENGTHS, about: dict | None = None, trees: Mapping[str, Budget] = TREES,
            say: Say = lambda line: None) -> Recording:
     """Decodes `prompt` plainly with the kit's target and records each drafter named; `about` goes into the header.
 
+    `drafters` are parts, or parts by the names that they get.
     A drafter that `trees` names is recorded at that size, once; chains and lattices at each of `lengths`.
     """
     say("plain decoding")
@@ -100,7 +113,7 @@ def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str], max_new_tok
     return with_drafters(nothing, session, kit, drafters, lengths, trees, say)
 
 
-def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Sequence[str],
+def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Sequence[str] | Mapping[str, str],
              lengths: Sequence[int] = LENGTHS, trees: Mapping[str, Budget] = TREES,
              say: Say = lambda line: None) -> Recording:
     """The recording with these drafters beside its own, which stay as they are.
@@ -117,13 +130,13 @@ def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Se
     return with_drafters(recording, session, kit, drafters, lengths, trees, say)
 
 
-def with_drafters(recording: Recording, session: Session, kit: Kit, drafters: Sequence[str], lengths: Sequence[int],
-                  trees: Mapping[str, Budget], say: Say) -> Recording:
+def with_drafters(recording: Recording, session: Session, kit: Kit,
+                  drafters: Sequence[str] | Mapping[str, str], lengths: Sequence[int], trees: Mapping[str, Budget], say: Say) -> Recording:
     """The recording and what each of these drafters proposes along the session's text."""
     found = {}
-    for name in drafters:
+    for name, part in (drafters if isinstance(drafters, Mapping) else named(drafters)).items():
         say(name)
-        found[name] = proposals(name, session, kit, lengths, trees)
+        found[name] = proposals(part, session, kit, lengths, trees)
     return joined(recording, found)
 
 

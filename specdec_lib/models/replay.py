@@ -129,7 +129,7 @@ def _dense(rec: Recording, rows: list[int]) -> Tensor:
     return logits
 
 
-# --- on disk: one safetensors file, flat arrays and a JSON header ----------------------------------------------------
+# --- on disk: flat arrays, no draft that is the beginning of a longer one, and a JSON header -------------------------
 
 def save(recording: Recording, path: Path) -> None:
     """Writes the recording as one safetensors file, whole or not at all."""
@@ -138,7 +138,10 @@ def save(recording: Recording, path: Path) -> None:
               "brief.lse": torch.tensor(recording.brief.lse), "brief.entropy": torch.tensor(recording.brief.entropy)}
     for name, lengths in recording.drafts.items():
         for length, drafts in lengths.items():
-            flat = _flatten(drafts) | {"seconds": torch.tensor(recording.seconds[name][length])}
+            flat = _flatten(drafts)
+            if length < max(lengths) and _same(flat, _flatten(_cut(lengths[max(lengths)], length))):
+                flat = {}
+            flat["seconds"] = torch.tensor(recording.seconds[name][length])
             arrays |= {f"draft/{name}/{length}/{key}": value for key, value in flat.items()}
     for name, lengths in recording.lattices.items():
         for length, lattices in lengths.items():
@@ -184,12 +187,24 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[s
     drafts: dict[str, dict[int, tuple[Draft, ...]]] = {}
     seconds: dict[str, dict[int, tuple[float, ...]]] = {}
     for key in arrays:
-        if key.startswith("draft/") and key.endswith("/tokens"):
+        if key.startswith("draft/") and key.endswith("/seconds"):
             _, name, length, _ = key.split("/")
             part = {k.rsplit("/", 1)[1]: v for k, v in arrays.items() if k.startswith(f"draft/{name}/{length}/")}
-            drafts.setdefault(name, {})[int(length)] = _unflatten(part, name)
+            drafts.setdefault(name, {})[int(length)] = _unflatten(part, name) if "tokens" in part else ()
             seconds.setdefault(name, {})[int(length)] = tuple(part["seconds"].tolist())
+    for lengths in drafts.values():
+        whole = lengths[max(lengths)]
+        lengths.update({length: _cut(whole, length) for length, kept in lengths.items() if not kept})
     return Recording(tuple(arrays["tokens"].tolist()), prompt, brief, drafts, seconds, about, trees)
+
+
+def _cut(drafts: tuple[Draft, ...], length: int) -> tuple[Draft, ...]:
+    """The first nodes of each draft: what a drafter of chains would have said at a smaller length."""
+    return tuple(draft.keep(tuple(range(min(length, len(draft))))) for draft in drafts)
+
+
+def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
 def _stacked(lattices: tuple[Lattice, ...]) -> dict[str, Tensor]:

@@ -108,6 +108,21 @@ def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_
         record_all([QUESTION], world(kit), tmp_path, ["nobody"], add=True)
 
 
+def test_a_part_may_be_recorded_under_a_name_of_its_own_beside_itself(kit, tmp_path):
+    [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle"], 9)
+    record_all([QUESTION], world(kit), tmp_path, ["other=eagle", "eagle"], 9, add=True)
+    tape = load(path)
+    assert [d.tokens for d in tape.drafts["other"][4]] == [d.tokens for d in tape.drafts["eagle"][4]]
+    assert tape.about["added"][-1]["drafters"] == ["other=eagle"]
+    assert set(tape.drafts["other"][4][0].source) == {"other"}
+
+
+@pytest.mark.parametrize("word", ["=draft-model", "a/b=draft-model"])
+def test_a_name_that_a_file_cannot_hold_is_refused(kit, tmp_path, word):
+    with pytest.raises(Refusal, match="NAME=PART"):
+        record_all([QUESTION], world(kit), tmp_path, [word], 9)
+
+
 def test_saving_again_changes_no_byte_of_an_array(kit, tmp_path):
     tape = record(PROMPT, kit, ["eagle2", "block-diffusion"], 9, about={"vocab": 3, "end": []})
     save(tape, tmp_path / "a.safetensors")

@@ -1,7 +1,10 @@
 """A replayed decode is the recorded one, round for round."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from safetensors import safe_open
 
 from specdec_lib import catalog
 from specdec_lib.bench.record import record
@@ -64,6 +67,24 @@ def test_a_recording_survives_the_disk(recording, tmp_path):
     mine, theirs = back.drafts["draft-model"][8], recording.drafts["draft-model"][8]
     assert [draft.tokens for draft in mine] == [draft.tokens for draft in theirs]
     assert mine[3].sights[0] == pytest.approx(theirs[3].sights[0], abs=1e-6)
+
+
+def test_a_chain_that_is_the_beginning_of_a_longer_one_is_stored_once_and_read_at_every_length(recording, tmp_path):
+    save(recording, tmp_path / "a.safetensors")
+    with safe_open(tmp_path / "a.safetensors", "pt") as file:
+        assert {key for key in file.keys() if key.endswith("/tokens")} == {"draft/draft-model/16/tokens"}  # noqa: SIM118
+    back = load(tmp_path / "a.safetensors").drafts["draft-model"]
+    assert {length: [draft.tokens for draft in drafts] for length, drafts in back.items()} == {
+        length: [draft.tokens for draft in drafts] for length, drafts in recording.drafts["draft-model"].items()}
+    assert [len(draft.sights) for draft in back[4]] == [len(draft) for draft in back[4]]
+
+
+def test_one_other_token_in_a_shorter_chain_and_both_are_stored(recording, tmp_path):
+    chains = dict(recording.drafts["draft-model"])
+    chains[4] = (*chains[4][:-1], replace(chains[4][-1], tokens=(95, *chains[4][-1].tokens[1:])))
+    save(replace(recording, drafts={"draft-model": chains}), tmp_path / "a.safetensors")
+    back = load(tmp_path / "a.safetensors").drafts["draft-model"]
+    assert back[4][-1].tokens[0] == 95 != back[8][-1].tokens[0]
 
 
 def test_a_context_off_the_path_is_refused(recording):
