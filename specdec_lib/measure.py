@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from specdec_lib.drafting import offered
 from specdec_lib.types import Round, Session
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     tokens: tuple[int, ...]
     origins: tuple[str, ...]                       # who proposed each emitted token; "" = the target itself
     margins: tuple[float, ...]                     # between the two best logits of the row of each emitted token
+    not_best: int | None = None                    # emitted though the target had a likelier one; None: unknown
 
     @property
     def seconds(self) -> float:
@@ -49,11 +51,19 @@ def row(round: Round) -> Row:
     draft, path, emitted = round.draft, round.verdict.path, round.verdict.tokens
     said = draft.source or (round.budget.source,) * len(draft)
     source = said[path[0]] if path else (said[0] if said else "")
-    two = round.brief.logits[list(round.brief.rows), :2].tolist()
+    rows = list(round.brief.rows)
+    two, best = round.brief.logits[rows, :2].tolist(), likeliest(round.brief.ids[rows], round.brief.logits[rows])
     return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, len(draft) + 1,
                *round.seconds, -sum(round.logprobs), emitted,
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
-               tuple(pair[0] - pair[-1] for pair in two))
+               tuple(pair[0] - pair[-1] for pair in two),
+               sum(token not in ids for token, ids in zip(emitted, best, strict=True)))
+
+
+def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:
+    """The best token of each row of a brief [rows, k], with those that tie with it."""
+    return [{token for token, logit in zip(*row, strict=True) if logit == row[1][0]}
+            for row in zip(ids.tolist(), logits.tolist(), strict=True)]
 
 
 def rows(session: Session) -> tuple[Row, ...]:
@@ -108,6 +118,17 @@ def target_nll(rows: Sequence[Row]) -> float | None:
     return share(sum(r.nll for r in rows), sum(r.emitted for r in rows))
 
 
+def not_best_per_100(rows: Sequence[Row]) -> float | None:
+    """Of 100 emitted tokens those for which the target had a likelier one; None where an older table does not say.
+
+    At temperature 0 these are the tokens that a lossy rule let stand in the place of the target's choice: plain
+    decoding and every lossless rule have none. Above it plain decoding has some as well, since it samples.
+    """
+    if any(r.not_best is None for r in rows):
+        return None
+    return share(100 * sum(r.not_best for r in rows), sum(r.emitted for r in rows))
+
+
 class Cost(NamedTuple):
     """What one prompt cost: `tokens` that took `seconds`."""
 
@@ -145,6 +166,31 @@ def share_interval(pairs: Sequence[tuple[float, float]], draws: int = 4000, seed
     pick = np.random.default_rng(seed).integers(len(pairs), size=(draws, len(pairs)))
     part, whole = np.moveaxis(np.asarray(pairs, float)[pick].sum(1), 1, 0)                   # [draws] each
     return [float(x) for x in np.quantile(part[whole > 0] / whole[whole > 0], (0.025, 0.975))]
+
+
+Shares = Sequence[tuple[float, float]]              # (part, whole) of each prompt
+
+
+def change(base: Shares, other: Shares) -> float | None:
+    """The share of totals of `other` less that of `base`, of the same prompts in the same order."""
+    one, two = (share(sum(part for part, _ in side), sum(whole for _, whole in side)) for side in (base, other))
+    return None if one is None or two is None else two - one
+
+
+def change_interval(base: Shares, other: Shares, draws: int = 4000, seed: int = 0) -> list[float] | None:
+    """95 % paired bootstrap over prompts of `change`; None below five prompts.
+
+    A draw takes a prompt on both sides, so what makes prompts differ from each other drops out.
+    """
+    if len(base) != len(other):
+        raise ValueError(f"pairs need the same prompts on both sides, got {len(base)} and {len(other)}")
+    if len(base) < FEWEST or change(base, other) is None:
+        return None
+    pick = np.random.default_rng(seed).integers(len(base), size=(draws, len(base)))
+    one, two = (np.asarray(side, float)[pick].sum(1) for side in (base, other))             # [draws, 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = two[:, 0] / two[:, 1] - one[:, 0] / one[:, 1]
+    return [float(x) for x in np.nanquantile(moved, (0.025, 0.975))]
 
 
 def tokens_per_second(costs: Sequence[Cost]) -> float | None:

@@ -143,3 +143,28 @@ def test_the_interval_of_a_share_weighs_prompts_by_their_size_and_needs_five():
     assert low == 0 and high > 0.9                 # one long prompt outweighs nine short ones
     assert measure.share_interval([(0, 0)] * 4 + [(1, 2)]) == [0.5, 0.5]
     assert measure.share_interval([(0, 0)] * 5) is None
+
+
+def test_a_token_is_not_the_best_where_the_row_before_it_has_a_likelier_one():
+    ids = torch.tensor([[1, 9], [7, 2], [9, 4]])                           # the target says 1, then 7, then 9
+    brief = Brief(ids, torch.tensor([[5.0, 4.0], [5.0, 4.5], [5.0, 1.0]]), (0, 1, 2))
+    tree = Draft((1, 2), (ROOT, 0))
+    told = Round(Budget(depth=2), tree, brief, Verdict.of(tree, (0, 1), 9), (-0.5,) * 3, Seconds(1, 2, 3, 4))
+    tied = Round(Budget(depth=2), tree, Brief(ids, torch.full((3, 2), 5.0), (0, 1, 2)), told.verdict, (-0.5,) * 3)
+    assert [row.not_best for row in rows(told, tied)] == [1, 0]            # 2 was let stand for 7; a tie is no loss
+    assert measure.not_best_per_100(rows(told, tied)) == 100 / 6
+    old = rows(told)[0]._replace(not_best=None)
+    assert measure.not_best_per_100([old, *rows(tied)]) is None and measure.not_best_per_100([]) is None
+
+
+def test_a_change_is_a_difference_of_shares_of_totals_and_its_interval_is_paired():
+    base, other = [(1, 2)] * 4 + [(9, 10)] * 2, [(2, 2)] * 4 + [(10, 10)] * 2
+    assert measure.change(base, other) == pytest.approx(1 - 22 / 28)
+    low, high = measure.change_interval(base, other)
+    assert .1 <= low < 1 - 22 / 28 < high <= .5                            # all prompts long, or all of them short
+    assert (low, high) == tuple(measure.change_interval(base, other))
+    even = [(k, 10) for k in range(8)]
+    assert measure.change_interval(even, [(k + 1, 10) for k, _ in even]) == pytest.approx([.1, .1])
+    assert measure.change_interval(even[:4], even[:4]) is None and measure.change([], []) is None
+    with pytest.raises(ValueError, match="6 and 8"):
+        measure.change_interval(base, even)

@@ -22,7 +22,7 @@ ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
                    + [(name, pa.int32()) for name in ("drafted", "accepted", "offered", "emitted", "depth", "width")]
                    + [(name, pa.float64()) for name in (*SECONDS, "nll")]
                    + [("tokens", pa.list_(pa.int64())), ("origins", pa.list_(pa.string())),
-                      ("margins", pa.list_(pa.float64()))])
+                      ("margins", pa.list_(pa.float64())), ("not_best", pa.int32())])
 DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
                          ("seconds", pa.float64()), ("bought", pa.int32()), ("forwards", pa.int32()),
                          ("tokens", pa.list_(pa.int64())), ("pieces", pa.list_(pa.string())),
@@ -125,7 +125,8 @@ def read(folder: Path) -> list[Decode]:
     """The decodes that were written to this folder, in order."""
     rounds: dict[tuple, list[Row]] = {}
     for record in pq.read_table(folder / "rounds.parquet").to_pylist():
-        values = (tuple(record[n]) if isinstance(record[n], list) else record[n] for n in Row._fields)
+        said = (record.get(name) for name in Row._fields)          # older tables lack the newer fields
+        values = (tuple(value) if isinstance(value, list) else value for value in said)
         rounds.setdefault(tuple(record[n] for n, _ in Q), []).append(Row(*values))
     turns = pq.read_table(folder / "decodes.parquet").to_pylist()
     return [decode(record, rounds) for record in turns]

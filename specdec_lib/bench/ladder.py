@@ -14,7 +14,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import setting, summary
 from specdec_lib.bench.decodes import of
 from specdec_lib.bench.progress import bar
-from specdec_lib.bench.reading import Report, load, span, times
+from specdec_lib.bench.reading import QUALITIES, Report, load, span, times
 from specdec_lib.measure import Row
 
 METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5),respec,respec-relaxed,"
@@ -24,8 +24,6 @@ RUNGS = {"sam+eagle2+trigger": TRIGGER, "respec": THRESHOLD, "respec-relaxed": R
 ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, RELAXATION, "respec+token-recycling")
 CLIMB = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, RELAXATION)
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
-QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
-             "reference_score": "reference score", "repeated_4grams": "repeated 4-grams"}
 
 
 class Step(NamedTuple):

@@ -12,6 +12,8 @@ from specdec_lib.bench import summary as sums
 from specdec_lib.bench.decodes import Decode, of, read
 from specdec_lib.types import Refusal
 
+QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
+             "reference_score": "reference score", "repeated_4grams": "repeated 4-grams"}
 
 @dataclass(frozen=True)
 class Report:
@@ -143,6 +145,43 @@ def certainty(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
     if interval[0] > 1:
         return f"faster than {ranked[1]}, the second: {times(ratio, interval)}"
     return f"not told apart from {ranked[1]}: {times(ratio, interval)}"
+
+
+def gates(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:
+    """What lossy methods cost in quality: each gate with its interval, and how far it lies from plain decoding's.
+
+    The differences are paired over prompts and worked out anew from the decodes, so runs of any age have them. `names`
+    are the lossy methods and, first, the fastest lossless one by default: in rounded arithmetic it parts from plain
+    decoding as well, and above temperature 0 by its coins, so its row says how much of a difference is chance.
+    """
+    shown = lossy(report) if names is None else names
+    return {name: {"speed-up": times(report.entries[name]["speedup"], report.entries[name]["speedup_ci"])}
+            | _gates(report, name) for name in shown}
+
+
+def lossy(report: Report) -> list[str]:
+    """The lossy methods behind the fastest lossless one, their yardstick; empty where every method is lossless."""
+    found = [name for name in report.methods if report.entries[name]["lossless"] is False]
+    strict = [name for name in report.methods if report.entries[name]["lossless"]]
+    best = max(strict, key=lambda name: report.entries[name]["speedup"] or 0.0, default=None)
+    return [*([best] if best and found else []), *found]
+
+
+def _gates(report: Report, name: str) -> dict[str, str]:
+    entry, moved = report.entries[name], sums.changed(report.decodes, "ar", name)
+    out = {}
+    for gate, said in QUALITIES.items():
+        out[said] = estimate(entry[gate], entry["quality_ci"][gate])
+        out[f"{said}, less ar's"] = estimate(*moved[gate], signed=True)
+    return out
+
+
+def estimate(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:
+    """`0.412 (0.380 to 0.441)`; with a sign where it is a difference."""
+    if value is None:
+        return "–"
+    form = "+.3f" if signed else ".3f"
+    return f"{value:{form}}" + (f" ({interval[0]:{form}} to {interval[1]:{form}})" if interval else "")
 
 
 def differences(report: Report) -> list[dict]:

@@ -14,6 +14,7 @@ from specdec_lib.cost import CostCurve
 from specdec_lib.measure import Cost, Divergence
 
 SCHEMA = 1
+GATES = ("target_nll", "ar_overlap", "reference_score", "repeated_4grams")
 BUSY = 0.10                                        # spread of plain decoding's repeats above which times say little
 
 
@@ -40,7 +41,8 @@ def method(base: Sequence[Decode], own: Sequence[Decode], lossless: bool | None,
             "draft_round_share": measure.draft_round_share(rows), "width": measure.width(rows),
             "conditional_acceptance": measure.conditional_acceptance(rows), **speeds(base, own),
             "expected_speedup": expected_speedup(rows, curve), "time_share": measure.time_share(rows),
-            **equality(base, own), "target_nll": measure.target_nll(rows), **quality(base, own)}
+            **equality(base, own), "target_nll": measure.target_nll(rows),
+            "not_best_per_100": measure.not_best_per_100(rows), **quality(base, own)}
 
 
 def peer(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
@@ -104,21 +106,50 @@ def quality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
     """The gates of methods that are not lossless, all turns and repeats of a prompt together.
 
     `quality_ci` holds the 95 % bootstrap over prompts of each; no interval below five prompts, nor where no prompt
-    has that measure (a peer shows no likelihoods, a prompt may have no reference).
+    has that measure (a peer shows no likelihoods, a prompt may have no reference). `quality_change` is each less plain
+    decoding's, and `quality_change_ci` the paired bootstrap of that difference.
     """
-    plain = {(d.question_id, d.turn, d.repeat): d.outcome.tokens for d in base}
-    overlap = _means_of_prompts(own, lambda d: measure.rouge_l(plain[d.question_id, d.turn, d.repeat],
+    mine, moved = _gates(base, own), changes(base, base, own)
+    whole = {name: measure.share(*map(sum, zip(*of_prompts.values(), strict=True))) if of_prompts else None
+             for name, of_prompts in mine.items()}
+    return {**{name: whole[name] for name in GATES if name != "target_nll"},
+            "quality_ci": {name: measure.share_interval(list(mine[name].values())) for name in GATES},
+            "quality_change": {name: value for name, (value, _) in moved.items()},
+            "quality_change_ci": {name: interval for name, (_, interval) in moved.items()}}
+
+
+def changes(plain: Sequence[Decode], base: Sequence[Decode],
+            own: Sequence[Decode]) -> dict[str, tuple[float | None, list[float] | None]]:
+    """Gate -> how far `own` lies above `base`, with the paired interval; overlaps of both are with `plain`.
+
+    Prompts that both have are compared, each on its own (a draw of the bootstrap is a prompt of both).
+    """
+    one, two = _gates(plain, base), _gates(plain, own)
+    out = {}
+    for name in GATES:
+        shared = [prompt for prompt in one[name] if prompt in two[name]]
+        sides = [one[name][prompt] for prompt in shared], [two[name][prompt] for prompt in shared]
+        out[name] = measure.change(*sides), measure.change_interval(*sides)
+    return out
+
+
+def changed(decodes: Sequence[Decode], base: str, other: str) -> dict[str, tuple[float | None, list[float] | None]]:
+    """The four gates of `other` less those of `base`, methods or peers, each with its paired interval."""
+    return changes(*([d for d in decodes if d.method == name] for name in ("ar", base, other)))
+
+
+def _gates(plain: Sequence[Decode], own: Sequence[Decode]) -> dict[str, dict[int | str, tuple[float, float]]]:
+    """Gate -> prompt -> (part, whole), of the prompts that have it."""
+    said = {(d.question_id, d.turn, d.repeat): d.outcome.tokens for d in plain}
+    overlap = _means_of_prompts(own, lambda d: measure.rouge_l(said[d.question_id, d.turn, d.repeat],
                                                                d.outcome.tokens))
     score = _means_of_prompts(own, lambda d: d.score)
     seen = [d for d in own if d.outcome.rows]
-    pairs = {"target_nll": _totals_of_prompts(seen, lambda d: (sum(r.nll for r in d.outcome.rows),
-                                                               sum(r.emitted for r in d.outcome.rows))),
-             "ar_overlap": [(mean, 1.0) for mean in overlap], "reference_score": [(mean, 1.0) for mean in score],
-             "repeated_4grams": _totals_of_prompts(own, lambda d: measure.counted_4grams(d.outcome.tokens))}
-    return {"ar_overlap": measure.share(sum(overlap), len(overlap)),
-            "reference_score": measure.share(sum(score), len(score)),
-            "repeated_4grams": measure.repeated_4grams(d.outcome.tokens for d in own),
-            "quality_ci": {name: measure.share_interval(pair) for name, pair in pairs.items()}}
+    return {"target_nll": _totals_of_prompts(seen, lambda d: (sum(r.nll for r in d.outcome.rows),
+                                                              sum(r.emitted for r in d.outcome.rows))),
+            "ar_overlap": {prompt: (mean, 1.0) for prompt, mean in overlap.items()},
+            "reference_score": {prompt: (mean, 1.0) for prompt, mean in score.items()},
+            "repeated_4grams": _totals_of_prompts(own, lambda d: measure.counted_4grams(d.outcome.tokens))}
 
 
 def restlessness(decodes: Sequence[Decode]) -> float | None:
@@ -182,24 +213,24 @@ def _with_families(measures: Callable[..., dict], base: Sequence[Decode], own: S
     return measures(base, own) | {"by_family": inside}
 
 
-def _per_prompt(decodes: Sequence[Decode], cost: Callable[[Decode], Cost]) -> dict[str, Cost]:
-    names = dict.fromkeys(one.question_id for one in decodes)
-    return {name: Cost(*total) for name, total in zip(names, _totals_of_prompts(decodes, cost), strict=True)}
+def _per_prompt(decodes: Sequence[Decode], cost: Callable[[Decode], Cost]) -> dict[int | str, Cost]:
+    return {name: Cost(*total) for name, total in _totals_of_prompts(decodes, cost).items()}
 
 
-def _totals_of_prompts(decodes: Sequence[Decode], pair: Callable[[Decode], tuple]) -> list[tuple[float, float]]:
+def _totals_of_prompts(decodes: Sequence[Decode], pair: Callable[[Decode], tuple]) -> dict[int | str, tuple]:
     """Both numbers summed over the decodes of each prompt, in the order in which prompts first come."""
     out: dict[int | str, tuple[float, float]] = {}
     for one in decodes:
         (first, second), so_far = pair(one), out.get(one.question_id, (0, 0.0))
         out[one.question_id] = so_far[0] + first, so_far[1] + second
-    return list(out.values())
+    return out
 
 
-def _means_of_prompts(decodes: Sequence[Decode], value: Callable[[Decode], float | None]) -> list[float]:
+def _means_of_prompts(decodes: Sequence[Decode], value: Callable[[Decode], float | None]) -> dict[int | str, float]:
+    """The mean over the decodes of each prompt that have a value."""
     means: dict[int | str, list[float]] = {}
     for one in decodes:
         found = value(one)
         if found is not None:
             means.setdefault(one.question_id, []).append(found)
-    return [sum(v) / len(v) for v in means.values()]
+    return {prompt: sum(v) / len(v) for prompt, v in means.items()}

@@ -103,3 +103,23 @@ def test_what_was_written_is_read_back_and_other_folders_are_refused(tmp_path):
     assert reading.load(tmp_path).decodes == at.decodes == tuple(decodes.read(tmp_path))
     with pytest.raises(Refusal, match="no finished run"):
         reading.load(tmp_path / "elsewhere")
+
+
+def test_every_lossy_method_carries_four_gates_with_intervals_behind_the_fastest_lossless_one():
+    loose = [one("loose", q, [row(7, 2.0, accepted=1)._replace(nll=.4)] * 2) for q in range(5)]
+    at = report(*PLAIN, *SLOW, *FAST, *loose)
+    assert reading.gates(at) == {}                                         # nothing here says that it is lossy
+    at.entries["loose"]["lossless"] = False
+    found = reading.gates(at)
+    assert list(found) == ["fast", "loose"] and len(found["loose"]) == 9
+    assert found["loose"]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
+    assert found["loose"]["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
+    assert found["loose"]["overlap with ar"] == "1.000 (1.000 to 1.000)"
+    assert found["loose"]["reference score, less ar's"] == "–"
+
+
+def test_a_run_from_before_there_were_changes_of_quality_has_them_all_the_same():
+    at = report(*PLAIN, *FAST)
+    for entry in at.entries.values():
+        del entry["quality_change"], entry["quality_change_ci"]
+    assert reading.gates(at, ["fast"])["fast"]["overlap with ar, less ar's"] == "+0.000 (+0.000 to +0.000)"

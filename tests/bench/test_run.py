@@ -66,7 +66,7 @@ def test_a_run_leaves_a_summary_with_the_schema_of_the_command_line(tmp_path):
             "draft_round_share", "width", "conditional_acceptance", "speedup", "speedup_ci", "speedup_end_to_end",
             "expected_speedup", "tokens_per_second", "time_share", "identical_prompts", "prompts",
             "first_divergence_margins", "target_nll", "ar_overlap", "reference_score", "repeated_4grams",
-            "quality_ci"}
+            "quality_ci", "quality_change", "quality_change_ci", "not_best_per_100"}
     assert list(result["methods"]) == ["ar", "draft-model"]
     for entry in result["methods"].values():
         assert set(entry) == keys | {"by_family"} and set(entry["by_family"]) == {"qa", "multi_turn", "rag"}
@@ -257,3 +257,15 @@ def test_seconds_of_rounds_are_kept_to_one_part_in_65000_and_writing_them_again_
     assert (abs(short - exact) <= exact / 65_000).all() and short[0] == 0 and short[1] == 1
     assert (coarse(short) == short).all()
     assert len(set(coarse(np.linspace(1, 1.001, 1000)))) < 50              # so that they pack
+
+
+def test_a_table_without_the_newer_columns_is_read_and_says_that_it_does_not_know(tmp_path):
+    bench(tmp_path)
+    whole = read(tmp_path)
+    assert all(row.not_best == 0 for one in whole for row in one.outcome.rows)         # greedy, and lossless
+    kept = pq.read_table(tmp_path / "rounds.parquet")
+    pq.write_table(kept.drop_columns("not_best"), tmp_path / "rounds.parquet")
+    old = read(tmp_path)
+    assert [one.outcome.tokens for one in old] == [one.outcome.tokens for one in whole]
+    assert all(row == was._replace(not_best=None) for one, two in zip(old, whole, strict=True)
+               for row, was in zip(one.outcome.rows, two.outcome.rows, strict=True))

@@ -124,3 +124,42 @@ def test_repeats_and_turns_of_a_prompt_are_one_draw_of_the_bootstrap():
     entry = summary.quality(loops, loops)
     assert entry["repeated_4grams"] == (4 * 4 + 1) / (4 * 5 + 2)
     assert entry["quality_ci"] == summary.quality(loops[::3], loops[::3])["quality_ci"]
+
+
+def test_a_change_of_quality_is_paired_with_plain_decoding_prompt_by_prompt():
+    """Scores of 0 and 1 lie far apart among prompts; the method is a quarter worse on every one of them."""
+    plain = [one("ar", q, (row(7), row(8), row(9), row(6)), score=q % 2 + .25) for q in range(6)]
+    worse = [one("lossy", q, (row(7), row(8), row(9), row(5)), score=q % 2) for q in range(6)]
+    entry = summary.methods([*plain, *worse], {"lossy": False}, None)["lossy"]
+    assert entry["quality_change"] == pytest.approx({"target_nll": 0, "ar_overlap": -.25, "reference_score": -.25,
+                                                     "repeated_4grams": 0})
+    assert entry["quality_change_ci"]["reference_score"] == pytest.approx([-.25, -.25])
+    assert entry["quality_ci"]["reference_score"][1] - entry["quality_ci"]["reference_score"][0] > .5
+    own = summary.methods(plain, {}, None)["ar"]
+    assert set(own["quality_change"].values()) == {0}
+    assert all(interval == [0, 0] for interval in own["quality_change_ci"].values())
+
+
+def test_a_change_of_likelihood_weighs_prompts_by_their_tokens():
+    dear = row(7)._replace(nll=1.1)
+    plain = [one("ar", q, (row(7),) * 4) for q in range(6)]
+    mixed = [one("lossy", q, (dear,) if q == 0 else (row(7),) * 4) for q in range(6)]
+    value, (low, high) = summary.changed([*plain, *mixed], "ar", "lossy")["target_nll"]
+    assert value == pytest.approx((1.1 + 5 * 4 * .1) / 21 - .1) and abs(low) < 1e-9 < value < high
+
+
+def test_two_lossy_methods_are_compared_with_each_other_and_their_overlaps_are_with_plain_decoding():
+    plain = [one("ar", q, (row(7), row(8), row(9), row(6))) for q in range(6)]
+    half = [one("half", q, (row(7), row(8), row(5), row(5))) for q in range(6)]
+    none = [one("none", q, (row(5), row(5), row(5), row(5))) for q in range(6)]
+    assert summary.changed([*plain, *half, *none], "half", "none")["ar_overlap"] == (-.5, [-.5, -.5])
+    assert summary.changed([*plain, *half, *none[:4]], "half", "none")["ar_overlap"] == (-.5, None)
+
+
+def test_tokens_that_were_not_the_targets_best_are_counted_and_unknown_in_older_tables():
+    kept = row(7)._replace(not_best=0)
+    plain = [one("ar", q, (kept,) * 4) for q in range(5)]
+    loose = [one("loose", q, (row(7, 1.0, 3, 3)._replace(not_best=q % 2),)) for q in range(5)]
+    entries = summary.methods([*plain, *loose], {}, None)
+    assert entries["ar"]["not_best_per_100"] == 0 and entries["loose"]["not_best_per_100"] == 10
+    assert summary.methods(PLAIN, {}, None)["ar"]["not_best_per_100"] is None
