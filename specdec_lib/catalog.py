@@ -102,10 +102,17 @@ def card_of(spec: str) -> Card:
     With a policy that learns across prompts so does the method; with a lossy rule it is lossy. A lossless rule in place
     of a method's own lossy one does not promise the contrary.
     """
-    name, _, instead = spelled(spec)
-    card, others = methods()[name], [other for other, _ in instead.values()]
-    return replace(card, learns_across_prompts=any(some.learns_across_prompts for some in (card, *others)),
-                   lossless=all(some.lossless for some in (card, *others)))
+    name, values, instead = spelled(spec)
+    card, others = methods()[name], list(instead.values())
+    return replace(card, learns_across_prompts=any(remembers(*some) for some in ((card, values), *others)),
+                   lossless=all(some.lossless for some in (card, *(other for other, _ in others))))
+
+
+def remembers(card: Card, values: dict[str, Any]) -> bool:
+    """Whether a card takes anything from prompt to prompt with these values; some leave that to one named `remember`.
+    """
+    asked = inspect.signature(card.make).parameters.get("remember")
+    return card.learns_across_prompts and bool(asked is None or values.get("remember", asked.default))
 
 
 def spelled(spec: str) -> tuple[str, dict[str, Any], dict[str, tuple[Card, dict[str, Any]]]]:

@@ -385,7 +385,7 @@ class Card:
     parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
     notebook: str = ""
     off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
-    learns_across_prompts: bool = False
+    learns_across_prompts: bool = False            # always, or where its parameter `remember` is on
 
 
 class NoDice:

@@ -41,6 +41,14 @@ def test_a_method_with_a_lossy_rule_is_lossy_and_with_a_lossless_one_no_better_t
     assert list(lossless.values()) == [True, True, True, False, False, False]
 
 
+def test_what_a_card_leaves_to_remember_is_told_by_the_spec():
+    learns = {spec: catalog.card_of(spec).learns_across_prompts for spec in
+              ("draft-model@heuristic", "draft-model@heuristic(remember=True)", "draft-model@tapout(remember=False)",
+               "draft-model@confidence(refit=True)", "draft-model@confidence(refit=True,remember=True)", "respec",
+               "respec+memory", "respec+memory@tapout(remember=False)")}
+    assert list(learns.values()) == [False, True, False, False, True, False, True, True]
+
+
 def test_commas_inside_brackets_do_not_split_a_list():
     assert catalog.split("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
 

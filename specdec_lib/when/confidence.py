@@ -6,7 +6,8 @@ rule is lossless when sampling as well. `of="best"` looks at the drafter's best 
 
 `refit` is transformers' dynamic threshold: over the drafted tokens of this answer that were judged, kept or the first
 refused, the one of least FPR + 3 FNR is taken; with fewer than six, or without both kinds, the given one holds. There
-the last threshold also starts the next prompt, here each prompt starts anew; there the lists grow on, here 2,000 count.
+the lists grow on, here 2,000 count. Whether the last threshold starts the next prompt differs between its releases (in
+5.23 it does not); `remember` does so, but for the last round of a decode, after which nobody asks.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
+from specdec_lib.index.carried import Carried, carried
 from specdec_lib.types import ROOT, Budget, Card, Kit, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
@@ -40,19 +42,24 @@ class Confidence:
     of: str = "drawn"                              # "best": the chance of the drafter's best token
     refit: bool = False                            # to what was kept and refused so far
     miss: float = 3.0                              # FNR's weight beside FPR's: stopping before a token that was right
+    past: Carried | None = None                    # the threshold of earlier prompts, for `refit`; None forgets it
 
     def __post_init__(self):
         if not 0 <= self.threshold <= 1:
             raise Refusal(f"threshold is a chance between 0 and 1, got {self.threshold}")
+        if self.past and not self.refit:
+            raise Refusal("remember carries a threshold that refit has found: ask for refit=True as well")
         if self.of not in KINDS or not self.miss >= 0:
             raise Refusal(f"of is one of {', '.join(KINDS)} and miss zero or more, got {self.of!r} and {self.miss}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        threshold = self.threshold
+        threshold = self.past.value if self.past else self.threshold
         if self.refit:
             seen = [pair for round in session.rounds for pair in judged(round, self.of)][-MOST:]
             found = fitted(seen, self.miss)
             threshold = threshold if found is None else found
+        if self.past:
+            self.past.hear(threshold)
         return Budget(self.depth, stop=Unsure(threshold, self.of))
 
 
@@ -82,10 +89,11 @@ def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
 
 
 def make(kit: Kit, depth: int | None = None, threshold: float = 0.4, of: str = "drawn", refit: bool = False,
-         miss: float = 3.0) -> Confidence:
-    """Depth defaults to the nodes that the measured cost curve allows."""
-    return Confidence(kit.nodes if depth is None else depth, threshold, of, refit, miss)
+         miss: float = 3.0, remember: bool = False) -> Confidence:
+    """Depth defaults to the nodes that the cost curve allows; `remember` takes a refitted threshold across prompts."""
+    past = carried(kit, f"confidence {threshold} {of} {miss}", threshold) if remember else None
+    return Confidence(kit.nodes if depth is None else depth, threshold, of, refit, miss, past)
 
 
 CARD = Card("confidence", idea="stop where the drafter is unsure", source="transformers, confidence threshold",
-            make=make, notebook="17_when_confidence")
+            make=make, notebook="17_when_confidence", learns_across_prompts=True)

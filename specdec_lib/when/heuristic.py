@@ -1,7 +1,9 @@
 """Heuristic: two tokens more after a draft that was accepted whole, one fewer otherwise.
 
-Source: transformers' `heuristic` schedule for `num_assistant_tokens` (start 5, floor 1) [read in its code]; SVIP caps
-it at 40 in its baseline. Here the cap comes from the measured cost curve. Folded from the history; no state is kept.
+Source: transformers' schedules for `num_assistant_tokens` (start 5 in older releases, 20 with a constant length today;
+floor 1) [read in its code]; SVIP caps its baseline at 40. Here the cap comes from the measured cost curve. The depth is
+folded from the history. `heuristic_transient` starts every prompt anew, as this does by default; `heuristic` goes on
+from prompt to prompt, as `remember` does here, but for the last round of a decode, after which nobody asks.
 """
 
 from __future__ import annotations
@@ -9,20 +11,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-from specdec_lib.types import Budget, Card, Kit, Round, Session
+from specdec_lib.index.carried import Carried, carried
+from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
 
 
 @dataclass(frozen=True)
 class Heuristic:
-    """The schedule, transient: each prompt starts at `start` again. Rounds that drafted nothing change nothing."""
+    """The schedule from `start` on, or from what earlier prompts led to. Rounds without a draft change nothing."""
 
     start: int = 5
     up: int = 2
     down: int = 1
     cap: int = 40
+    past: Carried | None = None                    # the depth that earlier prompts led to; None forgets them
+
+    def __post_init__(self):
+        if self.start < 1 or self.cap < 1 or self.up < 0 or self.down < 0:
+            raise Refusal(f"start and cap are at least 1, up and down zero or more, got {self.start}, {self.cap}, "
+                          f"{self.up} and {self.down}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(min(self.cap, reduce(self.next, session.rounds, self.start)))
+        depth = reduce(self.next, session.rounds, self.past.value if self.past else self.start)
+        if self.past:
+            self.past.hear(depth)
+        return Budget(min(self.cap, depth))
 
     def next(self, depth: int, round: Round) -> int:
         """The depth after one more round."""
@@ -32,10 +44,13 @@ class Heuristic:
         return min(self.cap, depth + self.up) if len(round.verdict.path) == drafted else max(1, depth - self.down)
 
 
-def make(kit: Kit, start: int = 5, up: int = 2, down: int = 1, cap: int | None = None) -> Heuristic:
-    """The cap defaults to twice the nodes that the cost curve calls cheap."""
-    return Heuristic(start, up, down, 2 * kit.nodes if cap is None else cap)
+def make(kit: Kit, start: int = 5, up: int = 2, down: int = 1, cap: int | None = None,
+         remember: bool = False) -> Heuristic:
+    """The cap defaults to twice the nodes that the cost curve calls cheap; `remember` goes on across prompts."""
+    cap = 2 * kit.nodes if cap is None else cap
+    past = carried(kit, f"heuristic {start} {up} {down} {cap}", start) if remember else None
+    return Heuristic(start, up, down, cap, past)
 
 
 CARD = Card("heuristic", idea="longer after success, shorter after failure", source="transformers, heuristic schedule",
-            make=make, notebook="17_when_confidence")
+            make=make, notebook="17_when_confidence", learns_across_prompts=True)

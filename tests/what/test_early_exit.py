@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.loop import begin, decode
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.heads.exits import exit_heads
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.models.weights import Layer
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal
-from tests.worlds import PROMPT, SHAPE, network_kit, random_exits
+from tests.worlds import PROMPT, SHAPE, WARM, network_kit, random_exits
 
 
 def deeper_kit(layers=(1, 3)):
@@ -46,27 +47,97 @@ class Counting:
     """A linear layer that counts the rows it was given."""
 
     def __init__(self, inner):
-        self.inner, self.rows = inner, 0
+        self.inner, self.count = inner, 0
 
     def __call__(self, x):
-        self.rows += len(x)
+        self.count += len(x)
         return self.inner(x)
 
+    def dense(self):
+        return self.inner.dense()
 
-def counted(kit):
-    weights = kit.target.weights
-    layers = tuple(Layer(Counting(w.qkv), w.out, w.gate_up, w.down) for w in weights.layers)
-    return replace(kit, target=Transformer(replace(weights, layers=layers))), [layer.qkv for layer in layers]
+
+class Counted:
+    """The target of a kit with counters in it: rows through each layer, through the head and through the exit's."""
+
+    def __init__(self, kit):
+        weights = kit.target.weights
+        layers = [[Counting(linear) for linear in (w.qkv, w.out, w.gate_up, w.down)] for w in weights.layers]
+        self.layers, self.head, self.exit = layers, Counting(weights.head), None
+        weights = replace(weights, layers=tuple(Layer(*layer) for layer in layers), head=self.head)
+        self.kit, self.before = replace(kit, target=Transformer(weights)), [0] * (len(layers) + 2)
+
+    def method(self, spec):
+        method = catalog.build(spec, self.kit)
+        head = method.what.model.head
+        self.exit = Counting(head.head)
+        method.what.model.head = replace(head, head=self.exit)
+        return method
+
+    def since(self):
+        """Rows since the last question: one number a layer, whose four products agree, then the head, the exit's."""
+        assert all(len({linear.count for linear in layer}) == 1 for layer in self.layers)
+        now = [layer[0].count for layer in self.layers] + [self.head.count, self.exit.count]
+        before, self.before = self.before, now
+        return [a - b for a, b in zip(now, before, strict=True)]
+
+
+def paid(kit, spec, prompt=PROMPT, room=20, sampling=None):
+    """For each round (drafted, kept, rows while drafting, rows while verifying); the prompt's rows are checked."""
+    counted, found = Counted(kit), []
+    method, session = counted.method(spec), begin(prompt, room, sampling=sampling)
+    counted.kit.target.prefill(prompt[:-1])
+    assert counted.since() == [len(prompt) - 1] * len(counted.layers) + [0, 0]
+
+    def what(*asked):
+        draft = method.what(*asked)
+        found.append(counted.since())
+        return draft
+
+    while not session.done:
+        session = step(session, counted.kit.target, method._replace(what=what), Dice(0))
+        last = session.rounds[-1]
+        drafting = found.pop() if found else [0] * (len(counted.layers) + 2)    # a budget of 0 asks nobody
+        yield len(last.draft), len(last.verdict.path), drafting, counted.since()
+
+
+def rows_of_a_round(layer, layers, drafted):
+    """Drafting feeds a row to the exit for each token; verifying feeds it the last one, and all of them above."""
+    return ([drafted] * layer + [0] * (layers - layer) + [0, drafted],
+            [1] * layer + [drafted + 1] * (layers - layer) + [drafted + 1, 0])
+
+
+@pytest.mark.parametrize("layer", [1, 2, 3])
+def test_each_round_pays_the_layers_below_the_exit_once_and_the_others_for_what_was_drafted(layer):
+    outcomes = set()
+    for prompt in (PROMPT, (2, 1), (0, 0, 2), (1, 1, 1, 0)):
+        for drafted, kept, drafting, verifying in paid(deeper_kit((layer,)), "early-exit", prompt):
+            assert (drafting, verifying) == rows_of_a_round(layer, 4, drafted), (prompt, drafted, kept)
+            outcomes.add((drafted, kept))
+    assert outcomes >= {(3, 0), (3, 3)} and outcomes & {(3, 1), (3, 2)}, "rejected, kept whole and kept in part"
+    assert outcomes & {(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)}, "the room ends a draft early"
+
+
+@pytest.mark.parametrize("policy", ["confidence(depth=5,threshold=0.6)", "heuristic(start=2)",
+                                    "fixed(depth=3,rate=0.5)"], ids=lambda spec: spec.partition("(")[0])
+@pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampled"])
+def test_a_draft_that_a_policy_cuts_pays_for_what_it_drew(policy, sampling):
+    lengths = set()
+    for drafted, _, drafting, verifying in paid(deeper_kit((2,)), f"early-exit@{policy}", room=40, sampling=sampling):
+        assert (drafting, verifying) == rows_of_a_round(2, 4, drafted)
+        lengths.add(drafted)
+    assert len(lengths) > 1
 
 
 def test_no_layer_is_fed_a_row_twice():
-    kit, counters = counted(deeper_kit((2,)))
-    *_, last = decode(PROMPT, kit.target, *catalog.build("early-exit", kit), max_new_tokens=20)
+    counted = Counted(deeper_kit((2,)))
+    method = counted.method("early-exit")
+    *_, last = decode(PROMPT, counted.kit.target, *method, max_new_tokens=20)
     drafted = sum(len(round.draft) for round in last.rounds)
     accepted = sum(len(round.verdict.path) for round in last.rounds)
     assert 0 < drafted > accepted
     rows = len(PROMPT) - 1 + len(last.rounds) + drafted                # the prompt, one true token a round, the nodes
-    assert [counter.rows for counter in counters] == [rows] * 4
+    assert counted.since()[:4] == [rows] * 4
 
 
 def test_the_lowest_trained_exit_is_the_default_and_others_are_refused():

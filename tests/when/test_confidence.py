@@ -84,3 +84,21 @@ def test_it_refits_to_the_whole_history_of_the_session():
 def test_an_impossible_choice_is_refused(wrong):
     with pytest.raises(Refusal, match="of is one of"):
         CARD.make(kit(), **wrong)
+
+
+def test_a_remembered_threshold_starts_the_next_prompt_whose_list_is_new():
+    memory, first = {}, (6, 5, None, chances(.9, .8, .7, .6, .5, .3))
+    def policy(**choice):
+        return CARD.make(kit(memory=memory), threshold=.2, refit=True, **choice)
+    asked = policy(remember=True)
+    assert asked(after(), NO_DICE).stop.threshold == .2
+    assert asked(after(first), NO_DICE).stop.threshold == .5       # kept down to .5, refused .3: no error of either kind
+    later = policy(remember=True)
+    assert [later(after(*rounds), NO_DICE).stop.threshold for rounds in ((), (first[:3] + (chances(*[.1] * 6),),))] == [
+        .5, .1]
+    assert policy()(after(), NO_DICE).stop.threshold == .2 and policy().past is None
+
+
+def test_only_a_refitted_threshold_can_be_remembered():
+    with pytest.raises(Refusal, match="refit=True"):
+        CARD.make(kit(), remember=True)

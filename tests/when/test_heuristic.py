@@ -1,8 +1,11 @@
 """The heuristic schedule, worked by hand."""
 
+import pytest
+
+from specdec_lib import catalog
 from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Round, Verdict
+from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Refusal, Round, Verdict
 from specdec_lib.when.heuristic import CARD, Heuristic
 from tests.worlds import kit
 
@@ -34,3 +37,48 @@ def test_rounds_without_a_draft_change_nothing():
 
 def test_its_cap_comes_from_the_cost_curve():
     assert CARD.make(kit(nodes=5)).cap == 10
+
+
+def test_svips_baseline_climbs_by_two_to_forty_and_falls_from_there_by_one():
+    rule, history, depths = Heuristic(), [], []
+    for whole in [True] * 19 + [False] * 2 + [True]:
+        depths.append(rule(after(*history), NO_DICE).depth)
+        history.append((depths[-1], depths[-1] if whole else 0))
+    assert depths == [*range(5, 40, 2), 40, 40, 39, 38] and rule(after(*history), NO_DICE).depth == 40
+
+
+def test_a_draft_cut_short_and_kept_whole_is_a_success():
+    assert Heuristic()(after((3, 3)), NO_DICE).depth == 7, "transformers compares with what was drafted"
+
+
+def told(world, *rounds):
+    """The depths of one prompt, asked before each of these rounds and once more, as the loop asks."""
+    rule = catalog.make_part("heuristic", world, remember=True)
+    return [rule(after(*rounds[:n]), NO_DICE).depth for n in range(len(rounds) + 1)]
+
+
+def test_transient_starts_every_prompt_anew_and_remembered_goes_on():
+    memory = {}
+    assert told(kit(memory=memory), (5, 5), (6, 6)) == [5, 6, 6]                   # cap 6: twice three nodes
+    assert told(kit(memory=memory), (6, 0)) == [6, 5]
+    assert told(kit(memory=memory)) == [5] and told(kit()) == [5]
+    world = kit(memory=memory)
+    assert CARD.make(world)(after(), NO_DICE).depth == 5 and CARD.make(world).past is None
+
+
+def test_asked_again_about_an_earlier_moment_it_says_the_same():
+    rule = CARD.make(kit(memory={}), remember=True)
+    moments = [after(*[(5, 5)] * n) for n in range(3)]
+    assert [rule(one, NO_DICE) for one in moments] == [rule(one, NO_DICE) for one in moments[::-1]][::-1]
+
+
+def test_other_settings_remember_apart():
+    memory = {}
+    assert told(kit(memory=memory), (5, 0), (4, 0)) == [5, 4, 3]
+    assert CARD.make(kit(memory=memory), start=4, remember=True)(after(), NO_DICE).depth == 4
+
+
+@pytest.mark.parametrize("wrong", [{"start": 0}, {"cap": 0}, {"up": -1}, {"down": -1}], ids=str)
+def test_an_impossible_schedule_is_refused(wrong):
+    with pytest.raises(Refusal, match="at least 1"):
+        CARD.make(kit(), **wrong)

@@ -106,6 +106,24 @@ def test_ucb1_pulls_as_worked_by_hand():
     assert played(bandit(), {"a": 4, "b": 2}, 7) == ["a", "b", "a", "b", "a", "a", "b"]
 
 
+def test_ucb_tuned_pulls_as_worked_by_hand():
+    # rewards .75 and .375 that never vary: V = sqrt(2 ln t / n) is above 1/4 throughout, so the root of ln t / 4n is
+    # added. t = 2: .416 to both; t = 3: 1.121 against .899; 4: 1.090, .964; 5: 1.067, 1.009; 6: 1.049, 1.044;
+    # t = 7, n = 6 and 1: .75 + .285 = 1.035 against .375 + .698 = 1.073, so b at last
+    assert played(bandit(bandit="ucb-tuned"), {"a": 4, "b": 2}, 8) == ["a", "b", "a", "a", "a", "a", "a", "b"]
+
+
+def test_at_level_depth_ucb1_pulls_for_each_place_as_worked_by_hand():
+    policy, session, pulled = bandit(level="depth"), begin((1, 2), 5000), []
+    for drafted, kept in ((1, 1), (2, 0), (2, 2), (2, 0), (2, 2)):             # rewards .5625, 0, .625, 0
+        stop = policy(session, NO_DICE).stop
+        pulled.append(stop.arms[:2])
+        session = session.after(turn(drafted, kept, stop))
+    # place 0 knows a .5625 | b 0, a again (1.740 > 1.177) | a .594 + 1.048 > b 1.482 | a .396 + .961 < b 1.665
+    # place 1 was not visited at first: a 0 | b .625, b again (1.802 > 1.177) | b .3125 + 1.048 = 1.361 < a 1.482
+    assert pulled == [("a", "a"), ("b", "a"), ("a", "b"), ("a", "b"), ("b", "a")]
+
+
 @pytest.mark.parametrize("kind", ["ucb1", "ucb-tuned", "thompson"])
 def test_in_the_long_run_the_better_arm_is_pulled_most(kind):
     pulled = played(bandit(("a", "b", "c"), bandit=kind), {"a": 0, "b": 4, "c": 1}, 300, Dice(2))
@@ -116,6 +134,15 @@ def test_the_same_seed_pulls_the_same_arms_and_another_seed_others():
     kept, policy = {"a": 3, "b": 2, "c": 3}, bandit(("a", "b", "c"), bandit="thompson")
     assert "".join(played(policy, kept, 20, Dice(0))) == "abccbaaaabccbbcccccc"
     assert "".join(played(policy, kept, 20, Dice(1))) != "abccbaaaabccbbcccccc"
+
+
+def test_at_level_depth_thompson_draws_for_every_place_and_the_same_ones_with_the_same_seed():
+    policy, session, pulled = bandit(level="depth", bandit="thompson"), begin((1, 2), 5000), []
+    for number in range(16):
+        stop = policy(session, Dice(3).fork(number, "when")).stop
+        pulled.append(stop.arms[0] + stop.arms[1])
+        session = session.after(turn(4, 3 if stop.arms[0] == "a" else 2, stop))
+    assert pulled == "aa bb ab ab aa aa aa ab aa aa aa ab aa bb ab aa".split()
 
 
 def test_the_choice_touches_no_token_so_greedy_dice_serve_the_upper_bounds_and_thompson_asks_for_real_ones():
