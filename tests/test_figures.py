@@ -29,6 +29,7 @@ EVERY = {
     "laws": lambda: figures.laws(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
     "against": lambda: figures.against([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
     "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
+    "exit_map": lambda: figures.exit_map([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
     "lengths": lambda: figures.lengths([8, 6, 3], [8, 2, 3], [4, 2, 0], [4, 3, 1]),
     "acceptance": lambda: figures.acceptance(WORDS, [1, .43, 1]),
     "learned": lambda: figures.learned({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),

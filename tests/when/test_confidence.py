@@ -92,11 +92,18 @@ def test_a_remembered_threshold_starts_the_next_prompt_whose_list_is_new():
         return CARD.make(kit(memory=memory), threshold=.2, refit=True, **choice)
     asked = policy(remember=True)
     assert asked(after(), NO_DICE).stop.threshold == .2
-    assert asked(after(first), NO_DICE).stop.threshold == .5       # kept down to .5, refused .3: no error of either kind
+    assert asked(after(first), NO_DICE).stop.threshold == .5       # kept down to .5, refused .3
     later = policy(remember=True)
     assert [later(after(*rounds), NO_DICE).stop.threshold for rounds in ((), (first[:3] + (chances(*[.1] * 6),),))] == [
         .5, .1]
     assert policy()(after(), NO_DICE).stop.threshold == .2 and policy().past is None
+
+
+def test_two_thousand_judged_tokens_count_and_older_ones_do_not():
+    def threshold(kept):                           # one refused token, then so many that were kept
+        rounds = (1, 0, None, chances(.1)), (kept, kept, None, chances(*[.2] * kept))
+        return Confidence(4, .4, refit=True)(after(*rounds), NO_DICE).stop.threshold
+    assert threshold(1999) == .2 and threshold(2000) == .4, "without the refused one there is one kind alone"
 
 
 def test_only_a_refitted_threshold_can_be_remembered():
