@@ -8,7 +8,8 @@ a forward that the layers under the exit take, `head` what the exit's own head t
     speed           (1 + a1 + a1 a2 + ... + a1..ak) / (k step + verification)
 
 where a_d is the chance of acceptance at depth d. Source: the reuse of rows is LayerSkip's (Elhoushi et al. 2024), speed
-as tokens over costs is Leviathan et al. 2023, theorem 3.8. Spreading T over layers in proportion is ours.
+as tokens over costs is Leviathan et al. 2023, theorem 3.8. Spreading T over layers in proportion is ours; at depth 5 it
+lies within a tenth of what the card of the shipped exits measured.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Exit by draft length: the price of a round by hand and by counting rows, and a measured map from a made-up run."""
 
+from pathlib import Path
+
 import pytest
 
 from specdec_lib import catalog, cost
@@ -9,8 +11,12 @@ from specdec_lib.bench.exit_map import Exit, Map, cells, measured, predicted, ro
 from specdec_lib.bench.folder import Folder
 from specdec_lib.bench.plan import Plan
 from specdec_lib.measure import Row
+from specdec_lib.models import card
+from specdec_lib.models.shape import Shape
+from specdec_lib.training.work import Part, through, work
 from specdec_lib.types import Refusal
 
+SHIPPED = Path(__file__).parents[2] / "data"
 CURVE = cost.CostCurve((1, 2, 3), (8,), ((1.0, 1.1, 1.4),))
 
 
@@ -56,6 +62,19 @@ def test_an_impossible_exit_is_refused(wrong):
         Exit(*wrong)
     with pytest.raises(Refusal, match="zero tokens"):
         round_cost(-1, .5, 0, 1)
+
+
+@pytest.mark.parametrize("layer", exit_map.LAYERS)
+def test_the_price_is_within_a_tenth_of_what_the_shipped_card_measured(layer):
+    kept = card.read_card(SHIPPED / "checkpoints", "early-exit")["break_even"]
+    curve = cost.load(SHIPPED / "cost" / "smollm2-135m-cpu2-bf16.json")
+    shape = Shape(layers=30, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=49152, context=8192)
+    plain = work([*through(shape, 30, 1, 1, kept["context"]), Part(shape.vocab * shape.hidden, 1, 1)])
+    below = work(through(shape, layer, 1, 1, kept["context"])).over(plain).read
+    k, of = kept["depth"], kept[f"exit {layer}"]
+    step = of["expected"]["by weights read"]["draft"] / k
+    priced = round_cost(k, below, step - below, curve(k + 1) / curve(1))
+    assert priced == pytest.approx(of["measured"]["draft"] + of["measured"]["verify"], rel=.1)
 
 
 def decodes(method, accepted, seconds, drafted):
