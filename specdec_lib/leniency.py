@@ -8,13 +8,13 @@ not lossless. Knows nothing about drafts, trees or what else guards an exchange.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from specdec_lib.types import Refusal, Scores
+from specdec_lib.types import Law, Refusal, Scores
 
 
 class Standing(NamedTuple):
@@ -57,12 +57,24 @@ class RankMargin:
         return standing.rank <= self.rank and standing.chance >= self.margin * standing.best
 
 
+def top_beta(beta: int = 3, tolerance: float = 1.0) -> RankMargin:
+    """SpecDec's rule is R1 in other words: among the `beta` best, its raw logit at most `tolerance` below the best one.
+
+    A gap of logits is a ratio of chances at temperature 1. Source: Xia et al. 2023 (SpecDec, arXiv 2203.16487).
+    """
+    if not tolerance >= 0:
+        raise Refusal(f"tolerance is a gap of logits, at least 0, got {tolerance}")
+    return RankMargin(beta, math.exp(-tolerance))
+
+
 @dataclass(frozen=True)
 class Typical:
     """R2: likelier than min(eps, delta exp(-H)), so that a flat law lets more pass than a steep one.
 
     Source: Cai et al. 2024 (Medusa, arXiv 2401.10774), typical acceptance. The best token always passes for
-    delta < 1, since no law has max p < exp(-H).
+    delta < 1, since no law has max p < exp(-H). As the temperature of the law rises tokens join those that pass and
+    none leaves: log p + H = (mean gap - own gap) / temperature, gaps of raw logits to the best, so the second bound is
+    met sooner; and p itself falls only where the own gap is below the mean one, where that bound is met already.
     """
 
     eps: float = 0.09                              # Medusa's posterior_threshold as Spec-Bench runs it
@@ -73,7 +85,11 @@ class Typical:
             raise Refusal(f"eps and delta lie between 0 and 1, got {self.eps} and {self.delta}")
 
     def __call__(self, standing: Standing) -> bool:
-        return standing.chance > min(self.eps, self.delta * math.exp(-standing.entropy))
+        return standing.chance > self.bound(standing.entropy)
+
+    def bound(self, entropy: float) -> float:
+        """The chance that must be exceeded in a law of this entropy (nats)."""
+        return min(self.eps, self.delta * math.exp(-entropy))
 
 
 def standing(scores: Scores, row: int, token: int, temperature: float = 1.0) -> Standing:
@@ -89,3 +105,17 @@ def standing(scores: Scores, row: int, token: int, temperature: float = 1.0) -> 
         logits = logits / temperature
         lse, entropy = float(logits.logsumexp(-1)), float(torch.special.entr(torch.softmax(logits, -1)).sum())
     return Standing(math.exp(own / temperature - lse), math.exp(best / temperature - lse), rank, entropy)
+
+
+def standings(law: Law, tokens: Sequence[int]) -> tuple[Standing, ...]:
+    """How each of `tokens` stands in this very law, whatever temperature and filters made it; chance 0 outside it."""
+    if law.sure is not None:
+        return tuple(Standing(law.chance(token), 1.0, 1 + (token != law.sure), 0.0) for token in tokens)
+    best, entropy = float(law.chances.max()), entropy_of(law)
+    own = [law.chance(token) for token in tokens]
+    return tuple(Standing(chance, best, 1 + int((law.chances > chance).sum()), entropy) for chance in own)
+
+
+def entropy_of(law: Law) -> float:
+    """Entropy of a law in nats."""
+    return float(torch.special.entr(law.chances).sum())

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from specdec_lib.leniency import RankMargin, Standing, Strict, Typical, standing
+from specdec_lib.leniency import RankMargin, Standing, Strict, Typical, standing, standings, top_beta
 from specdec_lib.models.table import Table
-from specdec_lib.types import Brief, Draft, Refusal, Scores
+from specdec_lib.sampling import Sampling
+from specdec_lib.types import Brief, Draft, Law, Refusal, Scores
 
 LAW = (.4, .3, .2, .06, .04)
 ENTROPY = -sum(p * math.log(p) for p in LAW)
@@ -39,6 +40,29 @@ def test_the_best_token_is_always_typical(seed):
     assert Typical(1.0, 0.99)(Standing(best, best, 1, entropy))
 
 
+@pytest.mark.parametrize("rule", [Typical(), Typical(0.3, 0.09), Typical(0.5, 0.95), Typical(1.0, 0.6)], ids=str)
+def test_as_the_temperature_rises_tokens_join_those_that_pass_and_none_leaves(rule):
+    grown = set()
+    for seed in range(10):
+        logits = torch.randn(30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2
+        before: set[int] = set()
+        for step in range(1, 100):
+            seen = standings(Sampling(temperature=step / 20).law(logits), range(30))
+            now = {token for token in range(30) if rule(seen[token])}
+            assert before <= now
+            before = now
+        grown.add(len(before))
+    assert max(grown) > 5
+
+
+@pytest.mark.parametrize(("beta", "tolerance"), [(1, 1.0), (2, 0.5), (3, 1.0), (4, 2.0), (5, 3.0), (5, 0.0)])
+def test_top_beta_is_rank_margin_with_a_gap_of_logits_for_a_ratio(beta, tolerance):
+    rule, best = top_beta(beta, tolerance), math.log(LAW[0])
+    assert rule == RankMargin(beta, math.exp(-tolerance))
+    passes = [place < beta and best - math.log(p) <= tolerance for place, p in enumerate(LAW)]
+    assert [rule(stands(place)) for place in range(5)] == passes
+
+
 def test_strict_takes_nothing_but_what_the_target_chose():
     assert not any(Strict()(stands(place)) for place in range(5))
 
@@ -51,6 +75,16 @@ def test_a_standing_is_read_from_the_softmax_at_the_temperature_asked_for(temper
     assert seen.rank == 3
     assert seen[:2] == pytest.approx((float(law[2]), float(law[0])), abs=1e-12)
     assert seen.entropy == pytest.approx(float(torch.special.entr(law).sum()), abs=1e-12)
+
+
+def test_standings_are_those_of_the_law_itself_with_its_filters():
+    logits = Table({(): LAW})((), Draft()).logits[0]
+    first, last = standings(Sampling(temperature=1.0, top_k=2).law(logits), (1, 4))
+    assert first == pytest.approx((3 / 7, 4 / 7, 2, math.log(7) - 3 / 7 * math.log(3) - 4 / 7 * math.log(4)))
+    assert last[0] == 0 and last.rank == 3
+    assert standings(Law.certain(7), (7, 3)) == (Standing(1.0, 1.0, 1, 0.0), Standing(0.0, 1.0, 2, 0.0))
+    same = standings(Sampling(temperature=0.5).law(logits), (2,))[0]
+    assert same == pytest.approx(standing(Scores(logits[None]), 0, 2, 0.5))
 
 
 def test_a_recorded_row_keeps_the_chances_of_the_whole_vocabulary():
@@ -67,7 +101,8 @@ def wide(top: Brief) -> Brief:
 
 
 @pytest.mark.parametrize("wrong", [lambda: RankMargin(0), lambda: RankMargin(3, 1.5), lambda: RankMargin(3, -.1),
-                                   lambda: Typical(eps=2.0), lambda: Typical(delta=-1.0)])
+                                   lambda: Typical(eps=2.0), lambda: Typical(delta=-1.0), lambda: top_beta(0),
+                                   lambda: top_beta(3, -1.0), lambda: top_beta(3, math.nan)])
 def test_bounds_that_mean_nothing_are_refused(wrong):
     with pytest.raises(Refusal):
         wrong()
