@@ -92,6 +92,7 @@ def build(spec: str, kit: Kit) -> Method:
         lacks = missing(some, kit)
         if lacks:
             raise Refusal(f"{some.name} cannot be made: " + ", ".join(map(_lacking, lacks)))
+    kit = replace(kit, drafter=next((part for part in card.parts if part in parts()["what"]), ""))
     method = _make(card, kit, values)
     return method._replace(**{room: _make(other, kit, its) for room, (other, its) in instead.items()})
 

@@ -200,7 +200,7 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 @app.command()
 def train(name: Annotated[str, typer.Argument(
               help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion or ngram.")],
+                   "block-diffusion, ngram or length-predictor.")],
           target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
           prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,
@@ -215,18 +215,29 @@ def train(name: Annotated[str, typer.Argument(
           attention: Annotated[str | None, typer.Option("--attention", help="Of diffusion-lm: causal (the default) "
                                                         "or full, which makes diffusion-lm-full.")] = None,
           rate: Annotated[float | None, typer.Option("--rate", help="Of learning; for adamw 0.001 is usual.")] = None,
+          drafters: Annotated[str | None, typer.Option("--drafters", help="Of length-predictor: for whom, by default "
+                                                       "eagle,draft-lm,early-exit.")] = None,
+          longest: Annotated[int | None, typer.Option("--longest", help="Of length-predictor: the longest draft; "
+                                                      "default 10.")] = None,
+          weight: Annotated[float | None, typer.Option("--weight", help="Of length-predictor: how much worse too short "
+                                                       "is than too long; default 3.")] = None,
+          positions: Annotated[int | None, typer.Option("--positions", help="Of length-predictor: places to learn "
+                                                        "from, at most; default 100000.")] = None,
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
           seed: Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
     from specdec_lib.bench.lessons import trained
     from specdec_lib.bench.progress import bar
 
+    given = {"drafters": drafters and tuple(word.strip() for word in drafters.split(",")), "longest": longest,
+             "weight": weight, "positions": positions}
     try:
         with bar(f"train {name}") as progress:
             card = trained(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
                            prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
                            depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
-                           optimiser=optimiser, rate=rate, smooth=smooth, attention=attention)
+                           optimiser=optimiser, rate=rate, smooth=smooth, attention=attention,
+                           lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
     typer.echo(card)

@@ -353,6 +353,7 @@ class Kit:
     nodes: int = 8                                 # widest draft whose verification costs little, from the curve
     price: float = 0.03                            # what one node more costs, in plain forwards, from the curve
     draft: LM | None = None                        # a smaller model with the same tokenizer
+    drafter: str = ""                              # the *what* of the method that is being built, by its card's name
     store: str | None = None                       # a static index on disk
     recording: Any = None                          # models.replay.Recording, for what/recorded
     checkpoints: Mapping[str, Any] = field(default_factory=dict)

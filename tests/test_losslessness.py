@@ -81,6 +81,8 @@ NETWORK_METHODS = [name for name, card in catalog.methods().items()
                    if card.lossless and not catalog.missing(card, WORLD)]
 NETWORK_WHATS = [name for name, card in ROOMS["what"].items()
                  if name not in ABLE["what"] and not catalog.missing(card, WORLD)]
+NETWORK_WHENS = [name for name, card in ROOMS["when"].items()
+                 if name not in ABLE["when"] and not catalog.missing(card, WORLD)]
 
 
 def fresh_kit(sampling=WARM):
@@ -106,6 +108,12 @@ def test_on_a_network_every_method_keeps_plain_decodings_law(name):
 def test_a_drafter_that_needs_a_network_keeps_its_law_under_every_rule(what, how, prompt):
     law = network_law(lambda kit: Method(Fixed(2, 2, 3), kit.part(what), kit.part(how)), 3, prompt)
     assert distance(law, network_law(lambda kit: catalog.build("ar", kit), 3, prompt)) < 1e-9
+
+
+@pytest.mark.parametrize(("when", "what"), list(itertools.product(NETWORK_WHENS, ["draft-model", *NETWORK_WHATS])))
+def test_a_policy_that_needs_a_network_keeps_the_law_with_every_drafter_that_does(when, what):
+    law = network_law(lambda kit: Method(kit.part(when), kit.part(what), kit.part("rejection")), 3)
+    assert distance(law, network_law(lambda kit: catalog.build("ar", kit), 3)) < 1e-9
 
 
 @pytest.mark.parametrize("what", NETWORK_WHATS)

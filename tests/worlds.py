@@ -137,13 +137,27 @@ def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, 
                    {"taps": list(taps), "block": block, "candidates": candidates})
 
 
+def random_lengths(shape: Shape, drafters: tuple[str, ...], wide: int = 4, longest: int = 3, seed: int = 7) -> Trained:
+    """Length predictors with random weights, whose numbers lie around one and a half."""
+    h, sizes = shape.hidden, {}
+    for name in drafters:
+        sizes |= {f"{name}__{layer}__weight": size for layer, size in
+                  (("first", (wide, 2 * h)), ("second", (wide, wide)), ("third", (wide, wide)), ("out", (1, wide)))}
+        sizes |= {f"{name}__{layer}__bias": (wide if layer != "out" else 1,)
+                  for layer in ("first", "second", "third", "out")}
+    state = random_state(seed, (0,), **sizes)
+    return Trained("length-predictor", {name: tensor for name, tensor in state.items() if name != "ids"},
+                   {"longest": longest})
+
+
 def network_kit(sampling=WARM) -> Kit:
     """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
     target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
     trigram = Ngram(count([(0, 2, 1, 0, 2, 2, 0, 1), (2, 0, 0, 2, 1, 1, 2)], 3))
     heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2)),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), (0, 2)),
-             "diffusion-lm": random_diffusion(SHAPE, (0, 2)), "ngram": trigram}
+             "diffusion-lm": random_diffusion(SHAPE, (0, 2)), "ngram": trigram,
+             "length-predictor": random_lengths(SHAPE, ("eagle", "draft-model", "early-exit"))}
     return Kit(target, Facts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
                parts=catalog.make_part)
 

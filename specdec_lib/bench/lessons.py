@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from specdec_lib.bench.provenance import bare, provenance
 from specdec_lib.bench.world import DTYPES, device_of, dtype_of
@@ -13,9 +14,11 @@ from specdec_lib.models.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.models.load import load_lm
 from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
+from specdec_lib.training.length_fit import Lengths
 from specdec_lib.training.objective import Objective
-from specdec_lib.training.recipes import NGRAM, Recipe, recipe
+from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
 from specdec_lib.training.train import Order, train
+from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
 
@@ -26,14 +29,20 @@ def trained(name: str, target: str, device: str, dtype: str, threads: int | None
             prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str | None,
             depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
             optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
-            attention: str | None = None) -> str:
-    """Trains the drafter of this name and gives its card as text. Refusal for whatever was asked for wrongly."""
+            attention: str | None = None, lengths: Mapping[str, Any] | None = None) -> str:
+    """Trains what has this name and gives its card as text. Refusal for whatever was asked for wrongly.
+
+    `lengths` are fields of `length_fit.Lengths`, those that were given, for the length predictor alone.
+    """
     name = attending(name, attention)
-    which = None if name == NGRAM else recipe(name)
+    which = None if name in (NGRAM, LENGTH) else recipe(name)
+    asked = foreseeing(name, lengths or {}, rate, seed)
     order = Order(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate, seed=seed,
                   objective=objective(which, loss, depths, smooth), cache=cache, target=bare(target))
     lm, text, device, dtype = opened(target, device, dtype, threads, say)
     made = told(provenance(), dtype)
+    if asked is not None:
+        return card_text(train_length(asked, order, lm, text, made, say, progress).card)
     done = train_ngram(order, lm, text, made, say, progress) if which is None else train(which, order, lm, text, made,
                                                                                         say, progress)
     return card_text(done.card)
@@ -46,6 +55,14 @@ def attending(name: str, attention: str | None) -> str:
     if name != "diffusion-lm" or attention not in ATTENTION:
         raise Refusal(f"--attention is {' or '.join(ATTENTION)} and of diffusion-lm alone, got {attention} for {name}")
     return name if attention == CAUSAL else f"{name}-{attention}"
+
+
+def foreseeing(name: str, given: Mapping[str, Any], rate: float | None, seed: int) -> Lengths | None:
+    """What is asked of a length predictor; None for another name, Refusal where one is given what is not its own."""
+    if name != LENGTH and given:
+        raise Refusal(f"--{next(iter(given))} is of {LENGTH} alone, got it for {name}")
+    rated = {} if rate is None else {"rate": rate}
+    return Lengths(**given, **rated, seed=seed) if name == LENGTH else None
 
 
 def opened(target: str, device: str, dtype: str, threads: int | None,

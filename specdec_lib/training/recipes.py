@@ -91,8 +91,8 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "
                    "is greedy.")),
 )}
-NGRAM = "ngram"
-NAMES = (*RECIPES, NGRAM)
+NGRAM, LENGTH = "ngram", "length-predictor"       # counted, and fitted, in ways of their own
+NAMES = (*RECIPES, NGRAM, LENGTH)
 
 
 def recipe(name: str) -> Recipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -20,8 +20,20 @@ def output_rows(weights: Weights, ids: Tensor) -> Linear:
     return Linear(rows[ids.to(rows.device)].contiguous())
 
 
-def missed(target: Transformer, tokens: tuple[int, ...], start: int) -> Iterator[tuple[int, Tensor]]:
-    """The target's tapped streams [rows, taps, hidden] from row `start` to the one before the last token, in chunks.
+def listen(target: Transformer, levels: Sequence[int]) -> None:
+    """Taps these streams of the target beside those that somebody else listens to; call it before the prompt is fed.
+
+    Refusal where a target keeps no features.
+    """
+    if not hasattr(target, "tap"):
+        raise Refusal("this target keeps no features: a recording and a table have none to show")
+    there = target.cache.taps if hasattr(target, "cache") else ()
+    target.tap((*there, *(level for level in levels if level not in there)))
+
+
+def missed(target: Transformer, tokens: tuple[int, ...], start: int, levels: Sequence[int]
+           ) -> Iterator[tuple[int, Tensor]]:
+    """The target's streams [rows, levels, hidden] from row `start` to the one before the last token, in chunks.
 
     Each comes with its first row; the target reads what it lacks, which in the loop is nothing.
     """
@@ -29,9 +41,10 @@ def missed(target: Transformer, tokens: tuple[int, ...], start: int) -> Iterator
     if start >= stop:
         return
     target.prefill(tokens[:-1])
-    streams = target.features(tokens)[:stop]
+    streams, taps = target.features(tokens)[:stop], target.cache.taps
     for at in range(start, stop, CHUNK):
-        yield at, streams[at:at + CHUNK]
+        some = streams[at:at + CHUNK]
+        yield at, some if taps == tuple(levels) else some[:, [taps.index(level) for level in levels]]
 
 
 def placed(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]], weights: Weights) -> dict[str, Tensor]:

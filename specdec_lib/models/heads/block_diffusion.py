@@ -21,7 +21,7 @@ from torch import Tensor
 from specdec_lib.blocks import top_by_blocks
 from specdec_lib.models.cache import Cache
 from specdec_lib.models.forward import columns, decoder_layer, scaled, view_of
-from specdec_lib.models.heads import Once, missed, output_rows, placed, vocabulary
+from specdec_lib.models.heads import Once, listen, missed, output_rows, placed, vocabulary
 from specdec_lib.models.linear import Linear
 from specdec_lib.models.shape import rope_table
 from specdec_lib.models.transformer import Transformer
@@ -93,7 +93,8 @@ class BlockHead:
         self.block = meta["block"] if block is None else block            # trained for meta["block"]
         if self.block < 1:
             raise Refusal(f"a block has at least one slot, got {self.block}")
-        target.tap(tuple(meta["taps"]))
+        listen(target, meta["taps"])
+        self.levels = tuple(meta["taps"])
         self.target, self.shape, self.embedding = target, target.shape, target.weights.embedding
         self.weights = BlockWeights.pack(state, len(meta["taps"]), target.weights) if packed is None else packed
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
@@ -121,7 +122,7 @@ class BlockHead:
     def read(self, tokens: tuple[int, ...]) -> None:
         """Keys and values of the committed tokens before the last one that are missing, from the target's streams."""
         self.cache.align(tokens[:-1], Draft())
-        for at, streams in missed(self.target, tokens, len(self.cache.rows)):
+        for at, streams in missed(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
                 self.keep(streams, at)
             self.fed += len(streams)
@@ -185,5 +186,5 @@ PACKED = Once(lambda checkpoint, target: BlockWeights.pack(checkpoint.state, len
 
 def block_head(checkpoint, target: Transformer, block: int | None = None) -> BlockHead:
     """The drafter of a loaded checkpoint on this target's streams; its weights are packed once for all decodes."""
-    target.tap(tuple(checkpoint.meta["taps"]))     # refused first where a target keeps no features
+    listen(target, checkpoint.meta["taps"])        # refused first where a target keeps no features
     return BlockHead(checkpoint.state, checkpoint.meta, target, block, PACKED(checkpoint, target.weights))

@@ -18,7 +18,7 @@ from specdec_lib.models.answers import Answers
 from specdec_lib.models.attention import hidden_block
 from specdec_lib.models.cache import Cache
 from specdec_lib.models.forward import View, columns, layer_after, scaled, view_of
-from specdec_lib.models.heads import Once, missed, output_rows, placed, vocabulary
+from specdec_lib.models.heads import Once, listen, missed, output_rows, placed, vocabulary
 from specdec_lib.models.linear import Linear
 from specdec_lib.models.shape import rope_table
 from specdec_lib.models.transformer import Transformer, brief_of
@@ -58,7 +58,8 @@ class EagleHead:
 
     def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Transformer,
                  packed: EagleWeights | None = None):     # packed before from this very state
-        target.tap(tuple(taps))
+        listen(target, taps)
+        self.levels = tuple(taps)
         self.target, self.shape, self.embedding = target, target.shape, target.weights.embedding
         self.weights = EagleWeights.pack(state, len(taps), target.weights) if packed is None else packed
         self.cache = Cache(self.shape, 1, target.dtype, target.device)
@@ -97,7 +98,7 @@ class EagleHead:
 
     def catch_up(self, tokens: tuple[int, ...]) -> None:
         """Rows of committed tokens that are missing, from the target's features of the tokens before them."""
-        for at, taps in missed(self.target, tokens, len(self.cache.rows)):
+        for at, taps in missed(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
                 g = scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1)
                 g = self.weights.fc(g)
@@ -153,5 +154,5 @@ PACKED = Once(lambda checkpoint, target: EagleWeights.pack(checkpoint.state, len
 def eagle_head(checkpoint, target: Transformer) -> EagleHead:
     """The head of a loaded checkpoint on this target's cache; its weights are packed once for all decodes."""
     taps = tuple(checkpoint.meta["taps"])
-    target.tap(taps)                               # refused first where a target keeps no features
+    listen(target, taps)                           # refused first where a target keeps no features
     return EagleHead(checkpoint.state, taps, target, PACKED(checkpoint, target.weights))
