@@ -90,3 +90,22 @@ def test_an_unknown_optimiser_or_a_rate_of_zero_is_refused(tmp_path):
     for wrong in ({"optimiser": "sgd"}, {"rate": 0.0}):
         with pytest.raises(Refusal, match="adamw or muon at a rate above 0"):
             Order(tmp_path, **wrong)
+
+
+def test_what_is_asked_of_a_length_predictor_becomes_its_own_order(asked, monkeypatch):
+    def training(*told):
+        raise Seen(*told)
+
+    monkeypatch.setattr(lessons, "train_length", training)
+    with pytest.raises(Seen) as caught:
+        asked("length-predictor", lengths={"drafters": ("eagle",), "longest": 6, "weight": 2.0}, rate=.01)
+    lengths, order, lm, *_ = caught.value.args
+    assert (lengths.drafters, lengths.longest, lengths.weight) == (("eagle",), 6, 2.0)
+    assert (lengths.rate, lengths.seed) == (.01, 5)
+    assert order.minutes == 1.0 and lm.layers == 5
+
+
+@pytest.mark.parametrize("wrong", [{"longest": 6}, {"drafters": ("eagle",)}])
+def test_what_is_of_a_length_predictor_alone_is_refused_for_others(asked, wrong):
+    with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is of length-predictor alone, got it for eagle"):
+        asked("eagle", lengths=wrong)

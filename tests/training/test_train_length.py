@@ -1,0 +1,160 @@
+"""`specdec train length-predictor`: what it stores and tells, how it goes on after a kill, what it refuses."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.models import shelf
+from specdec_lib.models.fingerprint import fingerprint
+from specdec_lib.models.shelf import Shelf
+from specdec_lib.models.text import Text
+from specdec_lib.models.transformer import Transformer
+from specdec_lib.training import train_length as module
+from specdec_lib.training.course import course
+from specdec_lib.training.length_fit import Lengths
+from specdec_lib.training.recipes import RECIPES, start
+from specdec_lib.training.train import Order, answers
+from specdec_lib.training.train_length import LENGTH, train_length
+from specdec_lib.types import Facts, Kit, Refusal
+from tests.training.folder import answers_file, model_folder
+from tests.training.lessons import stirred
+
+CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
+ASKED = Lengths(longest=4, epochs=2, batch=16, hidden=8)
+NAMES = ("eagle", "draft-model", "early-exit")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """(target, text, file of answers, folder with three drafters)."""
+    torch.set_num_threads(1)
+    folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
+    target, text = Transformer.load(folder), Text(folder)
+    data, out = answers_file(folder, folder.parent / "answers.jsonl"), tmp_path_factory.mktemp("drafters")
+    lessons = course(target, text, answers(data, target.vocab), None)
+    for name in ("eagle", "draft-lm", "early-exit"):
+        drafter = stirred(start(RECIPES[name], target, lessons), seed=1)
+        shelf.save(out, name, drafter.state(), drafter.meta(), CARD, RECIPES[name].plan, target.weights,
+                   fingerprint(target, text))
+    return target, text, data, out
+
+
+@pytest.fixture
+def trained(world, tmp_path):
+    """Trains into a folder of its own."""
+    target, text, data, drafters = world
+    shutil.copytree(drafters, tmp_path / "out")
+
+    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0):
+        order = Order(out, minutes, data=(data,), target="tiny")
+        return train_length(asked, order, target, text, {"commit": "abc"}, progress=progress, shipped=tmp_path / "none")
+
+    return training
+
+
+def test_one_checkpoint_holds_a_predictor_for_each_drafter_and_is_taken_by_the_command_line(world, trained, tmp_path):
+    target, text, *_ = world
+    done = trained()
+    kept = Shelf(tmp_path / "out", target, text, "tiny")
+    assert all(torch.equal(tensor, kept[LENGTH].state[name]) for name, tensor in done.state.items())
+    for name in ("eagle", "early-exit"):
+        when = catalog.build(f"{name}@adaeagle", Kit(target.fresh(), Facts(), checkpoints=kept,
+                                                     parts=catalog.make_part)).when
+        assert when.longest == 4 and isinstance(when.predict((3, 4, 5)), float)
+    assert set(done.meta["drafters"]) == set(NAMES)
+
+
+def test_its_card_tells_held_out_figures_of_what_was_stored(world, trained, tmp_path):
+    card = trained().card
+    told = card["measured"]["held-out"]
+    assert set(told) == set(NAMES) and card["settings"]["weight"] == 3.0 and card["made"]["commit"] == "abc"
+    for figures in told.values():
+        assert figures["positions"] > 20
+        assert 0 <= figures["kept"] <= figures["mean_label"] and figures["mae"] >= 0
+        assert {"too_short", "correlation", "mae_of_best_constant"} <= set(figures)
+    assert len({figures["positions"] + figures["positions_without_label"] for figures in told.values()}) == 1
+    assert card["made"]["positions"] > 100 and 30 < card["made"]["answers"] < 37
+    log = [json.loads(line) for line in (tmp_path / "out" / LENGTH / "log.jsonl").read_text().splitlines()]
+    assert [(line["drafter"], line["epoch"]) for line in log] == [(name, epoch) for name in NAMES for epoch in (1, 2)]
+    assert (tmp_path / "out" / LENGTH / "README.md").read_text().startswith("# length-predictor")
+    assert any("when sampling" in sentence for sentence in card["limits"])
+
+
+def test_greedy_answers_alone_are_learned_from_and_held_out_ones_only_measured_with(world, tmp_path):
+    target, text, data, drafters = world
+    shutil.copytree(drafters, tmp_path / "out")
+    lessons = course(target, text, answers(data, target.vocab), None)      # drops what is said twice or too short
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    warm = [{**line, "temperature": 1.0, "output": line["output"][::-1]} for line in lines]
+    mixed, said = tmp_path / "mixed.jsonl", []
+    mixed.write_text("".join(json.dumps(line) + "\n" for line in lines + warm))
+    train_length(ASKED, Order(tmp_path / "out", 9.0, data=(mixed,), target="tiny"), target, text, {}, said.append)
+    found = next(re.findall(r"positions of (\d+) answers to train on, [\d,]+ of (\d+) to", line) for line in said
+                 if "to measure with" in line)
+    assert found == [tuple(str(sum(map(len, groups))) for groups in (lessons.train, lessons.held))]
+
+
+class Killed(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("when", [2, 5, 8])
+def test_a_run_that_was_killed_goes_on_to_the_very_same_checkpoint(world, trained, tmp_path, when):
+    whole, calls = trained(), []
+    other = tmp_path / "other"
+    shutil.copytree(world[3], other)
+
+    def kill(*now):
+        calls.append(now)
+        if len(calls) == when:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(out=other, progress=kill)
+    assert not (other / LENGTH).exists()
+    again = trained(out=other)
+    assert all(torch.equal(tensor, again.state[name]) for name, tensor in whole.state.items())
+    assert again.card["measured"] == whole.card["measured"]
+
+
+def test_the_same_order_again_reads_no_answer_anew(world, trained, monkeypatch):
+    one = trained()
+    monkeypatch.setattr(module, "places", lambda *given: pytest.fail("an answer was read again"))
+    other = trained()
+    assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_when_time_is_short_fewer_answers_are_read(trained, monkeypatch):
+    monkeypatch.setattr(module, "BATCH", 40)
+    assert trained(minutes=1e-6).card["made"]["answers"] < 30
+
+
+def test_no_more_positions_are_read_than_were_asked_for(trained, monkeypatch):
+    monkeypatch.setattr(module, "BATCH", 40)
+    few = trained(replace(ASKED, positions=50)).card
+    assert 50 <= few["made"]["positions"] < 100
+
+
+def test_only_drafters_that_were_named_are_asked(trained):
+    done = trained(replace(ASKED, drafters=("draft-lm",)))
+    assert {name.split(".")[0] for name in done.state} == {"draft-model"}
+
+
+def test_a_drafter_that_is_missing_is_refused_with_what_makes_it(trained, tmp_path):
+    shutil.rmtree(tmp_path / "out" / "early-exit")
+    with pytest.raises(Refusal, match="no early-exit in .*`specdec train early-exit .*--drafters leaves it out"):
+        trained()
+
+
+def test_a_cut_checkpoint_is_refused(world, trained, tmp_path):
+    trained()
+    path = tmp_path / "out" / LENGTH / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    kept = Shelf(tmp_path / "out", world[0], world[1], "tiny")
+    with pytest.raises(Refusal, match="bytes and its card says .* `specdec train length-predictor`"):
+        catalog.build("eagle@adaeagle", Kit(world[0].fresh(), checkpoints=kept, parts=catalog.make_part))
