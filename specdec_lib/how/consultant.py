@@ -1,0 +1,128 @@
+"""Consultant Decoding: a draft stands while the target finds the running text likely enough, whoever wrote it.
+
+Source: arXiv 2506.02391. With n_i = -ln p(x_i), the running surprise r_i = beta r_(i-1) + (1 - beta) n_i is held
+against eps: the first node with r_i > eps goes, with all below it, and a token of p takes its place; a draft that
+passes whole is followed by a bonus token of p. At beta = 0 this is p(x) >= exp(-eps). Never reads `q`. Not lossless: a
+token x drawn from q, the passing set A, is emitted with chance q(x) [x in A] + (1 - q(A)) p(x).
+
+Where the paper is silent, our reading, each a parameter: r begins as the surprise of the first drafted token, is
+carried from round to round (folded from their log-probabilities, nothing is kept beside the session), and becomes the
+new token's own after a rejection; a bonus token counts like a drafted one; end and control tokens pass only as the
+target's own choice. In a tree every path has its own r; the longest that passes is kept, the likelier of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from specdec_lib.drafting import offered
+from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Round, Scores, Session, Verdict
+from specdec_lib.verifying import longest, passing
+
+SPARED = ("end", "control")                        # fields of Facts
+
+
+@dataclass(frozen=True)
+class Consultant:
+    """Keeps the longest path on which the running surprise (nats) never passes `eps`."""
+
+    eps: float = 2.0                               # about the converged training loss of a language model
+    beta: float = 0.2                              # what the past weighs
+    reset: bool = False                            # True: r begins anew with the first drafted token of each round
+    bonus: bool = True                             # whether r, which speaks of the text, counts the bonus token
+    temperature: float = 1.0                       # of the law whose surprise is taken, before any top-k or top-p
+    never: frozenset[int] = frozenset()            # tokens that pass only where the target chose them itself
+    spare_end: bool = True                         # the same for the session's end tokens
+
+    def __post_init__(self):
+        if not self.eps >= 0:
+            raise Refusal(f"eps is a surprise in nats, 0 or more, got {self.eps}")
+        if not 0 <= self.beta < 1:
+            raise Refusal(f"beta is the weight of the past, at least 0 and below 1, got {self.beta}")
+        if not self.temperature > 0:
+            raise Refusal(f"the rule looks at a law above temperature 0, got {self.temperature}")
+        if self.temperature != 1 and not self.reset:
+            raise Refusal(f"rounds remember log-probabilities at temperature 1, so at {self.temperature} the running "
+                          "surprise cannot be carried: set reset=True or temperature=1")
+
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+        surprise = surprises(draft, scores, self.temperature)
+        own = cache(lambda parent: choice(session, draft, scores, dice, parent))     # one throw for each place
+        spared = self.never | (session.end if self.spare_end else frozenset())
+
+        def test(r: float | None, node: int) -> float | None:
+            r = running(r, surprise[node], self.beta)
+            token = draft.tokens[node]
+            return r if r <= self.eps and (token not in spared or token == own(draft.parents[node])) else None
+
+        start = None if self.reset else carried(session.rounds, self.beta, self.bonus)
+        path = longest(draft, scores, [path for path, _ in passing(draft, start, test)])
+        return Verdict.of(draft, path, own(path[-1] if path else ROOT))
+
+
+def running(r: float | None, n: float, beta: float) -> float:
+    """The running surprise after a token of surprise `n`; None before the first."""
+    return n if r is None or not beta else beta * r + (1 - beta) * n
+
+
+def carried(rounds: Iterable[Round], beta: float, bonus: bool = True) -> float | None:
+    """The running surprise at the end of these rounds, at temperature 1; None where nothing has counted yet."""
+    r = None
+    for round in rounds:
+        kept = len(round.verdict.path)
+        for logprob in round.logprobs[:kept]:
+            r = running(r, -logprob, beta)
+        for logprob in round.logprobs[kept:]:      # the target's own token, unless the loop cut it
+            if offered(round) > kept:
+                r = -logprob
+            elif bonus:
+                r = running(r, -logprob, beta)
+    return r
+
+
+def surprises(draft: Draft, scores: Scores, temperature: float = 1.0) -> tuple[float, ...]:
+    """-ln p of every node in the softmax of its row at this temperature."""
+    if not len(draft):
+        return ()
+    rows = tuple(sorted({parent + 1 for parent in draft.parents}))
+    if temperature == 1:                           # the very numbers that rounds keep
+        lse = scores.brief(rows).lse
+    else:
+        logits = scores.logits[list(rows)]
+        lse = (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).logsumexp(-1).tolist()
+    whole = dict(zip(rows, lse, strict=True))
+    return tuple(whole[parent + 1] - scores.logit(parent + 1, token) / temperature
+                 for token, parent in zip(draft.tokens, draft.parents, strict=True))
+
+
+def choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) -> int:
+    """The target's own token after `parent`, by the coins of that position; a later node of its depth has its own."""
+    depth = 0 if parent == ROOT else draft.depths[parent]
+    coins = dice.at(len(session.tokens) + depth)
+    if depth and draft.depths.index(depth) != parent:
+        coins = coins.fork("beside", parent)
+    return coins.choose(scores.law(parent + 1, session.sampling))
+
+
+def make(kit: Kit, eps: float = 2.0, beta: float = 0.2, reset: bool = False, bonus: bool = True,
+         temperature: float | None = 1.0, spare: tuple[str, ...] = SPARED) -> Consultant:
+    """`spare` names kinds of tokens: one wrong end token costs all of the answer behind it; `()` is the bare rule.
+
+    The surprise is taken at temperature 1, which rounds remember and eps was set for. `temperature=None` takes it at
+    the session's own (1 for a greedy one, whose law is certain), which away from 1 asks for reset=True.
+    """
+    if isinstance(spare, str) or set(spare) - set(SPARED):
+        raise Refusal(f"spare names kinds of tokens, {', '.join(SPARED)}, got {spare!r}")
+    if temperature is None:
+        temperature = 1.0 if kit.sampling is None or kit.sampling.greedy else kit.sampling.temperature
+    never = frozenset().union(*(getattr(kit.facts, name) for name in spare))
+    return Consultant(eps, beta, reset, bonus, temperature, never, "end" in spare)
+
+
+CARD = Card("consultant", idea="keep a draft while the target finds the running text likely enough",
+            source="Consultant Decoding, arXiv 2506.02391; what is carried and the guards are our reading", make=make,
+            lossless=False, notebook="34_how_consultant")
