@@ -23,7 +23,7 @@ from specdec_lib.drafting import offered
 from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Round, Scores, Session, Verdict
 from specdec_lib.verifying import longest, passing
 
-SPARED = ("end", "control")                        # fields of Facts
+KINDS = ("end", "control", "digit", "fence")       # fields of Facts
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,16 @@ def choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) ->
 
 
 def make(kit: Kit, eps: float = 2.0, beta: float = 0.2, reset: bool = False, bonus: bool = True,
-         temperature: float | None = 1.0, spare: tuple[str, ...] = SPARED) -> Consultant:
+         temperature: float | None = 1.0, spare: tuple[str, ...] = KINDS[:2]) -> Consultant:
     """`spare` names kinds of tokens: one wrong end token costs all of the answer behind it; `()` is the bare rule.
+
+    Digits and fences may be spared too, as `relaxed` does: a wrong number is not surprising, only wrong.
 
     The surprise is taken at temperature 1, which rounds remember and eps was set for. `temperature=None` takes it at
     the session's own (1 for a greedy one, whose law is certain), which away from 1 asks for reset=True.
     """
-    if isinstance(spare, str) or set(spare) - set(SPARED):
-        raise Refusal(f"spare names kinds of tokens, {', '.join(SPARED)}, got {spare!r}")
+    if isinstance(spare, str) or set(spare) - set(KINDS):
+        raise Refusal(f"spare names kinds of tokens, {', '.join(KINDS)}, got {spare!r}")
     if temperature is None:
         temperature = 1.0 if kit.sampling is None or kit.sampling.greedy else kit.sampling.temperature
     never = frozenset().union(*(getattr(kit.facts, name) for name in spare))

@@ -196,6 +196,7 @@ def test_the_kit_says_which_tokens_those_are():
     assert make(world).never == {1, 2} and make(world).spare_end
     bare = make(world, spare=())
     assert bare.never == frozenset() and not bare.spare_end
+    assert make(world, spare=("end", "digit", "fence")).never == {1, 3, 4}
     assert make(world, spare=("control",)).never == {2} and not make(world, spare=("control",)).spare_end
 
 
@@ -334,7 +335,7 @@ def test_the_sessions_own_temperature_is_taken_when_asked_for_and_is_one_for_gre
 
 
 @pytest.mark.parametrize("wrong", [{"eps": -1.0}, {"eps": math.nan}, {"beta": 1.0}, {"beta": -.1}, {"temperature": 0.0},
-                                   {"temperature": .7}, {"spare": ("digit",)}, {"spare": "end"}])
+                                   {"temperature": .7}, {"spare": ("code",)}, {"spare": "end"}])
 def test_parameters_that_mean_nothing_are_refused(wrong):
     with pytest.raises(Refusal):
         make(kit(), **wrong)
