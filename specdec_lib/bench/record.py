@@ -131,7 +131,8 @@ def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Se
 
 
 def with_drafters(recording: Recording, session: Session, kit: Kit,
-                  drafters: Sequence[str] | Mapping[str, str], lengths: Sequence[int], trees: Mapping[str, Budget], say: Say) -> Recording:
+                  drafters: Sequence[str] | Mapping[str, str], lengths: Sequence[int], trees: Mapping[str, Budget],
+                  say: Say) -> Recording:
     """The recording and what each of these drafters proposes along the session's text."""
     found = {}
     for name, part in (drafters if isinstance(drafters, Mapping) else named(drafters)).items():
