@@ -5,7 +5,7 @@ out from the very numbers drawn. Colour is never the only sign: patterns, dashes
 Knows nothing about models, sessions or files.
 """
 
-from specdec_lib.figures.draft_length import against, draft_lengths
+from specdec_lib.figures.draft_length import against, draft_lengths, regrets, stops
 from specdec_lib.figures.exit_map import exit_map
 from specdec_lib.figures.ladder import ratios, round_split, shares
 from specdec_lib.figures.lattice import lattice
@@ -23,6 +23,6 @@ from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
 __all__ = ["PALETTE", "acceptance", "against", "by_family", "candidates", "conditional_acceptance", "cost_curve",
            "curves", "depth_weights", "draft_lengths", "exit_map", "gains", "histogram", "lattice", "laws", "learned",
-           "lengths", "match_lengths", "precision_recall", "ratios", "round_split", "rounds", "shares", "signal",
-           "sources", "speed_map", "speedups", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff",
-           "tree", "trigger"]
+           "lengths", "match_lengths", "precision_recall", "ratios", "regrets", "round_split", "rounds", "shares",
+           "signal", "sources", "speed_map", "speedups", "stops", "time_split", "tokens_by_depth",
+           "tokens_per_forward", "tradeoff", "tree", "trigger"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import canvas, fill, same_length
+from specdec_lib.figures.look import PALETTE, SYMBOL, canvas, fill, numbers, same_length, series
 from specdec_lib.figures.theory import curves
 
 
@@ -36,3 +36,67 @@ def against(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str,
     said = f"Best at {values[list(speeds).index(top)]:g}: {top:.2f}, against {beside}"
     lines = {name: speeds} | {other: [speed] * len(values) for other, speed in flat.items()}
     return curves(values, lines, x_title, "times plain decoding, predicted", title or said)
+
+
+def stops(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, Sequence[float | None]],
+          words: Sequence[str], title: str | None = None) -> go.Figure:
+    """Where policies stop along the first `words` of a text: a row for each, the drafter's signals drawn above.
+
+    `turns` are (drafted, kept) of every round from the first token on. A kept token stands on the row, with the
+    target's own behind it; what was drafted in vain hangs below, over the places it was meant for.
+    """
+    same_length(words=words, **{f"signal {name}": values for name, values in signals.items()})
+    marks = {role: _marks(turns, role, len(words)) for role in ("accepted", "extra", "rejected")}
+    least = min(turns, key=lambda name: _rounds(turns[name], len(words)))
+    said = (f"Of {len(turns)} policies {least} writes these {len(words)} tokens in the fewest rounds: "
+            f"{_rounds(turns[least], len(words))}")
+    figure = canvas(title or said, "token of the output", "")
+    for (role, places), name in zip(marks.items(), ("kept", "the target's own", "in vain"), strict=True):
+        figure.add_scatter(x=[x for x, _ in places], y=[y for _, y in places], mode="markers", name=name,
+                           text=[words[x - 1] for x, _ in places],
+                           marker={"color": PALETTE[role], "symbol": SYMBOL[role], "size": 6})
+    high = 110 * len(signals) + 34 * len(turns)
+    figure.update_yaxes(domain=[0, 34 * len(turns) / high], tickvals=list(range(len(turns))), ticktext=list(turns),
+                        range=[len(turns) - .4, -.6])
+    for place, (name, values) in enumerate(signals.items(), 2):
+        bottom = (34 * len(turns) + 110 * (place - 2) + 24) / high
+        figure.add_scatter(x=list(range(1, len(words) + 1)), y=numbers(values), mode="lines", name=name, xaxis="x",
+                           yaxis=f"y{place}", showlegend=False,
+                           line={"color": PALETTE["draft"], "width": 2, "dash": series(place - 2)["dash"]})
+        figure.update_layout({f"yaxis{place}": {"domain": [bottom, bottom + 80 / high], "title": name, "anchor": "x"}})
+    return figure.update_layout(height=high + 150, showlegend=True)
+
+
+def regrets(found: Mapping[str, float], title: str | None = None) -> go.Figure:
+    """Time beyond the oracle's as a share of the oracle's, a bar for each policy; predicted, as the axis says."""
+    least, most = min(found, key=found.get), max(found, key=found.get)
+    said = f"Behind the oracle by {found[least]:.0%} with {least}, and by {found[most]:.0%} with {most}"
+    figure = canvas(title or said, "time beyond the oracle's, predicted (%)", "")
+    figure.add_bar(y=list(found), x=[100 * float(value) for value in found.values()], orientation="h",
+                   marker=fill("rejected"), text=[f"{value:.0%}" for value in found.values()], textposition="outside",
+                   cliponaxis=False, showlegend=False)
+    return figure.update_layout(height=160 + 30 * len(found), yaxis={"autorange": "reversed"})
+
+
+def _marks(turns: Mapping[str, Sequence[tuple[int, int]]], role: str, shown: int) -> list[tuple[int, float]]:
+    """Places, counted from 1, and heights of one kind of token."""
+    out: list[tuple[int, float]] = []
+    for row, own in enumerate(turns.values()):
+        place = 1
+        for drafted, kept in own:
+            spans = {"accepted": (range(place, place + kept), 0.0), "extra": ((place + kept,), 0.0),
+                     "rejected": (range(place + kept, place + drafted), 0.3)}
+            at, below = spans[role]
+            out += [(x, row + below) for x in at if x <= shown]
+            place += kept + 1
+    return out
+
+
+def _rounds(turns: Sequence[tuple[int, int]], shown: int) -> int:
+    """How many rounds it takes to write so many tokens."""
+    left, rounds = shown, 0
+    for _, kept in turns:
+        if left <= 0:
+            break
+        left, rounds = left - kept - 1, rounds + 1
+    return rounds

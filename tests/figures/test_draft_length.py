@@ -25,3 +25,27 @@ def test_a_rule_is_drawn_beside_speeds_that_do_not_know_its_parameter():
     title = figure.layout.title.text.replace("<br>", " ")
     assert title == "Best at 0.2: 1.30, against 1.20 for fixed 2, 1.50 for the oracle"
     assert "predicted" in figure.layout.yaxis.title.text
+
+
+def test_every_round_lies_where_it_was_drafted_and_what_was_in_vain_hangs_below():
+    figure = figures.stops({"a": [(3, 1), (1, 1), (0, 0)], "b": [(1, 0)] * 5}, {"entropy": [.1, .2, None, .4, .5]},
+                           list("vwxyz"))
+    drawn = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data[:3]}
+    assert drawn["kept"] == [(1, 0), (3, 0)]
+    assert drawn["the target's own"] == [(2, 0), (4, 0), (5, 0), *((x, 1) for x in range(1, 6))]
+    assert drawn["in vain"] == [(2, .3), (3, .3), *((x, 1.3) for x in range(1, 6))]
+    assert figure.layout.title.text.replace("<br>", " ") == (
+        "Of 2 policies a writes these 5 tokens in the fewest rounds: 3")
+
+
+def test_rounds_behind_the_shown_words_are_left_out():
+    figure = figures.stops({"a": [(2, 2), (2, 0), (1, 1)]}, {}, list("vwxy"))
+    assert max(x for trace in figure.data for x in trace.x) == 4 and "fewest rounds: 2" in figure.layout.title.text
+    with pytest.raises(ValueError, match="one length"):
+        figures.stops({"a": [(1, 1)]}, {"entropy": [.1]}, list("vw"))
+
+
+def test_regret_is_drawn_in_per_cent_and_the_title_names_both_ends():
+    figure = figures.regrets({"svip": .25, "margin": .5})
+    assert list(figure.data[0].x) == [25, 50] and "predicted" in figure.layout.xaxis.title.text
+    assert figure.layout.title.text.replace("<br>", " ") == "Behind the oracle by 25% with svip, and by 50% with margin"
