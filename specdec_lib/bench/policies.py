@@ -51,7 +51,7 @@ def read_or_toy(run: str) -> tuple[Report, str]:
     """The finished run in the folder `run`, and a sentence on where it comes from; without the folder, a toy's run."""
     if Path(run).is_dir():
         return load(run), "A finished run."
-    return benched(untrained_world(layers=5), STAND_IN, prompts=6, tokens=24), (
+    return benched(untrained_world(layers=5), STAND_IN, prompts=5, tokens=16), (
         f"No run lies at {run or 'an empty path'}, so a small random model stands in and its speeds are noise; this "
         f"makes one: {COMMAND}")
 
