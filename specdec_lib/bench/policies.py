@@ -22,7 +22,8 @@ from specdec_lib.bench.toy_bench import benched, untrained_world
 from specdec_lib.when.tapout import ARMS
 
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
-            "cost-optimal", "tapout")
+            "cost-optimal", "tapout")                  # that need the drafter's chances and the history alone
+TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that look at the target's state as well
 LENGTHS = range(1, 7)
 STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
 NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
@@ -39,8 +40,8 @@ class Line(NamedTuple):
 
 def specs(drafters: Iterable[str]) -> str:
     """The methods that such a run measures, as the command line takes them."""
-    return ",".join(["ar", *(one for name in drafters for one in (*(f"{name}(depth={n})" for n in LENGTHS),
-                                                                  *(f"{name}@{policy}" for policy in POLICIES)))])
+    behind = [*(f"(depth={n})" for n in LENGTHS), *(f"@{policy}" for policy in (*POLICIES, *TRAINED))]
+    return ",".join(["ar", *(name + one for name in drafters for one in behind)])
 
 
 COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --max-new-tokens 96 "
