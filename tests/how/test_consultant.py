@@ -113,16 +113,15 @@ def played(how, *drafts, target=None, room=40):
 
 def test_the_running_surprise_is_carried_over_rejection_and_bonus_as_worked_by_hand():
     """A whole draft and its bonus; a rejection after one token; a draft again."""
-    how = Consultant(1.5, .5)
+    how = Consultant(1.5, .4)
     sessions = played(how, (NEAR, BEST), (FAR, RARE, BEST), (NEAR,))
-    r = n(.3)
-    r = .5 * r + .5 * n(.5)                        # second token of the draft
-    r = .5 * r + .5 * n(.5)                        # bonus
-    assert sessions[0].output == (NEAR, BEST, BEST) and carried(sessions[0].rounds, .5) == pytest.approx(r)
-    assert .5 * r + .5 * n(.15) < 1.5 < .5 * (.5 * r + .5 * n(.15)) + .5 * n(.05)
-    assert sessions[1].rounds[-1].verdict == Verdict((0,), (FAR, BEST))
-    assert carried(sessions[1].rounds, .5) == pytest.approx(n(.5))             # the resampled token alone
-    assert carried(sessions[2].rounds, .5) == pytest.approx(.5 * (.5 * n(.5) + .5 * n(.3)) + .5 * n(.5))
+    r = .4 * n(.3) + .6 * n(.5)                    # .90 after the draft
+    r = .4 * r + .6 * n(.5)                        # .77 after the bonus
+    assert sessions[0].output == (NEAR, BEST, BEST) and carried(sessions[0].rounds, .4) == pytest.approx(r)
+    r = .4 * r + .6 * n(.15)                       # 1.45 passes, .4 x 1.45 + .6 x 3.00 = 2.38 does not
+    assert r < 1.5 < .4 * r + .6 * n(.05) and sessions[1].rounds[-1].verdict == Verdict((0,), (FAR, BEST))
+    assert carried(sessions[1].rounds, .4) == pytest.approx(n(.5))             # the resampled token alone
+    assert carried(sessions[2].rounds, .4) == pytest.approx(.4 * (.4 * n(.5) + .6 * n(.3)) + .6 * n(.5))
 
 
 def test_what_one_round_leaves_behind_decides_the_next():
