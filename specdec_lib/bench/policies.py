@@ -19,6 +19,7 @@ from specdec_lib.bench.contenders import WARM
 from specdec_lib.bench.ladder import Step
 from specdec_lib.bench.reading import Report, load, span
 from specdec_lib.bench.toy_bench import benched, untrained_world
+from specdec_lib.types import Refusal
 from specdec_lib.when.tapout import ARMS
 
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
@@ -41,7 +42,7 @@ class Line(NamedTuple):
 def specs(drafters: Iterable[str]) -> str:
     """The methods that such a run measures, as the command line takes them."""
     behind = [*(f"(depth={n})" for n in LENGTHS), *(f"@{policy}" for policy in (*POLICIES, *TRAINED))]
-    return ",".join(["ar", *(name + one for name in drafters for one in behind)])
+    return ", ".join(["ar", *(name + one for name in drafters for one in behind)])
 
 
 COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --max-new-tokens 96 "
@@ -49,9 +50,16 @@ COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp3
 
 
 def read_or_toy(run: str) -> tuple[Report, str]:
-    """The finished run in the folder `run`, and a sentence on where it comes from; without the folder, a toy's run."""
+    """The finished run in the folder `run`, and a sentence on where it comes from; without the folder, a toy's run.
+
+    Refusal for a run without any fixed length.
+    """
     if Path(run).is_dir():
-        return load(run), "A finished run."
+        report = load(run)
+        if not drafters(report):
+            raise Refusal(f"the run in {run} has no fixed length of any drafter to hold a policy against: measure one,"
+                          " such as eagle(depth=2)")
+        return report, "A finished run."
     return benched(untrained_world(layers=5), STAND_IN, prompts=5, tokens=16), (
         f"No run lies at {run or 'an empty path'}, so a small random model stands in and its speeds are noise; this "
         f"makes one: {COMMAND}")

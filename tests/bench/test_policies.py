@@ -5,6 +5,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.bench import policies
 from specdec_lib.bench.policies import Line, line
+from specdec_lib.types import Refusal
 from tests.bench.made_up import decodes, report, turn
 
 PLAIN = decodes("ar", *[turn(0, 0)] * 6)
@@ -97,3 +98,11 @@ def test_without_a_run_a_toy_stands_in_and_the_command_that_makes_one_is_named(t
     assert "specdec bench" in said and "--out data/results/policies" in said and "noise" in said
     assert [one.policy for one in policies.drafters(found)["draft-model"]] == ["fixed 2", "tapout", "tapout (warm)"]
     assert all(entry["identical_prompts"] == entry["prompts"] for entry in found.entries.values())
+
+
+def test_a_run_without_a_fixed_length_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(policies, "load", lambda folder: report(PLAIN, SURE))
+    with pytest.raises(Refusal, match="no fixed length"):
+        policies.read_or_toy(str(tmp_path))
+    monkeypatch.setattr(policies, "load", lambda folder: report(PLAIN, SURE, TWO))
+    assert policies.read_or_toy(str(tmp_path))[1] == "A finished run."

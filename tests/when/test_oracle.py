@@ -37,7 +37,7 @@ def oracle(tape=None, rule="kept", **values):
 
 @pytest.fixture(scope="module")
 def tape():
-    return record(PROMPT, kit(None), ["draft-model"], 30, about=ABOUT)
+    return record(PROMPT, kit(None), ["draft-model", "suffix-automaton"], 30, about=ABOUT)
 
 
 def rounds(tape, when, drafter="draft-model"):
@@ -119,8 +119,9 @@ def test_without_a_recording_it_is_refused_and_listed_as_missing_it():
 
 
 def test_a_method_is_told_with_it_and_asks_for_the_drafter_that_was_named(tape):
-    method = assembled("draft-model@oracle(drafter='draft-model')", tape, CURVE)
-    assert isinstance(method, Method) and method.when.drafts.drafter == "draft-model"
+    for name in ("draft-model", "suffix-automaton"):
+        method = assembled(f"draft-model@oracle(drafter={name!r})", tape, CURVE)
+        assert isinstance(method, Method) and method.when.drafts.drafter == name
 
 
 @pytest.mark.parametrize("wrong", [{"rule": "best"}, {"longest": -1}, {"per_token": -1}, {"per_block": -1}], ids=str)
