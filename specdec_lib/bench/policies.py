@@ -9,7 +9,8 @@ Two sides are compared by the interval of their own ratio, paired over prompts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,6 +151,17 @@ def side_by_side(report: Report) -> dict[str, dict]:
                 found.setdefault(one.policy, {})[name] = (
                     "–" if step.ratio is None else f"{step.ratio:.2f} ({span(step.interval)}), {step.verdict}")
     return found
+
+
+def agreed(report: Report, lines: Sequence[Line], speeds: Mapping[str, float]) -> tuple[int, int]:
+    """How many pairs of policies that the run tells apart stand in the order of `speeds`, and how many there are.
+
+    `speeds` are predicted ones by policy; a policy that is not among them is left out, and so is a pair not told apart.
+    """
+    known = [one for one in lines if one.policy in speeds]
+    apart = [(one, other, step.ratio > 1) for one, other in combinations(known, 2)
+             if (step := versus(report, one, other)).verdict in ("faster", "slower")]
+    return sum((speeds[other.policy] > speeds[one.policy]) == faster for one, other, faster in apart), len(apart)
 
 
 def arms(lines: Sequence[Line]) -> dict[str, Line]:

@@ -84,6 +84,14 @@ def test_tapout_is_held_against_the_fastest_of_its_arms_played_alone(run):
     assert policies.bandits(run, policies.drafters(run)["draft-model"]) == {}
 
 
+def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
+    lines = policies.drafters(run)["eagle"]
+    # measured: svip before fixed 2 before fixed 1, surely; margin is not told apart from fixed 2
+    assert policies.agreed(run, lines, {"svip": 1.3, "fixed 2": 1.2, "fixed 1": 1.1}) == (3, 3)
+    assert policies.agreed(run, lines, {"svip": 1.3, "fixed 2": 1.0, "fixed 1": 1.1}) == (2, 3)
+    assert policies.agreed(run, lines, {"margin": 1.3, "fixed 2": 1.0, "unheard of": 2.0}) == (0, 0)
+
+
 def test_an_arm_with_another_threshold_is_not_the_arm_and_the_depth_does_not_matter():
     lines = [line(f"eagle@{policy}") for policy in ("svip(h=0.4)", "margin(depth=3)", "confidence", "svip@match",
                                                     "confidence(of='best')", "tapout (warm)")]
