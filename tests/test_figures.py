@@ -46,7 +46,7 @@ EVERY = {
     "round_split": lambda: figures.round_split({"sam": {"when": .1, "what": .2, "target": 6.0, "how": .3}}),
     "shares": lambda: figures.shares({"sam": {"sam": .4, "nobody": .6}, "respec": {"eagle2": 1.0}}),
     "tradeoff": lambda: figures.tradeoff({"R0": Outcome(1.5, (1.2, 1.8), 1, None), "R1": Outcome(2, None, .8, None)},
-                                         "overlap", "R1", ["R0", "R1"]),
+                                         "overlap", {"r": ["R0"], "s": ["R1"]}, lossless=("R0",), level=1.0),
     "lattice": lambda: figures.lattice([WORDS] * 16, [[-.1, -2.5, -6.0]] * 16, {"best": [0] * 16, "found": [1, 2]},
                                        [0, 1, None]),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),

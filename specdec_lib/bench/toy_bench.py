@@ -60,11 +60,13 @@ def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: i
     return benched(toy_world(steps), toy_methods(specs), prompts, tokens)
 
 
-def benched(world: World, specs: Sequence[str], prompts: int = 6, tokens: int = 16) -> Report:
+def benched(world: World, specs: Sequence[str], prompts: int = 6, tokens: int = 16,
+            temperature: float = 0.0) -> Report:
     """A finished run of these methods on a world of the toy; prompts take turns in three families."""
     asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
              for place, one in enumerate(toy_answers(world.target, prompts, seed=1))]
-    plan = Plan(tuple(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens)
+    plan = Plan(tuple(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens,
+                temperature=temperature)
     with TemporaryDirectory() as folder:
         run.bench(plan, world, asked, Path(folder))
         return load(folder)

@@ -1,0 +1,87 @@
+"""What a rule of verification bought with what: the sentences and the table of `verification`'s points.
+
+A verdict follows the paired intervals alone. Faster means faster than the lossless rule of the same drafter, worse
+means worse than plain decoding. Above temperature 0 the overlap with plain decoding is not judged: a rule that throws
+other coins has less of it without any loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from specdec_lib.bench.reading import QUALITIES, Report, estimate, times
+from specdec_lib.bench.verification import Point, curves, drafters
+
+WORSE = {"target_nll": 1, "ar_overlap": -1, "reference_score": -1, "repeated_4grams": 1}       # 1: more of it is worse
+
+
+def compared(report: Report) -> str:
+    """What the four measures are compared with in this run, and what of it chance alone would give."""
+    heat = report.summary["settings"]["temperature"]
+    if not heat:
+        return ("At temperature 0 every lossless rule writes plain decoding's text (up to ties in rounded arithmetic),"
+                " so all that a lossy rule differs by is its own doing.")
+    return (f"At temperature {heat:g} plain decoding is one draw among many. match throws its very coins and writes its"
+            " very text; rejection throws others and writes another text of the same law, so its differences are"
+            " chance, and its overlap is what two draws have in common. Likelihood, reference and repetition are"
+            " judged, overlap is not.")
+
+
+def judged(report: Report) -> tuple[str, ...]:
+    """The gates whose change from plain decoding is the rule's doing, up to sampling noise, which the interval has."""
+    return tuple(gate for gate in QUALITIES if gate != "ar_overlap" or not report.summary["settings"]["temperature"])
+
+
+def losses(one: Point, gates: Sequence[str]) -> list[str]:
+    """The gates in which it is surely worse than plain decoding."""
+    return [gate for gate in gates if one.change[gate].sign() == WORSE[gate]]
+
+
+def faster(some: Iterable[Point]) -> list[Point]:
+    """Lossy points that are surely faster than their lossless one."""
+    return [one for one in some if not one.lossless and one.over.sign(1.0) > 0]
+
+
+def free(some: Iterable[Point], gates: Sequence[str]) -> list[Point]:
+    """Surely faster than the lossless rule, and in none of these gates surely worse than plain decoding."""
+    return [one for one in faster(some) if not losses(one, gates)]
+
+
+def verdicts(some: Sequence[Point], gates: Sequence[str]) -> list[str]:
+    """For each drafter and lossy rule what it buys and with what, and for each drafter what comes of it."""
+    out = []
+    for drafter in drafters(some):
+        own = [one for one in some if one.drafter == drafter]
+        lossy = {rule: curve for rule, curve in curves(own, drafter).items() if not all(one.lossless for one in curve)}
+        out += [bought(curve, gates) for curve in lossy.values()]
+        if not faster(own):
+            out.append(f"With {drafter} no rule is surely faster than its lossless one.")
+        elif not free(own, gates):
+            out.append(f"With {drafter} every rule that is surely faster is surely worse in something.")
+    return out
+
+
+def bought(curve: Sequence[Point], gates: Sequence[str]) -> str:
+    """A rule's fastest setting, surely faster ones first, in a sentence: how much faster, and with what loss."""
+    best = max((one for one in curve if not one.lossless),
+               key=lambda one: (one.over.sign(1.0) > 0, one.over.value or 0.0))
+    if not best.base:
+        return f"{best.drafter}, {best.label}: the run has no lossless rule of this drafter to hold it against."
+    speed = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)] if best.over.interval else "a point"
+    said = f"{best.drafter}, {best.label}: {times(*best.over)} as fast as {best.base} ({speed})"
+    lost = [f"{QUALITIES[gate]} {estimate(*best.change[gate], signed=True)}" for gate in losses(best, gates)]
+    shared = "" if best.not_best is None else f"; {best.not_best:.1f} of 100 tokens are not the target's best"
+    return f"{said}; surely worse than plain decoding in: {', '.join(lost) or 'nothing'}{shared}."
+
+
+def table(some: Iterable[Point]) -> dict[str, dict]:
+    """Every point: its speed, and the four measures as they differ from plain decoding's, with their intervals."""
+    return {one.spec: {"tokens per forward": one.tokens, "speed-up": times(*one.speed),
+                       "over its lossless rule": times(*one.over), "not the best, of 100": one.not_best}
+            | {f"{said}, less ar's": estimate(*one.change[gate], signed=True) for gate, said in QUALITIES.items()}
+            for one in some}
+
+
+def values(some: Iterable[Point]) -> dict[str, dict]:
+    """The four measures themselves, with their intervals."""
+    return {one.spec: {said: estimate(*one.quality[gate]) for gate, said in QUALITIES.items()} for one in some}

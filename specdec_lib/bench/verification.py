@@ -1,0 +1,165 @@
+"""Speed against quality of rules of verification, from one interleaved run: for each drafter every rule, a curve each.
+
+`METHODS` is what such a run measures. A rule stands behind an `@`, or is the method's own. Every lossy rule is held
+against plain decoding and against the lossless rule of the same drafter, paired over prompts: what it is faster by than
+that, it bought with its quality.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specdec_lib import catalog
+from specdec_lib.bench import summary
+from specdec_lib.bench.contenders import WARM
+from specdec_lib.bench.reading import QUALITIES, Report, load
+from specdec_lib.bench.toy_bench import benched, untrained_world
+from specdec_lib.types import Card
+
+HEAD = ("eagle", "eagle@match", "eagle@relaxed(sources=('eagle',),margin=0.7)",
+        "eagle@relaxed(sources=('eagle',),margin=0.5)", "eagle@relaxed(sources=('eagle',),margin=0.1)",
+        "eagle@typical(eps=0.3)", "eagle@typical", "eagle@typical(eps=0.02)", "eagle@top-beta(tolerance=0.3)",
+        "eagle@top-beta", "eagle@top-beta(beta=5,tolerance=3.0)", "eagle@consultant(eps=0.5)",
+        "eagle@consultant(eps=1.0)", "eagle@consultant")
+COPY = ("sam+token-recycling", "sam+token-recycling@relaxed(sources=('suffix-automaton','token-recycling'))",
+        "sam+token-recycling@relaxed(sources=('suffix-automaton','token-recycling'),margin=0.1)",
+        "sam+token-recycling@typical", "sam+token-recycling@typical(eps=0.02)", "sam+token-recycling@top-beta",
+        "sam+token-recycling@top-beta(beta=5,tolerance=3.0)", "sam+token-recycling@consultant(eps=1.0)",
+        "sam+token-recycling@consultant")
+METHODS = ",".join(("ar", *HEAD, *COPY))
+TOY = ("ar", *(spec.replace("eagle", "draft-model") for spec in HEAD), COPY[0], COPY[2])
+LAYERS = 5                                         # of the toy's six, for its draft model
+OWN = {"respec-relaxed": ("respec", "relaxed")}    # methods that are another one under a rule of another name
+LOOSER = {"relaxed": (("margin", -1), ("rank", 1)), "relaxed, typical": (("eps", -1), ("delta", -1)),
+          "typical": (("eps", -1), ("delta", -1)), "top-beta": (("tolerance", 1), ("beta", 1)),
+          "consultant": (("eps", 1),)}             # rule -> what makes it looser, and whether more or less of it
+NOISE = 1e-6                                       # of arithmetic: a change below it is none
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval over prompts; None where there is no such number, or too few prompts."""
+
+    value: float | None
+    interval: Sequence[float] | None = None
+
+    def sign(self, around: float = 0.0) -> int:
+        """1 or -1 where the whole interval lies above or below `around`, else 0."""
+        if self.interval is None:
+            return 0
+        low, high = self.interval
+        return (low > around + NOISE) - (high < around - NOISE)
+
+
+class Point(NamedTuple):
+    """One method of the run: a drafter under one setting of one rule."""
+
+    spec: str
+    drafter: str
+    rule: str
+    values: Mapping[str, Any]                      # of the rule, as the spec gives them
+    lossless: bool
+    tokens: float                                  # per forward of the target
+    not_best: float | None                         # of 100 emitted tokens
+    speed: Estimate                                # times plain decoding
+    base: str                                      # the lossless method of this drafter; "" where the run has none
+    over: Estimate                                 # times that one
+    quality: Mapping[str, Estimate]                # gate -> its value
+    change: Mapping[str, Estimate]                 # gate -> less plain decoding's
+    loss: Mapping[str, Estimate]                   # gate -> less that of the lossless method
+
+    @property
+    def label(self) -> str:
+        """The rule with the parameters that were given, without the drafters that it is for."""
+        given = ", ".join(f"{name} {value}" for name, value in self.values.items() if name not in ("sources", "rule"))
+        return f"{self.rule} ({given})" if given else self.rule
+
+
+def load_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
+    """The run in this folder, and where it comes from; a small run on a toy where there is no folder."""
+    if Path(run).is_dir():
+        return load(run), f"A finished run, from {Path(run).name}."
+    return (benched(untrained_world(LAYERS), TOY, tokens=24, temperature=temperature),
+            f"No run lies at {run}, so a toy stands in, and what it says is noise. A run is made by"
+            f" `{command(run, temperature)}`.")
+
+
+def command(run: str, temperature: float = 0.0) -> str:
+    """What measures a run such as is read here."""
+    heat = f" --temperature {temperature:g}" if temperature else ""
+    return (f'specdec bench --dtype float32 --limit 24 --max-new-tokens 96{heat} --methods "{METHODS}"'
+            f" --out {Path(run).name}")
+
+
+def told(spec: str) -> tuple[str, str, dict[str, Any]]:
+    """A method as drafter, rule and the rule's parameters."""
+    name, values, instead = catalog.spelled(spec)
+    drafter, (card, its) = name, instead.get("how", (None, {}))
+    if card is not None:
+        drafter = "@".join(piece for piece in spec.split("@") if catalog.parse(piece)[0] != card.name)
+        rule = card.name
+    elif name in OWN:
+        (drafter, rule), its = OWN[name], values
+    else:
+        rule, drafter = own_rule(catalog.methods()[name]), spec
+    return drafter, rule + (f", {its['rule']}" if "rule" in its else ""), its
+
+
+def own_rule(card: Card) -> str:
+    """The rule that a method comes with."""
+    return next((part for part in card.parts if part in catalog.parts()["how"]), "")
+
+
+def points(report: Report) -> tuple[Point, ...]:
+    """Every method but plain decoding and warm streams, in the order of the run."""
+    specs = [spec for spec in report.methods if not spec.endswith(tuple(f" ({warm})" for warm in WARM.values()))]
+    return tuple(point(report, spec, [other for other in specs if report.entries[other]["lossless"]])
+                 for spec in specs)
+
+
+def point(report: Report, spec: str, lossless: Sequence[str]) -> Point:
+    """One method, held against plain decoding and against its drafter under a rule of these."""
+    (drafter, rule, values), entry = told(spec), report.entries[spec]
+    base = base_of(drafter, lossless)
+    over = Estimate(*summary.versus(report.decodes, base, spec)) if base else Estimate(None)
+    change, loss = (changes(report, other, spec) if other else {} for other in ("ar", base))
+    return Point(spec, drafter, rule, values, spec in lossless, entry["tokens_per_target_forward"],
+                 entry.get("not_best_per_100"), Estimate(entry["speedup"], entry["speedup_ci"]), base, over,
+                 {gate: Estimate(entry[gate], entry["quality_ci"][gate]) for gate in QUALITIES}, change, loss)
+
+
+def changes(report: Report, base: str, spec: str) -> dict[str, Estimate]:
+    return {gate: Estimate(*moved) for gate, moved in summary.changed(report.decodes, base, spec).items()}
+
+
+def base_of(drafter: str, lossless: Iterable[str]) -> str:
+    """The lossless method of this drafter: under its own rule where that is lossless, else the first; "" if none."""
+    found = [spec for spec in lossless if told(spec)[0] == drafter]
+    return drafter if drafter in found else next(iter(found), "")
+
+
+def drafters(some: Iterable[Point]) -> list[str]:
+    """Drafters with a lossy rule in the run."""
+    return list(dict.fromkeys(one.drafter for one in some if not one.lossless))
+
+
+def curves(some: Iterable[Point], drafter: str) -> dict[str, list[Point]]:
+    """Rule -> its settings on this drafter, the strictest first; lossless rules before lossy ones."""
+    out: dict[str, list[Point]] = {}
+    for one in sorted((one for one in some if one.drafter == drafter), key=lambda one: not one.lossless):
+        out.setdefault(one.rule, []).append(one)
+    return {rule: sorted(own, key=looseness) for rule, own in out.items()}
+
+
+def looseness(one: Point) -> tuple[float, ...]:
+    """What the settings of a rule are sorted by; a rule whose parameters say nothing to us keeps the run's order."""
+    defaults = standard(one.rule.partition(",")[0])
+    return tuple(sign * one.values.get(name, defaults.get(name, 0)) for name, sign in LOOSER.get(one.rule, ()))
+
+
+def standard(rule: str) -> dict[str, Any]:
+    """The defaults of a rule's parameters."""
+    card = catalog.parts()["how"].get(rule)
+    return {} if card is None else {name: one.default for name, one in inspect.signature(card.make).parameters.items()}

@@ -1,0 +1,62 @@
+"""Verdicts on rules of verification: what is surely faster, what it cost, and what is not judged."""
+
+from specdec_lib.bench import bought, verification
+from tests.bench.test_verification import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
+
+POINTS = verification.points(RUN)
+ALL = bought.judged(RUN)
+
+
+def test_a_rule_is_faster_only_by_the_interval_over_the_lossless_one_of_its_drafter():
+    assert [one.spec for one in bought.faster(POINTS)] == [SOFT]          # though others beat plain decoding
+    assert all(one.speed.sign(1.0) > 0 for one in POINTS if one.spec.startswith("sam"))
+
+
+def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_surely_lost():
+    said = bought.verdicts(POINTS, ALL)
+    assert said == [
+        "eagle, relaxed (margin 0.1): 2.00 times (2.00 to 2.00) as fast as eagle (faster); surely worse than plain"
+        " decoding in: target NLL (nats per token) +0.100 (+0.100 to +0.100), overlap with ar -1.000 (-1.000 to"
+        " -1.000); 50.0 of 100 tokens are not the target's best.",
+        "With eagle every rule that is surely faster is surely worse in something.",
+        "sam+token-recycling, relaxed: 1.00 times (1.00 to 1.00) as fast as sam+token-recycling (not told apart);"
+        " surely worse than plain decoding in: target NLL (nats per token) +0.025 (+0.025 to +0.025); 0.0 of 100 tokens"
+        " are not the target's best.",
+        "With sam+token-recycling no rule is surely faster than its lossless one."]
+
+
+def test_a_rule_that_is_faster_and_worse_in_nothing_is_free_and_that_depends_on_what_is_judged():
+    same = verification.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
+    assert [one.spec for one in bought.free(same, ALL)] == [SOFT] and not bought.free(POINTS, ALL)
+    assert len(bought.verdicts(same, ALL)) == 1
+    better = verification.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.1)))
+    assert bought.losses(better[1], ALL) == []                             # a likelier text is no loss
+
+
+def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_only_looks_so():
+    wild = [one for factor, one in zip((9, 9, 9, .1, .1), decodes(SOFT, 1.6), strict=True)
+            for one in [one.__class__(**{**one.__dict__, "outcome": one.outcome.__class__(
+                **{**one.outcome.__dict__, "seconds": one.outcome.seconds * factor})})]]
+    at = verification.points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
+    assert "margin 0.9" in bought.verdicts(at, ALL)[0] and bought.faster(at)[0].spec == HARD
+
+
+def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
+    warm = report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2, token=8), temperature=0.7)
+    assert "ar_overlap" in ALL and "ar_overlap" not in bought.judged(warm) and len(bought.judged(warm)) == 3
+    assert "overlap" not in bought.verdicts(verification.points(warm), bought.judged(warm))[0]
+    assert "temperature 0.7" in bought.compared(warm) and "its own doing" in bought.compared(RUN)
+    assert bought.table(verification.points(warm))[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
+
+
+def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
+    alone = verification.points(report(PLAIN, decodes(SOFT, 0.8)))
+    assert "no lossless rule of this drafter" in bought.verdicts(alone, ALL)[0]
+
+
+def test_the_tables_have_a_line_for_every_method_with_intervals():
+    line = bought.table(POINTS)[SOFT]
+    assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)" and line["not the best, of 100"] == 50
+    assert line["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
+    assert bought.values(POINTS)[SOFT]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
+    assert list(bought.table(POINTS)) == [one.spec for one in POINTS]
