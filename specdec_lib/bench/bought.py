@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from specdec_lib import measure
+from specdec_lib.bench.decodes import Decode, of
 from specdec_lib.bench.reading import QUALITIES, Report, estimate, times
 from specdec_lib.bench.verification import Point, curves, drafters
 
@@ -32,19 +34,17 @@ def judged(report: Report) -> tuple[str, ...]:
     return tuple(gate for gate in QUALITIES if gate != "ar_overlap" or not report.summary["settings"]["temperature"])
 
 
-def losses(one: Point, gates: Sequence[str]) -> list[str]:
-    """The gates in which it is surely worse than plain decoding."""
-    return [gate for gate in gates if one.change[gate].sign() == WORSE[gate]]
+def losses(one: Point, gates: Sequence[str], way: int = 1) -> list[str]:
+    """The gates in which it is surely worse than plain decoding; surely the other way with `way` -1.
+
+    The other way is no merit: a text likelier than the target's own draws comes from a narrower law than the target's.
+    """
+    return [gate for gate in gates if one.change[gate].sign() == way * WORSE[gate]]
 
 
 def faster(some: Iterable[Point]) -> list[Point]:
     """Lossy points that are surely faster than their lossless one."""
     return [one for one in some if not one.lossless and one.over.sign(1.0) > 0]
-
-
-def free(some: Iterable[Point], gates: Sequence[str]) -> list[Point]:
-    """Surely faster than the lossless rule, and in none of these gates surely worse than plain decoding."""
-    return [one for one in faster(some) if not losses(one, gates)]
 
 
 def verdicts(some: Sequence[Point], gates: Sequence[str]) -> list[str]:
@@ -54,11 +54,19 @@ def verdicts(some: Sequence[Point], gates: Sequence[str]) -> list[str]:
         own = [one for one in some if one.drafter == drafter]
         lossy = {rule: curve for rule, curve in curves(own, drafter).items() if not all(one.lossless for one in curve)}
         out += [bought(curve, gates) for curve in lossy.values()]
-        if not faster(own):
-            out.append(f"With {drafter} no rule is surely faster than its lossless one.")
-        elif not free(own, gates):
-            out.append(f"With {drafter} every rule that is surely faster is surely worse in something.")
+        out.append(upshot(own, gates))
     return out
+
+
+def upshot(own: Sequence[Point], gates: Sequence[str]) -> str:
+    """What comes of all rules of one drafter: the fastest of those that are surely faster and lose the least."""
+    quick = faster(own)
+    if not quick:
+        return f"With {own[0].drafter} no rule is surely faster than its lossless one."
+    best = min(quick, key=lambda one: (len(losses(one, gates)), -one.over.value))
+    lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates)) or "nothing"
+    return (f"With {best.drafter} {best.label} buys most for least: {times(*best.over)} as fast as its lossless rule,"
+            f" surely worse in {lost}.")
 
 
 def bought(curve: Sequence[Point], gates: Sequence[str]) -> str:
@@ -69,9 +77,20 @@ def bought(curve: Sequence[Point], gates: Sequence[str]) -> str:
         return f"{best.drafter}, {best.label}: the run has no lossless rule of this drafter to hold it against."
     speed = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)] if best.over.interval else "a point"
     said = f"{best.drafter}, {best.label}: {times(*best.over)} as fast as {best.base} ({speed})"
-    lost = [f"{QUALITIES[gate]} {estimate(*best.change[gate], signed=True)}" for gate in losses(best, gates)]
-    shared = "" if best.not_best is None else f"; {best.not_best:.1f} of 100 tokens are not the target's best"
-    return f"{said}; surely worse than plain decoding in: {', '.join(lost) or 'nothing'}{shared}."
+    worse, other = (", ".join(f"{QUALITIES[gate]} {estimate(*best.change[gate], signed=True)}"
+                              for gate in losses(best, gates, way)) for way in (1, -1))
+    return (f"{said}; surely worse than plain decoding in: {worse or 'nothing'}"
+            + (f"; surely the other way in: {other}" if other else "")
+            + ("." if best.not_best is None else f"; {best.not_best:.1f} of 100 tokens are not the target's best."))
+
+
+def farthest(report: Report, spec: str) -> tuple[Decode, Decode]:
+    """Plain decoding's output and this method's where that repeats itself most beyond it, of equals the least alike."""
+    plain = {(one.question_id, one.turn, one.repeat): one for one in of(report.decodes, method="ar")}
+    pairs = [(plain[one.question_id, one.turn, one.repeat], one) for one in of(report.decodes, method=spec)]
+    loops = [[measure.repeated_4grams([one.outcome.tokens]) or 0.0 for one in pair] for pair in pairs]
+    alike = [measure.rouge_l(*(one.outcome.tokens for one in pair)) or 0.0 for pair in pairs]
+    return pairs[max(range(len(pairs)), key=lambda place: (loops[place][1] - loops[place][0], -alike[place]))]
 
 
 def table(some: Iterable[Point]) -> dict[str, dict]:

@@ -18,7 +18,7 @@ class Outcome(NamedTuple):
 
     speed: float
     speed_span: Interval
-    quality: float
+    quality: float | None
     quality_span: Interval
 
 
@@ -50,6 +50,7 @@ def tradeoff(outcomes: Mapping[str, Outcome], quality: str, curves: Mapping[str,
 def joined(outcomes: Mapping[str, Outcome], names: Sequence[str], chosen: str, lossless: Collection[str],
            look: Mapping[str, str]) -> dict:
     """The points of one curve as a trace's arguments."""
+    names = [name for name in names if outcomes[name].quality is not None]         # a prompt may have no reference
     points = [outcomes[name] for name in names]
     told = [name == chosen or not chosen for name in names]                # who carries whiskers
     speeds, qualities = ([(point.speed, point.speed_span) for point in points],

@@ -1,5 +1,7 @@
 """Verdicts on rules of verification: what is surely faster, what it cost, and what is not judged."""
 
+from dataclasses import replace
+
 from specdec_lib.bench import bought, verification
 from tests.bench.test_verification import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
 
@@ -18,25 +20,29 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
         "eagle, relaxed (margin 0.1): 2.00 times (2.00 to 2.00) as fast as eagle (faster); surely worse than plain"
         " decoding in: target NLL (nats per token) +0.100 (+0.100 to +0.100), overlap with ar -1.000 (-1.000 to"
         " -1.000); 50.0 of 100 tokens are not the target's best.",
-        "With eagle every rule that is surely faster is surely worse in something.",
+        "With eagle relaxed (margin 0.1) buys most for least: 2.00 times (2.00 to 2.00) as fast as its lossless rule,"
+        " surely worse in target NLL (nats per token), overlap with ar.",
         "sam+token-recycling, relaxed: 1.00 times (1.00 to 1.00) as fast as sam+token-recycling (not told apart);"
         " surely worse than plain decoding in: target NLL (nats per token) +0.025 (+0.025 to +0.025); 0.0 of 100 tokens"
         " are not the target's best.",
         "With sam+token-recycling no rule is surely faster than its lossless one."]
 
 
-def test_a_rule_that_is_faster_and_worse_in_nothing_is_free_and_that_depends_on_what_is_judged():
+def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
     same = verification.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
-    assert [one.spec for one in bought.free(same, ALL)] == [SOFT] and not bought.free(POINTS, ALL)
-    assert len(bought.verdicts(same, ALL)) == 1
+    assert bought.upshot(same, ALL).endswith("as fast as its lossless rule, surely worse in nothing.")
+    dear = verification.points(report(PLAIN, HEAD, decodes(HARD, 1.0, nll=0.2), decodes(SOFT, 0.8, nll=0.4)))
+    assert "margin 0.9" in bought.upshot(dear, ALL)                        # slower, and it loses nothing
     better = verification.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.1)))
-    assert bought.losses(better[1], ALL) == []                             # a likelier text is no loss
+    assert bought.losses(better[1], ALL) == []                             # a likelier text is no loss, and no merit
+    assert bought.losses(better[1], ALL, -1) == ["target_nll"]
+    assert "surely worse than plain decoding in: nothing; surely the other way in: target NLL (nats per token) -0.050" \
+        in bought.verdicts(better, ALL)[0]
 
 
 def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_only_looks_so():
-    wild = [one for factor, one in zip((9, 9, 9, .1, .1), decodes(SOFT, 1.6), strict=True)
-            for one in [one.__class__(**{**one.__dict__, "outcome": one.outcome.__class__(
-                **{**one.outcome.__dict__, "seconds": one.outcome.seconds * factor})})]]
+    wild = [replace(one, outcome=replace(one.outcome, seconds=one.outcome.seconds * factor))
+            for factor, one in zip((9, 9, .01, .01, .01), decodes(SOFT, 1.6), strict=True)]
     at = verification.points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
     assert "margin 0.9" in bought.verdicts(at, ALL)[0] and bought.faster(at)[0].spec == HARD
 
@@ -60,3 +66,11 @@ def test_the_tables_have_a_line_for_every_method_with_intervals():
     assert line["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
     assert bought.values(POINTS)[SOFT]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
     assert list(bought.table(POINTS)) == [one.spec for one in POINTS]
+
+
+def test_the_farthest_text_is_the_one_that_repeats_itself_most_and_else_the_least_alike():
+    other = [one if one.question_id else decodes(SOFT, 1.0, token=9)[0] for one in decodes(SOFT, 1.0)]
+    plain, own = bought.farthest(report(PLAIN, other), SOFT)
+    assert (plain.method, plain.question_id, own.outcome.tokens) == ("ar", 0, (9,) * 4)
+    longer = replace(other[3], outcome=replace(other[3].outcome, tokens=(7,) * 9))
+    assert bought.farthest(report(PLAIN, [*other[:3], longer, other[4]]), SOFT)[1] == longer

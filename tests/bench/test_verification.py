@@ -9,6 +9,7 @@ from specdec_lib.bench.folder import Folder
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.verification import Estimate
 from specdec_lib.measure import Row
+from specdec_lib.types import Refusal
 
 HARD, SOFT = (f"eagle@relaxed(sources=('eagle',),margin={margin})" for margin in (0.9, 0.1))
 COPIED = "sam+token-recycling@relaxed"
@@ -119,3 +120,10 @@ def test_a_kept_run_is_read_and_where_there_is_none_its_command_is_named_and_a_t
     assert "a toy stands in" in whence and verification.command(str(tmp_path / "none"), 0.7) in whence
     assert toy.summary["settings"]["temperature"] == 0.7 and len(verification.points(toy)) == 2
     assert "--temperature" not in verification.command("results/x")
+
+
+def test_a_run_without_a_lossy_rule_is_refused_with_the_command_that_makes_one(tmp_path):
+    strict = report(PLAIN, HEAD)
+    Folder(tmp_path, Plan(("ar",))).finish(list(strict.decodes), strict.summary)
+    with pytest.raises(Refusal, match="has no lossy rule: measure one with `specdec bench"):
+        verification.load_or_toy(str(tmp_path))

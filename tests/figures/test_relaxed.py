@@ -46,6 +46,12 @@ def test_the_axes_say_against_what_and_a_line_shows_where_plain_decoding_lies():
     assert figure.layout.shapes[0].y0 == figure.layout.shapes[0].y1 == 1.0 and not drawn().layout.shapes
 
 
+def test_a_method_without_the_measure_is_left_out():
+    outcomes = OUTCOMES | {"blank": Outcome(1, None, None, None)}
+    curve = figures.tradeoff(outcomes, "score", {"r": ["strict", "blank"]}).data[0]
+    assert list(curve.x) == [1.5] and list(curve.hovertext) == ["strict"]
+
+
 def test_a_rule_that_was_not_measured_cannot_be_chosen():
     with pytest.raises(KeyError):
         drawn("looser")
