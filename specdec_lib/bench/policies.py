@@ -21,14 +21,12 @@ from specdec_lib.bench.ladder import Step
 from specdec_lib.bench.reading import Report, load, span
 from specdec_lib.bench.toy_bench import benched, untrained_world
 from specdec_lib.types import Refusal
-from specdec_lib.when.tapout import ARMS
 
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
             "cost-optimal", "tapout")                  # that need the drafter's chances and the history alone
 TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that look at the target's state as well
 LENGTHS = range(1, 7)
 STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
-NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
 
 
 class Line(NamedTuple):
@@ -162,32 +160,3 @@ def agreed(report: Report, lines: Sequence[Line], speeds: Mapping[str, float]) -
     apart = [(one, other, step.ratio > 1) for one, other in combinations(known, 2)
              if (step := versus(report, one, other)).verdict in ("faster", "slower")]
     return sum((speeds[other.policy] > speeds[one.policy]) == faster for one, other, faster in apart), len(apart)
-
-
-def arms(lines: Sequence[Line]) -> dict[str, Line]:
-    """The lines that are TapOut's arms played alone, by the arm's name."""
-    named = {one: catalog.parse(one.policy) for one in lines if one.length is None and "@" not in one.policy
-             and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
-    return {name: one for one, (name, values) in named.items()
-            if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}
-
-
-def bandits(report: Report, lines: Sequence[Line], near: float = NEAR) -> dict[str, dict]:
-    """Each TapOut of a drafter against the fastest of its arms played alone; empty where the run has not both.
-
-    `within` goes by the ratio, `surely` by its whole interval.
-    """
-    alone = arms(lines)
-    found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]
-    if not alone:
-        return {}
-    best = max(alone, key=lambda name: report.entries[alone[name].spec]["speedup"])
-    out = {}
-    for one in found:
-        step = versus(report, alone[best], one)
-        out[one.policy] = {
-            "best single arm": best, "of arms": f"{len(alone)} of {len(ARMS)}", "times as fast": step.ratio,
-            "95 %": span(step.interval), f"within {near:.0%}": "yes" if step.ratio >= 1 - near else "no",
-            "surely": "–" if step.interval is None else
-            "yes" if step.interval[0] >= 1 - near or step.interval[1] < 1 - near else "no"}
-    return out

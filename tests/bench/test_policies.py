@@ -73,30 +73,12 @@ def test_policies_stand_beside_each_other_for_all_drafters(run):
     assert found["svip"]["eagle"].startswith("1.20") and found["svip"]["eagle"].endswith("faster")
 
 
-def test_tapout_is_held_against_the_fastest_of_its_arms_played_alone(run):
-    lines = policies.drafters(run)["eagle"]
-    assert set(policies.arms(lines)) == {"svip", "margin"}
-    found = policies.bandits(run, lines)
-    assert found["tapout"] | {"95 %": ""} == {
-        "best single arm": "svip", "of arms": "2 of 5", "95 %": "", "surely": "yes", "within 5%": "no",
-        "times as fast": pytest.approx(2.5 / 6)}
-    assert found["tapout (warm)"]["within 5%"] == "yes" and found["tapout (warm)"]["surely"] == "yes"
-    assert policies.bandits(run, policies.drafters(run)["draft-model"]) == {}
-
-
 def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
     lines = policies.drafters(run)["eagle"]
     # measured: svip before fixed 2 before fixed 1, surely; margin is not told apart from fixed 2
     assert policies.agreed(run, lines, {"svip": 1.3, "fixed 2": 1.2, "fixed 1": 1.1}) == (3, 3)
     assert policies.agreed(run, lines, {"svip": 1.3, "fixed 2": 1.0, "fixed 1": 1.1}) == (2, 3)
     assert policies.agreed(run, lines, {"margin": 1.3, "fixed 2": 1.0, "unheard of": 2.0}) == (0, 0)
-
-
-def test_an_arm_with_another_threshold_is_not_the_arm_and_the_depth_does_not_matter():
-    lines = [line(f"eagle@{policy}") for policy in ("svip(h=0.4)", "margin(depth=3)", "confidence", "svip@match",
-                                                    "confidence(of='best')", "tapout (warm)")]
-    assert {name: one.policy for name, one in policies.arms(lines).items()} == {
-        "margin": "margin(depth=3)", "confidence": "confidence(of='best')"}
 
 
 def test_without_a_run_a_toy_stands_in_and_the_command_that_makes_one_is_named(tmp_path, monkeypatch):

@@ -1,0 +1,45 @@
+"""TapOut against its own arms, measured: is the bandit as fast as the best of the rules that it chooses from?
+
+The best arm is the one that was fastest when it was played alone, chosen in hindsight on the same prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec_lib import catalog
+from specdec_lib.bench.contenders import WARM
+from specdec_lib.bench.policies import Line, versus
+from specdec_lib.bench.reading import Report, span
+from specdec_lib.when.tapout import ARMS
+
+NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
+
+
+def arms(lines: Sequence[Line]) -> dict[str, Line]:
+    """The lines that are TapOut's arms played alone, by the arm's name."""
+    named = {one: catalog.parse(one.policy) for one in lines if one.length is None and "@" not in one.policy
+             and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
+    return {name: one for one, (name, values) in named.items()
+            if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}
+
+
+def bandits(report: Report, lines: Sequence[Line], near: float = NEAR) -> dict[str, dict]:
+    """Each TapOut of a drafter against the fastest of its arms played alone; empty where the run has not both.
+
+    `within` goes by the ratio, `surely` by its whole interval.
+    """
+    alone = arms(lines)
+    found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]
+    if not alone:
+        return {}
+    best = max(alone, key=lambda name: report.entries[alone[name].spec]["speedup"])
+    out = {}
+    for one in found:
+        step = versus(report, alone[best], one)
+        out[one.policy] = {
+            "best single arm": best, "of arms": f"{len(alone)} of {len(ARMS)}", "times as fast": step.ratio,
+            "95 %": span(step.interval), f"within {near:.0%}": "yes" if step.ratio >= 1 - near else "no",
+            "surely": "–" if step.interval is None else
+            "yes" if step.interval[0] >= 1 - near or step.interval[1] < 1 - near else "no"}
+    return out
