@@ -74,4 +74,4 @@ def make(kit: Kit, beta: int = 3, tolerance: float = 1.0) -> TopBeta:
 
 
 CARD = Card("top-beta", idea="a drafted token stands if it is among the target's best few and close to the best",
-            source="SpecDec, arXiv 2203.16487", make=make, lossless=False, notebook="33_how_relaxed")
+            source="SpecDec, arXiv 2203.16487", make=make, lossless=False, notebook="36_how_top_beta")

@@ -80,4 +80,4 @@ def make(kit: Kit, eps: float = 0.09, delta: float = 0.3, extra: str = "draw") -
 
 
 CARD = Card("typical", idea="a drafted token stands if the target finds it likely enough; match at temperature 0",
-            source="Medusa, arXiv 2401.10774", make=make, lossless=False, notebook="33_how_relaxed")
+            source="Medusa, arXiv 2401.10774", make=make, lossless=False, notebook="32_how_typical")
