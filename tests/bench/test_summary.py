@@ -151,7 +151,7 @@ def test_a_change_of_likelihood_weighs_prompts_by_their_tokens():
 def test_two_lossy_methods_are_compared_with_each_other_and_their_overlaps_are_with_plain_decoding():
     plain = [one("ar", q, (row(7), row(8), row(9), row(6))) for q in range(6)]
     half = [one("half", q, (row(7), row(8), row(5), row(5))) for q in range(6)]
-    none = [one("none", q, (row(5), row(5), row(5), row(5))) for q in range(6)]
+    none = [one("none", q, (row(4), row(4), row(4), row(4))) for q in range(6)]
     assert summary.changed([*plain, *half, *none], "half", "none")["ar_overlap"] == (-.5, [-.5, -.5])
     assert summary.changed([*plain, *half, *none[:4]], "half", "none")["ar_overlap"] == (-.5, None)
 
