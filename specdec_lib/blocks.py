@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 128
+SHORT = 16_384                                     # columns, below which blocks do not pay: draft vocabularies
 
 
 def peaks(logits: Tensor) -> Tensor | None:
@@ -18,8 +19,10 @@ def top_by_blocks(logits: Tensor, k: int, peak: Tensor | None = None) -> tuple[T
 
     The k best entries lie in the k blocks with the largest maxima, so only those are searched.
     """
-    if logits.shape[1] % BLOCK or logits.shape[1] < 2 * k * BLOCK:
-        return torch.topk(logits, min(k, logits.shape[1]), dim=-1)
+    if logits.shape[1] % BLOCK or logits.shape[1] < max(2 * k * BLOCK, SHORT):
+        exact = logits if logits.is_cuda else logits.to(torch.promote_types(logits.dtype, torch.float32))
+        value, column = torch.topk(exact, min(k, logits.shape[1]), dim=-1)             # in half precision it is slow
+        return value.to(logits.dtype), column
     blocks = logits.unflatten(-1, (-1, BLOCK))
     best = torch.topk(peaks(logits) if peak is None else peak, k, dim=-1).indices        # [n, k] blocks
     some = torch.gather(blocks, 1, best[..., None].expand(-1, -1, BLOCK)).flatten(1)

@@ -154,6 +154,17 @@ class Draft:
         return replace(self, q=()) if self.q else self
 
 
+def spread(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities [n, V] of rows of raw logits and their entropies [n], nats, in single precision or better.
+
+    Through softmax, since on a CPU that is eight times as fast as an exponential of as many numbers.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logp = torch.log_softmax(logits, -1)
+    finite = logp.clamp(min=torch.finfo(logp.dtype).min)           # what cannot come adds 0, not 0 times infinity
+    return logp, -torch.linalg.vecdot(torch.softmax(logits, -1), finite).clamp(max=0)
+
+
 @dataclass(frozen=True)
 class Brief:
     """What is remembered of scores: per row the top ids and raw logits; log-sum-exp and entropy of `rows` alone.
@@ -194,6 +205,15 @@ class Scores:
         column = best_by_blocks(self.logits, self.peaks)
         return tuple((column if self.ids is None else self.ids[column]).tolist())
 
+    def row(self, row: int) -> Scores:
+        """The same of one row alone: what is asked of it then costs nothing for the others."""
+        some = slice(row, row + 1)
+        if self._brief is None:
+            return Scores(self.logits[some], self.ids)
+        have, place = self._brief, self._brief.rows.index(row)
+        return Scores(self.logits[some], self.ids, Brief(have.ids[some], have.logits[some], (0,), (have.lse[place],),
+                                                         (have.entropy[place],)))
+
     def law(self, row: int, sampling=None) -> Law:
         """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
         if sampling is None or sampling.greedy:
@@ -220,12 +240,9 @@ class Scores:
         ids = column if self.ids is None else self.ids[column]
         chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy
         picked = self.logits[:len(rows)] if chain else self.logits[list(rows)]
-        picked = picked.to(torch.promote_types(picked.dtype, torch.float32))
-        largest = picked.amax(-1, keepdim=True)
-        weight = (picked - largest).exp_()         # one exponential serves both, the dearest step over V
-        lse = largest[:, 0] + weight.sum(-1).log()
-        entropy = lse - torch.linalg.vecdot(weight, picked) / weight.sum(-1)
-        return Brief(ids, value, rows, tuple(lse.tolist()), tuple(entropy.clamp(min=0).tolist()))
+        logp, entropy = spread(picked)
+        lse = value[list(rows), 0].to(logp) - logp.amax(-1)
+        return Brief(ids, value, rows, tuple(lse.tolist()), tuple(entropy.tolist()))
 
 
 @dataclass(frozen=True)
