@@ -68,4 +68,4 @@ def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool
 
 
 CARD = Card(NAME, idea="a trained predictor says how many tokens will be kept", source="AdaEAGLE, arXiv 2412.18910",
-            make=make, needs=(NEED,), notebook="24_what_eagle")
+            make=make, needs=(NEED,), notebook="15_when_adaeagle")
