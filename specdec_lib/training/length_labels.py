@@ -86,10 +86,8 @@ def labels(right: Tensor, batch: Batch, end: frozenset[int] = frozenset()) -> Te
         told = told & ~(running & ~inside & ~ended)                           # it ran into the cut
         running = running & slot & inside
         kept += running
-        went = running & ~batch.later(own, k)                                 # kept, but the text did not follow it
-        if k + 1 < len(right):
-            told = told & ~went
-        running = running & ~went
+        if k + 1 < len(right):                                                # kept, but did the text follow it?
+            told = told & ~(running & ~batch.later(own, k))
     return torch.where(told, kept, UNKNOWN)
 
 
