@@ -194,8 +194,13 @@ def told(settings: Settings) -> str:
 
 
 def keep_log(folder: Path, checkpoint: Path) -> None:
-    """Puts the log of a fit beside its checkpoint, packed; the same log gives the same bytes."""
-    (checkpoint / KEPT_LOG).write_bytes(gzip.compress((folder / LOG).read_bytes(), mtime=0))
+    """Puts the log of a fit beside its checkpoint, packed."""
+    (checkpoint / KEPT_LOG).write_bytes(packed((folder / LOG).read_text()))
+
+
+def packed(log: str) -> bytes:
+    """A log as it is kept; the same log gives the same bytes."""
+    return gzip.compress(log.encode(), mtime=0)
 
 
 def read_log(path: Path) -> list[dict]:

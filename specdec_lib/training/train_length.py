@@ -22,7 +22,7 @@ from specdec_lib.training.course import BATCH, Course, among
 from specdec_lib.training.deadline import Deadline
 from specdec_lib.training.drafters import Drafter
 from specdec_lib.training.features import Features, read, write
-from specdec_lib.training.fit import LOG
+from specdec_lib.training.fit import KEPT_LOG, LOG, packed
 from specdec_lib.training.length import Length, figures, known, lengths
 from specdec_lib.training.length_fit import Lengths, fit_length
 from specdec_lib.training.length_labels import DRAFTERS, UNKNOWN, Places, joined, places, ready
@@ -69,7 +69,7 @@ def train_length(asked: Lengths, order: Order, target: Transformer, text: Text, 
     done = save(order.out, LENGTH, state, meta, about, {}, None, fingerprint(target, text))
     card = {**done.card, "measured": {"held-out": measured(done, held, asked, target)}}
     write_card(order.out, LENGTH, card)
-    (order.out / LENGTH / LOG).write_text("".join(logs))
+    (order.out / LENGTH / KEPT_LOG).write_bytes(packed("".join(logs)))
     return Checkpoint(done.name, done.state, done.meta, card)
 
 

@@ -16,6 +16,7 @@ from specdec_lib.models.text import Text
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.training import train_length as module
 from specdec_lib.training.course import course
+from specdec_lib.training.fit import KEPT_LOG, read_log
 from specdec_lib.training.length_fit import Lengths
 from specdec_lib.training.recipes import RECIPES, start
 from specdec_lib.training.train import Order, answers
@@ -79,7 +80,7 @@ def test_its_card_tells_held_out_figures_of_what_was_stored(world, trained, tmp_
         assert {"too_short", "correlation", "mae_of_best_constant"} <= set(figures)
     assert len({figures["positions"] + figures["positions_without_label"] for figures in told.values()}) == 1
     assert card["made"]["positions"] > 100 and 30 < card["made"]["answers"] < 37
-    log = [json.loads(line) for line in (tmp_path / "out" / LENGTH / "log.jsonl").read_text().splitlines()]
+    log = read_log(tmp_path / "out" / LENGTH / KEPT_LOG)
     assert [(line["drafter"], line["epoch"]) for line in log] == [(name, epoch) for name in NAMES for epoch in (1, 2)]
     assert (tmp_path / "out" / LENGTH / "README.md").read_text().startswith("# length-predictor")
     assert any("when sampling" in sentence for sentence in card["limits"])
