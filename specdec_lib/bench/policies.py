@@ -25,7 +25,7 @@ from specdec_lib.types import Refusal
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
             "cost-optimal", "tapout")                  # that need the drafter's chances and the history alone
 TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that look at the target's state as well
-LENGTHS = range(1, 7)
+LENGTHS = range(1, 5)                              # the best one, 1 or 2 here, is not at the end
 STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
 
 
@@ -44,7 +44,7 @@ def specs(drafters: Iterable[str]) -> str:
     return ", ".join(["ar", *(name + one for name in drafters for one in behind)])
 
 
-COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --max-new-tokens 96 "
+COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96 "
            f"--out data/results/policies --methods \"{specs(('eagle', 'draft-model'))}\"")
 
 
