@@ -27,6 +27,11 @@ TRAINED = {folder.name for folder in SHIPPED.iterdir()}                 # what d
 METHODS = [name for name, card in catalog.methods().items()
            if card.lossless and name != "ar" and not catalog.missing(card) and set(trained(name)) <= TRAINED]
 METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",) if set(trained(spec)) <= TRAINED]
+POLICIES = [f"eagle@{name}" for name, card in catalog.parts()["when"].items()
+            if card.lossless and set(card.needs) <= TRAINED]
+POLICIES += [f"{drafter}@{name}" for drafter in ("draft-model", "early-exit")
+             for name in ("svip", "adaeagle(combined=True)", "tapout(level='depth')")]
+POLICIES += ["eagle@svip@match", "eagle@typical", "eagle@top-beta(beta=1)"]     # rules that are strict at temperature 0
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +77,11 @@ PLAIN: dict = {}
 @pytest.mark.parametrize("name", METHODS)
 def test_a_lossless_method_emits_plain_decodings_ids(name, world):
     assert differences(name, spread(load(default_path()), 6), world, tokens=48) == []
+
+
+@pytest.mark.parametrize("spec", POLICIES)
+def test_a_drafter_under_a_policy_of_length_emits_plain_decodings_ids(spec, world):
+    assert differences(spec, spread(load(default_path()), 6)[1::3], world, tokens=48) == []
 
 
 @pytest.mark.long

@@ -1,6 +1,6 @@
 """Speed against quality of rules of verification, from one interleaved run: for each drafter every rule, a curve each.
 
-`METHODS` is what such a run measures. A rule stands behind an `@`, or is the method's own. Every lossy rule is held
+`methods` says what such a run measures. A rule stands behind an `@`, or is the method's own. Every lossy rule is held
 against plain decoding and against the lossless rule of the same drafter, paired over prompts: what it is faster by than
 that, it bought with its quality.
 """
@@ -29,7 +29,6 @@ COPY = ("sam+token-recycling", "sam+token-recycling@relaxed(sources=('suffix-aut
         "sam+token-recycling@typical", "sam+token-recycling@typical(eps=0.02)", "sam+token-recycling@top-beta",
         "sam+token-recycling@top-beta(beta=5,tolerance=3.0)", "sam+token-recycling@consultant(eps=1.0)",
         "sam+token-recycling@consultant")
-METHODS = ",".join(("ar", *HEAD, *COPY))
 TOY = ("ar", *(HEAD[place].replace("eagle", "draft-model") for place in (0, 1, 2, 4, 6, 9, 10, 12, 13)), COPY[0],
        COPY[2])
 LAYERS = 5                                         # of the toy's six, for its draft model
@@ -90,11 +89,21 @@ def load_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
             f" `{command(run, temperature)}`.")
 
 
+def methods(temperature: float = 0.0) -> str:
+    """What a run at this temperature measures: at 0 both drafters, without settings of `typical`, which is match there.
+
+    Above 0 the drafter that draws: copies are certain there, and the rules then see no `q` that they could ignore.
+    """
+    if temperature:
+        return ",".join(("ar", *HEAD))
+    return ",".join(("ar", *(spec for spec in (*HEAD, *COPY) if "typical(" not in spec)))
+
+
 def command(run: str, temperature: float = 0.0) -> str:
     """What measures a run such as is read here."""
     heat = f" --temperature {temperature:g}" if temperature else ""
-    return (f'specdec bench --dtype float32 --limit 24 --max-new-tokens 96{heat} --methods "{METHODS}"'
-            f" --out results/{Path(run).name}")
+    return ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96"
+            f'{heat} --methods "{methods(temperature)}" --out results/{Path(run).name}')
 
 
 def told(spec: str) -> tuple[str, str, dict[str, Any]]:

@@ -54,7 +54,8 @@ def test_a_method_is_told_as_drafter_and_rule_its_own_or_the_one_behind_an_at():
 
 
 def test_every_spec_that_is_measured_and_every_one_of_the_toy_names_a_drafter_and_a_rule_there_are():
-    for specs in (catalog.split(verification.METHODS)[1:], verification.TOY[1:]):
+    for specs in (catalog.split(verification.methods())[1:], catalog.split(verification.methods(0.7))[1:],
+                  verification.TOY[1:]):
         found = [verification.told(spec) for spec in specs]
         assert {drafter for drafter, *_ in found} <= {"eagle", "draft-model", "sam+token-recycling"}
         assert {"rejection", "match", "relaxed", "typical", "top-beta", "consultant"} == {rule for _, rule, _ in found}
