@@ -92,7 +92,7 @@ def load_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
 def methods(temperature: float = 0.0) -> str:
     """What a run at this temperature measures: at 0 both drafters, without settings of `typical`, which is match there.
 
-    Above 0 the drafter that draws: copies are certain there, and the rules then see no `q` that they could ignore.
+    Above 0 it is `eagle` alone, whose drafts are drawn from a law, and every rule with all its settings.
     """
     if temperature:
         return ",".join(("ar", *HEAD))
