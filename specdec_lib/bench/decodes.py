@@ -79,7 +79,7 @@ class Tables:
     decodes: pa.Table
 
     def write(self, folder: Path) -> None:
-        """Seconds of rounds are kept to 1 in 65,000, which no clock is worth: runs travel with the project."""
+        """Seconds of rounds are kept to 1 in 4,000, and no clock is worth more: runs travel with the project."""
         small(shortened(self.rounds), folder / "rounds.parquet")
         small(self.decodes, folder / "decodes.parquet")
 
@@ -99,7 +99,7 @@ def shortened(rounds: pa.Table) -> pa.Table:
     return rounds
 
 
-def coarse(values: np.ndarray, bits: int = 16) -> np.ndarray:
+def coarse(values: np.ndarray, bits: int = 12) -> np.ndarray:
     """Reals in single precision, rounded to this many binary digits; the rest are zeros, which pack to nothing."""
     drop = 24 - bits
     whole = values.astype(np.float32).view(np.uint32)

@@ -177,7 +177,8 @@ def sum_up(plan: Plan, world: World, prompts: Sequence[Prompt], decodes: Sequenc
                          "spread_of_repeats": summary.restlessness(decodes),
                          "spread_within_decode": summary.unrest_within(decodes),
                          "warnings": [*summary.warnings(decodes), *stores.leaks(decodes, plan.store)]},
-            "methods": summary.methods(decodes, lossless, curve), "peers": summary.peers(decodes)}
+            "methods": summary.short(summary.methods(decodes, lossless, curve)),
+            "peers": summary.short(summary.peers(decodes))}
 
 
 def drafted(plan: Plan, world: World) -> dict:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
 
 from specdec_lib import measure
 from specdec_lib.bench.decodes import Decode
@@ -29,6 +30,15 @@ def peers(decodes: Sequence[Decode]) -> dict[str, dict]:
     """The `peers` of a summary: name -> what can be measured from outside."""
     return {name: _with_families(peer, _named(decodes, peer=False)["ar"], own)
             for name, own in _named(decodes, peer=True).items()}
+
+
+def short(told: Any) -> Any:
+    """The same with every real number to seven digits, more than any of them is worth: kept runs travel."""
+    if isinstance(told, dict):
+        return {name: short(value) for name, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [short(value) for value in told]
+    return float(f"{told:.7g}") if isinstance(told, float) else told
 
 
 def method(base: Sequence[Decode], own: Sequence[Decode], lossless: bool | None, curve: CostCurve | None) -> dict:

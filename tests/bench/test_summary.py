@@ -163,3 +163,11 @@ def test_tokens_that_were_not_the_targets_best_are_counted_and_unknown_in_older_
     entries = summary.methods([*plain, *loose], {}, None)
     assert entries["ar"]["not_best_per_100"] == 0 and entries["loose"]["not_best_per_100"] == 10
     assert summary.methods(PLAIN, {}, None)["ar"]["not_best_per_100"] is None
+
+
+def test_a_summary_keeps_seven_digits_and_whatever_is_no_real_number_as_it_is():
+    told = {"speedup": 1.23456789012, "ci": (0.1 + 0.2, None), "prompts": 24, "lossless": True,
+            "by": {"tiny": 1e-17 / 3}}
+    assert summary.short(told) == {"speedup": 1.234568, "ci": [0.3, None], "prompts": 24, "lossless": True,
+                                   "by": {"tiny": 3.333333e-18}}
+    assert summary.short(told)["lossless"] is True
