@@ -6,6 +6,7 @@ The best arm is the one that was fastest when it was played alone, chosen in hin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import harmonic_mean
 
 from specdec_lib import catalog
 from specdec_lib.bench.contenders import WARM
@@ -27,19 +28,23 @@ def arms(lines: Sequence[Line]) -> dict[str, Line]:
 def bandits(report: Report, lines: Sequence[Line], near: float = NEAR) -> dict[str, dict]:
     """Each TapOut of a drafter against the fastest of its arms played alone; empty where the run has not both.
 
-    `within` goes by the ratio, `surely` by its whole interval.
+    `within` goes by the ratio, `surely` by its whole interval. `equal shares` is how fast the arms would be, over the
+    best of them, if each wrote as many tokens as any other: a bandit that has learned nothing.
     """
     alone = arms(lines)
     found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]
     if not alone:
         return {}
-    best = max(alone, key=lambda name: report.entries[alone[name].spec]["speedup"])
+    speeds = {name: report.entries[one.spec]["speedup"] for name, one in alone.items()}
+    best = max(speeds, key=speeds.__getitem__)
+    shares = harmonic_mean(speeds.values()) / speeds[best]
     out = {}
     for one in found:
         step = versus(report, alone[best], one)
         out[one.policy] = {
             "best single arm": best, "of arms": f"{len(alone)} of {len(ARMS)}", "times as fast": step.ratio,
-            "95 %": span(step.interval), f"within {near:.0%}": "yes" if step.ratio >= 1 - near else "no",
+            "95 %": span(step.interval), "equal shares": shares,
+            f"within {near:.0%}": "yes" if step.ratio >= 1 - near else "no",
             "surely": "–" if step.interval is None else
             "yes" if step.interval[0] >= 1 - near or step.interval[1] < 1 - near else "no"}
     return out
