@@ -27,7 +27,7 @@ from specdec_lib.types import Refusal
 
 LAYERS, DEPTHS = (5, 10, 15), (1, 2, 3, 4, 5)      # the shipped exits, and the depths their card tells apart
 METHODS = ",".join(["ar", *(f"early-exit(layer={layer},depth={depth})" for layer in LAYERS for depth in DEPTHS)])
-COMMAND = (f'specdec bench --cost data/cost/smollm2-135m-cpu2-bf16.json --limit 24 --max-new-tokens 96 --methods'
+COMMAND = (f'specdec bench --cost data/cost/smollm2-135m-cpu2-bf16.json --limit 12 --max-new-tokens 96 --methods'
            f' "{METHODS}" --out data/results/early-exit')
 Rates = Sequence[float | None]                     # acceptance at depth 1, 2, ...; None where nothing came so far
 
