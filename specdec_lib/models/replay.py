@@ -22,9 +22,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdec_lib.types import Brief, Budget, Draft, Lattice, Refusal, Scores, Sight
+from specdec_lib.types import ROOT, Brief, Budget, Draft, Lattice, Refusal, Scores, Sight
 
-FORMAT = 1
+FORMAT = 2
+READABLE = ("1", "2")                              # 1 told parents of chains, and beliefs that are chances
 SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
 
 
@@ -134,7 +135,7 @@ def _dense(rec: Recording, rows: list[int]) -> Tensor:
 def save(recording: Recording, path: Path) -> None:
     """Writes the recording as one safetensors file, whole or not at all."""
     arrays = {"tokens": torch.tensor(recording.tokens, dtype=torch.int32),
-              "brief.ids": recording.brief.ids.to(torch.int32), "brief.logits": recording.brief.logits.float(),
+              "brief.ids": _ids(recording.brief.ids), "brief.logits": recording.brief.logits.float(),
               "brief.lse": torch.tensor(recording.brief.lse), "brief.entropy": torch.tensor(recording.brief.entropy)}
     for name, lengths in recording.drafts.items():
         for length, drafts in lengths.items():
@@ -169,7 +170,7 @@ def load(path: Path | str) -> Recording:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             arrays = {key: file.get_tensor(key) for key in file.keys()}       # noqa: SIM118
-        if header.get("format") != str(FORMAT):
+        if header.get("format") not in READABLE:
             raise Refusal(f"{path.name} is not a recording of format {FORMAT}: record it again")
         trees = {name: Budget(*largest) for name, largest in json.loads(header.get("trees", "{}")).items()}
         blocks = {name: tuple(sizes) for name, sizes in json.loads(header.get("blocks", "{}")).items()}
@@ -211,7 +212,12 @@ def _stacked(lattices: tuple[Lattice, ...]) -> dict[str, Tensor]:
     """All places in one: ids [T, n, m], in two bytes where that is enough, and log-probabilities in half precision."""
     ids = torch.stack([lattice.ids for lattice in lattices])
     logp = torch.stack([lattice.logp for lattice in lattices])
-    return {"ids": ids.to(torch.uint16 if int(ids.max()) < 1 << 16 else torch.int32), "logp": logp.half()}
+    return {"ids": _ids(ids), "logp": logp.half()}
+
+
+def _ids(ids: Tensor) -> Tensor:
+    """Tokens in two bytes where that is enough."""
+    return ids.to(torch.uint16 if not ids.numel() or int(ids.max()) < 1 << 16 else torch.int32)
 
 
 def _lattices(arrays: dict[str, Tensor]) -> dict[str, dict[int, tuple[Lattice, ...]]]:
@@ -226,20 +232,29 @@ def _lattices(arrays: dict[str, Tensor]) -> dict[str, dict[int, tuple[Lattice, .
 
 def _flatten(drafts: tuple[Draft, ...]) -> dict[str, Tensor]:
     ends = torch.tensor([len(draft) for draft in drafts], dtype=torch.int32).cumsum(0).to(torch.int32)
-    flat = {"ends": ends,
-            "tokens": torch.tensor([t for draft in drafts for t in draft.tokens], dtype=torch.int32),
-            "parents": torch.tensor([p for draft in drafts for p in draft.parents], dtype=torch.int16)}
+    flat = {"ends": ends, "tokens": _ids(torch.tensor([t for draft in drafts for t in draft.tokens]))}
+    if any(draft.parents != _chain(len(draft)) for draft in drafts):
+        flat["parents"] = torch.tensor([p for draft in drafts for p in draft.parents], dtype=torch.int16)
     if any(draft.sights for draft in drafts):
         flat["sights"] = torch.tensor([list(sight) for draft in drafts for sight in draft.sights])
     if any(draft.belief for draft in drafts):
-        flat["belief"] = torch.tensor([belief for draft in drafts for belief in draft.belief])
+        belief = torch.tensor([belief for draft in drafts for belief in draft.belief])
+        told = "sights" in flat and torch.equal(belief, flat["sights"][:, 0])
+        flat["belief"] = belief[:0] if told else belief            # none: beliefs are the chances that were seen
     return flat
 
 
+def _chain(length: int) -> tuple[int, ...]:
+    return tuple(range(ROOT, length - 1))
+
+
 def _unflatten(part: dict[str, Tensor], name: str) -> tuple[Draft, ...]:
-    ends = part["ends"].tolist()
-    tokens, parents = part["tokens"].tolist(), part["parents"].tolist()
+    ends, tokens = part["ends"].tolist(), part["tokens"].tolist()
     sights = [Sight(*row) for row in part["sights"].tolist()] if "sights" in part else []
     belief = part["belief"].tolist() if "belief" in part else []
-    return tuple(Draft(tuple(tokens[a:b]), tuple(parents[a:b]), sights=tuple(sights[a:b]), source=(name,) * (b - a),
-                       belief=tuple(belief[a:b])) for a, b in zip([0, *ends], ends, strict=False))
+    if "belief" in part and not belief:
+        belief = [sight.chance for sight in sights]
+    parents = part["parents"].tolist() if "parents" in part else None
+    return tuple(Draft(tuple(tokens[a:b]), _chain(b - a) if parents is None else tuple(parents[a:b]),
+                       sights=tuple(sights[a:b]), source=(name,) * (b - a), belief=tuple(belief[a:b]))
+                 for a, b in zip([0, *ends], ends, strict=False))

@@ -79,6 +79,28 @@ def test_a_chain_that_is_the_beginning_of_a_longer_one_is_stored_once_and_read_a
     assert [len(draft.sights) for draft in back[4]] == [len(draft) for draft in back[4]]
 
 
+def test_what_follows_from_the_rest_is_not_stored_and_read_as_it_was(recording, tmp_path):
+    chains = {name: tuple(draft.keep(tuple(range(len(draft)))) for draft in recording.drafts["draft-model"][4])
+              for name in ("as drawn", "doubted", "branched", "unseen")}
+    chains["doubted"] = tuple(replace(draft, belief=(.5,) * len(draft)) for draft in chains["doubted"])
+    chains["branched"] = tuple(replace(draft, parents=(-1,) * len(draft)) for draft in chains["branched"])
+    chains["unseen"] = tuple(replace(draft, sights=(), belief=()) for draft in chains["unseen"])
+    one = replace(recording, drafts={name: {4: drafts} for name, drafts in chains.items()},
+                  seconds={name: {4: (0.,) * len(drafts)} for name, drafts in chains.items()})
+    save(one, tmp_path / "a.safetensors")
+    save(load(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
+    back = load(tmp_path / "b.safetensors")
+    for name, drafts in chains.items():
+        for mine, theirs in zip(back.drafts[name][4], drafts, strict=True):
+            assert (mine.tokens, mine.parents, len(mine.sights)) == (theirs.tokens, theirs.parents, len(theirs.sights))
+            assert mine.belief == pytest.approx(theirs.belief, abs=1e-6)
+    with safe_open(tmp_path / "a.safetensors", "pt") as file:
+        kept = {name: {key.rsplit("/", 1)[1]: file.get_tensor(key).numel() for key in file.keys()      # noqa: SIM118
+                       if key.startswith(f"draft/{name}/")} for name in chains}
+    assert "parents" not in kept["as drawn"] and kept["as drawn"]["belief"] == 0 < kept["doubted"]["belief"]
+    assert kept["branched"]["parents"] == kept["branched"]["tokens"] and "belief" not in kept["unseen"]
+
+
 def test_one_other_token_in_a_shorter_chain_and_both_are_stored(recording, tmp_path):
     chains = dict(recording.drafts["draft-model"])
     chains[4] = (*chains[4][:-1], replace(chains[4][-1], tokens=(95, *chains[4][-1].tokens[1:])))
