@@ -25,7 +25,7 @@ from specdec_lib.types import Refusal
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
             "cost-optimal", "tapout")                  # that need the drafter's chances and the history alone
 TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that look at the target's state as well
-LENGTHS = range(1, 5)                              # the best one, 1 or 2 here, is not at the end
+LENGTHS = range(1, 5)                              # speed falls from 1 on; 0 is plain decoding, which is there as well
 STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
 
 
