@@ -1,4 +1,7 @@
-"""The largest entries of rows as long as a vocabulary, by first ranking blocks of them. Knows tensors alone."""
+"""Rows as long as a vocabulary, read fast: the largest entries, by first ranking blocks of them, and entropies.
+
+Knows tensors alone.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +40,14 @@ def best_by_blocks(logits: Tensor, peak: Tensor | None = None) -> Tensor:
     first = (peaks(logits) if peak is None else peak).argmax(-1)
     blocks = logits.unflatten(-1, (-1, BLOCK))
     return first * BLOCK + blocks[torch.arange(len(blocks)), first].argmax(-1)
+
+
+def spread(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities [n, V] of rows of raw logits and their entropies [n], nats, in single precision or better.
+
+    Through softmax, since on a CPU that is eight times as fast as an exponential of as many numbers.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logp = torch.log_softmax(logits, -1)
+    finite = logp.clamp(min=torch.finfo(logp.dtype).min)           # what cannot come adds 0, not 0 times infinity
+    return logp, -torch.linalg.vecdot(torch.softmax(logits, -1), finite).clamp(max=0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
+from specdec_lib.blocks import best_by_blocks, peaks, spread, top_by_blocks
 
 ROOT = -1                                          # the parent of a node that follows the context directly
 
@@ -154,17 +154,6 @@ class Draft:
         return replace(self, q=()) if self.q else self
 
 
-def spread(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [n, V] of rows of raw logits and their entropies [n], nats, in single precision or better.
-
-    Through softmax, since on a CPU that is eight times as fast as an exponential of as many numbers.
-    """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    logp = torch.log_softmax(logits, -1)
-    finite = logp.clamp(min=torch.finfo(logp.dtype).min)           # what cannot come adds 0, not 0 times infinity
-    return logp, -torch.linalg.vecdot(torch.softmax(logits, -1), finite).clamp(max=0)
-
-
 @dataclass(frozen=True)
 class Brief:
     """What is remembered of scores: per row the top ids and raw logits; log-sum-exp and entropy of `rows` alone.
@@ -207,12 +196,11 @@ class Scores:
 
     def row(self, row: int) -> Scores:
         """The same of one row alone: what is asked of it then costs nothing for the others."""
-        some = slice(row, row + 1)
-        if self._brief is None:
-            return Scores(self.logits[some], self.ids)
-        have, place = self._brief, self._brief.rows.index(row)
-        return Scores(self.logits[some], self.ids, Brief(have.ids[some], have.logits[some], (0,), (have.lse[place],),
-                                                         (have.entropy[place],)))
+        have, some = self._brief, slice(row, row + 1)
+        if have is not None:
+            own = slice(place := have.rows.index(row), place + 1)
+            have = Brief(have.ids[some], have.logits[some], (0,), have.lse[own], have.entropy[own])
+        return Scores(self.logits[some], self.ids, have)
 
     def law(self, row: int, sampling=None) -> Law:
         """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""

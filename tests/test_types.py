@@ -7,7 +7,7 @@ from functools import reduce
 import pytest
 import torch
 
-from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
+from specdec_lib.blocks import best_by_blocks, peaks, spread, top_by_blocks
 from specdec_lib.dice import Dice
 from specdec_lib.drafting import certain_chain, certain_trie, noted, prune
 from specdec_lib.exact import distance, every_outcome
@@ -28,7 +28,6 @@ from specdec_lib.types import (
     Session,
     Sight,
     Verdict,
-    spread,
 )
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law

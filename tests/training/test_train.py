@@ -15,7 +15,7 @@ from specdec_lib.training import train as module
 from specdec_lib.training.aligned import RANK
 from specdec_lib.training.course import course
 from specdec_lib.training.deadline import Deadline
-from specdec_lib.training.fit import LOG, Settings
+from specdec_lib.training.fit import KEPT_LOG, Settings, read_log
 from specdec_lib.training.generate import Made
 from specdec_lib.training.recipes import RECIPES, recipe
 from specdec_lib.training.train import Order, answered, answers, study, train
@@ -102,7 +102,7 @@ def test_a_model_that_fills_whole_answers_is_trained_stored_and_measured_by_what
     assert measured["teacher-forced"]["nats_per_token"][-1] < measured["as it starts"]["nats_per_token"][-1]
     kept = shelf.load(tmp_path, name, target.weights)
     assert kept.meta["attention"] == "full" and kept.card == done.card and "break_even" not in kept.card
-    looks = [json.loads(line) for line in (tmp_path / name / LOG).read_text().splitlines() if "held_out" in line]
+    looks = [line for line in read_log(tmp_path / name / KEPT_LOG) if "held_out" in line]
     assert [line["held_out"][name] for line in looks] == [measured["as it starts"], measured["as trained"]]
 
 
@@ -115,7 +115,7 @@ def test_what_is_measured_is_what_was_stored_and_not_what_was_trained(target, te
 
 def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twenty_steps):
     card = train(recipe("draft-lm"), Order(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE).card
-    lines = [json.loads(line) for line in (tmp_path / "draft-lm" / LOG).read_text().splitlines()]
+    lines = read_log(tmp_path / "draft-lm" / KEPT_LOG)
     steps = [line for line in lines if "loss" in line]
     assert MADE.items() <= card["made"].items() and card["made"]["data"] == "even, odd"
     assert card["made"]["steps"] == 20 == len(steps) and card["made"]["tokens_seen"] == steps[-1]["tokens"] > 1000
