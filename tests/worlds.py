@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.dice import Dice
 from specdec_lib.loop import decode
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.shape import Shape
@@ -15,7 +16,7 @@ from specdec_lib.models.table import Table
 from specdec_lib.models.transformer import Transformer
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.ngram import count
-from specdec_lib.types import Facts, Kit, Method, Scores
+from specdec_lib.types import Facts, Kit, Law, Method, Scores
 
 PROMPT = (0, 1, 2, 0, 1)
 WARM = Sampling(temperature=1.0)
@@ -35,6 +36,19 @@ def run(method: Method, dice, sampling=WARM, tokens: int = 3, target=TARGET, pro
     for session in decode(prompt, target, *method, max_new_tokens=tokens, sampling=sampling, dice=dice):
         pass
     return session.output
+
+
+class Noted(Dice):
+    """Dice that remember which coins were thrown."""
+
+    thrown: list = []
+
+    def fork(self, *key):
+        return Noted(self.seed, self.key + key)
+
+    def choose(self, law: Law) -> int:
+        Noted.thrown.append(self.key)
+        return super().choose(law)
 
 
 def true_law(target=TARGET, prompt=PROMPT, tokens: int = 3) -> dict[tuple[int, ...], float]:

@@ -15,9 +15,9 @@ from specdec_lib.how.match import Match
 from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Law, Method, Refusal, Scores, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Scores, Verdict
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import DRAFT, PROMPT, TARGET, WARM, kit, run, true_law
+from tests.worlds import DRAFT, PROMPT, TARGET, WARM, Noted, kit, run, true_law
 
 ROW = (.5, .3, .15, .05)                           # surprises .69, 1.20, 1.90 and 3.00 nats
 BEST, NEAR, FAR, RARE = range(4)
@@ -223,19 +223,6 @@ def test_of_two_paths_of_one_length_the_likelier_wins():
     assert judge(Consultant(2.0), draft).path == (1, 3)
     sure = (.04, .03, .9, .03)
     assert judge(Consultant(2.0), draft, ROW, sure, ROW, ROW, ROW).path == (0, 2)
-
-
-class Noted(Dice):
-    """Dice that remember which coins were thrown."""
-
-    thrown: list = []
-
-    def fork(self, *key):
-        return Noted(self.seed, self.key + key)
-
-    def choose(self, law: Law) -> int:
-        Noted.thrown.append(self.key)
-        return super().choose(law)
 
 
 def trees(session, budget, dice):

@@ -14,9 +14,9 @@ from specdec_lib.leniency import RankMargin, Strict, Typical
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Law, Method, Refusal, Scores, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Scores, Verdict
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import WARM, kit, run, true_law
+from tests.worlds import WARM, Noted, kit, run, true_law
 
 COPY = "suffix-automaton"
 BEST, NEAR, FAR, END = 0, 1, 2, 3                  # chances .5, .3, .15, .05 unless a row says otherwise
@@ -226,19 +226,6 @@ def test_where_nothing_may_be_exchanged_it_emits_what_match_emits_token_for_toke
         outputs = {run(Method(Fixed(2, 2), trees, how), Dice(seed), sampling, 12)
                    for how in (Match(), relaxed(Strict()), relaxed(most=0), relaxed(never=frozenset({0, 1, 2})))}
         assert len(outputs) == 1
-
-
-class Noted(Dice):
-    """Dice that remember which coins were thrown."""
-
-    thrown: list = []
-
-    def fork(self, *key):
-        return Noted(self.seed, self.key + key)
-
-    def choose(self, law: Law) -> int:
-        Noted.thrown.append(self.key)
-        return super().choose(law)
 
 
 def test_no_coin_is_thrown_twice_though_paths_are_tried_in_vain():
