@@ -172,3 +172,13 @@ def test_a_drafter_measured_once_has_come_nowhere():
     assert figure.layout.title.text.startswith("eagle has come furthest: from 1.00 to 1.20")
     assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter is here yet"
     assert figures.learned({}).layout.title.text == "No trained drafter is here yet"
+
+
+def test_a_long_title_gets_room_above_the_plot_and_a_long_axis_title_a_second_line():
+    short = look.canvas("A word", "x", "y")
+    long = look.canvas("word " * 40, "x", "a measure with its unit (95 % interval of it)")
+    lines = long.layout.title.text.count("<br>") + 1
+    assert lines == 4 and short.layout.margin.t is None
+    assert long.layout.margin.t == short.layout.template.layout.margin.t + 2 * look.LINE
+    assert long.layout.height == short.layout.template.layout.height + 2 * look.LINE      # the plot keeps its size
+    assert "<br>" in long.layout.yaxis.title.text and short.layout.yaxis.title.text == "y"

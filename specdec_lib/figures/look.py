@@ -32,6 +32,7 @@ SERIES = (                                         # several methods in one figu
     ("#8C6D00", "dash", "hexagon", "|"),
 )
 
+LINE = 20                                          # pixels of a title's line
 TEMPLATE = go.layout.Template(layout={
     "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": "#222222"},
     "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 0.96, "yanchor": "top"},
@@ -48,10 +49,11 @@ TEMPLATE = go.layout.Template(layout={
 
 
 def canvas(title: str, x: str, y: str) -> go.Figure:
-    """An empty figure with its takeaway and its two axes named."""
-    figure = go.Figure(layout=go.Layout(template=TEMPLATE))
-    figure.update_layout(title=wrapped(title), xaxis={"title": x}, yaxis={"title": y})
-    return figure
+    """An empty figure with its takeaway and its two axes named; it grows with a title of more than two lines."""
+    figure, said = go.Figure(layout=go.Layout(template=TEMPLATE)), wrapped(title)
+    more, layout = LINE * max(0, said.count("<br>") - 1), TEMPLATE.layout
+    figure.update_layout(title=said, xaxis={"title": x}, yaxis={"title": wrapped(y, 36)})
+    return figure.update_layout(height=layout.height + more, margin={"t": layout.margin.t + more}) if more else figure
 
 
 def wrapped(title: str, width: int = 66) -> str:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, canvas, series
+from specdec_lib.figures.look import PALETTE, TEMPLATE, canvas, series
 
 Interval = Sequence[float] | None
+ROOM = 80                                          # pixels more than other figures, for whiskers of many points
 STRICT = "star-diamond"                            # the symbol of what is lossless, whatever curve it is on
 
 
@@ -44,7 +45,8 @@ def tradeoff(outcomes: Mapping[str, Outcome], quality: str, curves: Mapping[str,
     if rest:
         figure.add_scatter(**joined(outcomes, rest, chosen, lossless, {"colour": PALETTE["target"],
                            "symbol": "circle-open"}) | {"mode": "markers+text"}, name="other methods")
-    return figure.update_layout(showlegend=bool(placed))
+    height = (figure.layout.height or TEMPLATE.layout.height) + ROOM
+    return figure.update_layout(showlegend=bool(placed), height=height)
 
 
 def joined(outcomes: Mapping[str, Outcome], names: Sequence[str], chosen: str, lossless: Collection[str],
