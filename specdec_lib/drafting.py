@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp, prod
+from math import prod
 from typing import NamedTuple
+
+import torch
 
 from specdec_lib.types import ROOT, Budget, Draft, Refusal, Round, Scores, Session, Sight, Trail
 
@@ -21,11 +23,11 @@ def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores],
     """
     draft = Draft()
     while len(draft) < min(budget.depth, budget.size):
+        scores = ask(draft)
         row = len(draft)
-        scores = ask(draft).row(row)               # the rows before it have been read
-        law = scores.law(0, session.sampling)
+        law = scores.law(row, session.sampling)
         token = dice.at(len(session.tokens) + row).choose(law)
-        seen = sight(scores, 0, token)
+        seen = sight(scores, row, token)
         draft = Draft(draft.tokens + (token,), draft.parents + (row - 1,),
                       draft.q + (law if len(law.ids) > 1 else None,), draft.sights + (seen,),
                       draft.source + (source,) if source else (), draft.belief + (seen.chance,))
@@ -36,10 +38,13 @@ def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores],
 
 def sight(scores: Scores, row: int, token: int) -> Sight:
     """What one row shows of `token`: its chance, the two best chances and the entropy (raw softmax, nats)."""
-    one = scores.row(row)
-    brief = one.brief((0,), 2)
-    (first, second), own = brief.logits[0].tolist(), Scores(one.logits, one.ids, brief).logit(0, token)
-    return Sight(*(exp(logit - brief.lse[0]) for logit in (own, first, second)), brief.entropy[0])
+    logits = scores.logits[row]
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    chances = torch.softmax(logits, -1)
+    first, second = torch.topk(chances, 2).values.tolist()
+    entropy = float(torch.special.entr(chances).sum())
+    column = token if scores.ids is None else int((scores.ids == token).nonzero()[0, 0])
+    return Sight(float(chances[column]), first, second, entropy)
 
 
 def certain_chain(tokens: Sequence[int], source: str = "", belief: Sequence[float] = ()) -> Draft:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from specdec_lib.blocks import best_by_blocks, peaks, spread, top_by_blocks
+from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
 
 ROOT = -1                                          # the parent of a node that follows the context directly
 
@@ -194,14 +194,6 @@ class Scores:
         column = best_by_blocks(self.logits, self.peaks)
         return tuple((column if self.ids is None else self.ids[column]).tolist())
 
-    def row(self, row: int) -> Scores:
-        """The same of one row alone: what is asked of it then costs nothing for the others."""
-        have, some = self._brief, slice(row, row + 1)
-        if have is not None:
-            own = slice(place := have.rows.index(row), place + 1)
-            have = Brief(have.ids[some], have.logits[some], (0,), have.lse[own], have.entropy[own])
-        return Scores(self.logits[some], self.ids, have)
-
     def law(self, row: int, sampling=None) -> Law:
         """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
         if sampling is None or sampling.greedy:
@@ -228,9 +220,12 @@ class Scores:
         ids = column if self.ids is None else self.ids[column]
         chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy
         picked = self.logits[:len(rows)] if chain else self.logits[list(rows)]
-        logp, entropy = spread(picked)
-        lse = value[list(rows), 0].to(logp) - logp.amax(-1)
-        return Brief(ids, value, rows, tuple(lse.tolist()), tuple(entropy.tolist()))
+        picked = picked.to(torch.promote_types(picked.dtype, torch.float32))
+        largest = picked.amax(-1, keepdim=True)
+        weight = (picked - largest).exp_()         # in place, and one for both: more buffers over V cost more than exp
+        lse = largest[:, 0] + weight.sum(-1).log()
+        entropy = lse - torch.linalg.vecdot(weight, picked) / weight.sum(-1)
+        return Brief(ids, value, rows, tuple(lse.tolist()), tuple(entropy.clamp(min=0).tolist()))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """Values that cross the seams, and ten-line fakes of every kind of part that is to come through them."""
 
-import math
 from dataclasses import dataclass, field
 from functools import reduce
 
 import pytest
 import torch
 
-from specdec_lib.blocks import best_by_blocks, peaks, spread, top_by_blocks
+from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
 from specdec_lib.dice import Dice
 from specdec_lib.drafting import certain_chain, certain_trie, noted, prune
 from specdec_lib.exact import distance, every_outcome
@@ -255,24 +254,3 @@ def test_a_session_can_be_scrubbed_through_time():
     sessions = list(rounds(begin((1, 2), 10), Scripted((1, 2), TEXT), Method(Fixed(2), oracle, Match())))
     assert [len(session.output) for session in sessions] == [3, 6, 9, 10]
     assert sessions[0].output == TEXT[:3]              # earlier ones stay as they were
-
-
-def test_one_row_of_scores_answers_as_it_does_among_the_others():
-    logits = torch.randn(4, 512, generator=torch.Generator().manual_seed(3)).to(torch.bfloat16)
-    for ids in (None, torch.arange(512) + 40):
-        whole, brief = Scores(logits, ids), Scores(logits, ids).brief((0, 1, 2, 3), 4)
-        for some in (whole, Scores(logits, ids, brief)):
-            for row in range(4):
-                one = some.row(row)
-                assert len(one) == 1 and one.best == (whole.best[row],)
-                assert one.brief((0,), 2).entropy == pytest.approx((brief.entropy[row],), abs=1e-5)
-                assert one.brief((0,), 2).lse == pytest.approx((brief.lse[row],), abs=1e-5)
-                assert one.logit(0, whole.best[row]) == whole.logit(row, whole.best[row])
-
-
-def test_log_probabilities_and_entropy_hold_where_a_token_cannot_come_and_in_every_precision():
-    rows = torch.tensor([[0., 0., -math.inf, -math.inf], [1000., 0., 0., 0.], [2., 2., 2., 2.]])
-    for dtype in (torch.bfloat16, torch.float32, torch.float64):
-        logp, entropy = spread(rows.to(dtype))
-        assert entropy.tolist() == pytest.approx([math.log(2), 0, math.log(4)], abs=1e-6) and (entropy >= 0).all()
-        assert logp[0].exp().tolist() == pytest.approx([.5, .5, 0, 0]) and logp.dtype != torch.bfloat16

@@ -59,9 +59,6 @@ class Filled(Scores):
         super().__init__(logp, ids)
         self.committed = committed
 
-    def row(self, row: int) -> Filled:
-        return Filled(self.logits[row:row + 1], {0: self.committed[row]} if row in self.committed else {}, self.ids)
-
     def law(self, row: int, sampling=None) -> Law:
         if row in self.committed:
             return Law.certain(self.committed[row])
