@@ -52,4 +52,4 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Only the presence of the model is looked at here; its files are checked whenever it is loaded.
 model: $(STAMP)
-	@[ -f "$(MODEL)" ] || $(BIN)/python -m specdec_lib.models.checkpoints
+	@[ -f "$(MODEL)" ] || $(BIN)/python -m specdec_lib.hub.locate

@@ -105,11 +105,11 @@ def card_of(spec: str) -> Card:
     """
     name, values, instead = spelled(spec)
     card, others = methods()[name], list(instead.values())
-    return replace(card, learns_across_prompts=any(remembers(*some) for some in ((card, values), *others)),
+    return replace(card, learns_across_prompts=any(learns_with(*some) for some in ((card, values), *others)),
                    lossless=all(some.lossless for some in (card, *(other for other, _ in others))))
 
 
-def remembers(card: Card, values: dict[str, Any]) -> bool:
+def learns_with(card: Card, values: dict[str, Any]) -> bool:
     """Whether a card takes anything from prompt to prompt with these values; some leave that to one named `remember`.
     """
     asked = inspect.signature(card.make).parameters.get("remember")

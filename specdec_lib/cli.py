@@ -52,22 +52,22 @@ class Stopped(Exception):
 def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                  checkpoints: Shelf = None) -> None:
     """The assembled methods, and what is missing for those that cannot run."""
-    from specdec_lib.bench.listing import methods, table
-    from specdec_lib.bench.setting import shelf_at
+    from specdec_lib.bench.options import shelf_at
+    from specdec_lib.commands.methods import list_methods, listing_table
 
-    found = methods(shelf_at(checkpoints))
-    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else table(found))
+    found = list_methods(shelf_at(checkpoints))
+    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else listing_table(found))
 
 
 @app.command("parts")
 def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                checkpoints: Shelf = None) -> None:
     """The parts in the three rooms: when, what and how."""
-    from specdec_lib.bench.listing import parts, table
-    from specdec_lib.bench.setting import shelf_at
+    from specdec_lib.bench.options import shelf_at
+    from specdec_lib.commands.methods import list_parts, listing_table
 
-    found = parts(shelf_at(checkpoints))
-    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else table(found))
+    found = list_parts(shelf_at(checkpoints))
+    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else listing_table(found))
 
 
 @app.command()
@@ -77,8 +77,8 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              max_new_tokens: MaxNew = 128, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
              cost: Curve = None, draft: Draft = None, checkpoints: Shelf = None, diffusion: Diffusion = None) -> None:
     """Streams an answer, then one line of statistics."""
-    from specdec_lib.bench.answer import answer
-    from specdec_lib.bench.setting import setting
+    from specdec_lib.bench.options import setting
+    from specdec_lib.commands.generate import stream_answer
 
     prompt = sys.stdin.read() if prompt == "-" else prompt
     if not prompt.strip():
@@ -87,7 +87,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
                    max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, draft=draft,
                    checkpoints=checkpoints, diffusion=diffusion)
     try:
-        for piece in answer(here.plan, method, here.world(say), here.saved_curve, prompt):
+        for piece in stream_answer(here.plan, method, here.world(say), here.saved_curve, prompt):
             typer.echo(piece, nl=False)
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -119,7 +119,7 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None,
            checkpoints: Shelf = None, orders: Orders = "file", diffusion: Diffusion = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
-    from specdec_lib.bench.page import page, report_notebook
+    from specdec_lib.commands.report import report_notebook, write_report
 
     report_notebook()                              # refused before a bench of minutes, not after it
     measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
@@ -127,7 +127,7 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
              store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders,
              diffusion=diffusion)
     say("writing the report")
-    typer.echo(f"report in {page(out)}")
+    typer.echo(f"report in {write_report(out)}")
 
 
 @app.command("cost")
@@ -137,8 +137,8 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of
                contexts: Annotated[str, typer.Option("--contexts", help="Tokens of context; commas between.")] = "256",
                repeats: Annotated[int, typer.Option("--repeats", help="Forwards of each width.")] = 11) -> None:
     """Measures what a forward costs by its width on this machine, and saves the curve."""
+    from specdec_lib.bench.options import measured_curve, setting
     from specdec_lib.bench.progress import bar
-    from specdec_lib.bench.setting import measured_curve, setting
 
     if repeats < 1 or not all(word.strip().isdigit() and int(word) > 0 for word in contexts.split(",")):
         raise Refusal("contexts are whole numbers above 0 with commas between, and repeats is at least 1")
@@ -169,7 +169,7 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or an
         out.parent.mkdir(parents=True, exist_ok=True)
         kept = overhead.as_dict(found, method, nodes, seed, provenance())
         out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    typer.echo(f"{overhead.table(found)}\nmilliseconds a round: {overhead.verdict(found)}")
+    typer.echo(f"{overhead.overhead_table(found)}\nmilliseconds a round: {overhead.verdict(found)}")
 
 
 @app.command()
@@ -182,13 +182,13 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
            add: Annotated[bool, typer.Option("--add", help="Give recordings that are there the drafters that they "
                                              "lack; the target has to say the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
-    from specdec_lib.bench.record import DRAFTERS, named, record_all
-    from specdec_lib.bench.setting import setting
+    from specdec_lib.bench.options import setting
+    from specdec_lib.recordings.record import DRAFTERS, drafter_names, record_all
 
     names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
     here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
                    max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints,
-                   parts=list(named(names).values()),
+                   parts=list(drafter_names(names).values()),
                    diffusion=diffusion)
     try:
         for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say, add):
@@ -226,18 +226,18 @@ def train(name: Annotated[str, typer.Argument(
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
           seed: Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
-    from specdec_lib.bench.lessons import trained
     from specdec_lib.bench.progress import bar
+    from specdec_lib.commands.train import train_by_name
 
     given = {"drafters": drafters and tuple(word.strip() for word in drafters.split(",")), "longest": longest,
              "weight": weight, "positions": positions}
     try:
         with bar(f"train {name}") as progress:
-            card = trained(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
-                           prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
-                           depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
-                           optimiser=optimiser, rate=rate, smooth=smooth, attention=attention,
-                           lengths={word: value for word, value in given.items() if value is not None})
+            card = train_by_name(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
+                                 prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
+                                 depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
+                                 optimiser=optimiser, rate=rate, smooth=smooth, attention=attention,
+                                 lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
     typer.echo(card)
@@ -253,14 +253,14 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
                repeats: Annotated[int, typer.Option("--repeats", help="Drafts and forwards of each.")] = 11,
                write: Annotated[bool, typer.Option("--write", help="Write it into their cards.")] = False) -> None:
     """What drafting and verifying cost a trained drafter, expected and measured, and how many tokens pay for it."""
-    from specdec_lib.bench.break_even import break_evens, table
+    from specdec_lib.bench.options import shelf_at
     from specdec_lib.bench.progress import bar
-    from specdec_lib.bench.setting import shelf_at
+    from specdec_lib.commands.break_even import break_even_table, break_evens
 
     with bar("break-even") as progress:
         found = break_evens(names or (), target, device, dtype, threads, shelf_at(checkpoints), depth, context, repeats,
                             write, say, progress)
-    typer.echo(table(found))
+    typer.echo(break_even_table(found))
 
 
 @app.command()
@@ -270,11 +270,11 @@ def store(sources: Annotated[list[Path], typer.Option("--from", help="A text fil
           target: Target = "smollm2-135m") -> None:
     """Builds a static store from texts and answers, for methods that retrieve from one: `--store FILE`."""
     from specdec_lib.bench.progress import bar
-    from specdec_lib.bench.stores import build
+    from specdec_lib.commands.store import build_from
 
     try:
         with bar("store") as progress:
-            built = build(sources, out, target, say, progress)
+            built = build_from(sources, out, target, say, progress)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: {out} is as it was before, the same command starts over") from None
     typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; take them with --store {out}")
@@ -283,7 +283,7 @@ def store(sources: Annotated[list[Path], typer.Option("--from", help="A text fil
 @app.command()
 def lab() -> None:
     """Opens JupyterLab on the tour."""
-    from specdec_lib.bench.page import notebook
+    from specdec_lib.commands.report import notebook
 
     tour = notebook("00_tour")
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(tour)])
@@ -291,8 +291,8 @@ def lab() -> None:
 
 def measured(out: Path, **options) -> dict:
     """Runs or resumes the bench that these options describe, with a bar; its summary."""
+    from specdec_lib.bench.options import bench, setting
     from specdec_lib.bench.progress import bar
-    from specdec_lib.bench.setting import bench, setting
 
     here = setting(**options)
     try:

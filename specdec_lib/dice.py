@@ -12,7 +12,7 @@ from functools import cached_property
 
 import torch
 
-from specdec_lib.types import Law
+from specdec_lib.scores import Distribution
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Dice:
         """Coins for choices that touch no token, such as Thompson sampling."""
         return self.fork("aside")
 
-    def flip(self, chance: float) -> bool:
+    def flip(self, prob: float) -> bool:
         """True with this chance; a sure outcome uses up no coin."""
-        return chance >= 1 or (chance > 0 and self._coins.random() < chance)
+        return prob >= 1 or (prob > 0 and self._coins.random() < prob)
 
-    def choose(self, law: Law) -> int:
+    def choose(self, dist: Distribution) -> int:
         """A token of the law; certainty uses up no coin."""
-        if law.sure is not None:
-            return law.sure
-        sums = torch.cumsum(law.chances, 0)
+        if dist.only is not None:
+            return dist.only
+        sums = torch.cumsum(dist.probs, 0)
         mark = self._coins.random() * float(sums[-1])
         place = int(torch.searchsorted(sums, torch.tensor(mark, dtype=sums.dtype, device=sums.device), right=True))
-        return int(law.ids[min(place, len(law.ids) - 1)])
+        return int(dist.ids[min(place, len(dist.ids) - 1)])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from specdec_lib.types import Law
+from specdec_lib.scores import Distribution
 
 
 class EveryDice:
     """Dice that follow a script of choices and note, past its end, which other choices there were."""
 
     def __init__(self, script: tuple[int, ...] = ()):
-        self.script, self.taken, self.chance, self.open = script, [], 1.0, []
+        self.script, self.taken, self.prob, self.open = script, [], 1.0, []
 
     def at(self, position: int) -> EveryDice:
         return self
@@ -22,39 +22,39 @@ class EveryDice:
     def fork(self, *key) -> EveryDice:
         return self
 
-    def flip(self, chance: float) -> bool:
-        if chance >= 1 or chance <= 0:
-            return chance >= 1
-        return self._branch([chance, 1 - chance]) == 0
+    def flip(self, prob: float) -> bool:
+        if prob >= 1 or prob <= 0:
+            return prob >= 1
+        return self._branch([prob, 1 - prob]) == 0
 
-    def choose(self, law: Law) -> int:
-        if law.sure is not None:
-            return law.sure
-        return int(law.ids[self._branch(law.chances.tolist())])
+    def choose(self, dist: Distribution) -> int:
+        if dist.only is not None:
+            return dist.only
+        return int(dist.ids[self._branch(dist.probs.tolist())])
 
-    def _branch(self, chances: list[float]) -> int:
+    def _branch(self, probs: list[float]) -> int:
         step = len(self.taken)
         if step < len(self.script):
             pick = self.script[step]
         else:
-            likely = [i for i, chance in enumerate(chances) if chance > 0]
+            likely = [i for i, prob in enumerate(probs) if prob > 0]
             pick = likely[0]
             self.open += [(*self.taken, other) for other in likely[1:]]
         self.taken.append(pick)
-        self.chance *= chances[pick]
+        self.prob *= probs[pick]
         return pick
 
 
 def every_outcome(run: Callable[[EveryDice], Hashable]) -> dict[Hashable, float]:
     """The exact law of what `run(dice)` returns: each outcome with its chance, over every branch of its coins."""
-    law: dict[Hashable, float] = {}
+    dist: dict[Hashable, float] = {}
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
         dice = EveryDice(waiting.pop())
         outcome = run(dice)
-        law[outcome] = law.get(outcome, 0.0) + dice.chance
+        dist[outcome] = dist.get(outcome, 0.0) + dice.prob
         waiting += dice.open
-    return law
+    return dist
 
 
 def distance(one: dict, other: dict) -> float:

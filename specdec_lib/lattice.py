@@ -65,8 +65,8 @@ def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[
     lattice = at_hand(lattice)
     length = len(best_chain(lattice, end))
     ids, logp = lattice.ids[:length].numpy(), lattice.logp[:length].numpy()
-    chances = np.exp(logp)
-    kept = chances.cumsum(1) - chances < mass      # the mass of better ones does not suffice
+    probs = np.exp(logp)
+    kept = probs.cumsum(1) - probs < mass          # the mass of better ones does not suffice
     kept[:, 0], kept[:, cap:] = True, False
     if keep_end:
         kept |= members(ids, end)

@@ -9,21 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from specdec_lib.types import (
-    LM,
-    NO_DICE,
-    Draft,
-    How,
-    Method,
-    Refusal,
-    Round,
-    Scores,
-    Seconds,
-    Session,
-    Verdict,
-    What,
-    When,
-)
+from specdec_lib.scores import Scores
+from specdec_lib.types import LM, NO_DICE, Draft, How, Method, Refusal, Round, Seconds, Session, Verdict, What, When
 
 
 def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, *, max_new_tokens: int = 128,
@@ -74,14 +61,14 @@ def step(session: Session, target: LM, method: Method, dice=NO_DICE) -> Session:
     t3 = perf_counter()
     verdict = method.how(session, draft, scores, dice).until(session)
     rows = (0, *(node + 1 for node in verdict.path))[:len(verdict.tokens)]
-    brief = scores.brief(rows)
+    row_stats = scores.row_stats(rows)
     seconds = Seconds(t1 - t0, t2 - t1, t3 - t2)
-    round = Round(budget, draft.bare(), brief, verdict, logprobs(scores, brief, verdict), seconds)
+    round = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict), seconds)
     round = replace(round, seconds=seconds._replace(how=perf_counter() - t3))
     return session.after(round)
 
 
-def logprobs(scores: Scores, brief, verdict: Verdict) -> tuple[float, ...]:
+def logprobs(scores: Scores, row_stats, verdict: Verdict) -> tuple[float, ...]:
     """Log-probability of each emitted token under the raw softmax of its row."""
     return tuple(scores.logit(row, token) - lse
-                 for row, token, lse in zip(brief.rows, verdict.tokens, brief.lse, strict=True))
+                 for row, token, lse in zip(row_stats.rows, verdict.tokens, row_stats.lse, strict=True))

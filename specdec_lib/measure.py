@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from specdec_lib.drafting import offered
+from specdec_lib.trees import offered
 from specdec_lib.types import Round, Session
 
 FEWEST = 5                                         # prompts below which an interval would pretend to knowledge
@@ -51,8 +51,9 @@ def row(round: Round) -> Row:
     draft, path, emitted = round.draft, round.verdict.path, round.verdict.tokens
     said = draft.source or (round.budget.source,) * len(draft)
     source = said[path[0]] if path else (said[0] if said else "")
-    rows = list(round.brief.rows)
-    two, best = round.brief.logits[rows, :2].tolist(), likeliest(round.brief.ids[rows], round.brief.logits[rows])
+    rows = list(round.row_stats.rows)
+    two, best = round.row_stats.logits[rows, :2].tolist(), likeliest(round.row_stats.ids[rows],
+                                                                     round.row_stats.logits[rows])
     return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, len(draft) + 1,
                *round.seconds, -sum(round.logprobs), emitted,
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdec_lib.types import Law, Refusal
+from specdec_lib.scores import Distribution
+from specdec_lib.types import Refusal
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,22 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature == 0
 
-    def law(self, logits: Tensor, ids: Tensor | None = None) -> Law:
+    def distribution(self, logits: Tensor, ids: Tensor | None = None) -> Distribution:
         """The law of one row [V] of raw logits; `ids [V]` names its columns where they are not the tokens."""
         if self.greedy:
             best = int(logits.argmax())
-            return Law.certain(best if ids is None else int(ids[best]))
+            return Distribution.point_mass(best if ids is None else int(ids[best]))
         exact = logits.dtype == torch.float64
         scaled = (logits if exact else logits.float()) / self.temperature
         columns = None
         if 0 < self.top_k < len(scaled):
             scaled, columns = torch.topk(scaled, self.top_k)
-        chances = torch.softmax(scaled, -1)
+        probs = torch.softmax(scaled, -1)
         if self.top_p < 1:
-            chances, order = torch.sort(chances, descending=True)
-            keep = int((torch.cumsum(chances, 0) - chances < self.top_p).sum())   # the token that crosses stays
-            chances, order = chances[:keep] / chances[:keep].sum(), order[:keep]
+            probs, order = torch.sort(probs, descending=True)
+            keep = int((torch.cumsum(probs, 0) - probs < self.top_p).sum())       # the token that crosses stays
+            probs, order = probs[:keep] / probs[:keep].sum(), order[:keep]
             columns = order if columns is None else columns[order]
         if columns is None:
-            columns = torch.arange(len(chances), device=chances.device)
-        return Law(columns if ids is None else ids[columns], chances)
+            columns = torch.arange(len(probs), device=probs.device)
+        return Distribution(columns if ids is None else ids[columns], probs)

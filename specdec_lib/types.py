@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
-from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
+from specdec_lib.scores import Distribution, RowStats, Scores, TokenStats
 
 ROOT = -1                                          # the parent of a node that follows the context directly
 
@@ -24,40 +23,7 @@ class Refusal(ValueError):
     """Bad input, said in one sentence to the person who gave it (exit code 2 on the command line)."""
 
 
-@dataclass(frozen=True)
-class Law:
-    """A probability law on its support: `ids [m]` int64 and `chances [m]`, which sum to one; m = 1 is certainty."""
-
-    ids: Tensor
-    chances: Tensor
-
-    @staticmethod
-    @lru_cache(4096)                               # the same few thousand tokens again and again: tensors cost 20 us
-    def certain(token: int) -> Law:
-        return Law(torch.tensor([token]), torch.ones(1, dtype=torch.float64))
-
-    @cached_property
-    def sure(self) -> int | None:
-        """The only token of a certain law; None where there is a choice."""
-        return int(self.ids[0]) if len(self.ids) == 1 else None
-
-    def chance(self, token: int) -> float:
-        """The chance of `token`; zero outside the support."""
-        if self.sure is not None:
-            return 1.0 if self.sure == token else 0.0
-        return float(self.chances[self.ids == token].sum())
-
-
-class Sight(NamedTuple):
-    """What a drafter saw when it drew one token, as floats of the raw softmax at temperature 1 (entropy in nats)."""
-
-    chance: float
-    first: float                                   # the two best chances of that row
-    second: float
-    entropy: float
-
-
-Trail = tuple[Sight, ...]                          # the sights along one path of a draft, in order
+Trail = tuple[TokenStats, ...]                     # the sights along one path of a draft, in order
 Stop = Callable[[Trail], bool]                     # asked after a token has joined: may the next one be left undrawn?
 
 
@@ -80,7 +46,7 @@ class Budget:
 
     def within(self, session: Session) -> Budget:
         """The same budget without nodes that could never be emitted: one token of the room is the verdict's own."""
-        depth = max(0, min(self.depth, session.room - 1))
+        depth = max(0, min(self.depth, session.remaining - 1))
         instead = self.instead and self.instead.within(session)
         return self if depth == self.depth and instead is self.instead else replace(self, depth=depth, instead=instead)
 
@@ -95,10 +61,10 @@ class Draft:
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
-    q: tuple[Law | None, ...] = ()
-    sights: tuple[Sight, ...] = ()
+    q: tuple[Distribution | None, ...] = ()
+    stats: tuple[TokenStats, ...] = ()
     source: tuple[str, ...] = ()
-    belief: tuple[float, ...] = ()                 # the drafter's own chance that the node is accepted
+    confidence: tuple[float, ...] = ()             # the drafter's own chance that the node is accepted
     notes: Mapping[str, Any] = field(default_factory=dict)   # small plain data to record with the round
 
     def __len__(self) -> int:
@@ -132,12 +98,12 @@ class Draft:
             node = self.parents[node]
         return tuple(reversed(out))
 
-    def law(self, node: int) -> Law | None:
+    def distribution(self, node: int) -> Distribution | None:
         return self.q[node] if self.q else None
 
     def trail(self, node: int) -> Trail:
         """The sights along the path to `node`; empty where the drafter recorded none."""
-        return tuple(self.sights[i] for i in self.path(node)) if self.sights else ()
+        return tuple(self.stats[i] for i in self.path(node)) if self.stats else ()
 
     def keep(self, nodes: tuple[int, ...]) -> Draft:
         """The draft of these nodes alone, renumbered; a kept node's parent must be kept and stand before it."""
@@ -147,85 +113,11 @@ class Draft:
             return tuple(values[i] for i in nodes) if values else ()
 
         return Draft(pick(self.tokens), tuple(place[self.parents[i]] for i in nodes), pick(self.q),
-                     pick(self.sights), pick(self.source), pick(self.belief), self.notes)
+                     pick(self.stats), pick(self.source), pick(self.confidence), self.notes)
 
     def bare(self) -> Draft:
         """The same without its laws, as rounds and recordings keep it."""
         return replace(self, q=()) if self.q else self
-
-
-@dataclass(frozen=True)
-class Brief:
-    """What is remembered of scores: per row the top ids and raw logits; log-sum-exp and entropy of `rows` alone.
-
-    `ids`, `logits` are [rows of the forward, k]; `lse`, `entropy` are floats (nats, raw softmax, temperature 1), one
-    for each row named in `rows`.
-    """
-
-    ids: Tensor
-    logits: Tensor
-    rows: tuple[int, ...] = ()
-    lse: tuple[float, ...] = ()
-    entropy: tuple[float, ...] = ()
-
-
-class Scores:
-    """Raw logits [1 + n, V] of one forward: row 0 after the context, row i + 1 after node i.
-
-    `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
-    ids of `brief` may be handed in by a model that has already moved them to the host (one transfer a round).
-    """
-
-    def __init__(self, logits: Tensor, ids: Tensor | None = None, brief: Brief | None = None):
-        self.logits, self.ids, self._brief = logits, ids, brief
-
-    def __len__(self) -> int:
-        return len(self.logits)
-
-    @cached_property
-    def peaks(self) -> Tensor | None:
-        return peaks(self.logits)
-
-    @cached_property
-    def best(self) -> tuple[int, ...]:
-        """The most likely token of each row."""
-        if self._brief is not None:
-            return tuple(self._brief.ids[:, 0].tolist())
-        column = best_by_blocks(self.logits, self.peaks)
-        return tuple((column if self.ids is None else self.ids[column]).tolist())
-
-    def law(self, row: int, sampling=None) -> Law:
-        """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
-        if sampling is None or sampling.greedy:
-            return Law.certain(self.best[row])
-        return sampling.law(self.logits[row], self.ids)
-
-    def logit(self, row: int, token: int) -> float:
-        """The raw logit of one token, read from what already lies on the host where that is possible."""
-        if self._brief is not None:
-            place = (self._brief.ids[row] == token).nonzero()
-            if len(place):
-                return float(self._brief.logits[row, place[0, 0]])
-        column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
-        return float(self.logits[row, column])
-
-    def brief(self, rows: tuple[int, ...] = (), k: int = 8) -> Brief:
-        """Top k of every row, and log-sum-exp and entropy of `rows`."""
-        if self._brief is not None and self._brief.ids.shape[1] >= k:
-            have = self._brief
-            picked = [have.rows.index(row) for row in rows]
-            return Brief(have.ids[:, :k], have.logits[:, :k], rows, tuple(have.lse[i] for i in picked),
-                         tuple(have.entropy[i] for i in picked))
-        value, column = top_by_blocks(self.logits, k, self.peaks)
-        ids = column if self.ids is None else self.ids[column]
-        chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy
-        picked = self.logits[:len(rows)] if chain else self.logits[list(rows)]
-        picked = picked.to(torch.promote_types(picked.dtype, torch.float32))
-        largest = picked.amax(-1, keepdim=True)
-        weight = (picked - largest).exp_()         # in place, and one for both: more buffers over V cost more than exp
-        lse = largest[:, 0] + weight.sum(-1).log()
-        entropy = lse - torch.linalg.vecdot(weight, picked) / weight.sum(-1)
-        return Brief(ids, value, rows, tuple(lse.tolist()), tuple(entropy.clamp(min=0).tolist()))
 
 
 @dataclass(frozen=True)
@@ -242,7 +134,7 @@ class Verdict:
     def until(self, session: Session) -> Verdict:
         """Cut after the first end token, and where the room ends."""
         stop = next((i + 1 for i, token in enumerate(self.tokens) if token in session.end), len(self.tokens))
-        stop = min(stop, session.room)
+        stop = min(stop, session.remaining)
         return self if stop == len(self.tokens) else Verdict(self.path[:stop], self.tokens[:stop])
 
 
@@ -264,7 +156,7 @@ class Round:
 
     budget: Budget
     draft: Draft                                   # without its laws
-    brief: Brief
+    row_stats: RowStats
     verdict: Verdict                               # as the loop cut it
     logprobs: tuple[float, ...]                    # log p of each emitted token, raw softmax at temperature 1
     seconds: Seconds = NO_SECONDS
@@ -276,7 +168,7 @@ class Session:
 
     tokens: tuple[int, ...]                        # prompt and everything emitted
     prompt: int                                    # how many of them are the prompt
-    room: int                                      # tokens that may still be emitted
+    remaining: int                                      # tokens that may still be emitted
     end: frozenset[int] = frozenset()              # end tokens
     sampling: Any = None                           # None is greedy
     id: str = ""
@@ -289,11 +181,11 @@ class Session:
 
     @property
     def done(self) -> bool:
-        return self.room <= 0 or (len(self.tokens) > self.prompt and self.tokens[-1] in self.end)
+        return self.remaining <= 0 or (len(self.tokens) > self.prompt and self.tokens[-1] in self.end)
 
     def after(self, round: Round) -> Session:
         emitted = round.verdict.tokens
-        return replace(self, tokens=self.tokens + emitted, room=self.room - len(emitted),
+        return replace(self, tokens=self.tokens + emitted, remaining=self.remaining - len(emitted),
                        rounds=self.rounds + (round,))
 
 
@@ -401,15 +293,15 @@ class NoDice:
     def fork(self, *key) -> NoDice:
         return self
 
-    def choose(self, law: Law) -> int:
-        if law.sure is None:
+    def choose(self, dist: Distribution) -> int:
+        if dist.only is None:
             raise ValueError("sampling needs dice: pass dice=Dice(seed)")
-        return law.sure
+        return dist.only
 
-    def flip(self, chance: float) -> bool:
-        if 0 < chance < 1:
+    def flip(self, prob: float) -> bool:
+        if 0 < prob < 1:
             raise ValueError("sampling needs dice: pass dice=Dice(seed)")
-        return chance >= 1
+        return prob >= 1
 
 
 NO_DICE = NoDice()

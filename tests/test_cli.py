@@ -6,12 +6,13 @@ import shutil
 import pytest
 import torch
 
-from specdec_lib import cli, cost
+from specdec_lib import cli
+from specdec_lib.bench import options
 from specdec_lib.bench import run as bench_run
-from specdec_lib.bench import setting
+from specdec_lib.cost import curves
 
 WORDS = ["<unk>", "<eos>", *"abcdefghijklmnopqrstuvwxyz", "red", "green", "blue"]
-CURVE = cost.CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),))
+CURVE = curves.CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),))
 
 
 def model_folder(path, vocab=len(WORDS), words=WORDS, seed=0):
@@ -141,7 +142,7 @@ def test_a_cost_curve_is_measured_saved_and_can_be_used(model, tmp_path, capsys)
     path = tmp_path / "deep" / "mine.json"
     words = ["cost", "--target", model, "--dtype", "float32", "--contexts", "8,16", "--repeats", "1", "--out", path]
     assert cli.run([str(word) for word in words]) == 0
-    saved = cost.load(path)
+    saved = curves.load_curve(path)
     assert saved.contexts == (8, 16) and saved.target == "tiny" and saved.provenance["command"]
     assert f"{saved.nodes()} draft nodes" in capsys.readouterr().out
 
@@ -225,36 +226,36 @@ def test_a_corrupt_model_is_refused(bench, model, tmp_path, damage, capsys):
 def test_no_space_on_the_disk_is_one_sentence(bench, capsys, monkeypatch):
     def full(*more):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr("specdec_lib.bench.folder.os.replace", full)
+    monkeypatch.setattr("specdec_lib.bench.run_folder.os.replace", full)
     assert "no space left on its disk" in refused([*bench, "--methods", "ar"], capsys)
 
 
 def test_a_report_of_an_unfinished_run_and_a_missing_notebook_are_refused(tmp_path, capsys, monkeypatch):
-    from specdec_lib.bench import page
+    from specdec_lib.commands import report
 
     with pytest.raises(ValueError, match="no finished run"):
-        page.page(tmp_path)
-    monkeypatch.setattr(page, "ROOT", tmp_path)
+        report.write_report(tmp_path)
+    monkeypatch.setattr(report, "ROOT", tmp_path)
     assert "is not beside the package" in refused(["report", "--out", tmp_path], capsys)
 
 
 def test_the_node_budget_of_a_run_comes_from_the_curve_it_is_given(model, curve):
-    here = setting.setting(methods="ar", target=str(model), dtype="float32", device="cpu", curve=curve)
+    here = options.setting(methods="ar", target=str(model), dtype="float32", device="cpu", curve=curve)
     world = here.world(lambda line: None)
     assert world.kit(here.plan, here.saved_curve).nodes == 4 and world.kit(here.plan, None).nodes == 8
 
 
 def trained_for(folder, shelf):
     """A shelf with an EAGLE head that nobody trained, made for the model in a folder."""
-    from specdec_lib.models import shelf as shelves
-    from specdec_lib.models.fingerprint import fingerprint
-    from specdec_lib.models.load import load
+    from specdec_lib.checkpoints import checkpoint_files as shelves
+    from specdec_lib.checkpoints.fingerprint import fingerprint
+    from specdec_lib.hub.load import load
     from tests.worlds import random_eagle
 
     target, text = load(str(folder), torch.float32, "cpu")
     head = random_eagle(target.shape, (1, 3, 5), (2, 3, 4, 29))
     card = {"target": "tiny", "made": {"command": "none"}, "settings": {}, "measured": {}, "limits": ["Untrained."]}
-    shelves.save(shelf, "eagle", head.state, head.meta, card, {}, target.weights, fingerprint(target, text))
+    shelves.save_checkpoint(shelf, "eagle", head.state, head.meta, card, {}, target.weights, fingerprint(target, text))
     return shelf
 
 
@@ -326,16 +327,16 @@ def test_a_checkpoint_that_is_missing_or_cut_short_is_one_sentence(bench, model,
 def test_an_n_gram_on_the_shelf_comes_as_the_model_that_it_is(model, tmp_path):
     from safetensors.torch import save_file
 
-    from specdec_lib.bench.world import open_world
-    from specdec_lib.models.shelf import shelve
+    from specdec_lib.bench.environment import open_environment
+    from specdec_lib.checkpoints.checkpoint_files import replace_checkpoint
 
     none, vocab = torch.zeros(0), len(WORDS)
     arrays = {"unigram": torch.ones(vocab), "bigram.sizes": torch.zeros(vocab, dtype=torch.int64),
               "trigram.sizes": none.long(), "bigram.tokens": none.long(), "trigram.tokens": none.long(),
               "bigram.mass": none, "trigram.mass": none}
     card = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": [], "parameters": vocab}
-    shelve(tmp_path, "ngram", lambda path: save_file(arrays, path), card, {})
-    world = open_world(str(model), "cpu", "float32", 1, shelf=tmp_path)
+    replace_checkpoint(tmp_path, "ngram", lambda path: save_file(arrays, path), card, {})
+    world = open_environment(str(model), "cpu", "float32", 1, shelf=tmp_path)
     assert world.checkpoints["ngram"].vocab == vocab
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specdec_lib import cli
-from specdec_lib.models.shelf import SHIPPED, names
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, checkpoint_names
 from specdec_lib.training.fit import KEPT_LOG, read_log
 from tests.training.folder import HELD, answers_file, model_folder
 
@@ -164,7 +164,8 @@ def test_a_diffusion_model_of_full_attention_is_a_checkpoint_of_its_own(model, d
     ({"--data": "absent.jsonl"}, "there is no file absent.jsonl"), ({"--minutes": "0"}, "--minutes"),
     ({"--minutes": "-3"}, "--minutes"), ({"--minutes": "soon"}, "Invalid value for '--minutes'"),
     ({"--loss": "l2"}, "no loss 'l2'"), ({"--smooth": "0.2"}, "smoothed by a share from 0 to below 1"),
-    ({"name": "diffusion-lm-aligned"}, "was trained for smollm2-135m" if "diffusion-lm" in names(SHIPPED) else
+    ({"name": "diffusion-lm-aligned"}, "was trained for smollm2-135m" if "diffusion-lm" in checkpoint_names(SHIPPED)
+     else
      "goes on from the checkpoint diffusion-lm, and there is none in"),
     ({"--target": "/nowhere/at/all"}, "nowhere"), ({"--forbid": "absent.jsonl"}, "there is no file absent.jsonl"),
     ({"--prompts": "absent.jsonl"}, "there is no file absent.jsonl")], ids=str)

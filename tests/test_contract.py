@@ -41,7 +41,7 @@ def test_a_draft_is_a_tree_within_its_budget(name, budget):
         assert len(draft) <= budget.size and draft.depth <= budget.depth
         assert all(ROOT <= parent < node for node, parent in enumerate(draft.parents))
         assert len(set(zip(draft.parents, draft.tokens, strict=True))) == len(draft), "siblings differ"
-        for values in (draft.q, draft.sights, draft.source, draft.belief):
+        for values in (draft.q, draft.stats, draft.source, draft.confidence):
             assert len(values) in (0, len(draft))
 
 

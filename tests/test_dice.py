@@ -4,10 +4,10 @@ import torch
 
 from specdec_lib.dice import Dice
 from specdec_lib.exact import every_outcome
-from specdec_lib.types import Law
+from specdec_lib.scores import Distribution
 
-HALF = Law(torch.tensor([3, 8]), torch.tensor([.5, .5]))
-SKEW = Law(torch.tensor([3, 8, 9]), torch.tensor([.2, .7, .1]))
+HALF = Distribution(torch.tensor([3, 8]), torch.tensor([.5, .5]))
+SKEW = Distribution(torch.tensor([3, 8, 9]), torch.tensor([.2, .7, .1]))
 
 
 def test_a_position_always_shows_the_same_coin():
@@ -34,10 +34,10 @@ def test_tokens_come_at_the_rate_of_their_law():
 
 def test_certainty_uses_up_no_coin():
     coins, same = Dice(1).at(0), Dice(1).at(0)
-    assert coins.choose(Law.certain(5)) == 5 and coins.flip(1.0) and not coins.flip(0.0)
+    assert coins.choose(Distribution.point_mass(5)) == 5 and coins.flip(1.0) and not coins.flip(0.0)
     assert coins.choose(SKEW) == same.choose(SKEW)
 
 
 def test_every_outcome_walks_every_branch_with_its_chance():
-    law = every_outcome(lambda dice: (dice.choose(SKEW), dice.flip(.25)))
-    assert len(law) == 6 and abs(law[8, True] - .175) < 1e-7 and abs(sum(law.values()) - 1) < 1e-6
+    dist = every_outcome(lambda dice: (dice.choose(SKEW), dice.flip(.25)))
+    assert len(dist) == 6 and abs(dist[8, True] - .175) < 1e-7 and abs(sum(dist.values()) - 1) < 1e-6

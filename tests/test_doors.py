@@ -12,7 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from specdec_lib.models import checkpoints, wheel
+from specdec_lib.hub import default_model, locate
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -111,7 +111,7 @@ def test_help_lists_every_target_a_person_may_want():
 def test_make_and_the_library_agree_on_where_the_default_model_is():
     makefile = (ROOT / "Makefile").read_text()
     folder = re.search(r"^MODEL +:= \$\(CACHE\)/(\S+)/manifest.json$", makefile, re.M)[1]
-    assert folder == f"{checkpoints.DEFAULT}-{wheel.SHA256[:8]}"
+    assert folder == f"{locate.DEFAULT}-{default_model.SHA256[:8]}"
 
 
 def test_clean_cache_says_what_it_removes_and_removes_only_that(tmp_path):

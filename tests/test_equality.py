@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.bench.environment import read_ngram
 from specdec_lib.bench.plan import trained
-from specdec_lib.bench.prompts import default_path, load, spread
-from specdec_lib.bench.world import read_ngram
+from specdec_lib.bench.prompts import balanced, default_path, load_prompts
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.dice import Dice
+from specdec_lib.heads.draft_lm import draft_lm
+from specdec_lib.hub import load as models
 from specdec_lib.loop import decode
-from specdec_lib.models import load as models
-from specdec_lib.models.heads.small import draft_lm
-from specdec_lib.models.shelf import SHIPPED, Shelf
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Kit
@@ -38,7 +38,7 @@ POLICIES += ["eagle@svip@match", "eagle@typical", "eagle@top-beta(beta=1)"]     
 def world():
     """The default target in fp32, its tokenizer and a kit with the trained drafters."""
     target, text = models.load("smollm2-135m", dtype=torch.float32)
-    shelf = Shelf(SHIPPED, target, text, readers={NGRAM: read_ngram})
+    shelf = CheckpointFolder(SHIPPED, target, text, readers={NGRAM: read_ngram})
     kit = Kit(target, text.facts, nodes=8, draft=draft_lm(shelf["draft-lm"].state, target.weights),
               checkpoints=shelf, parts=catalog.make_part)
     return kit, text
@@ -50,7 +50,8 @@ def output(name: str, prompt, kit: Kit, tokens: int, dice=None):
     options = {"dice": dice} if dice else {}
     *_, session = decode(prompt, fresh.target, *catalog.build(name, fresh), max_new_tokens=tokens, end=kit.facts.end,
                          sampling=fresh.sampling, **options)
-    pairs = [pair for round in session.rounds for pair in round.brief.logits[list(round.brief.rows), :2].tolist()]
+    pairs = [pair for round in session.rounds
+             for pair in round.row_stats.logits[list(round.row_stats.rows), :2].tolist()]
     return session.output, [first - second for first, second in pairs]
 
 
@@ -76,18 +77,18 @@ PLAIN: dict = {}
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_lossless_method_emits_plain_decodings_ids(name, world):
-    assert differences(name, spread(load(default_path()), 6), world, tokens=48) == []
+    assert differences(name, balanced(load_prompts(default_path()), 6), world, tokens=48) == []
 
 
 @pytest.mark.parametrize("spec", POLICIES)
 def test_a_drafter_under_a_policy_of_length_emits_plain_decodings_ids(spec, world):
-    assert differences(spec, spread(load(default_path()), 6)[1::3], world, tokens=48) == []
+    assert differences(spec, balanced(load_prompts(default_path()), 6)[1::3], world, tokens=48) == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_on_every_shipped_prompt_a_difference_is_a_tie(name, world):
-    found = differences(name, load(default_path()), world, tokens=128)
+    found = differences(name, load_prompts(default_path()), world, tokens=128)
     assert all(margin < MARGIN for *_, margin in found), f"(question, position, plain, {name}, margin): {found}"
     assert len(found) <= 1, f"ties on more than one prompt in sixty: {found}"
 
@@ -100,7 +101,7 @@ def test_a_path_search_is_held_to_this_with_its_trigram(world):
 def test_sampled_ids_equal_plain_decodings_too_under_match(world):
     kit, text = world
     warm = replace(kit, sampling=Sampling(1.0, top_p=.9))
-    prompt = text.encode_chat([spread(load(default_path()), 6)[2].turns[0]])
+    prompt = text.encode_chat([balanced(load_prompts(default_path()), 6)[2].turns[0]])
     plain, _ = output("ar", prompt, warm, 24, Dice(3))
     drafted, _ = output("sam", prompt, warm, 24, Dice(3))
     assert drafted == plain and len(set(plain)) > 5

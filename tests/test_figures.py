@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from specdec_lib import figures
-from specdec_lib.figures import look
-from specdec_lib.figures.relaxed import Outcome
+from specdec_lib.figures import theme
+from specdec_lib.figures.tradeoff import TradeoffPoint
 
 WORDS = ["cat", "dog", "mat"]
 EVERY = {
@@ -26,14 +26,14 @@ EVERY = {
     "sources": lambda: figures.sources(["", "sam", "tr", ""], list("abcd")),
     "signal": lambda: figures.signal([.1, 2.2, 3.0], threshold=2, stops=[1, 2]),
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
-    "laws": lambda: figures.laws(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
+    "distributions": lambda: figures.distributions(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
     "against": lambda: figures.against([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
     "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
-    "exit_map": lambda: figures.exit_map([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
+    "early_exit_grid": lambda: figures.early_exit_grid([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
     "stops": lambda: figures.stops({"svip": [(2, 1), (1, 0)], "fixed 1": [(1, 1), (1, 0)]},
                                    {"entropy": [.1, .2, .3], "chance": [.9, None, .5]}, WORDS),
     "regrets": lambda: figures.regrets({"svip": .2, "fixed 1": .35}),
-    "lengths": lambda: figures.lengths([8, 6, 3], [8, 2, 3], [4, 2, 0], [4, 3, 1]),
+    "draft_lengths_by_round": lambda: figures.draft_lengths_by_round([8, 6, 3], [8, 2, 3], [4, 2, 0], [4, 3, 1]),
     "acceptance": lambda: figures.acceptance(WORDS, [1, .43, 1]),
     "learned": lambda: figures.learned({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),
     "depth_weights": lambda: figures.depth_weights({"decay": [1, .8, .64], "streak": [1.2, .7, .3]}),
@@ -45,7 +45,8 @@ EVERY = {
     "ratios": lambda: figures.ratios(["eagle2", "respec"], [.92, 1.4], [(.8, 1.05), (1.2, 1.6)]),
     "round_split": lambda: figures.round_split({"sam": {"when": .1, "what": .2, "target": 6.0, "how": .3}}),
     "shares": lambda: figures.shares({"sam": {"sam": .4, "nobody": .6}, "respec": {"eagle2": 1.0}}),
-    "tradeoff": lambda: figures.tradeoff({"R0": Outcome(1.5, (1.2, 1.8), 1, None), "R1": Outcome(2, None, .8, None)},
+    "tradeoff": lambda: figures.tradeoff({"R0": TradeoffPoint(1.5, (1.2, 1.8), 1, None),
+                                          "R1": TradeoffPoint(2, None, .8, None)},
                                          "overlap", {"r": ["R0"], "s": ["R1"]}, lossless=("R0",), level=1.0),
     "lattice": lambda: figures.lattice([WORDS] * 16, [[-.1, -2.5, -6.0]] * 16, {"best": [0] * 16, "found": [1, 2]},
                                        [0, 1, None]),
@@ -90,7 +91,7 @@ def test_the_palette_keeps_its_distance_for_red_green_blind_readers():
         return .33 * r + .67 * g, .33 * r + .67 * g, -.02 * r + .02 * g + b
 
     roles = ["accepted", "rejected", "extra", "draft", "target"]
-    apart = {(one, other): sum((a - b) ** 2 for a, b in zip(seen(look.PALETTE[one]), seen(look.PALETTE[other]),
+    apart = {(one, other): sum((a - b) ** 2 for a, b in zip(seen(theme.PALETTE[one]), seen(theme.PALETTE[other]),
                                                             strict=True)) ** .5
              for one in roles for other in roles if one < other}
     assert min(apart.values()) > 0.1, min(apart, key=apart.get)
@@ -103,7 +104,7 @@ def test_no_other_file_of_the_library_holds_a_plotly_colour():
         if "figures" in path.parts:
             continue
         words = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
-        assert not [word for word in words if word in look.PALETTE.values()], path
+        assert not [word for word in words if word in theme.PALETTE.values()], path
 
 
 def test_faster_is_said_only_where_the_interval_lies_above_one():
@@ -175,10 +176,10 @@ def test_a_drafter_measured_once_has_come_nowhere():
 
 
 def test_a_long_title_gets_room_above_the_plot_and_a_long_axis_title_a_second_line():
-    short = look.canvas("A word", "x", "y")
-    long = look.canvas("word " * 40, "x", "a measure with its unit (95 % interval of it)")
+    short = theme.canvas("A word", "x", "y")
+    long = theme.canvas("word " * 40, "x", "a measure with its unit (95 % interval of it)")
     lines = long.layout.title.text.count("<br>") + 1
     assert lines == 4 and short.layout.margin.t is None
-    assert long.layout.margin.t == short.layout.template.layout.margin.t + 2 * look.LINE
-    assert long.layout.height == short.layout.template.layout.height + 2 * look.LINE      # the plot keeps its size
+    assert long.layout.margin.t == short.layout.template.layout.margin.t + 2 * theme.LINE
+    assert long.layout.height == short.layout.template.layout.height + 2 * theme.LINE     # the plot keeps its size
     assert "<br>" in long.layout.yaxis.title.text and short.layout.yaxis.title.text == "y"

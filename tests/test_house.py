@@ -1,29 +1,38 @@
-"""The laws of the house: imports point one way, rooms do not know each other, files stay small."""
+"""The laws of the house: imports point one way, rooms do not know each other, names are unique, files stay small."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
-
-import pytest
 
 from specdec_lib import catalog
 
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "specdec_lib"
-FLOORS = [("blocks",), ("types",), ("dice", "sampling", "exact", "drafting", "leniency", "verifying", "lattice"),
-          ("models",), ("index",), ("when", "what", "how"), ("methods",), ("catalog",), ("measure",), ("cost",),
-          ("training",), ("bench",), ("figures",), ("show",), ("explore",), ("cli",)]
-FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
-CORE = {"blocks", "types", "dice", "sampling", "exact", "drafting", "leniency", "verifying", "lattice", "models",
-        "index", "when", "what", "how", "methods", "catalog", "loop", "measure", "cost", "training"}
-OUTSIDE_CORE = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer", "rich",
-                "IPython", "jupyterlab", "nbformat"}
 FILES = sorted(LIB.rglob("*.py"))
+ROOMS = ("when", "what", "how")
+# From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
+FLOORS = [("topk",), ("scores",), ("types",), ("dice", "sampling", "exact", "lattice", "acceptance", "trees"),
+          ("cost.lengths", "cost.curves"), ("models",), ("cost.flops",), ("hub",), ("checkpoints",), ("heads",), ("index",),
+          ("memory",), ROOMS, ("methods",), ("catalog",), ("measure",), ("cost.break_even",), ("training",), ("recordings",),
+          ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
+FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
+BELOW_THE_LOOP = (*ROOMS, "types", "scores", "dice")          # these may not know the loop
+NOTEBOOK_LIBRARIES = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer", "rich",
+                      "IPython", "jupyterlab", "nbformat"}
+CORE_ENDS_BELOW = FLOOR["bench"]
 
 
-def place(path: Path) -> str:
-    """The room or file of the house that a module stands in."""
-    first = path.relative_to(LIB).parts[0]
-    return first.removesuffix(".py")
+def module_of(path: Path) -> str:
+    """`when.fixed` for specdec_lib/when/fixed.py; a package by its own name."""
+    parts = path.relative_to(LIB).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor_of(module: str) -> int | None:
+    """The height of a module; None for the loop and the package itself, which have rules of their own."""
+    while module and module not in FLOOR:
+        module = module.rpartition(".")[0]
+    return FLOOR.get(module)
 
 
 def imports(path: Path) -> list[str]:
@@ -39,71 +48,60 @@ def imports(path: Path) -> list[str]:
 
 
 def inner(path: Path) -> list[str]:
-    """The places of the house that a file imports from."""
-    return [name.split(".")[1] for name in imports(path) if name.startswith("specdec_lib.")]
+    """Names inside the package that a file imports, without the package's own name."""
+    return [name.removeprefix("specdec_lib.") for name in imports(path) if name.startswith("specdec_lib.")]
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if place(f) in FLOOR], ids=lambda f: str(f.relative_to(LIB)))
-def test_imports_point_one_way(path):
-    mine = FLOOR[place(path)]
-    for other in inner(path):
-        if other == "loop":
-            rooms = ("when", "what", "how", "types", "dice")
-            assert place(path) not in rooms, f"{path.name}: a room may not know the loop"
-        elif other != place(path) and other in FLOOR:
-            assert FLOOR[other] < mine, f"{path.relative_to(LIB)} imports {other}: imports point one way"
-
-
-@pytest.mark.parametrize("room", ["when", "what", "how"])
-def test_files_of_one_room_import_neither_another_room_nor_each_other(room):
-    for path in (LIB / room).glob("*.py"):
-        for name in imports(path):
-            if name.startswith("specdec_lib."):
-                foreign = name.split(".")[1] in ("when", "what", "how")
-                assert not foreign, f"{path.name} imports {name}: put them together in methods/"
-
-
-def test_methods_name_their_parts_by_card_and_import_no_room():
-    for path in (LIB / "methods").glob("*.py"):
-        assert not {"when", "what", "how"} & set(inner(path)), f"{path.name}: use kit.part(name)"
-
-
-def test_the_loop_knows_types_alone():
-    assert set(inner(LIB / "loop.py")) == {"types"}
-
-
-@pytest.mark.parametrize("path", [f for f in FILES if place(f) in CORE], ids=lambda f: str(f.relative_to(LIB)))
-def test_the_core_runs_without_notebooks_and_tables(path):
-    outer = {name.split(".")[0] for name in imports(path)}
-    assert not outer & OUTSIDE_CORE, f"{path.name} is core: torch, transformers, numpy and safetensors alone"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda f: str(f.relative_to(LIB)))
-def test_files_are_small_and_say_what_they_are(path):
-    text = path.read_text()
-    assert ast.get_docstring(ast.parse(text)), f"{path.name} starts with a sentence on what it is"
-    assert len(text.splitlines()) <= 420, f"{path.name}: two ideas in one place, split it"
-
-
-def test_the_library_does_not_print():
+def test_imports_point_one_way():
+    broken = []
     for path in FILES:
-        calls = [node.func.id for node in ast.walk(ast.parse(path.read_text()))
-                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-        assert "print" not in calls, f"{path.name}: the library returns, the command line prints"
+        mine, own = floor_of(module_of(path)), module_of(path).split(".")[0]
+        for other in inner(path):
+            if other.split(".")[0] == "loop":
+                broken += [f"{path.relative_to(LIB)} may not know the loop"] * (own in BELOW_THE_LOOP)
+            elif mine is not None and other.split(".")[0] != own and floor_of(other) >= mine:
+                broken.append(f"{path.relative_to(LIB)} imports {other}")
+    assert not broken, "imports point one way:\n" + "\n".join(broken)
+    assert {name.split(".")[0] for name in inner(LIB / "loop.py")} <= {"types", "scores"}
 
 
-def every_card():
-    return [card for room in (*catalog.parts().values(), catalog.methods()) for card in room.values()]
+def test_parts_do_not_know_each_other_and_methods_name_them_by_card():
+    broken = [f"{path.relative_to(LIB)} imports {name}" for room in (*ROOMS, "methods") for path in (LIB / room).glob("*.py")
+              for name in inner(path) if name.split(".")[0] in ROOMS]
+    assert not broken, "parts are put together by kit.part(name):\n" + "\n".join(broken)
 
 
-@pytest.mark.parametrize("card", every_card(), ids=lambda card: card.name)
-def test_every_card_names_its_idea_source_and_a_notebook_that_exists(card):
-    assert card.idea and card.source
-    assert (ROOT / "notebooks" / f"{card.notebook}.ipynb").is_file(), f"{card.name}: no notebook {card.notebook}"
+def test_everything_below_the_bench_runs_without_notebooks_tables_and_a_terminal():
+    core = [path for path in FILES if (floor_of(module_of(path)) or 0) < CORE_ENDS_BELOW]
+    broken = [f"{path.relative_to(LIB)} imports {name}" for path in core for name in imports(path)
+              if name.split(".")[0] in NOTEBOOK_LIBRARIES]
+    assert not broken, "torch, transformers, numpy and safetensors alone:\n" + "\n".join(broken)
 
 
-def test_every_part_has_a_test_of_the_same_name():
-    for room in ("when", "what", "how"):
-        for path in (LIB / room).glob("[a-z]*.py"):
-            test = ROOT / "tests" / room / f"test_{path.name}"
-            assert test.is_file(), f"{room}/{path.name} has no test of its name"
+def test_files_and_functions_are_small_say_what_they_are_do_not_print_and_class_names_are_unique():
+    broken, classes = [], defaultdict(list)
+    for path in FILES:
+        text, name = path.read_text(), str(path.relative_to(LIB))
+        tree = ast.parse(text)
+        broken += [f"{name} has no docstring"] * (not ast.get_docstring(tree))
+        broken += [f"{name} has over 300 lines"] * (len(text.splitlines()) > 300)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 45:
+                broken.append(f"{name}: {node.name} has over 45 lines")
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                broken.append(f"{name} prints: the library returns, the command line prints")
+            elif isinstance(node, ast.ClassDef):
+                classes[node.name].append(name)
+    broken += [f"{name} is a class in {', '.join(places)}" for name, places in classes.items() if len(places) > 1]
+    assert not broken, "\n".join(broken)
+
+
+def test_every_card_has_a_notebook_every_part_a_test_of_its_name_and_tests_mirror_the_package():
+    cards = [card for room in (*catalog.parts().values(), catalog.methods()) for card in room.values()]
+    broken = [f"the card {card.name} lacks idea, source or notebook" for card in cards
+              if not (card.idea and card.source and (ROOT / "notebooks" / f"{card.notebook}.ipynb").is_file())]
+    broken += [f"{room}/{path.name} has no test of its name" for room in ROOMS for path in (LIB / room).glob("[a-z]*.py")
+               if not (ROOT / "tests" / room / f"test_{path.name}").is_file()]
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    broken += [f"tests/{folder} mirrors no folder of the package" for folder in folders if not (LIB / folder).is_dir()]
+    assert not broken, "\n".join(broken)

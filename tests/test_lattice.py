@@ -8,7 +8,7 @@ import torch
 
 from specdec_lib.lattice import best_chain, generated, kept, narrowed, oracle, search
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.training.ngram import count
+from specdec_lib.training.data.ngram_counts import count
 from specdec_lib.types import Lattice, Refusal
 
 END = frozenset({9})

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from specdec_lib.drafting import certain_chain
 from specdec_lib.how.match import Match
 from specdec_lib.loop import begin, decode
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Draft, Refusal
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import Scripted
@@ -15,7 +15,7 @@ TEXT = (5, 6, 7, 8, 9, 10, 11, 12)
 
 def knows(session, budget, dice):
     start = len(session.output)
-    return certain_chain(TEXT[start:start + budget.depth])
+    return deterministic_chain(TEXT[start:start + budget.depth])
 
 
 def finish(when=Fixed(3), what=knows, prompt=(1, 2), target=None, **options):
@@ -64,7 +64,7 @@ def test_bad_input_is_refused_in_one_sentence(prompt, room, context, word):
 
 
 def test_the_context_bounds_the_room():
-    assert begin((1, 2, 3), 50, context=10).room == 7
+    assert begin((1, 2, 3), 50, context=10).remaining == 7
 
 
 def test_a_tensor_of_ids_is_a_prompt():

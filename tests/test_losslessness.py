@@ -18,7 +18,8 @@ from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
-from specdec_lib.types import ROOT, Budget, Draft, Law, Method, Scores, Verdict
+from specdec_lib.scores import Distribution, Scores
+from specdec_lib.types import ROOT, Budget, Draft, Method, Verdict
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, WARM, kit, network_kit, run, true_law
@@ -39,8 +40,8 @@ def law_of(when, what: str, how: str, tokens: int = 3):
 
 @pytest.mark.parametrize(("what", "how"), list(itertools.product(ABLE["what"], LOSSLESS_HOW)))
 def test_every_drafter_under_every_rule_keeps_the_target_law(what, how):
-    law = law_of(lambda world: Fixed(2, 2, 3), what, how)
-    assert distance(law, true_law()) < 1e-12
+    dist = law_of(lambda world: Fixed(2, 2, 3), what, how)
+    assert distance(dist, true_law()) < 1e-12
 
 
 def policy(world, name: str):
@@ -52,8 +53,8 @@ def policy(world, name: str):
 
 @pytest.mark.parametrize(("when", "what"), list(itertools.product(ABLE["when"], ABLE["what"])))
 def test_every_policy_with_every_drafter_keeps_the_target_law(when, what):
-    law = law_of(lambda world: policy(world, when), what, "rejection")
-    assert distance(law, true_law()) < 1e-12
+    dist = law_of(lambda world: policy(world, when), what, "rejection")
+    assert distance(dist, true_law()) < 1e-12
 
 
 METHODS = [name for name, card in catalog.methods().items() if card.lossless and not catalog.missing(card, kit())]
@@ -61,8 +62,8 @@ METHODS = [name for name, card in catalog.methods().items() if card.lossless and
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_assembled_method_keeps_the_target_law(name):
-    law = every_outcome(lambda dice: run(catalog.build(name, kit()), dice))
-    assert distance(law, true_law()) < 1e-12
+    dist = every_outcome(lambda dice: run(catalog.build(name, kit()), dice))
+    assert distance(dist, true_law()) < 1e-12
 
 
 @pytest.mark.parametrize("what", ABLE["what"])
@@ -99,21 +100,21 @@ def network_law(make, tokens: int, prompt=PROMPT) -> dict:
 @pytest.mark.parametrize("name", NETWORK_METHODS)
 def test_on_a_network_every_method_keeps_plain_decodings_law(name):
     tokens = 3 if set(catalog.methods()[name].parts) & set(NETWORK_WHATS) else 2
-    law = network_law(lambda kit: catalog.build(name, kit), tokens)
-    assert distance(law, network_law(lambda kit: catalog.build("ar", kit), tokens)) < 1e-9
+    dist = network_law(lambda kit: catalog.build(name, kit), tokens)
+    assert distance(dist, network_law(lambda kit: catalog.build("ar", kit), tokens)) < 1e-9
 
 
 @pytest.mark.parametrize(("what", "how"), list(itertools.product(NETWORK_WHATS, LOSSLESS_HOW)))
 @pytest.mark.parametrize("prompt", [PROMPT, (1,)], ids=["prompt", "one token"])
 def test_a_drafter_that_needs_a_network_keeps_its_law_under_every_rule(what, how, prompt):
-    law = network_law(lambda kit: Method(Fixed(2, 2, 3), kit.part(what), kit.part(how)), 3, prompt)
-    assert distance(law, network_law(lambda kit: catalog.build("ar", kit), 3, prompt)) < 1e-9
+    dist = network_law(lambda kit: Method(Fixed(2, 2, 3), kit.part(what), kit.part(how)), 3, prompt)
+    assert distance(dist, network_law(lambda kit: catalog.build("ar", kit), 3, prompt)) < 1e-9
 
 
 @pytest.mark.parametrize(("when", "what"), list(itertools.product(NETWORK_WHENS, ["draft-model", *NETWORK_WHATS])))
 def test_a_policy_that_needs_a_network_keeps_the_law_with_every_drafter_that_does(when, what):
-    law = network_law(lambda kit: Method(kit.part(when), kit.part(what), kit.part("rejection")), 3)
-    assert distance(law, network_law(lambda kit: catalog.build("ar", kit), 3)) < 1e-9
+    dist = network_law(lambda kit: Method(kit.part(when), kit.part(what), kit.part("rejection")), 3)
+    assert distance(dist, network_law(lambda kit: catalog.build("ar", kit), 3)) < 1e-9
 
 
 @pytest.mark.parametrize("what", NETWORK_WHATS)
@@ -137,25 +138,25 @@ START = (2,)
 def caught(what, how) -> float:
     """Total variation between what this drafter and rule emit and the target's law, over two tokens."""
     method = Method(lambda session, dice: Budget(2, 2), what, how)
-    law = every_outcome(lambda dice: run(method, dice, tokens=3, target=P, prompt=START))
-    return distance(law, true_law(P, START, tokens=3))
+    dist = every_outcome(lambda dice: run(method, dice, tokens=3, target=P, prompt=START))
+    return distance(dist, true_law(P, START, tokens=3))
 
 
-def q_at(*tokens) -> Law:
-    return Law(torch.arange(3), Q.logits(tuple(tokens)).exp())
+def q_at(*tokens) -> Distribution:
+    return Distribution(torch.arange(3), Q.logits(tuple(tokens)).exp())
 
 
-def chain(first: int, second: int, *laws) -> Draft:
-    return Draft((first, second), (ROOT, 0), tuple(laws))
+def chain(first: int, second: int, *dists) -> Draft:
+    return Draft((first, second), (ROOT, 0), tuple(dists))
 
 
 def second_slot_first(session, budget, dice):
     """Slot 2 is drawn from its marginal before slot 1, which is then drawn knowing it."""
     last = session.tokens[-1]
-    joint = q_at(last).chances[:, None] * torch.stack([q_at(a).chances for a in range(3)])      # [slot 1, slot 2]
-    later = Law(torch.arange(3), joint.sum(0))
+    joint = q_at(last).probs[:, None] * torch.stack([q_at(a).probs for a in range(3)])          # [slot 1, slot 2]
+    later = Distribution(torch.arange(3), joint.sum(0))
     b = dice.choose(later)
-    earlier = Law(torch.arange(3), joint[:, b] / joint[:, b].sum())
+    earlier = Distribution(torch.arange(3), joint[:, b] / joint[:, b].sum())
     a = dice.choose(earlier)
     return chain(a, b, earlier, later)
 
@@ -163,7 +164,7 @@ def second_slot_first(session, budget, dice):
 def committed_as_if_drawn(session, budget, dice):
     """Slot 1 commits its best token, and is tested by the law that it was the best of; slot 2 is drawn knowing it."""
     first = q_at(session.tokens[-1])
-    a = int(first.chances.argmax())
+    a = int(first.probs.argmax())
     second = q_at(a)
     return chain(a, dice.choose(second), first, second)
 
@@ -179,7 +180,7 @@ def dropped_for_what_it_was(session, budget, dice):
     """A token of small chance is drawn and then not submitted."""
     q = q_at(session.tokens[-1])
     token = dice.choose(q)
-    return Draft() if q.chance(token) < .25 else Draft((token,), (ROOT,), (q,))
+    return Draft() if q.probability(token) < .25 else Draft((token,), (ROOT,), (q,))
 
 
 def dropping(name: str, **values):
@@ -187,7 +188,7 @@ def dropping(name: str, **values):
     def drop(session, budget, dice):
         stop = kit().part(name, **values)(session, dice).stop
         draft = DraftModel(Q)(session, replace(budget, stop=stop), dice)
-        fired = bool(len(draft)) and stop(draft.sights)
+        fired = bool(len(draft)) and stop(draft.stats)
         return draft.keep(tuple(range(len(draft) - 1))) if fired else draft
     drop.__name__ = f"dropping under {name}"
     return drop
@@ -197,8 +198,8 @@ def chosen_before_the_ratio_test(session, draft, scores, dice):
     """Of two drawn chains the one the target likes better is kept, then tested as if it had been drawn alone."""
     if not len(draft):
         return Rejection()(session, draft, scores, dice)
-    p = scores.law(0, session.sampling)
-    best = max(draft.children[ROOT], key=lambda node: p.chance(draft.tokens[node]))
+    p = scores.distribution(0, session.sampling)
+    best = max(draft.children[ROOT], key=lambda node: p.probability(draft.tokens[node]))
     verdict = Rejection()(session, draft.keep((best,)), Scores(scores.logits[[0, best + 1]]), dice)
     return Verdict((best,) if verdict.path else (), verdict.tokens)
 
@@ -250,9 +251,9 @@ def test_siblings_drawn_without_replacement_keep_the_law():
     def without_replacement(session, budget, dice):
         q = q_at(session.tokens[-1])
         first = dice.choose(q)
-        left = q.chances.clone()
+        left = q.probs.clone()
         left[first] = 0
-        rest = Law(q.ids, left / left.sum())
+        rest = Distribution(q.ids, left / left.sum())
         return Draft((first, dice.choose(rest)), (ROOT, ROOT), (q, rest))
 
     assert caught(without_replacement, Rejection()) < 1e-12
@@ -266,5 +267,5 @@ def test_the_chance_of_acceptance_is_the_overlap_that_theory_names(how, overlap)
         session = begin(START, 3, sampling=WARM)
         return len(how(session, draft, P(START, draft), dice).path)
 
-    p, q = P.logits(START).exp(), q_at(2).chances
+    p, q = P.logits(START).exp(), q_at(2).probs
     assert every_outcome(accepted)[1] == pytest.approx(float(overlap(p, q).sum()), abs=1e-12)

@@ -5,7 +5,8 @@ import torch
 
 from specdec_lib import measure
 from specdec_lib.measure import Cost
-from specdec_lib.types import ROOT, Brief, Budget, Draft, Round, Seconds, Session, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.types import ROOT, Budget, Draft, Round, Seconds, Session, Verdict
 
 
 def turn(draft=(), parents=None, path=(), extra=9, seconds=(1, 2, 3, 4), source=(), cut=None):
@@ -16,8 +17,8 @@ def turn(draft=(), parents=None, path=(), extra=9, seconds=(1, 2, 3, 4), source=
     verdict = verdict if cut is None else Verdict(verdict.path[:cut], verdict.tokens[:cut])
     read = (0, *(node + 1 for node in verdict.path))[:len(verdict.tokens)]
     logits = torch.tensor([[5.0, 5.0 - r] for r in range(len(draft) + 1)])
-    brief = Brief(torch.zeros(len(draft) + 1, 2, dtype=torch.long), logits, read)
-    return Round(Budget(depth=len(draft)), tree, brief, verdict, (-0.5,) * len(verdict.tokens), Seconds(*seconds))
+    row_stats = RowStats(torch.zeros(len(draft) + 1, 2, dtype=torch.long), logits, read)
+    return Round(Budget(depth=len(draft)), tree, row_stats, verdict, (-0.5,) * len(verdict.tokens), Seconds(*seconds))
 
 
 def rows(*rounds):
@@ -147,10 +148,10 @@ def test_the_interval_of_a_share_weighs_prompts_by_their_size_and_needs_five():
 
 def test_a_token_is_not_the_best_where_the_row_before_it_has_a_likelier_one():
     ids = torch.tensor([[1, 9], [7, 2], [9, 4]])                           # the target says 1, then 7, then 9
-    brief = Brief(ids, torch.tensor([[5.0, 4.0], [5.0, 4.5], [5.0, 1.0]]), (0, 1, 2))
+    row_stats = RowStats(ids, torch.tensor([[5.0, 4.0], [5.0, 4.5], [5.0, 1.0]]), (0, 1, 2))
     tree = Draft((1, 2), (ROOT, 0))
-    told = Round(Budget(depth=2), tree, brief, Verdict.of(tree, (0, 1), 9), (-0.5,) * 3, Seconds(1, 2, 3, 4))
-    tied = Round(Budget(depth=2), tree, Brief(ids, torch.full((3, 2), 5.0), (0, 1, 2)), told.verdict, (-0.5,) * 3)
+    told = Round(Budget(depth=2), tree, row_stats, Verdict.of(tree, (0, 1), 9), (-0.5,) * 3, Seconds(1, 2, 3, 4))
+    tied = Round(Budget(depth=2), tree, RowStats(ids, torch.full((3, 2), 5.0), (0, 1, 2)), told.verdict, (-0.5,) * 3)
     assert [row.not_best for row in rows(told, tied)] == [1, 0]            # 2 was let stand for 7; a tie is no loss
     assert measure.not_best_per_100(rows(told, tied)) == 100 / 6
     old = rows(told)[0]._replace(not_best=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from specdec_lib.bench import notebooks
+from specdec_lib.commands import notebook_runner
 
 ROOT = Path(__file__).parents[1]
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -42,7 +42,8 @@ def calls(book: Path, name: str) -> list[ast.Call]:
 @pytest.mark.notebooks
 @every_book
 def test_a_notebook_runs_top_to_bottom_and_its_claims_hold(book, tmp_path):
-    done = notebooks.run(book, tmp_path / book.name, notebooks.smoke_values(book), env=ENV, cell_seconds=60)
+    done = notebook_runner.run_notebook(book, tmp_path / book.name, notebook_runner.smoke_values(book), env=ENV,
+                                        cell_seconds=60)
     for cell in cells(done.path, "code"):
         for output in cell.outputs:
             drawn = output.get("data", {}).get("application/vnd.plotly.v1+json")
@@ -66,7 +67,7 @@ def test_a_notebook_opens_with_its_title_and_typed_parameters(book):
     assert first.cell_type == "markdown" and first.source.startswith("# ")
     assert second.metadata.get("tags") == ["parameters"]
     written = {node.target.id for node in ast.parse(second.source).body}
-    assert written and written == set(notebooks.parameters(book))
+    assert written and written == set(notebook_runner.parameters(book))
 
 
 @every_book

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from specdec_lib import show
-from specdec_lib.drafting import certain_chain, certain_trie
 from specdec_lib.how.match import Match
 from specdec_lib.loop import decode
 from specdec_lib.models.table import Table
+from specdec_lib.trees import deterministic_chain, deterministic_tree
 from specdec_lib.types import NO_DICE, Budget, Draft, Lattice, Verdict
 
 ALWAYS_NEXT = Table({(): (1, 0, 0), (0,): (0, 1, 0), (1,): (0, 0, 1), (2,): (1, 0, 0)})
@@ -24,7 +24,7 @@ def decoded():
 
     def what(session, budget, dice):
         right = (int(session.tokens[-1]) + 1) % 3
-        return certain_chain((right, right), "toy")
+        return deterministic_chain((right, right), "toy")
 
     for session in decode(start, ALWAYS_NEXT, lambda *_: Budget(2), what, Match(), max_new_tokens=4):
         pass
@@ -60,18 +60,18 @@ def test_roles_are_told_apart_without_colour():
 
 
 def test_tokens_cannot_inject_html():
-    drawn = show.draft(certain_chain((0,)), lambda token: "<script>")
+    drawn = show.draft(deterministic_chain((0,)), lambda token: "<script>")
     assert "<script>" not in drawn.html and "&lt;script&gt;" in drawn.html
 
 
 def test_a_toy_draft_names_its_tokens_by_itself():
     toy = show.words("the cat sat the cat")
-    copied = certain_chain(toy.tokens[2:4])
+    copied = deterministic_chain(toy.tokens[2:4])
     assert repr(show.draft(copied)).splitlines()[0] == "(sat) (the)"
 
 
 def test_a_draft_has_one_line_for_each_leaf():
-    tree = certain_trie([(0, 1), (0, 2)], 5)
+    tree = deterministic_tree([(0, 1), (0, 2)], 5)
     assert len(repr(show.draft(tree)).splitlines()) == 3
     assert repr(show.draft(Draft())).strip() == "the empty draft"
 
@@ -98,7 +98,7 @@ def test_a_toy_model_gives_the_chances_of_its_text():
 
 
 def test_a_tree_with_its_verdict_says_how_many_nodes_were_accepted():
-    tree = certain_trie([(0, 1), (0, 2)], 5)
+    tree = deterministic_tree([(0, 1), (0, 2)], 5)
     figure = show.tree(tree, Verdict.of(tree, (0, 2), 1), show.Vocabulary.of("a b c"))
     assert figure.layout.title.text == "2 of 3 nodes were accepted"
     assert {trace.name: list(trace.text) for trace in figure.data if trace.name}["extra"] == ["b"]
@@ -126,7 +126,7 @@ def test_a_check_shows_its_sentence_or_raises_it():
 def test_the_source_shown_is_the_source_that_runs():
     drawn = show.source(Match)
     assert "class Match" in repr(drawn) and "specdec_lib.how.match" in drawn.html
-    assert '"""' not in repr(show.source(certain_chain, doc=False))
+    assert '"""' not in repr(show.source(deterministic_chain, doc=False))
 
 
 def test_a_table_keeps_the_order_of_its_rows():

@@ -6,28 +6,15 @@ from functools import reduce
 import pytest
 import torch
 
-from specdec_lib.blocks import best_by_blocks, peaks, top_by_blocks
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain, certain_trie, noted, prune
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin, decode, rounds, step
-from specdec_lib.types import (
-    NO_DICE,
-    ROOT,
-    Budget,
-    Draft,
-    Kit,
-    Lattice,
-    Law,
-    Method,
-    Round,
-    Scores,
-    Session,
-    Sight,
-    Verdict,
-)
+from specdec_lib.scores import Distribution, Scores, TokenStats
+from specdec_lib.topk import argmax, block_maxima, top_k
+from specdec_lib.trees import deterministic_chain, deterministic_tree, prune, with_notes
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Lattice, Method, Round, Session, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law
 
@@ -42,7 +29,7 @@ def last(sessions) -> Session:
 
 def oracle(session, budget, dice):                     # a drafter that knows the text
     start = len(session.output)
-    return certain_chain(TEXT[start:start + budget.depth], "oracle")
+    return deterministic_chain(TEXT[start:start + budget.depth], "oracle")
 
 
 def test_a_budget_within_a_session_bounds_the_one_that_speaks_instead_too():
@@ -55,7 +42,7 @@ def test_a_budget_within_a_session_bounds_the_one_that_speaks_instead_too():
 
 def test_top_by_blocks_is_the_exact_top():
     logits = torch.randn(5, 4096, generator=torch.Generator().manual_seed(0))
-    value, column = top_by_blocks(logits, 8)
+    value, column = top_k(logits, 8)
     assert torch.equal(value, torch.topk(logits, 8).values)
     assert torch.equal(logits.gather(1, column), value)
 
@@ -63,30 +50,30 @@ def test_top_by_blocks_is_the_exact_top():
 def test_the_best_of_a_row_is_the_first_of_equals_with_and_without_its_peaks():
     logits = torch.zeros(2, 4096)
     logits[0, [300, 301, 4000]] = 1.0
-    assert best_by_blocks(logits).tolist() == [300, 0] == best_by_blocks(logits, peaks(logits)).tolist()
-    assert peaks(torch.zeros(1, 100)) is None and best_by_blocks(torch.zeros(1, 100)).tolist() == [0]
+    assert argmax(logits).tolist() == [300, 0] == argmax(logits, block_maxima(logits)).tolist()
+    assert block_maxima(torch.zeros(1, 100)) is None and argmax(torch.zeros(1, 100)).tolist() == [0]
 
 
 def test_a_law_has_no_chance_outside_its_support():
-    law = Law(torch.tensor([4, 7]), torch.tensor([.25, .75]))
-    assert law.chance(7) == .75 and law.chance(5) == 0 and Law.certain(3).chance(4) == 0
+    dist = Distribution(torch.tensor([4, 7]), torch.tensor([.25, .75]))
+    assert dist.probability(7) == .75 and dist.probability(5) == 0 and Distribution.point_mass(3).probability(4) == 0
 
 
 def test_a_draft_knows_paths_depths_and_children():
-    draft = certain_trie([(1, 2, 3), (1, 4)], nodes=9)
+    draft = deterministic_tree([(1, 2, 3), (1, 4)], nodes=9)
     assert draft.tokens == (1, 2, 3, 4) and draft.parents == (ROOT, 0, 1, 0)
     assert draft.depths == (1, 2, 3, 2) and draft.path(2) == (0, 1, 2) and draft.children[0] == (1, 3)
 
 
 def test_a_kept_part_of_a_draft_is_renumbered():
-    draft = certain_trie([(1, 2, 3), (4, 5)], nodes=9).keep((0, 3, 4))
+    draft = deterministic_tree([(1, 2, 3), (4, 5)], nodes=9).keep((0, 3, 4))
     assert draft.tokens == (1, 4, 5) and draft.parents == (ROOT, ROOT, 1)
 
 
 def test_prune_keeps_the_node_at_which_the_stop_fired():
-    sights = tuple(Sight(chance, chance, 0, 0) for chance in (.9, .2, .9))
-    draft = Draft((1, 2, 3), (ROOT, 0, 1), sights=sights)
-    assert prune(draft, Budget(3, stop=lambda trail: trail[-1].chance < .5)).tokens == (1, 2)
+    stats = tuple(TokenStats(prob, prob, 0, 0) for prob in (.9, .2, .9))
+    draft = Draft((1, 2, 3), (ROOT, 0, 1), stats=stats)
+    assert prune(draft, Budget(3, stop=lambda trail: trail[-1].prob < .5)).tokens == (1, 2)
     assert prune(draft, Budget(1)).tokens == (1,)
 
 
@@ -96,7 +83,7 @@ def test_the_budget_never_drafts_what_cannot_be_emitted():
 
 
 def test_a_verdict_is_cut_after_the_first_end_token_and_at_the_room():
-    draft = certain_chain((5, 6, 7))
+    draft = deterministic_chain((5, 6, 7))
     verdict = Verdict.of(draft, (0, 1, 2), 8)
     assert verdict.until(begin((1,), 9, end=frozenset({6}))).tokens == (5, 6)
     assert verdict.until(begin((1,), 9, end=frozenset({6}))).path == (0, 1)
@@ -106,29 +93,29 @@ def test_a_verdict_is_cut_after_the_first_end_token_and_at_the_room():
 
 def test_scores_of_a_smaller_head_speak_in_tokens():
     scores = Scores(torch.tensor([[0., 3., 1.]]), ids=torch.tensor([10, 20, 30]))
-    assert scores.best == (20,) and scores.law(0, WARM).ids.tolist() == [10, 20, 30]
-    assert scores.logit(0, 30) == 1.0 and scores.brief((0,), k=2).ids.tolist() == [[20, 30]]
+    assert scores.best == (20,) and scores.distribution(0, WARM).ids.tolist() == [10, 20, 30]
+    assert scores.logit(0, 30) == 1.0 and scores.row_stats((0,), k=2).ids.tolist() == [[20, 30]]
 
 
 def test_a_brief_holds_entropy_in_nats_of_the_raw_softmax():
-    brief = Scores(torch.zeros(2, 4)).brief((1,), k=2)
-    assert brief.entropy[0] == pytest.approx(torch.log(torch.tensor(4.)).item(), abs=1e-6)
+    row_stats = Scores(torch.zeros(2, 4)).row_stats((1,), k=2)
+    assert row_stats.entropy[0] == pytest.approx(torch.log(torch.tensor(4.)).item(), abs=1e-6)
 
 
 def test_greedy_without_dice_refuses_a_real_coin():
     with pytest.raises(ValueError, match="dice"):
-        NO_DICE.choose(Law(torch.tensor([0, 1]), torch.tensor([.5, .5])))
+        NO_DICE.choose(Distribution(torch.tensor([0, 1]), torch.tensor([.5, .5])))
 
 
 # --- fakes of every kind of part ------------------------------------------------------------------------------------
 
 def test_a_trigger_names_the_source_that_speaks():
     def trigger(session, dice):                        # entropy of the last committed row, no extra forward
-        calm = session.rounds and session.rounds[-1].brief.entropy[-1] < 2.0
+        calm = session.rounds and session.rounds[-1].row_stats.entropy[-1] < 2.0
         return Budget(3, source="copy" if calm else "model")
 
     def switch(session, budget, dice):
-        return certain_chain(oracle(session, budget, dice).tokens, budget.source)
+        return deterministic_chain(oracle(session, budget, dice).tokens, budget.source)
 
     target = Scripted((1, 2), TEXT)
     done = last(decode((1, 2), target, trigger, switch, Match(), max_new_tokens=10))
@@ -143,7 +130,7 @@ def test_a_drafter_that_needs_features_gets_them_without_a_forward():
     def eagle(session, budget, dice):
         rows = kit.target.features(session.tokens[:-1])            # one row per fed token
         assert rows.shape[0] == len(session.tokens) - 1
-        return certain_chain((int(session.tokens[-1]) + 1,), "eagle")
+        return deterministic_chain((int(session.tokens[-1]) + 1,), "eagle")
 
     done = last(decode((1, 2), target, Fixed(1), eagle, Match(), max_new_tokens=10))
     assert done.output == TEXT and target.forwards == len(done.rounds) < 10
@@ -173,7 +160,7 @@ def test_a_stop_rule_adapts_its_threshold_over_rounds():
         threshold: float
 
         def __call__(self, trail):
-            return trail[-1].chance < self.threshold
+            return trail[-1].prob < self.threshold
 
     def adaptive(session, dice):                       # AdaEDL's shape: folded from the history, no observe
         def stricter(threshold, round):
@@ -205,7 +192,7 @@ def test_a_lattice_is_searched_into_a_certain_path():
         n = len(session.output)
         lattice = Lattice(torch.tensor([[TEXT[n], 30], [31, TEXT[n + 1]]]), torch.tensor([[-.1, -2.], [-.7, -.8]]))
         path = lattice.ids.gather(1, torch.tensor([[0], [1]]))[:, 0].tolist()   # as some search would choose
-        return noted(certain_chain(path, "lattice"), raw_length=len(lattice.ids))
+        return with_notes(deterministic_chain(path, "lattice"), raw_length=len(lattice.ids))
 
     done = last(decode((1, 2), Scripted((1, 2), TEXT), Fixed(2), search, Rejection(), max_new_tokens=9))
     assert done.output == TEXT[:9] and len(done.rounds) == 3
@@ -215,7 +202,7 @@ def test_a_lattice_is_searched_into_a_certain_path():
 def test_one_of_several_chains_is_chosen_by_the_target_and_judged_as_certain():
     def chains(session, budget, dice):
         drawn = [[dice.choose(DRAFT_LAW) for _ in range(2)] for _ in range(2)]
-        return certain_trie(drawn, nodes=4)
+        return deterministic_tree(drawn, nodes=4)
 
     def self_selection(session, draft, scores, dice):
         if not len(draft):
@@ -223,10 +210,10 @@ def test_one_of_several_chains_is_chosen_by_the_target_and_judged_as_certain():
         leaves = [node for node in range(len(draft)) if node not in draft.children]
 
         def streak(leaf):
-            total, chance = 0.0, 1.0
+            total, prob = 0.0, 1.0
             for node in draft.path(leaf):
-                chance *= scores.law(draft.parents[node] + 1, session.sampling).chance(draft.tokens[node])
-                total += chance
+                prob *= scores.distribution(draft.parents[node] + 1, session.sampling).probability(draft.tokens[node])
+                total += prob
             return total
         best = draft.path(max(leaves, key=streak))
         one = draft.keep(best)
@@ -235,11 +222,11 @@ def test_one_of_several_chains_is_chosen_by_the_target_and_judged_as_certain():
         return Verdict(tuple(best[i] for i in verdict.path), verdict.tokens)
 
     method = Method(Fixed(2, 2), chains, self_selection)
-    law = every_outcome(lambda dice: run(method, dice, tokens=3))
-    assert distance(law, true_law(tokens=3)) < 1e-12
+    dist = every_outcome(lambda dice: run(method, dice, tokens=3))
+    assert distance(dist, true_law(tokens=3)) < 1e-12
 
 
-DRAFT_LAW = Law(torch.tensor([0, 2]), torch.tensor([.4, .6], dtype=torch.float64))
+DRAFT_LAW = Distribution(torch.tensor([0, 2]), torch.tensor([.4, .6], dtype=torch.float64))
 
 
 def test_a_round_holds_nothing_of_the_size_of_the_vocabulary():

@@ -10,13 +10,14 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.loop import decode
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.models.shape import Shape
 from specdec_lib.models.table import Table
-from specdec_lib.models.transformer import Transformer
 from specdec_lib.sampling import Sampling
-from specdec_lib.training.ngram import count
-from specdec_lib.types import Facts, Kit, Law, Method, Scores
+from specdec_lib.scores import Distribution, Scores
+from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.types import Facts, Kit, Method
 
 PROMPT = (0, 1, 2, 0, 1)
 WARM = Sampling(temperature=1.0)
@@ -46,20 +47,20 @@ class Noted(Dice):
     def fork(self, *key):
         return Noted(self.seed, self.key + key)
 
-    def choose(self, law: Law) -> int:
+    def choose(self, dist: Distribution) -> int:
         Noted.thrown.append(self.key)
-        return super().choose(law)
+        return super().choose(dist)
 
 
 def true_law(target=TARGET, prompt=PROMPT, tokens: int = 3) -> dict[tuple[int, ...], float]:
     """The target's own law over outputs, multiplied out."""
-    law = {}
+    dist = {}
     for output in itertools.product(range(target.vocab), repeat=tokens):
-        chance = 1.0
+        prob = 1.0
         for i, token in enumerate(output):
-            chance *= float(target.logits(prompt + output[:i]).exp()[token])
-        law[output] = chance
-    return law
+            prob *= float(target.logits(prompt + output[:i]).exp()[token])
+        dist[output] = prob
+    return dist
 
 
 class Scripted:
@@ -91,7 +92,7 @@ class Scripted:
 
 # --- parts that need a network: a random transformer of two layers and three tokens, in float64 ----------------------
 
-SHAPE = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=3, context=128)
+SHAPE = LlamaConfig(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=3, context=128)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def random_state(seed: int, ids: tuple[int, ...], **sizes: tuple[int, ...]) -> d
         "ids": torch.tensor(ids)}
 
 
-def random_eagle(shape: Shape, taps: tuple[int, ...], ids: tuple[int, ...], seed: int = 3) -> Trained:
+def random_eagle(shape: LlamaConfig, taps: tuple[int, ...], ids: tuple[int, ...], seed: int = 3) -> Trained:
     """An EAGLE head with random weights."""
     h, wide = shape.hidden, shape.heads * shape.head_dim
     state = random_state(seed, ids, fc=(h, len(taps) * h), qkv=(wide + 2 * shape.kv_heads * shape.head_dim, 2 * h),
@@ -120,7 +121,7 @@ def random_eagle(shape: Shape, taps: tuple[int, ...], ids: tuple[int, ...], seed
     return Trained("eagle", state, {"taps": list(taps)})
 
 
-def random_exits(shape: Shape, layers: tuple[int, ...], ids: tuple[int, ...], seed: int = 4) -> Trained:
+def random_exits(shape: LlamaConfig, layers: tuple[int, ...], ids: tuple[int, ...], seed: int = 4) -> Trained:
     """Early exits with random weights."""
     h, sizes = shape.hidden, {}
     for layer in layers:
@@ -128,7 +129,7 @@ def random_exits(shape: Shape, layers: tuple[int, ...], ids: tuple[int, ...], se
     return Trained("early-exit", random_state(seed, ids, **sizes), {"layers": list(layers)})
 
 
-def random_diffusion(shape: Shape, ids: tuple[int, ...], layers: int = 2, seed: int = 6) -> Trained:
+def random_diffusion(shape: LlamaConfig, ids: tuple[int, ...], layers: int = 2, seed: int = 6) -> Trained:
     """A diffusion language model with random weights, its logits shifted."""
     h, wide = shape.hidden, shape.heads * shape.head_dim
     sizes = {"norm": (h,), "mask": (h,)}
@@ -138,7 +139,8 @@ def random_diffusion(shape: Shape, ids: tuple[int, ...], layers: int = 2, seed: 
     return Trained("diffusion-lm", random_state(seed, ids, **sizes), {"blocks": [4], "shifted": True})
 
 
-def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, ...], layers: int = 2, block: int = 4,
+def random_block_diffusion(shape: LlamaConfig, taps: tuple[int, ...], ids: tuple[int, ...], layers: int = 2,
+                           block: int = 4,
                            candidates: int = 4, seed: int = 5) -> Trained:
     """A block drafter with random weights."""
     h, wide = shape.hidden, shape.heads * shape.head_dim
@@ -151,7 +153,8 @@ def random_block_diffusion(shape: Shape, taps: tuple[int, ...], ids: tuple[int, 
                    {"taps": list(taps), "block": block, "candidates": candidates})
 
 
-def random_lengths(shape: Shape, drafters: tuple[str, ...], wide: int = 4, longest: int = 3, seed: int = 7) -> Trained:
+def random_lengths(shape: LlamaConfig, drafters: tuple[str, ...], wide: int = 4, longest: int = 3,
+                   seed: int = 7) -> Trained:
     """Length predictors with random weights, whose numbers lie around one and a half."""
     h, sizes = shape.hidden, {}
     for name in drafters:

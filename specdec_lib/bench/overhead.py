@@ -20,7 +20,8 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.bench.plan import cards_of, needs
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, ROOT, Brief, Draft, Kit, Method, Refusal, Round, Session, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.types import NO_DICE, ROOT, Draft, Kit, Method, Refusal, Round, Session, Verdict
 from specdec_lib.when.entropy_trigger import EntropyTrigger
 
 LIMIT = 0.5                                        # ms a round that the parts may cost together
@@ -33,7 +34,7 @@ ROWS = torch.zeros(1, 1)                           # nobody here reads the logit
 Clock = Callable[[], float]
 
 
-class Spread(NamedTuple):
+class Timing(NamedTuple):
     """Milliseconds of a round: the median and the 95th percentile."""
 
     median: float
@@ -45,9 +46,9 @@ class Overhead(NamedTuple):
 
     tokens: int
     rounds: int
-    when: Spread
-    what: Spread
-    together: Spread
+    when: Timing
+    what: Timing
+    together: Timing
     cold: float
 
 
@@ -66,11 +67,11 @@ def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8
     text, entropies = passages(sizes[-1] + BEYOND, seed)
     out: list[Overhead] = []
     took: list[tuple[float, float]] = []
-    for session, when, what in rounds(bare(spec, nodes), text, entropies, clock):
+    for session, when, what in timed_rounds(without_model(spec, nodes), text, entropies, clock):
         took.append((when, what))
         progress(min(len(session.tokens), sizes[-1]), sizes[-1], "tokens of context")
         if len(session.tokens) >= sizes[len(out)]:
-            out.append(overhead(session, took[-steps:], bare(spec, nodes), clock))
+            out.append(overhead(session, took[-steps:], without_model(spec, nodes), clock))
         if len(out) == len(sizes):
             break
     return tuple(out)
@@ -78,27 +79,27 @@ def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8
 
 def overhead(session: Session, took: Sequence[tuple[float, float]], unread: Method, clock: Clock) -> Overhead:
     """From the seconds of the rounds that led here; `unread` is the same method before its first round."""
-    cold = sum(asked(unread, session, clock)[2:])
-    return Overhead(len(session.tokens), len(session.rounds), spread([when for when, _ in took]),
-                    spread([what for _, what in took]), spread([when + what for when, what in took]), 1000 * cold)
+    cold = sum(timed_questions(unread, session, clock)[2:])
+    return Overhead(len(session.tokens), len(session.rounds), timing([when for when, _ in took]),
+                    timing([what for _, what in took]), timing([when + what for when, what in took]), 1000 * cold)
 
 
-def rounds(method: Method, text: Sequence[int], entropies: Sequence[float],
-           clock: Clock = perf_counter) -> Iterator[tuple[Session, float, float]]:
+def timed_rounds(method: Method, text: Sequence[int], entropies: Sequence[float],
+                 clock: Clock = perf_counter) -> Iterator[tuple[Session, float, float]]:
     """A decode of this text: the session after every round, and the seconds that `when` and `what` took in it."""
     session = begin(text[:PROMPT], len(text) - PROMPT)
     while not session.done:
-        budget, draft, when, what = asked(method, session, clock)
+        budget, draft, when, what = timed_questions(method, session, clock)
         place = len(session.tokens)
-        path = along(draft, text[place:place + draft.depth])
+        path = nodes_along(draft, text[place:place + draft.depth])
         verdict = Verdict(path, tuple(text[place:place + len(path) + 1])).until(session)
         own = tuple(entropies[place:place + len(verdict.tokens)])
-        brief = Brief(ROWS, ROWS, (0,) * len(own), (0.0,) * len(own), own)
-        session = session.after(Round(budget, draft, brief, verdict, ()))
+        row_stats = RowStats(ROWS, ROWS, (0,) * len(own), (0.0,) * len(own), own)
+        session = session.after(Round(budget, draft, row_stats, verdict, ()))
         yield session, when, what
 
 
-def asked(method: Method, session: Session, clock: Clock) -> tuple:
+def timed_questions(method: Method, session: Session, clock: Clock) -> tuple:
     """The copier's budget and draft, and the seconds of both questions."""
     start = clock()
     method.when(session, NO_DICE)
@@ -108,7 +109,7 @@ def asked(method: Method, session: Session, clock: Clock) -> tuple:
     return budget, draft, then - start, clock() - then
 
 
-def along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
+def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
     """The nodes of the draft that stand on this text, root to leaf."""
     path: list[int] = []
     for token in text:
@@ -120,7 +121,7 @@ def along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
     return tuple(path)
 
 
-def bare(spec: str, nodes: int) -> Method:
+def without_model(spec: str, nodes: int) -> Method:
     """The method with a model drafter that says nothing, for a kit without a model."""
     models = [name for name in catalog.card_of(spec).parts
               if name in catalog.parts()["what"] and name not in ("feedback-retrieval", "switch")]
@@ -153,10 +154,10 @@ def passages(tokens: int, seed: int = 0, vocab: int = VOCAB) -> tuple[tuple[int,
     return tuple(text[:tokens]), tuple(entropies[:tokens])
 
 
-def spread(seconds: Sequence[float]) -> Spread:
+def timing(seconds: Sequence[float]) -> Timing:
     """In milliseconds."""
     ordered = sorted(seconds)
-    return Spread(1000 * median(ordered), 1000 * ordered[ceil(0.95 * len(ordered)) - 1])
+    return Timing(1000 * median(ordered), 1000 * ordered[ceil(0.95 * len(ordered)) - 1])
 
 
 def rows(found: Sequence[Overhead]) -> list[dict]:
@@ -166,7 +167,7 @@ def rows(found: Sequence[Overhead]) -> list[dict]:
              "first round": one.cold} for one in found]
 
 
-def table(found: Sequence[Overhead]) -> str:
+def overhead_table(found: Sequence[Overhead]) -> str:
     """The same for a terminal."""
     lines = [[name if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
               for name, value in row.items()] for row in ({key: key for key in rows(found)[0]}, *rows(found))]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from specdec_lib.bench.decodes import Outcome
+from specdec_lib.bench.results import Outcome
 from specdec_lib.types import Refusal
 
 LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 2}      # transformers' own example and default
@@ -28,7 +28,7 @@ PEERS: dict[str, str] = {
 }
 
 
-def check(names: Sequence[str], draft: str | None) -> None:
+def check_peers(names: Sequence[str], draft: str | None) -> None:
     """Refuses a peer that is not known, or one whose draft model was not given."""
     for name in names:
         if name not in PEERS:
@@ -99,11 +99,11 @@ def counted(model):
         handle.remove()
 
 
-def load(names: Sequence[str], folder: str, dtype: torch.dtype, device: str, end: frozenset[int],
-         context: int | None = None, temperature: float = 0.0, draft: str | None = None,
-         read: Callable[..., Any] | None = None) -> tuple[Peer, ...]:
+def load_peers(names: Sequence[str], folder: str, dtype: torch.dtype, device: str, end: frozenset[int],
+               context: int | None = None, temperature: float = 0.0, draft: str | None = None,
+               read: Callable[..., Any] | None = None) -> tuple[Peer, ...]:
     """The peers of these names on one transformers model; `folder` is a local folder or a hub name."""
-    check(names, draft)
+    check_peers(names, draft)
     if not names:
         return ()
     read = read or _read

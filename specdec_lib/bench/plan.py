@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 
 from specdec_lib import catalog
 from specdec_lib.bench import peers as peer
-from specdec_lib.bench.provenance import bare
+from specdec_lib.bench.provenance import without_folders
 from specdec_lib.sampling import Sampling
 from specdec_lib.types import Card, Kit, Refusal
 
@@ -58,7 +58,7 @@ class Plan:
             raise Refusal(f"orders of the prompts are {' and '.join(ORDERS)}, got {', '.join(self.orders) or 'none'}")
         if SHUFFLED in self.orders and not learning:
             raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
-        peer.check(self.peers, self.draft)
+        peer.check_peers(self.peers, self.draft)
         Sampling(self.temperature)
         if "ar" not in self.methods:
             object.__setattr__(self, "methods", ("ar", *self.methods))
@@ -76,7 +76,7 @@ class Plan:
         if self.diffusion is None:
             del plain["diffusion"]
         paths = ("target", "draft", "store", "cost", "diffusion")
-        return plain | {name: bare(plain[name]) for name in paths if plain.get(name)}
+        return plain | {name: without_folders(plain[name]) for name in paths if plain.get(name)}
 
 
 def cards_of(spec: str) -> list[Card]:
@@ -112,7 +112,7 @@ def checkpoints_among(needed: Iterable[str]) -> list[str]:
     return [need for need in needed if need not in kit]
 
 
-def differences(one: dict, two: dict) -> list[str]:
+def changed_settings(one: dict, two: dict) -> list[str]:
     """Settings that differ between two plans as dicts, in words."""
     return [f"{name} is {one.get(name)!r} there and {two.get(name)!r} here"
             for name in {**one, **two} if one.get(name) != two.get(name)]

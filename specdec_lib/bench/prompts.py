@@ -40,7 +40,7 @@ def family_of(category: str) -> str:
     return "multi_turn" if category in MT_BENCH else category
 
 
-def sha256(path: str | Path) -> str:
+def file_sha256(path: str | Path) -> str:
     """Hexadecimal SHA-256 of the file's bytes, refused where it cannot be read."""
     return hashlib.sha256(_bytes(Path(path))).hexdigest()
 
@@ -50,7 +50,7 @@ def known_name(sha: str) -> str | None:
     return KNOWN.get(sha.lower())
 
 
-def load(path: str | Path) -> list[Prompt]:
+def load_prompts(path: str | Path) -> list[Prompt]:
     """All prompts of a file, in its order; raises Refusal naming the first line that cannot be used."""
     path = Path(path)
     try:
@@ -73,7 +73,7 @@ def load(path: str | Path) -> list[Prompt]:
     return prompts
 
 
-def spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
+def balanced(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
     """`limit` prompts taken in turn from every family, the first ones of each, returned in the order of the file.
 
     Families take turns as in FAMILIES, others after them as they appear; when one runs out, the rest fill up.

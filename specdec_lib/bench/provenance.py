@@ -29,14 +29,15 @@ def now() -> str:
 def command(argv: list[str]) -> str:
     """The command line with every path cut down to its file's name; our own entry by the name it is installed under."""
     own = argv[:1] and Path(argv[0]).parts[-2:] == ("specdec_lib", "cli.py")
-    return " ".join(["specdec" if own else bare(argv[0]), *(bare(word) for word in argv[1:])] if argv else [])
+    return " ".join(["specdec" if own else without_folders(argv[0]), *(without_folders(word) for word in argv[1:])]
+                    if argv else [])
 
 
-def bare(word: str) -> str:
+def without_folders(word: str) -> str:
     """A word of a command line, without the folders of a path in it."""
     if word.startswith("-") and "=" in word:
         option, _, value = word.partition("=")
-        return f"{option}={bare(value)}"
+        return f"{option}={without_folders(value)}"
     looks_local = word[:1] in ("/", ".", "~") or word.count(os.sep) > 1 or os.path.exists(word)
     return Path(word).name if os.sep in word and looks_local else word      # owner/model on a hub stays whole
 
@@ -71,10 +72,10 @@ def machine() -> dict:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"processor": processor(), "cores": cores, "threads": torch.get_num_threads(),
-            "memory_gib": memory(), "gpu": gpu, "bf16": bf16_kernels(), "load": load()}
+            "memory_gib": memory(), "gpu": gpu, "bf16": bf16_kernels(), "load": load_average()}
 
 
-def load() -> float | None:
+def load_average() -> float | None:
     """Processes that wanted a core during the last minute: above the number of cores, times say little."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from specdec_lib import measure
-from specdec_lib.bench import provenance, stores, summary
-from specdec_lib.bench.contenders import Contender, Message, World, contenders
-from specdec_lib.bench.decodes import Decode, of
-from specdec_lib.bench.folder import Folder
+from specdec_lib.bench import provenance, store_leaks, summary
+from specdec_lib.bench.environment import Environment, Message
 from specdec_lib.bench.plan import FILE, SHUFFLED, Plan, trained
 from specdec_lib.bench.prompts import Prompt, known_name
-from specdec_lib.cost import CostCurve
+from specdec_lib.bench.results import Decode, select
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.bench.runners import Runner, make_runners
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.index.static_store import open_store
 from specdec_lib.types import Refusal
 
@@ -27,14 +28,14 @@ WARM_UP = ("Name the months of the year, in order.",
            "Copy this list and then say how many items it has: lamp, chair, window, lamp, carpet, lamp, chair.")
 
 
-def bench(plan: Plan, world: World, prompts: Sequence[Prompt], out: str | Path,
-          curve: Callable[[], CostCurve | None] = lambda: None,
-          progress: Progress = lambda done, total, name: None) -> dict:
+def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: str | Path,
+              curve: Callable[[], CostCurve | None] = lambda: None,
+              progress: Progress = lambda done, total, name: None) -> dict:
     """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only summed up again.
 
     `curve` is asked once, at a run's start; a resume uses the curve that the run began with.
     """
-    folder = Folder(out, plan)
+    folder = RunFolder(out, plan)
     if folder.finished:
         return folder.summary()
     if plan.store is not None:
@@ -43,14 +44,14 @@ def bench(plan: Plan, world: World, prompts: Sequence[Prompt], out: str | Path,
     kept = folder.curve or curve()
     if kept is not None:
         folder.keep_curve(kept)
-    entrants = contenders(plan, world, kept)
+    entrants = make_runners(plan, world, kept)
     plain = next(entrant for entrant in entrants if entrant.name == "ar")
     total = sum(len(prompt.turns) for prompt in prompts) * len(entrants) * plan.repeats
     everything: list[Decode] = []
     done = warm = 0
-    for place, index, group in steps(len(prompts), entrants, plan.seed):
+    for place, index, group in schedule(len(prompts), entrants, plan.seed):
         prompt, here = prompts[index], folder.part(place)
-        known = [] if plain in group else answers(prompt, everything, world, plain)
+        known = [] if plain in group else plain_answers(prompt, everything, world, plain)
         if here is None:
             if not warm:
                 warm_up(world, entrants, lambda name: progress(done, total, name))   # noqa: B023
@@ -68,7 +69,7 @@ def bench(plan: Plan, world: World, prompts: Sequence[Prompt], out: str | Path,
     return result
 
 
-def steps(prompts: int, entrants: Sequence[Contender], seed: int) -> Iterator[tuple[int, int, Sequence[Contender]]]:
+def schedule(prompts: int, entrants: Sequence[Runner], seed: int) -> Iterator[tuple[int, int, Sequence[Runner]]]:
     """In turn: a part of the folder, the prompt that it holds, and who decodes it.
 
     Prompt by prompt as the file has them, each followed by one of the shuffled order where a stream asks for that.
@@ -81,7 +82,7 @@ def steps(prompts: int, entrants: Sequence[Contender], seed: int) -> Iterator[tu
             yield prompts + place, order[place], groups[SHUFFLED]
 
 
-def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: World, entrants: Sequence[Contender],
+def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: Environment, entrants: Sequence[Runner],
                repeats: int, progress: Callable[[int, str], None] = lambda done, name: None,
                known: Sequence[Decode] = ()) -> list[Decode]:
     """All turns of one prompt by these; `known` are plain decoding's answers to it where it is not among them."""
@@ -96,7 +97,8 @@ def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: World,
     return out
 
 
-def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: World, entrant: Contender, repeat: int) -> Decode:
+def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: Environment, entrant: Runner,
+            repeat: int) -> Decode:
     """One turn by one contender."""
     outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
     text = world.decode(outcome.tokens)
@@ -105,9 +107,9 @@ def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: World, entra
                   pieces, score(prompt, turn, text))
 
 
-def answers(prompt: Prompt, so_far: Sequence[Decode], world: World, plain: Contender) -> list[Decode]:
+def plain_answers(prompt: Prompt, so_far: Sequence[Decode], world: Environment, plain: Runner) -> list[Decode]:
     """Plain decoding's answers to the turns that others build on: the run's, or, ahead of it, made and not measured."""
-    out = list(of(so_far, method=plain.name, repeat=0, question_id=prompt.question_id))
+    out = list(select(so_far, method=plain.name, repeat=0, question_id=prompt.question_id))
     for turn in range(len(out), len(prompt.turns) - 1):
         ids = fitting(world, prompt, history(prompt, turn, out))
         out.append(decoded(prompt, turn, ids, world, plain, 0))
@@ -118,12 +120,12 @@ def history(prompt: Prompt, turn: int, so_far: Sequence[Decode]) -> list[Message
     """The conversation before this turn's answer; earlier answers are plain decoding's."""
     out: list[Message] = []
     for earlier in range(turn):
-        answer = next(of(so_far, method="ar", repeat=0, turn=earlier)).text
+        answer = next(select(so_far, method="ar", repeat=0, turn=earlier)).text
         out += [("user", prompt.turns[earlier]), ("assistant", answer)]
     return [*out, ("user", prompt.turns[turn])]
 
 
-def fitting(world: World, prompt: Prompt, messages: Sequence[Message]) -> tuple[int, ...]:
+def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> tuple[int, ...]:
     """The conversation as ids; Refusal where it does not fit, since nothing is cut silently."""
     ids, context = tuple(world.encode(messages)), world.target.context
     if not ids:
@@ -134,7 +136,7 @@ def fitting(world: World, prompt: Prompt, messages: Sequence[Message]) -> tuple[
     return ids
 
 
-def warm_up(world: World, entrants: Sequence[Contender], progress: Callable[[str], None]) -> None:
+def warm_up(world: Environment, entrants: Sequence[Runner], progress: Callable[[str], None]) -> None:
     """Everyone decodes prompts that are never measured; what is learnt there is kept from the streams (repeat -1)."""
     for text in WARM_UP:
         ids = tuple(world.encode([("user", text)]))
@@ -143,7 +145,7 @@ def warm_up(world: World, entrants: Sequence[Contender], progress: Callable[[str
             entrant.run(ids, (text, 0), -1)
 
 
-def remember(prompt: Prompt, decodes: Sequence[Decode], world: World, entrants: Sequence[Contender],
+def remember(prompt: Prompt, decodes: Sequence[Decode], world: Environment, entrants: Sequence[Runner],
              repeats: int) -> None:
     """After a resume: streams decode a finished prompt again, unmeasured, to have in memory what they had."""
     for entrant in entrants:
@@ -162,8 +164,9 @@ def score(prompt: Prompt, turn: int, text: str) -> float | None:
     return measure.reference_score(text, wanted, number=prompt.family == "math_reasoning")
 
 
-def sum_up(plan: Plan, world: World, prompts: Sequence[Prompt], decodes: Sequence[Decode], curve: CostCurve | None,
-           entrants: Sequence[Contender]) -> dict:
+def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: Sequence[Decode],
+           curve: CostCurve | None,
+           entrants: Sequence[Runner]) -> dict:
     """The summary of design's schema 1."""
     about = provenance.provenance()
     lossless = {entrant.name: entrant.lossless for entrant in entrants}
@@ -174,14 +177,14 @@ def sum_up(plan: Plan, world: World, prompts: Sequence[Prompt], decodes: Sequenc
             "settings": {**plan.as_dict(), **drafted(plan, world), "command": about["command"],
                          "commit": about["commit"], "changed": about["changed"], "nodes": world.kit(plan, curve).nodes,
                          "cost_curve": None if curve is None else curve.as_dict(),
-                         "spread_of_repeats": summary.restlessness(decodes),
-                         "spread_within_decode": summary.unrest_within(decodes),
-                         "warnings": [*summary.warnings(decodes), *stores.leaks(decodes, plan.store)]},
-            "methods": summary.short(summary.methods(decodes, lossless, curve)),
-            "peers": summary.short(summary.peers(decodes))}
+                         "spread_of_repeats": summary.spread_of_repeats(decodes),
+                         "spread_within_decode": summary.spread_within_decode(decodes),
+                         "warnings": [*summary.warnings(decodes), *store_leaks.store_leaks(decodes, plan.store)]},
+            "methods": summary.rounded(summary.method_summaries(decodes, lossless, curve)),
+            "peers": summary.rounded(summary.peer_summaries(decodes))}
 
 
-def drafted(plan: Plan, world: World) -> dict:
+def drafted(plan: Plan, world: Environment) -> dict:
     """Settings that only the open world knows: who drafted, and which of the plan's checkpoints were used."""
     used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in trained(spec))}
     kept = {name: sha256 for name, sha256 in (plan.checkpoints or {}).items() if name in used}

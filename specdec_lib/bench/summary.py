@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from specdec_lib import measure
-from specdec_lib.bench.decodes import Decode
-from specdec_lib.cost import CostCurve
+from specdec_lib.bench.results import Decode
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.measure import Cost, Divergence
 
 SCHEMA = 1
@@ -19,29 +19,30 @@ GATES = ("target_nll", "ar_overlap", "reference_score", "repeated_4grams")
 BUSY = 0.10                                        # spread of plain decoding's repeats above which times say little
 
 
-def methods(decodes: Sequence[Decode], lossless: dict[str, bool], curve: CostCurve | None) -> dict[str, dict]:
+def method_summaries(decodes: Sequence[Decode], lossless: dict[str, bool], curve: CostCurve | None) -> dict[str, dict]:
     """The `methods` of a summary: name -> measures, with the same of each family under `by_family`."""
     named = _named(decodes, peer=False)
-    return {name: _with_families(lambda base, own, name=name: method(base, own, lossless.get(name), curve),
+    return {name: _with_families(lambda base, own, name=name: method_summary(base, own, lossless.get(name), curve),
                                  _named(decodes, peer=False)["ar"], own) for name, own in named.items()}
 
 
-def peers(decodes: Sequence[Decode]) -> dict[str, dict]:
+def peer_summaries(decodes: Sequence[Decode]) -> dict[str, dict]:
     """The `peers` of a summary: name -> what can be measured from outside."""
-    return {name: _with_families(peer, _named(decodes, peer=False)["ar"], own)
+    return {name: _with_families(peer_summary, _named(decodes, peer=False)["ar"], own)
             for name, own in _named(decodes, peer=True).items()}
 
 
-def short(told: Any) -> Any:
+def rounded(told: Any) -> Any:
     """The same with every real number to seven digits, more than any of them is worth: kept runs travel."""
     if isinstance(told, dict):
-        return {name: short(value) for name, value in told.items()}
+        return {name: rounded(value) for name, value in told.items()}
     if isinstance(told, list | tuple):
-        return [short(value) for value in told]
+        return [rounded(value) for value in told]
     return float(f"{told:.7g}") if isinstance(told, float) else told
 
 
-def method(base: Sequence[Decode], own: Sequence[Decode], lossless: bool | None, curve: CostCurve | None) -> dict:
+def method_summary(base: Sequence[Decode], own: Sequence[Decode], lossless: bool | None,
+                   curve: CostCurve | None) -> dict:
     """All measures of one method against plain decoding, `base`, on the same prompts."""
     rows = [row for one in own for row in one.outcome.rows]
     return {"lossless": lossless,
@@ -50,16 +51,16 @@ def method(base: Sequence[Decode], own: Sequence[Decode], lossless: bool | None,
             "accepted_per_draft_round": measure.accepted_per_draft_round(rows),
             "draft_round_share": measure.draft_round_share(rows), "width": measure.width(rows),
             "conditional_acceptance": measure.conditional_acceptance(rows), **speeds(base, own),
-            "expected_speedup": expected_speedup(rows, curve), "time_share": measure.time_share(rows),
-            **equality(base, own), "target_nll": measure.target_nll(rows),
-            "not_best_per_100": measure.not_best_per_100(rows), **quality(base, own)}
+            "expected_speedup": predicted_speedup(rows, curve), "time_share": measure.time_share(rows),
+            **identical_prompts(base, own), "target_nll": measure.target_nll(rows),
+            "not_best_per_100": measure.not_best_per_100(rows), **quality_measures(base, own)}
 
 
-def peer(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+def peer_summary(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
     """What `generate` lets us see."""
     forwards = sum(one.outcome.forwards for one in own)
     return {"tokens_per_target_forward": measure.share(sum(one.outcome.bought for one in own), forwards),
-            **speeds(base, own), **equality(base, own), **quality(base, own)}
+            **speeds(base, own), **identical_prompts(base, own), **quality_measures(base, own)}
 
 
 def speeds(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
@@ -77,13 +78,13 @@ def paired(base: Sequence[Decode], own: Sequence[Decode],
     return [one[name] for name in shared], [two[name] for name in shared]
 
 
-def versus(decodes: Sequence[Decode], base: str, other: str) -> tuple[float | None, list[float] | None]:
+def speed_ratio(decodes: Sequence[Decode], base: str, other: str) -> tuple[float | None, list[float] | None]:
     """How many times as fast `other` is as `base`, methods or peers, with the interval of *their* ratio."""
     pair = paired([d for d in decodes if d.method == base], [d for d in decodes if d.method == other])
     return measure.speedup(*pair), measure.speedup_interval(*pair)
 
 
-def expected_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> float | None:
+def predicted_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> float | None:
     """Predicted from the curve at the mean width, with the measured seconds of drafting and overhead per round."""
     tokens = measure.tokens_per_target_forward(rows)
     if curve is None or tokens is None:
@@ -92,7 +93,7 @@ def expected_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> fl
     return curve.expected_speedup(tokens, measure.width(rows), drafting, overhead)
 
 
-def equality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+def identical_prompts(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
     """Prompts whose ids equal plain decoding's in every turn and repeat; margins of the others' first difference."""
     firsts = divergences(base, own)
     return {"identical_prompts": sum(first is None for first in firsts.values()), "prompts": len(firsts),
@@ -112,14 +113,14 @@ def divergences(base: Sequence[Decode], own: Sequence[Decode]) -> dict[str, tupl
     return out
 
 
-def quality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
+def quality_measures(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
     """The gates of methods that are not lossless, all turns and repeats of a prompt together.
 
     `quality_ci` holds the 95 % bootstrap over prompts of each; no interval below five prompts, nor where no prompt
     has that measure (a peer shows no likelihoods, a prompt may have no reference). `quality_change` is each less plain
     decoding's, and `quality_change_ci` the paired bootstrap of that difference.
     """
-    mine, moved = _gates(base, own), changes(base, base, own)
+    mine, moved = _quality_parts(base, own), quality_changes(base, base, own)
     whole = {name: measure.share(*map(sum, zip(*of_prompts.values(), strict=True))) if of_prompts else None
              for name, of_prompts in mine.items()}
     return {**{name: whole[name] for name in GATES if name != "target_nll"},
@@ -128,13 +129,13 @@ def quality(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
             "quality_change_ci": {name: interval for name, (_, interval) in moved.items()}}
 
 
-def changes(plain: Sequence[Decode], base: Sequence[Decode],
-            own: Sequence[Decode]) -> dict[str, tuple[float | None, list[float] | None]]:
+def quality_changes(plain: Sequence[Decode], base: Sequence[Decode],
+                    own: Sequence[Decode]) -> dict[str, tuple[float | None, list[float] | None]]:
     """Gate -> how far `own` lies above `base`, with the paired interval; overlaps of both are with `plain`.
 
     Prompts that both have are compared, each on its own (a draw of the bootstrap is a prompt of both).
     """
-    one, two = _gates(plain, base), _gates(plain, own)
+    one, two = _quality_parts(plain, base), _quality_parts(plain, own)
     out = {}
     for name in GATES:
         shared = [prompt for prompt in one[name] if prompt in two[name]]
@@ -143,12 +144,13 @@ def changes(plain: Sequence[Decode], base: Sequence[Decode],
     return out
 
 
-def changed(decodes: Sequence[Decode], base: str, other: str) -> dict[str, tuple[float | None, list[float] | None]]:
+def quality_change(decodes: Sequence[Decode], base: str, other: str) -> dict[str,
+                                                                             tuple[float | None, list[float] | None]]:
     """The four gates of `other` less those of `base`, methods or peers, each with its paired interval."""
-    return changes(*([d for d in decodes if d.method == name] for name in ("ar", base, other)))
+    return quality_changes(*([d for d in decodes if d.method == name] for name in ("ar", base, other)))
 
 
-def _gates(plain: Sequence[Decode], own: Sequence[Decode]) -> dict[str, dict[int | str, tuple[float, float]]]:
+def _quality_parts(plain: Sequence[Decode], own: Sequence[Decode]) -> dict[str, dict[int | str, tuple[float, float]]]:
     """Gate -> prompt -> (part, whole), of the prompts that have it."""
     said = {(d.question_id, d.turn, d.repeat): d.outcome.tokens for d in plain}
     overlap = _means_of_prompts(own, lambda d: measure.rouge_l(said[d.question_id, d.turn, d.repeat],
@@ -162,7 +164,7 @@ def _gates(plain: Sequence[Decode], own: Sequence[Decode]) -> dict[str, dict[int
             "repeated_4grams": _totals_of_prompts(own, lambda d: measure.counted_4grams(d.outcome.tokens))}
 
 
-def restlessness(decodes: Sequence[Decode]) -> float | None:
+def spread_of_repeats(decodes: Sequence[Decode]) -> float | None:
     """Median over prompts of the spread, (largest - smallest) / median, of plain decoding's repeats; None with one."""
     times: dict[tuple, list[float]] = {}
     for one in decodes:
@@ -172,7 +174,7 @@ def restlessness(decodes: Sequence[Decode]) -> float | None:
     return median(spreads) if spreads else None
 
 
-def unrest_within(decodes: Sequence[Decode]) -> float | None:
+def spread_within_decode(decodes: Sequence[Decode]) -> float | None:
     """How unevenly plain decoding's forwards ran: the largest of three shares of their median.
 
     The middle half of the forwards within a decode, the middle half of the decodes' medians, and the excess of the
@@ -196,7 +198,7 @@ def middle_half(values: Sequence[float]) -> float:
 def warnings(decodes: Sequence[Decode]) -> list[str]:
     """Sentences about this run that its reader has to know."""
     out = []
-    between, within = restlessness(decodes), unrest_within(decodes)
+    between, within = spread_of_repeats(decodes), spread_within_decode(decodes)
     if between is not None and between > BUSY:
         out.append(f"The machine was busy: repeats of plain decoding differ by {between:.0%}.")
     elif within is not None and within > 2 * BUSY:

@@ -5,24 +5,24 @@ out from the very numbers drawn. Colour is never the only sign: patterns, dashes
 Knows nothing about models, sessions or files.
 """
 
+from specdec_lib.figures.ablation import ratios, round_split, shares
+from specdec_lib.figures.distributions import acceptance, distributions
 from specdec_lib.figures.draft_length import against, draft_lengths, regrets, stops
-from specdec_lib.figures.exit_map import exit_map
-from specdec_lib.figures.ladder import ratios, round_split, shares
+from specdec_lib.figures.early_exit_grid import early_exit_grid
 from specdec_lib.figures.lattice import lattice
-from specdec_lib.figures.laws import acceptance, laws
-from specdec_lib.figures.lengths import lengths
-from specdec_lib.figures.look import PALETTE
-from specdec_lib.figures.output import match_lengths, rounds, signal, sources
-from specdec_lib.figures.relaxed import tradeoff
+from specdec_lib.figures.lengths import draft_lengths_by_round
 from specdec_lib.figures.retrieval import candidates
 from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
+from specdec_lib.figures.theme import PALETTE
 from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
+from specdec_lib.figures.timeline import match_lengths, rounds, signal, sources
+from specdec_lib.figures.tradeoff import tradeoff
 from specdec_lib.figures.training import depth_weights, gains, learned
 from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
 __all__ = ["PALETTE", "acceptance", "against", "by_family", "candidates", "conditional_acceptance", "cost_curve",
-           "curves", "depth_weights", "draft_lengths", "exit_map", "gains", "histogram", "lattice", "laws", "learned",
-           "lengths", "match_lengths", "precision_recall", "ratios", "regrets", "round_split", "rounds", "shares",
+           "curves", "depth_weights", "draft_lengths", "early_exit_grid", "gains", "histogram", "lattice", "distributions", "learned",
+           "draft_lengths_by_round", "match_lengths", "precision_recall", "ratios", "regrets", "round_split", "rounds", "shares",
            "signal", "sources", "speed_map", "speedups", "stops", "time_split", "tokens_by_depth",
            "tokens_per_forward", "tradeoff", "tree", "trigger"]

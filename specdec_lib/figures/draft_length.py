@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, SYMBOL, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, fill, numbers, same_length, series
 from specdec_lib.figures.theory import curves
 
 

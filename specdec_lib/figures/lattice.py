@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, SYMBOL, canvas, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_length, series
 
 LETTERS = 7                                        # of a piece that a cell has room for
 LOOKS = (series(0), series(2))                     # of paths; the hue of the cells is that of drafts

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, canvas, fill, same_length
+from specdec_lib.figures.theme import PALETTE, canvas, fill, same_length
 
 
-def lengths(asked: Sequence[int], generated: Sequence[int], accepted: Sequence[int], oracle: Sequence[int] = (),
-            title: str | None = None) -> go.Figure:
+def draft_lengths_by_round(asked: Sequence[int], generated: Sequence[int], accepted: Sequence[int],
+                           oracle: Sequence[int] = (),
+                           title: str | None = None) -> go.Figure:
     """Tokens of every round: allowed as steps, generated before an end token as marks, accepted as bars.
 
     `oracle`, where given, is the length that would have been best at the place where each round began.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, SYMBOL, canvas, numbers, same_length
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_length
 
 
 def candidates(starts: Sequence[int], scores: Sequence[float], offered: Sequence[bool], least: float | None = None,

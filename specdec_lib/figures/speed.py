@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
 
 Interval = tuple[float, float] | None
 PARTS = {"target": "target", "drafter": "draft", "overhead": "extra"}    # part of the time -> role of its colour

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, canvas, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series
 
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,

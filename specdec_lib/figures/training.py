@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, canvas, hatched, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, hatched, numbers, same_length, series
 
 NOTHING = "No trained drafter is here yet"
 Points = Sequence[tuple[float, float | None]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, SYMBOL, canvas, same_length
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, same_length
 
 
 def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] | None = None,

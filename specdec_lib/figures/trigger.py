@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.look import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
 
 
 def histogram(values: Sequence[float], threshold: float, name: str = "entropy (nats)", step: float = 0.25,

@@ -19,9 +19,9 @@ from functools import cache
 
 import torch
 
-from specdec_lib.drafting import offered
-from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Round, Scores, Session, Verdict
-from specdec_lib.verifying import longest, passing
+from specdec_lib.scores import Scores
+from specdec_lib.trees import longest_path, offered, passing_paths
+from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Round, Session, Verdict
 
 KINDS = ("end", "control", "digit", "fence")       # fields of Facts
 
@@ -60,7 +60,7 @@ class Consultant:
             return r if r <= self.eps and (token not in spared or token == own(draft.parents[node])) else None
 
         start = None if self.reset else carried(session.rounds, self.beta, self.bonus)
-        path = longest(draft, scores, [path for path, _ in passing(draft, start, test)])
+        path = longest_path(draft, scores, [path for path, _ in passing_paths(draft, start, test)])
         return Verdict.of(draft, path, own(path[-1] if path else ROOT))
 
 
@@ -90,7 +90,7 @@ def surprises(draft: Draft, scores: Scores, temperature: float = 1.0) -> tuple[f
         return ()
     rows = tuple(sorted({parent + 1 for parent in draft.parents}))
     if temperature == 1:                           # the very numbers that rounds keep
-        lse = scores.brief(rows).lse
+        lse = scores.row_stats(rows).lse
     else:
         logits = scores.logits[list(rows)]
         lse = (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).logsumexp(-1).tolist()
@@ -105,7 +105,7 @@ def choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) ->
     coins = dice.at(len(session.tokens) + depth)
     if depth and draft.depths.index(depth) != parent:
         coins = coins.fork("beside", parent)
-    return coins.choose(scores.law(parent + 1, session.sampling))
+    return coins.choose(scores.distribution(parent + 1, session.sampling))
 
 
 def make(kit: Kit, eps: float = 2.0, beta: float = 0.2, reset: bool = False, bonus: bool = True,

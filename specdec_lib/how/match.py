@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.types import ROOT, Card, Draft, Scores, Session, Verdict
+from specdec_lib.scores import Scores
+from specdec_lib.types import ROOT, Card, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Match:
         node = ROOT
         while True:
             place = len(session.tokens) + len(path)
-            token = dice.at(place).choose(scores.law(node + 1, session.sampling))
+            token = dice.at(place).choose(scores.distribution(node + 1, session.sampling))
             node = next((child for child in draft.children.get(node, ()) if draft.tokens[child] == token), ROOT)
             if node == ROOT:
                 return Verdict.of(draft, tuple(path), token)

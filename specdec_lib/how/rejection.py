@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from specdec_lib.types import ROOT, Card, Draft, Law, Scores, Session, Verdict
+from specdec_lib.scores import Distribution, Scores
+from specdec_lib.types import ROOT, Card, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Rejection:
         node = ROOT
         while True:
             coins = dice.at(len(session.tokens) + len(path))
-            p = scores.law(node + 1, session.sampling)
+            p = scores.distribution(node + 1, session.sampling)
             for child in draft.children.get(node, ()):
-                token, q = draft.tokens[child], draft.law(child)
+                token, q = draft.tokens[child], draft.distribution(child)
                 if coins.flip(acceptance(p, q, token)):
                     path.append(child)
                     break
@@ -36,32 +37,32 @@ class Rejection:
             node = path[-1]
 
 
-def acceptance(p: Law, q: Law | None, token: int) -> float:
+def acceptance(p: Distribution, q: Distribution | None, token: int) -> float:
     """min(1, p(x) / q(x)); p(x) itself for a certain token."""
-    return p.chance(token) if q is None else min(1.0, p.chance(token) / q.chance(token))
+    return p.probability(token) if q is None else min(1.0, p.probability(token) / q.probability(token))
 
 
-def residual(p: Law, q: Law | None, token: int) -> Law:
+def residual(p: Distribution, q: Distribution | None, token: int) -> Distribution:
     """norm(max(0, p - q)), on the support of p; for a certain token, p without it."""
     if len(p.ids) == 1:
         return p                                   # a refused certain law was not this token: nothing to take away
-    left = p.chances.clone()
+    left = p.probs.clone()
     if q is None:
         left[p.ids == token] = 0
     else:
         left = (left - onto(q, p.ids).to(left)).clamp(min=0)
     total = left.sum()
-    return Law(p.ids, left / total) if total > 0 else p   # p = q up to rounding: nothing was refused but noise
+    return Distribution(p.ids, left / total) if total > 0 else p  # p = q up to rounding: nothing was refused but noise
 
 
-def onto(law: Law, ids: torch.Tensor) -> torch.Tensor:
+def onto(dist: Distribution, ids: torch.Tensor) -> torch.Tensor:
     """The chances of `law` at these ids [m]; zero where it has none."""
-    if len(law.ids) == len(ids) and torch.equal(law.ids, ids):
-        return law.chances
-    order = torch.argsort(law.ids)
-    known = law.ids[order]
+    if len(dist.ids) == len(ids) and torch.equal(dist.ids, ids):
+        return dist.probs
+    order = torch.argsort(dist.ids)
+    known = dist.ids[order]
     place = torch.searchsorted(known, ids).clamp(max=len(known) - 1)
-    return torch.where(known[place] == ids, law.chances[order][place], torch.zeros_like(law.chances[:1]))
+    return torch.where(known[place] == ids, dist.probs[order][place], torch.zeros_like(dist.probs[:1]))
 
 
 CARD = Card("rejection", idea="accept with chance p/q, else draw from the residual",

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from specdec_lib.leniency import RankMargin, Rule, Strict, Typical, standing
-from specdec_lib.types import ROOT, Card, Draft, How, Kit, Refusal, Scores, Session, Verdict
-from specdec_lib.verifying import Path, longest
+from specdec_lib.acceptance import ExactOnly, RankMargin, Rule, Typical, standing
+from specdec_lib.scores import Scores
+from specdec_lib.trees import Path, longest_path
+from specdec_lib.types import ROOT, Card, Draft, How, Kit, Refusal, Session, Verdict
 
 COPIERS = ("feedback-retrieval", "suffix-automaton", "prompt-lookup")
 SPARED = ("control", "digit", "fence")             # fields of Facts; end tokens are always spared
@@ -51,10 +52,10 @@ class Relaxed:
     temperature: float | None = 1.0                # of the law the rule looks at; None: the session's own
 
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
-        if isinstance(self.rule, Strict) or not set(draft.source) & set(self.sources):
+        if isinstance(self.rule, ExactOnly) or not set(draft.source) & set(self.sources):
             return self.strict(session, draft, scores, dice)
         found = dict(self.paths(session, draft, scores, dice))
-        path = longest(draft, scores, found)
+        path = longest_path(draft, scores, found)
         return Verdict.of(draft, path, found[path])
 
     def paths(self, session: Session, draft: Draft, scores: Scores, dice) -> Iterator[tuple[Path, int]]:
@@ -67,7 +68,7 @@ class Relaxed:
             path, changed = todo.pop()
             node, place = path[-1] if path else ROOT, len(session.tokens) + len(path)
             coins = dice.at(place).fork("exchanged", len(path), node) if changed else dice.at(place)
-            chosen = coins.choose(scores.law(node + 1, session.sampling))
+            chosen = coins.choose(scores.distribution(node + 1, session.sampling))
             waits = self.guards.confirm and changed[-1:] == (node,)
             if not waits:
                 yield path, chosen
@@ -105,7 +106,7 @@ def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5
     The rule looks at the raw softmax at temperature 1: its thresholds were set there, and at temperature 0 the
     session's own law knows no second token. `temperature=None` is Medusa's way, which divides by the session's.
     """
-    rules = {"strict": Strict(), "rank-margin": RankMargin(rank, margin), "typical": Typical(eps, delta)}
+    rules = {"strict": ExactOnly(), "rank-margin": RankMargin(rank, margin), "typical": Typical(eps, delta)}
     if rule not in rules:
         raise Refusal(f"there is no rule {rule!r}; there are: {', '.join(rules)}")
     if most < 0:

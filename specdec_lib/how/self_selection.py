@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.types import ROOT, Card, Draft, Scores, Session, Verdict
+from specdec_lib.scores import Scores
+from specdec_lib.types import ROOT, Card, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SelfSelection:
         node = ROOT
         for following in (*selected(session, draft, scores), None):
             place = len(session.tokens) + len(path)
-            token = dice.at(place).choose(scores.law(node + 1, session.sampling))
+            token = dice.at(place).choose(scores.distribution(node + 1, session.sampling))
             if following is None or token != draft.tokens[following]:
                 return Verdict.of(draft, tuple(path), token)
             path.append(following)
@@ -45,9 +46,9 @@ def streaks(session: Session, draft: Draft, scores: Scores) -> tuple[float, ...]
     """Expected accepted tokens of the chain that ends at each node, were it the one kept; one law for each parent."""
     reach, expected = {ROOT: 1.0}, {ROOT: 0.0}
     for parent, children in draft.children.items():    # parents stand before their children, here as in the draft
-        p = scores.law(parent + 1, session.sampling) if reach[parent] else None
+        p = scores.distribution(parent + 1, session.sampling) if reach[parent] else None
         for child in children:
-            reach[child] = reach[parent] * p.chance(draft.tokens[child]) if p else 0.0
+            reach[child] = reach[parent] * p.probability(draft.tokens[child]) if p else 0.0
             expected[child] = expected[parent] + reach[child]
     return tuple(expected[node] for node in range(len(draft)))
 

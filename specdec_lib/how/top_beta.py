@@ -21,9 +21,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from specdec_lib.leniency import RankMargin, Standing, top_beta
-from specdec_lib.types import ROOT, Card, Draft, Kit, Scores, Session, Verdict
-from specdec_lib.verifying import Path, longest, passing
+from specdec_lib.acceptance import RankMargin, TargetStanding, top_beta
+from specdec_lib.scores import Scores
+from specdec_lib.trees import Path, longest_path, passing_paths
+from specdec_lib.types import ROOT, Card, Draft, Kit, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class TopBeta:
     rule: RankMargin = field(default_factory=top_beta)
 
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
-        path = longest(draft, scores, self.paths(draft, scores))
-        law = scores.law((path[-1] if path else ROOT) + 1, session.sampling)
-        return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(law))
+        path = longest_path(draft, scores, self.paths(draft, scores))
+        dist = scores.distribution((path[-1] if path else ROOT) + 1, session.sampling)
+        return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(dist))
 
     def paths(self, draft: Draft, scores: Scores) -> list[Path]:
         """Every path on which all tokens pass, the empty one first."""
@@ -45,20 +46,20 @@ class TopBeta:
             seen = best[draft.parents[node] + 1].get(draft.tokens[node])
             return True if seen is not None and self.rule(seen) else None
 
-        return [path for path, _ in passing(draft, True, test)]
+        return [path for path, _ in passing_paths(draft, True, test)]
 
 
-def foremost(scores: Scores, beta: int) -> list[Mapping[int, Standing]]:
+def foremost(scores: Scores, beta: int) -> list[Mapping[int, TargetStanding]]:
     """Standings of the best tokens of each row, `beta` at least: chances as shares of the best one's, entropy unknown.
 
     The first is the token that the target itself would choose, which a tie may hide from a sorted list.
     """
-    brief = scores.brief(k=beta)
+    row_stats = scores.row_stats(k=beta)
     rows = []
-    for first, ids, logits in zip(scores.best, brief.ids.tolist(), brief.logits.tolist(), strict=True):
+    for first, ids, logits in zip(scores.best, row_stats.ids.tolist(), row_stats.logits.tolist(), strict=True):
         shares = {token: math.exp(logit - logits[0]) for token, logit in zip(ids, logits, strict=True)}
         order = [first, *(token for token in ids if token != first)]
-        rows.append({token: Standing(shares.get(token, 1.0), 1.0, rank, math.nan)
+        rows.append({token: TargetStanding(shares.get(token, 1.0), 1.0, rank, math.nan)
                      for rank, token in enumerate(order, 1)})
     return rows
 

@@ -20,9 +20,10 @@ import math
 from dataclasses import dataclass, field
 from functools import cache
 
-from specdec_lib.leniency import Typical, entropy_of, standings
-from specdec_lib.types import ROOT, Card, Draft, Kit, Law, Refusal, Scores, Session, Verdict
-from specdec_lib.verifying import Path, passing
+from specdec_lib.acceptance import Typical, entropy_nats, standings
+from specdec_lib.scores import Distribution, Scores
+from specdec_lib.trees import Path, passing_paths
+from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Session, Verdict
 
 EXTRA = ("draw", "best", "typical")
 
@@ -37,34 +38,34 @@ class TypicalAcceptance:
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
         found = self.paths(session, draft, scores)
         path = max(found, key=lambda some: (len(some), found[some]))
-        law = scores.law((path[-1] if path else ROOT) + 1, session.sampling)
+        dist = scores.distribution((path[-1] if path else ROOT) + 1, session.sampling)
         if self.extra == "best":
-            law = Law.certain(scores.best[(path[-1] if path else ROOT) + 1])
+            dist = Distribution.point_mass(scores.best[(path[-1] if path else ROOT) + 1])
         if self.extra == "typical":
-            law = truncated(law, self.rule)
-        return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(law))
+            dist = truncated(dist, self.rule)
+        return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(dist))
 
     def paths(self, session: Session, draft: Draft, scores: Scores) -> dict[Path, float]:
         """Every path on which all tokens pass, with their summed log-chance; the empty one is always there."""
         @cache
         def below(parent: int) -> dict[int, float]:
             nodes = draft.children[parent]
-            seen = standings(scores.law(parent + 1, session.sampling), [draft.tokens[node] for node in nodes])
-            return {node: math.log(one.chance) for node, one in zip(nodes, seen, strict=True) if self.rule(one)}
+            seen = standings(scores.distribution(parent + 1, session.sampling), [draft.tokens[node] for node in nodes])
+            return {node: math.log(one.prob) for node, one in zip(nodes, seen, strict=True) if self.rule(one)}
 
         def test(logp: float, node: int) -> float | None:
             own = below(draft.parents[node]).get(node)
             return None if own is None else logp + own
 
-        return dict(passing(draft, 0.0, test))
+        return dict(passing_paths(draft, 0.0, test))
 
 
-def truncated(law: Law, rule: Typical) -> Law:
+def truncated(dist: Distribution, rule: Typical) -> Distribution:
     """The law of the tokens that pass, rescaled; of its best token where none does."""
-    keep = law.chances > rule.bound(entropy_of(law))
-    if law.sure is not None or not keep.any():
-        return Law.certain(int(law.ids[law.chances.argmax()]))
-    return Law(law.ids[keep], law.chances[keep] / law.chances[keep].sum())
+    keep = dist.probs > rule.bound(entropy_nats(dist))
+    if dist.only is not None or not keep.any():
+        return Distribution.point_mass(int(dist.ids[dist.probs.argmax()]))
+    return Distribution(dist.ids[keep], dist.probs[keep] / dist.probs[keep].sum())
 
 
 def make(kit: Kit, eps: float = 0.09, delta: float = 0.3, extra: str = "draw") -> TypicalAcceptance:

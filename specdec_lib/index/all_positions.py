@@ -10,12 +10,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.index.reading import common_prefix
+from specdec_lib.index.sequences import common_prefix
 
 DEEPEST = 64                                       # matches are told apart up to this length, as in a static store
 
 
-class Place(NamedTuple):
+class TextPosition(NamedTuple):
     """An earlier occurrence: `start` is the position that follows it, `length` the tokens that agree before it."""
 
     start: int
@@ -28,7 +28,7 @@ class AllPositions:
     def __init__(self, positions: NgramPositions):
         self.positions = positions
 
-    def find(self, tokens: tuple[int, ...], query: int, most: int = 64) -> list[Place]:
+    def find(self, tokens: tuple[int, ...], query: int, most: int = 64) -> list[TextPosition]:
         """The `most` newest places whose last `query` tokens are those of the text; its own end is none of them.
 
         A query longer than the index counts is looked up by the longest n-gram, then compared.
@@ -42,5 +42,6 @@ class AllPositions:
         newest = islice(reversed(starts), 1, None)                     # the very newest is the end of the text
         deepest = max(DEEPEST, query)
         end = tokens[:-deepest - 1:-1]                                 # backwards
-        found = (Place(start, common_prefix(end, tokens[max(0, start - deepest):start][::-1])) for start in newest)
+        found = (TextPosition(start, common_prefix(end, tokens[max(0, start - deepest):start][::-1]))
+                 for start in newest)
         return list(islice((place for place in found if place.length >= query), most))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specdec_lib.index.reading import continuation
+from specdec_lib.index.sequences import continuation
 from specdec_lib.index.static_store import StaticStore, open_store
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
 from specdec_lib.types import Kit, Refusal
@@ -16,7 +16,7 @@ from specdec_lib.types import Kit, Refusal
 DYNAMIC, STATIC = "dynamic", "static"
 
 
-class Match(NamedTuple):
+class SuffixMatch(NamedTuple):
     """The longest match: `worth` is its length less the bias; it is followed at `first` and `recent`."""
 
     length: int = 0
@@ -32,24 +32,24 @@ class Matcher:
     def __init__(self, store: StaticStore | None = None, bias: int = 5):
         self.store, self.bias = store, bias
         self.automaton = SuffixAutomaton()
-        self._asked: tuple[tuple[int, ...], Match] = ((), Match())
+        self._asked: tuple[tuple[int, ...], SuffixMatch] = ((), SuffixMatch())
 
-    def find(self, tokens: tuple[int, ...]) -> Match:
+    def find(self, tokens: tuple[int, ...]) -> SuffixMatch:
         """The match worth most; length 0 where the last token stands nowhere else."""
         if tokens is not self._asked[0]:
             self._asked = tokens, self._longest(tokens)
         return self._asked[1]
 
-    def _longest(self, tokens: tuple[int, ...]) -> Match:
+    def _longest(self, tokens: tuple[int, ...]) -> SuffixMatch:
         own = self.automaton.read(tokens)
         if self.store is not None:
             there = self.store.find(tokens)
             worth = there.length - self.bias
             if there.length and (worth > own.length or not own.length):
-                return Match(*there, STATIC, worth)
-        return Match(*own, DYNAMIC, own.length)
+                return SuffixMatch(*there, STATIC, worth)
+        return SuffixMatch(*own, DYNAMIC, own.length)
 
-    def following(self, tokens: tuple[int, ...], match: Match, n: int,
+    def following(self, tokens: tuple[int, ...], match: SuffixMatch, n: int,
                   mode: str = "recent") -> tuple[int, ...]:
         """What followed the match at its `first` or most `recent` place, `n` tokens at most."""
         start = match.first if mode == "first" else match.recent

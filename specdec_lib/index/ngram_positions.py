@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec_lib.index.reading import common_prefix
+from specdec_lib.index.sequences import common_prefix
 
 
 class NgramPositions:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import is_
 from typing import NamedTuple
 
-from specdec_lib.index.reading import common_prefix, put_back
+from specdec_lib.index.sequences import common_prefix, put_back
 from specdec_lib.types import Round, Session
 
 

@@ -26,7 +26,7 @@ MAGIC, HEADER, DEEPEST = "specdec-static-store-1", 512, 64
 GAP = 0xFFFFFFFF                                   # stands between documents and matches nothing
 
 
-class Places(NamedTuple):
+class CorpusMatch(NamedTuple):
     """The longest match: its length, and where in the corpus its first and last occurrence are followed."""
 
     length: int = 0
@@ -44,19 +44,19 @@ class StaticStore:
         self._order = memoryview(self._bytes)[HEADER + 4 * self.size:].cast("I")
         self._text = np.frombuffer(self._bytes, ">u4", self.size, HEADER)
 
-    def find(self, tokens: tuple[int, ...]) -> Places:
+    def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
         """The longest suffix of `tokens`, of 64 at most, that stands in the corpus."""
         query = np.array(tokens[:-DEEPEST - 1:-1], dtype=">u4").tobytes()
         place = bisect_left(self._order, query, key=self._slice)
         beside = [i for i in (place - 1, place) if 0 <= i < self.size]
         best = max(_common(query, self._slice(self._order[i])) for i in beside)
         if best == 0:
-            return Places()
+            return CorpusMatch()
         key = lambda place: self._slice(place, best)                             # noqa: E731
         low = bisect_left(self._order, query[:4 * best], key=key)
         high = bisect_right(self._order, query[:4 * best], lo=low, key=key)
         ends = np.frombuffer(self._order, "u4")[low:high]              # backwards positions, unordered
-        return Places(best, self.size - int(ends.max()), self.size - int(ends.min()))
+        return CorpusMatch(best, self.size - int(ends.max()), self.size - int(ends.min()))
 
     def following(self, start: int, n: int) -> tuple[int, ...]:
         """At most `n` tokens of the corpus from `start` on, not past the end of their document."""

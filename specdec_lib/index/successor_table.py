@@ -14,7 +14,7 @@ from __future__ import annotations
 from operator import is_
 
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.index.reading import put_back
+from specdec_lib.index.sequences import put_back
 from specdec_lib.types import ROOT, Round, Session
 
 Row = tuple[int, ...]
@@ -58,7 +58,7 @@ class SuccessorTable:
 
     def _learn(self, last: int, round: Round) -> None:
         """Rejected nodes first, so that where a token stands in both, the row in its true context stays."""
-        ids = round.brief.ids[:, :self.top].tolist()
+        ids = round.row_stats.ids[:, :self.top].tolist()
         path = round.verdict.path
         off = [node for node in range(len(round.draft)) if node not in path]
         before: dict[int, Row | None] = {}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specdec_lib.index.reading import common_prefix
+from specdec_lib.index.sequences import common_prefix
 
 
 class Repeat(NamedTuple):

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.index.growing_store import MOST, GrowingStore, earlier_answers
+from specdec_lib.memory.answers import MOST, AnswerStore, earlier_answers
 from specdec_lib.methods import respec
-from specdec_lib.types import Card, Draft, How, Kit, Method, Scores, Session, Verdict
+from specdec_lib.scores import Scores
+from specdec_lib.types import Card, Draft, How, Kit, Method, Session, Verdict
 
 
 @dataclass(frozen=True)
-class Heard:
+class RecordingRule:
     """The verdict of `rule`, unchanged; what the session says with it is put aside for later prompts.
 
     A verdict is asked for in every round, the last one too, so nothing that was emitted is missed.
     """
 
     rule: How
-    answers: GrowingStore
+    answers: AnswerStore
     prompts: bool = False                          # prompts, too
 
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
@@ -38,7 +39,7 @@ def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5
          nodes: int | None = None) -> Method:
     """`remember` bounds the tokens of earlier answers, `prompts` keeps prompts with them; the rest is `respec`'s."""
     own = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes, remember=remember)
-    return own._replace(how=Heard(own.how, earlier_answers(kit, remember), prompts))
+    return own._replace(how=RecordingRule(own.how, earlier_answers(kit, remember), prompts))
 
 
 CARD = Card("respec+memory", idea="ReSpec that also copies from its answers to earlier prompts",

@@ -8,7 +8,7 @@ is the same, and above it it never accepts less (see `how/self_selection.py`).
 
 from __future__ import annotations
 
-from specdec_lib.models.heads.pretrained import Pretrained
+from specdec_lib.heads.dream_llada import Pretrained
 from specdec_lib.types import Card, Kit, Method
 
 ALIGNED = "diffusion-lm-aligned"

@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specdec_lib.models.answers import Answers
-from specdec_lib.models.attention import visible
-from specdec_lib.models.rows import Rows
-from specdec_lib.models.weights import safetensors_files
-from specdec_lib.types import Draft, Refusal, Scores
+from specdec_lib.models.llama.attention import visible
+from specdec_lib.models.llama.cache_rows import CacheRows
+from specdec_lib.models.llama.logits_cache import LogitsCache
+from specdec_lib.models.llama.weights import safetensors_files
+from specdec_lib.scores import Scores
+from specdec_lib.types import Draft, Refusal
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
 
@@ -28,7 +29,7 @@ class HuggingFace:
     def __init__(self, model, takes_trees: bool | None = None):
         self.model, self.takes_trees = model, takes_trees                 # None: not asked yet
         self.options = frozenset(inspect.signature(model.forward).parameters)
-        self.past, self.rows, self.answers = new_past(), Rows(), Answers()
+        self.past, self.rows, self.answers = new_past(), CacheRows(), LogitsCache()
         self.forwards = self.fed = 0
 
     @staticmethod
@@ -156,7 +157,7 @@ class HuggingFace:
         if not whole:
             raise Refusal(f"{type(self.model).__name__} keeps a state that cannot go back, so drafts cannot be undone:"
                           " choose a model with attention in every layer")
-        self.past, self.rows = new_past(), Rows()
+        self.past, self.rows = new_past(), CacheRows()
         self.forwards = self.fed = 0
 
     def refuse_trees(self) -> None:

@@ -17,7 +17,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from specdec_lib.types import Draft, Refusal, Scores
+from specdec_lib.scores import Scores
+from specdec_lib.types import Draft, Refusal
 
 Array = np.ndarray | Tensor
 NOTHING = -1                                       # stands in a context where no token is
@@ -25,7 +26,7 @@ ORDERS = ("bigram", "trigram")
 NAMES = ("unigram", *(f"{order}.{part}" for order in ORDERS for part in ("sizes", "tokens", "mass")))
 
 
-class Order:
+class NgramOrder:
     """What one order keeps: `mass` of (context, token) pairs, `left [contexts + 1]`, the last for an unknown one."""
 
     def __init__(self, sizes: np.ndarray, tokens: np.ndarray, mass: np.ndarray, vocab: int):
@@ -63,13 +64,13 @@ class Ngram:
     context: int | None = None
 
     def __init__(self, arrays: Mapping[str, Array]):
-        checked(arrays)
+        checked_arrays(arrays)
         unigram, *rest = (np.asarray(arrays[name]) for name in NAMES)
         self.vocab = len(unigram)
         self.unigram = unigram.astype(np.float64) / unigram.sum(dtype=np.float64)
         self.log_unigram = np.log(self.unigram).astype(np.float32)
         as_ids = [part if i % 3 == 2 else part.astype(np.int64) for i, part in enumerate(rest)]
-        self.bigram, self.trigram = Order(*as_ids[:3], self.vocab), Order(*as_ids[3:], self.vocab)
+        self.bigram, self.trigram = NgramOrder(*as_ids[:3], self.vocab), NgramOrder(*as_ids[3:], self.vocab)
         self._recent = lru_cache(32)(self.row)                 # a draft that grows asks for the same rows again
 
     @classmethod
@@ -145,7 +146,7 @@ def refuse_outside(ids: np.ndarray, low: int, vocab: int) -> None:
         raise ValueError(f"this n-gram knows the token ids 0 to {vocab - 1}, got {ids.min()} to {ids.max()}")
 
 
-def checked(arrays: Mapping[str, Array]) -> None:
+def checked_arrays(arrays: Mapping[str, Array]) -> None:
     """Refuses arrays that are not an n-gram's, or whose lengths contradict each other."""
     bad = Refusal("these arrays are not an n-gram's: count it again with `specdec train ngram`")
     if not set(NAMES) <= set(arrays) or any(arrays[name].ndim != 1 for name in NAMES):

@@ -22,7 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdec_lib.types import ROOT, Brief, Budget, Draft, Lattice, Refusal, Scores, Sight
+from specdec_lib.scores import RowStats, Scores, TokenStats
+from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
 FORMAT = 2
 READABLE = ("1", "2")                              # 1 told parents of chains, and beliefs that are chances
@@ -35,7 +36,7 @@ class Recording:
 
     tokens: tuple[int, ...]                        # prompt and output
     prompt: int
-    brief: Brief                                   # ids, logits [T, 64]; lse, entropy [T]
+    row_stats: RowStats                            # ids, logits [T, 64]; lse, entropy [T]
     drafts: Mapping[str, Mapping[int, tuple[Draft, ...]]]
     seconds: Mapping[str, Mapping[int, tuple[float, ...]]]
     about: Mapping[str, Any] = field(default_factory=dict)    # family, text, target, vocab, end, pieces, provenance
@@ -105,7 +106,7 @@ class Replay:
             place = rec.prompt + before
             on_path = before >= 0 and place + 1 < len(rec.tokens) and draft.tokens[node] == rec.tokens[place]
             rows.append(before + 1 if on_path else -1)
-        return Scores(_dense(rec, rows), brief=_brief(rec, rows))
+        return Scores(_dense(rec, rows), row_stats=_row_stats(rec, rows))
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
         raise Refusal("a recording holds no hidden states: run the model itself for a drafter that needs features")
@@ -114,29 +115,30 @@ class Replay:
         raise Refusal("a recording has no layers to leave early: run the model itself")
 
 
-def _brief(rec: Recording, rows: list[int]) -> Brief:
+def _row_stats(rec: Recording, rows: list[int]) -> RowStats:
     index = torch.tensor(rows)
-    ids = torch.where(index[:, None] >= 0, rec.brief.ids[index], -1)
-    lse = tuple(rec.brief.lse[row] if row >= 0 else 0.0 for row in rows)
-    entropy = tuple(rec.brief.entropy[row] if row >= 0 else 0.0 for row in rows)
-    return Brief(ids, rec.brief.logits[index], tuple(range(len(rows))), lse, entropy)
+    ids = torch.where(index[:, None] >= 0, rec.row_stats.ids[index], -1)
+    lse = tuple(rec.row_stats.lse[row] if row >= 0 else 0.0 for row in rows)
+    entropy = tuple(rec.row_stats.entropy[row] if row >= 0 else 0.0 for row in rows)
+    return RowStats(ids, rec.row_stats.logits[index], tuple(range(len(rows))), lse, entropy)
 
 
 def _dense(rec: Recording, rows: list[int]) -> Tensor:
     logits = torch.full((len(rows), rec.about["vocab"]), float("-inf"))
     index = torch.tensor(rows)
     known = index >= 0
-    logits[known] = logits[known].scatter(1, rec.brief.ids[index[known]], rec.brief.logits[index[known]])
+    logits[known] = logits[known].scatter(1, rec.row_stats.ids[index[known]], rec.row_stats.logits[index[known]])
     return logits
 
 
 # --- on disk: flat arrays, no draft that is the beginning of a longer one, and a JSON header -------------------------
 
-def save(recording: Recording, path: Path) -> None:
+def save_recording(recording: Recording, path: Path) -> None:
     """Writes the recording as one safetensors file, whole or not at all."""
     arrays = {"tokens": torch.tensor(recording.tokens, dtype=torch.int32),
-              "brief.ids": _ids(recording.brief.ids), "brief.logits": recording.brief.logits.float(),
-              "brief.lse": torch.tensor(recording.brief.lse), "brief.entropy": torch.tensor(recording.brief.entropy)}
+              "brief.ids": _ids(recording.row_stats.ids), "brief.logits": recording.row_stats.logits.float(),
+              "brief.lse": torch.tensor(recording.row_stats.lse),
+              "brief.entropy": torch.tensor(recording.row_stats.entropy)}
     for name, lengths in recording.drafts.items():
         for length, drafts in lengths.items():
             flat = _flatten(drafts)
@@ -156,12 +158,12 @@ def save(recording: Recording, path: Path) -> None:
     partial.replace(path)
 
 
-def recordings(folder: Path = SHIPPED) -> dict[str, Path]:
+def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:
     """The recordings in a folder by family, the shipped ones unless told otherwise; empty where there are none."""
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
 
-def load(path: Path | str) -> Recording:
+def load_recording(path: Path | str) -> Recording:
     """Reads a recording; Refusal where it is missing, cut short or of another format."""
     path = Path(path)
     if not path.is_file():
@@ -174,8 +176,8 @@ def load(path: Path | str) -> Recording:
             raise Refusal(f"{path.name} is not a recording of format {FORMAT}: record it again")
         trees = {name: Budget(*largest) for name, largest in json.loads(header.get("trees", "{}")).items()}
         blocks = {name: tuple(sizes) for name, sizes in json.loads(header.get("blocks", "{}")).items()}
-        tape = _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
-        return replace(tape, lattices=_lattices(arrays), blocks=blocks)
+        recording = _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
+        return replace(recording, lattices=_lattices(arrays), blocks=blocks)
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         if isinstance(error, Refusal):
             raise
@@ -183,8 +185,8 @@ def load(path: Path | str) -> Recording:
 
 
 def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[str, Budget]) -> Recording:
-    brief = Brief(arrays["brief.ids"].long(), arrays["brief.logits"], tuple(range(len(arrays["brief.ids"]))),
-                  tuple(arrays["brief.lse"].tolist()), tuple(arrays["brief.entropy"].tolist()))
+    row_stats = RowStats(arrays["brief.ids"].long(), arrays["brief.logits"], tuple(range(len(arrays["brief.ids"]))),
+                         tuple(arrays["brief.lse"].tolist()), tuple(arrays["brief.entropy"].tolist()))
     drafts: dict[str, dict[int, tuple[Draft, ...]]] = {}
     seconds: dict[str, dict[int, tuple[float, ...]]] = {}
     for key in arrays:
@@ -196,7 +198,7 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[s
     for lengths in drafts.values():
         whole = lengths[max(lengths)]
         lengths.update({length: _cut(whole, length) for length, kept in lengths.items() if not kept})
-    return Recording(tuple(arrays["tokens"].tolist()), prompt, brief, drafts, seconds, about, trees)
+    return Recording(tuple(arrays["tokens"].tolist()), prompt, row_stats, drafts, seconds, about, trees)
 
 
 def _cut(drafts: tuple[Draft, ...], length: int) -> tuple[Draft, ...]:
@@ -235,12 +237,12 @@ def _flatten(drafts: tuple[Draft, ...]) -> dict[str, Tensor]:
     flat = {"ends": ends, "tokens": _ids(torch.tensor([t for draft in drafts for t in draft.tokens]))}
     if any(draft.parents != _chain(len(draft)) for draft in drafts):
         flat["parents"] = torch.tensor([p for draft in drafts for p in draft.parents], dtype=torch.int16)
-    if any(draft.sights for draft in drafts):
-        flat["sights"] = torch.tensor([list(sight) for draft in drafts for sight in draft.sights])
-    if any(draft.belief for draft in drafts):
-        belief = torch.tensor([belief for draft in drafts for belief in draft.belief])
-        told = "sights" in flat and torch.equal(belief, flat["sights"][:, 0])
-        flat["belief"] = belief[:0] if told else belief            # none: beliefs are the chances that were seen
+    if any(draft.stats for draft in drafts):
+        flat["sights"] = torch.tensor([list(stat) for draft in drafts for stat in draft.stats])
+    if any(draft.confidence for draft in drafts):
+        confidence = torch.tensor([confidence for draft in drafts for confidence in draft.confidence])
+        told = "sights" in flat and torch.equal(confidence, flat["sights"][:, 0])
+        flat["belief"] = confidence[:0] if told else confidence    # none: beliefs are the chances that were seen
     return flat
 
 
@@ -250,11 +252,11 @@ def _chain(length: int) -> tuple[int, ...]:
 
 def _unflatten(part: dict[str, Tensor], name: str) -> tuple[Draft, ...]:
     ends, tokens = part["ends"].tolist(), part["tokens"].tolist()
-    sights = [Sight(*row) for row in part["sights"].tolist()] if "sights" in part else []
-    belief = part["belief"].tolist() if "belief" in part else []
-    if "belief" in part and not belief:
-        belief = [sight.chance for sight in sights]
+    stats = [TokenStats(*row) for row in part["sights"].tolist()] if "sights" in part else []
+    confidence = part["belief"].tolist() if "belief" in part else []
+    if "belief" in part and not confidence:
+        confidence = [stat.prob for stat in stats]
     parents = part["parents"].tolist() if "parents" in part else None
     return tuple(Draft(tuple(tokens[a:b]), _chain(b - a) if parents is None else tuple(parents[a:b]),
-                       sights=tuple(sights[a:b]), source=(name,) * (b - a), belief=tuple(belief[a:b]))
+                       stats=tuple(stats[a:b]), source=(name,) * (b - a), confidence=tuple(confidence[a:b]))
                  for a, b in zip([0, *ends], ends, strict=False))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdec_lib.types import Draft, Refusal, Scores
+from specdec_lib.scores import Scores
+from specdec_lib.types import Draft, Refusal
 
 
 @dataclass(frozen=True)

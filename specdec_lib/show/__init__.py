@@ -7,11 +7,11 @@ several things under one another.
 Where tokens need names, `names` is any callable from a token id to its text, such as a tokenizer's decode.
 """
 
-from specdec_lib.show.along import entropy, rounds, sources
+from specdec_lib.show.cells import check, lattice, lattice_map, source, table
 from specdec_lib.show.html import Html, stack, text
-from specdec_lib.show.parts import check, lattice, lattice_map, source, table
 from specdec_lib.show.strips import draft, round, strip, tokens, tree
-from specdec_lib.show.words import Vocabulary, Word, toy_model, words
+from specdec_lib.show.timeline import entropy, rounds, sources
+from specdec_lib.show.toy_text import Vocabulary, Word, toy_model, words
 
 __all__ = ["Html", "Vocabulary", "Word", "check", "draft", "entropy", "lattice", "lattice_map", "round", "rounds",
            "source", "sources", "stack", "strip", "table", "text", "tokens", "toy_model", "tree", "words"]

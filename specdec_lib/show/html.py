@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from specdec_lib.figures.look import PALETTE
+from specdec_lib.figures.theme import PALETTE
 
 MARK = {"accepted": "solid", "rejected": "dashed", "extra": "double", "draft": "dotted", "target": "none",
         "prompt": "none"}

@@ -7,7 +7,7 @@ from html import escape
 
 from specdec_lib import figures
 from specdec_lib.show.html import MARK, Html, legend, token, visible
-from specdec_lib.show.words import Names, naming
+from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import Draft, Round, Session, Verdict
 
 
@@ -73,10 +73,10 @@ def _emitted(one: Round, name: Names) -> list[tuple[str, str, str]]:
 
 
 def _why(one: Round, place: int) -> str:
-    chance = f"log p {one.logprobs[place]:.2f}" if place < len(one.logprobs) else ""
+    prob = f"log p {one.logprobs[place]:.2f}" if place < len(one.logprobs) else ""
     if place >= len(one.verdict.path):
-        return f"added by the verdict, {chance}"
-    return f"accepted {_seen(one.draft, one.verdict.path[place])} {chance}".replace("  ", " ")
+        return f"added by the verdict, {prob}"
+    return f"accepted {_seen(one.draft, one.verdict.path[place])} {prob}".replace("  ", " ")
 
 
 def _rejected(one: Round, name: Names) -> list[tuple[str, str, str]]:
@@ -87,7 +87,7 @@ def _rejected(one: Round, name: Names) -> list[tuple[str, str, str]]:
 
 def _seen(one: Draft, node: int) -> str:
     source = f"from {one.source[node]}" if one.source else ""
-    return f"{source} q {one.sights[node].chance:.2f}".strip() if one.sights else source
+    return f"{source} q {one.stats[node].prob:.2f}".strip() if one.stats else source
 
 
 def _drawn(lines, roles: tuple[str, ...], said: str) -> Html:

@@ -18,9 +18,9 @@ from time import perf_counter
 import torch
 from torch import nn
 
-from specdec_lib.training.batches import Batch, order
+from specdec_lib.training.data.batches import Batch, order
+from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.muon import Muon
-from specdec_lib.training.objective import Objective
 from specdec_lib.types import Refusal
 
 LOG, STATE = "log.jsonl", "fit.safetensors"
@@ -73,35 +73,35 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
     folder.mkdir(parents=True, exist_ok=True)
     optimiser = optimiser_of(drafter, settings)
     now = resume(folder, drafter, optimiser, settings)
-    if share(now, settings) >= 1:
+    if share_done(now, settings) >= 1:
         return now                                 # finished before, and its last look is in the log
     log = open_log(folder / LOG, now)
     device = next(drafter.parameters()).device
     began, saved = clock() - now.seconds, now.seconds
     judged, pause = (now.seconds, settings.judge_every) if now.step else (0.0, 0.0)
     with log:
-        while (done := share(now, settings)) < 1:
+        while (done := share_done(now, settings)) < 1:
             if judge and now.seconds - judged >= pause:
                 stopped = clock()
                 held = {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()}
-                tell(log, held)
+                log_line(log, held)
                 pause = max(settings.judge_every, (clock() - stopped) / settings.looking)
                 began = clock() - now.seconds      # looking is not training
                 judged = now.seconds
-            rate = at(optimiser, settings.rate * schedule(done, settings))
+            rate = rate_at(optimiser, settings.rate * schedule(done, settings))
             batch = batch_of(groups[order(len(groups), now.step // len(groups), settings.seed)[now.step % len(groups)]])
             batch = replace(batch, seed=settings.seed * 1_000_003 + now.step, step=now.step)
             line = step(drafter, optimiser, batch.to(device), objective, settings.clip)
             now = Progress(now.step + 1, clock() - began, now.tokens + int(batch.stop.sum()))
             line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | line
-            tell(log, line)
-            progress(now, share(now, settings), line)
+            log_line(log, line)
+            progress(now, share_done(now, settings), line)
             if now.seconds - saved >= settings.save_every:
-                save(folder, drafter, optimiser, settings, now)
+                save_state(folder, drafter, optimiser, settings, now)
                 saved = now.seconds
         if judge:
-            tell(log, {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()})
-        save(folder, drafter, optimiser, settings, now)
+            log_line(log, {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()})
+        save_state(folder, drafter, optimiser, settings, now)
     return now
 
 
@@ -125,7 +125,7 @@ def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, obj
             "right": [round(value, 4) for value in told["right"]]}
 
 
-def share(now: Progress, settings: Settings) -> float:
+def share_done(now: Progress, settings: Settings) -> float:
     """How much of the run is over: of its steps if they are given, else of its minutes."""
     return now.step / settings.steps if settings.steps else now.seconds / (60 * settings.minutes)
 
@@ -138,13 +138,14 @@ def schedule(done: float, settings: Settings) -> float:
     return settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * rest))
 
 
-def at(optimiser: torch.optim.Optimizer, rate: float) -> float:
+def rate_at(optimiser: torch.optim.Optimizer, rate: float) -> float:
     for group in optimiser.param_groups:
         group["lr"] = rate
     return rate
 
 
-def save(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings, now: Progress) -> None:
+def save_state(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings,
+               now: Progress) -> None:
     """Weights and optimiser in one file, renamed into place."""
     from safetensors.torch import save_file
 
@@ -154,7 +155,7 @@ def save(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, set
         for kind, value in optimiser.state.get(parameter, {}).items():
             tensors[f"{kind}.{name}"] = value.detach().cpu().contiguous()
     partial = folder / f"{STATE}.partial-{os.getpid()}"
-    save_file(tensors, partial, {"now": json.dumps(asdict(now)), "settings": told(settings)})
+    save_file(tensors, partial, {"now": json.dumps(asdict(now)), "settings": fixed_settings(settings)})
     os.replace(partial, folder / STATE)
 
 
@@ -175,7 +176,7 @@ def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, s
     same = {name: tensor.shape for name, tensor in parameters.items()}
     if {name[7:]: tensor.shape for name, tensor in tensors.items() if name.startswith("weight.")} != same:
         raise Refusal(f"{path} belongs to a drafter of another shape: give another --out, or delete it")
-    if {"optimiser": "adamw"} | json.loads(about["settings"]) != json.loads(told(settings)):
+    if {"optimiser": "adamw"} | json.loads(about["settings"]) != json.loads(fixed_settings(settings)):
         raise Refusal(f"{path} was begun with other settings ({about['settings']}): repeat them, or delete it")
     with torch.no_grad():
         for name, parameter in parameters.items():
@@ -187,7 +188,7 @@ def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, s
     return Progress(**json.loads(about["now"]))
 
 
-def told(settings: Settings) -> str:
+def fixed_settings(settings: Settings) -> str:
     """The settings that a fit may not change on the way; more minutes may be given to it."""
     plain = asdict(settings)
     return json.dumps({name: plain[name] for name in ("rate", "optimiser", "warmup", "floor", "clip", "seed")})
@@ -195,10 +196,10 @@ def told(settings: Settings) -> str:
 
 def keep_log(folder: Path, checkpoint: Path) -> None:
     """Puts the log of a fit beside its checkpoint, packed."""
-    (checkpoint / KEPT_LOG).write_bytes(packed((folder / LOG).read_text()))
+    (checkpoint / KEPT_LOG).write_bytes(packed_log((folder / LOG).read_text()))
 
 
-def packed(log: str) -> bytes:
+def packed_log(log: str) -> bytes:
     """A log as it is kept; the same log gives the same bytes."""
     return gzip.compress(log.encode(), mtime=0)
 
@@ -224,6 +225,6 @@ def open_log(path: Path, now: Progress):
     return path.open("a")
 
 
-def tell(log, line: dict) -> None:
+def log_line(log, line: dict) -> None:
     log.write(json.dumps(line) + "\n")
     log.flush()

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from specdec_lib.models.heads.diffusion import FULL
-from specdec_lib.models.shelf import Checkpoint
-from specdec_lib.training import aligned as streak
-from specdec_lib.training import further
-from specdec_lib.training.block_diffusion import BlockDiffusion
-from specdec_lib.training.course import Course
-from specdec_lib.training.diffusion_lm import RANK, DiffusionLM
-from specdec_lib.training.draft_lm import DraftLM
-from specdec_lib.training.drafters import Drafter
-from specdec_lib.training.eagle import Eagle
-from specdec_lib.training.early_exit import EarlyExit
-from specdec_lib.training.objective import Objective
+from specdec_lib.checkpoints.checkpoint_files import Checkpoint
+from specdec_lib.heads.diffusion import FULL
+from specdec_lib.training.data.dataset import Dataset
+from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.nets import diffusion_finetune
+from specdec_lib.training.nets.base import TrainableDrafter
+from specdec_lib.training.nets.block_diffusion import BlockDiffusionNet
+from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK, ALIGNED_SMOOTH, aligned
+from specdec_lib.training.nets.diffusion_lm import RANK, DiffusionNet
+from specdec_lib.training.nets.draft_lm import DraftLMNet
+from specdec_lib.training.nets.eagle import EagleNet
+from specdec_lib.training.nets.early_exit import EarlyExitNet
 from specdec_lib.types import Refusal
 
 DEPTH = 5                                          # slots that a drafter is measured at
@@ -29,7 +29,7 @@ class Recipe:
 
     name: str
     idea: str
-    make: Callable[..., Drafter]                   # (target, ids, random) -> module
+    make: Callable[..., TrainableDrafter]          # (target, ids, random) -> module
     plan: Mapping[str, str]                        # tensors -> schemes of models/compress.py
     rate: float = 4e-3
     optimiser: str = "muon"                        # `--optimiser adamw --rate 0.001` for the contrast
@@ -43,30 +43,31 @@ class Recipe:
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
 
-def eagle(target: Any, ids: Any, random: bool = False) -> Eagle:
-    return Eagle(target, ids, depth=3, random=random)
+def eagle(target: Any, ids: Any, random: bool = False) -> EagleNet:
+    return EagleNet(target, ids, depth=3, random=random)
 
 
-def full(target: Any, ids: Any, random: bool = False) -> DiffusionLM:
-    return DiffusionLM(target, ids, attention=FULL, random=random)
+def full(target: Any, ids: Any, random: bool = False) -> DiffusionNet:
+    return DiffusionNet(target, ids, attention=FULL, random=random)
 
 
 RECIPES = {recipe.name: recipe for recipe in (
     Recipe("eagle", "one layer over three of the target's streams", eagle, {"ids": "int32", "norm": "float32"},
            limits=("Unrolled three steps in training, so deeper slots extrapolate.",)),
-    Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLM,
+    Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLMNet,
            {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
            limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model"),
-    Recipe("diffusion-lm", "the small draft model, taught on to fill a block of masks at once", further.filling,
-           {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{further.RANK}"},
+    Recipe("diffusion-lm", "the small draft model, taught on to fill a block of masks at once",
+           diffusion_finetune.filling,
+           {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{diffusion_finetune.RANK}"},
            rate=1.5e-3, upon="draft-lm",
            limits=("It sees tokens alone, and guesses the slots of a block apart from each other.",
                    f"Its layers differ from those of the checkpoint draft-lm, which settings name by its checksum, by "
-                   f"matrices of rank {further.RANK}, and it is read with that very one beside it."),
+                   f"matrices of rank {diffusion_finetune.RANK}, and it is read with that very one beside it."),
            method="diffusion-draft"),
     Recipe("diffusion-lm-aligned", "the diffusion language model, taught on to draft long streaks in one step",
-           streak.aligned, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{streak.RANK}"},
-           rate=2e-3, objective=Objective("ce", "streak", streak.SMOOTH), upon="diffusion-lm",
+           aligned, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{ALIGNED_RANK}"},
+           rate=2e-3, objective=Objective("ce", "streak", ALIGNED_SMOOTH), upon="diffusion-lm",
            limits=("It is stored as a difference from the checkpoint diffusion-lm that settings name by its checksum, "
                    "and is read with that very one beside it.",
                    "It went on with wholly masked blocks alone, for drafts in one step: what several steps fill, and "
@@ -78,11 +79,11 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "It is told where an answer ends by where the masks end; it never learned to end one itself.",
                    f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
            fills=True),
-    Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExit,
+    Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExitNet,
            {"exit.*.norm": "float32", "ids": "int32"},
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),
     Recipe("block-diffusion", "three of the target's layers over its own streams fill a block of masks at once",
-           BlockDiffusion, {"ids": "int32", "layers.*": "+rank80"},
+           BlockDiffusionNet, {"ids": "int32", "layers.*": "+rank80"},
            limits=("Its layers differ from the target's by matrices of rank 80, in training as on disk: 0.7 MB a layer "
                    "where four bits of whole matrices take 2.0. What whole matrices would learn beyond that is lost, "
                    "and how much that is was not measured.",
@@ -102,7 +103,7 @@ def recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def start(which: Recipe, target: Any, course: Course, random: bool = False) -> Drafter:
+def start(which: Recipe, target: Any, course: Dataset, random: bool = False) -> TrainableDrafter:
     """The drafter before its first step, on the target's device."""
     base = {"base": which.base} if which.upon else {}
     return which.make(target, course.ids, random=random, **base).to(target.device)

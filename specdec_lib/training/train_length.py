@@ -12,47 +12,55 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from specdec_lib.models.card import whole, write_card
-from specdec_lib.models.fingerprint import fingerprint
-from specdec_lib.models.shelf import SHIPPED, Checkpoint, Shelf, save
-from specdec_lib.models.text import Text
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.batches import order as shuffled
-from specdec_lib.training.course import BATCH, Course, among
-from specdec_lib.training.deadline import Deadline
-from specdec_lib.training.drafters import Drafter
-from specdec_lib.training.features import Features, read, write
-from specdec_lib.training.fit import KEPT_LOG, LOG, packed
-from specdec_lib.training.length import Length, figures, known, lengths
-from specdec_lib.training.length_fit import Lengths, fit_length
-from specdec_lib.training.length_labels import DRAFTERS, UNKNOWN, Places, joined, places, ready
+from specdec_lib.checkpoints.card import write_atomic, write_card
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
+from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.batches import order as shuffled
+from specdec_lib.training.data.dataset import BATCH, Dataset, batches_of
+from specdec_lib.training.data.features import Features, read_features, write_features
+from specdec_lib.training.data.length_labels import (
+    DRAFTERS,
+    UNKNOWN,
+    LengthLabels,
+    join_labels,
+    labelled_positions,
+    ready_drafter,
+)
+from specdec_lib.training.fit import KEPT_LOG, LOG, packed_log
+from specdec_lib.training.fit_length import LengthSettings, fit_length
+from specdec_lib.training.nets.base import TrainableDrafter
+from specdec_lib.training.nets.length import LengthNet, known_labels, length_figures, predict
+from specdec_lib.training.pipeline import TrainingOrder, prepare_dataset
 from specdec_lib.training.recipes import LENGTH
-from specdec_lib.training.train import Order, study
+from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
 
 READING = 0.75                                     # share of the minutes left for reading answers; the fits take little
 HELD = 0.1                                         # of the positions are for measuring, beside those to learn from
 
 
-def train_length(asked: Lengths, order: Order, target: Transformer, text: Text, made: Mapping,
+def train_length(asked: LengthSettings, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
                  say: Callable[[str], None] = lambda line: None,
                  progress: Callable[[int, int, str], None] = lambda done, total, what: None,
                  shipped: Path = SHIPPED) -> Checkpoint:
     """The trained, measured and stored predictors of these drafters: those in `order.out`, else the shipped ones."""
-    deadline = Deadline(order.minutes)
-    stored = found(asked.drafters, order, target, text, say, shipped)
-    lessons = study(order, target, text, deadline, say, progress)
+    deadline = TimeBudget(order.minutes)
+    stored = find_drafters(asked.drafters, order, target, text, say, shipped)
+    lessons = prepare_dataset(order, target, text, deadline, say, progress)
     folder = order.out / "work" / LENGTH
-    drafters = {DRAFTERS[name]: ready(name, one, target) for name, one in stored.items()}
+    drafters = {DRAFTERS[name]: ready_drafter(name, one, target) for name, one in stored.items()}
     sums = {DRAFTERS[name]: one.card["sha256"] for name, one in stored.items()}
-    train, held, texts = learned(asked, lessons, drafters, sums, target, text.facts.end, folder, deadline, progress)
+    train, held, texts = learn_places(asked, lessons, drafters, sums, target, text.facts.end, folder, deadline,
+                                      progress)
     say(f"{len(train):,} positions of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     settings = {key: value for key, value in asdict(asked).items() if key != "drafters"}
     state, logs, minutes = {}, [], 0.0
     for name in drafters:
         say(f"training the length predictor of {name}")
-        model = Length(target.weights.embedding, target.shape.eps, asked.hidden, asked.seed).to(target.device)
-        place = folder / f"{name}-{told([*settings.values(), sums[name], len(train), len(held)])}"
+        model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden, asked.seed).to(target.device)
+        place = folder / f"{name}-{settings_name([*settings.values(), sums[name], len(train), len(held)])}"
         fitted = fit_length(model, name, train, held, asked, place, lambda step, steps, line: progress(
             step, steps, f"{line['drafter']}, off by {line['held_out']['mae']:.2f}"))
         state |= model.state(name)
@@ -61,22 +69,24 @@ def train_length(asked: Lengths, order: Order, target: Transformer, text: Text, 
     about = {"target": order.target, "limits": limits(asked, drafters),
              "made": {**made, "minutes": round(order.minutes - deadline.left / 60, 1),
                       "minutes of fits": round(minutes, 2), "positions": len(train), "answers": texts[0],
-                      "tokens_seen": int(sum(len(known(labels)) for labels in train.labels.values())) * asked.epochs,
+                      "tokens_seen": int(sum(len(known_labels(labels))
+                                             for labels in train.labels.values())) * asked.epochs,
                       "device": str(target.device),
                       "data": ", ".join(sorted({example.source for example in lessons.data}))},
              "settings": {**settings, "drafters": sums}, "measured": {}}
     meta = {"longest": asked.longest, "drafters": sums}
-    done = save(order.out, LENGTH, state, meta, about, {}, None, fingerprint(target, text))
-    card = {**done.card, "measured": {"held-out": measured(done, held, asked, target)}}
+    done = save_checkpoint(order.out, LENGTH, state, meta, about, {}, None, fingerprint(target, text))
+    card = {**done.card, "measured": {"held-out": stored_figures(done, held, asked, target)}}
     write_card(order.out, LENGTH, card)
-    (order.out / LENGTH / KEPT_LOG).write_bytes(packed("".join(logs)))
+    (order.out / LENGTH / KEPT_LOG).write_bytes(packed_log("".join(logs)))
     return Checkpoint(done.name, done.state, done.meta, card)
 
 
-def found(names: Sequence[str], order: Order, target: Transformer, text: Text, say: Callable, shipped: Path
-          ) -> dict[str, Checkpoint]:
+def find_drafters(names: Sequence[str], order: TrainingOrder, target: Transformer, text: Tokenizer, say: Callable,
+                  shipped: Path
+                  ) -> dict[str, Checkpoint]:
     """The drafters by name, from `order.out` or shipped. Refusal where one is neither here nor there, or fits not."""
-    shelves, out = [Shelf(place, target, text, order.target, say) for place in (order.out, shipped)], {}
+    shelves, out = [CheckpointFolder(place, target, text, order.target, say) for place in (order.out, shipped)], {}
     for name in names:
         shelf = next((shelf for shelf in shelves if name in shelf), None)
         if shelf is None:
@@ -86,34 +96,35 @@ def found(names: Sequence[str], order: Order, target: Transformer, text: Text, s
     return out
 
 
-def learned(asked: Lengths, lessons: Course, drafters: Mapping[str, Drafter], sums: Mapping[str, str],
-            target: Transformer, end: frozenset[int], folder: Path, deadline: Deadline,
-            progress: Callable[[int, int, str], None]) -> tuple[Places, Places, tuple[int, int]]:
+def learn_places(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
+                 sums: Mapping[str, str],
+                 target: Transformer, end: frozenset[int], folder: Path, deadline: TimeBudget,
+                 progress: Callable[[int, int, str], None]) -> tuple[LengthLabels, LengthLabels, tuple[int, int]]:
     """Places to learn from, places to measure with, and how many answers both are of.
 
     Which answers were read in time is written down, so that a run that goes on learns from the same.
     """
     greedy = [i for group in lessons.train for i in group if lessons.data[i].temperature == 0]
-    groups = among(lessons.data, greedy, BATCH)
+    groups = batches_of(lessons.data, greedy, BATCH)
     if not groups:
         raise Refusal("lengths are learned from greedy answers, and there is none to train on: give other --data")
     groups = [groups[i] for i in shuffled(len(groups), 0, asked.seed)]
-    key = told([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
+    key = settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
     path = folder / f"read-{key}.json"
     counts = json.loads(path.read_text()) if path.is_file() else None
     levels = sorted({target.layers, *(level for drafter in drafters.values() for level in drafter.levels)})
     features = Features(target, lessons.data, levels, None)
 
-    def one(group: Sequence[int]) -> Places:
-        name = told([asked.longest, levels, sums, [lessons.data[i].tokens for i in group]])
-        kept = read(folder / "places" / f"{name}.safetensors")
+    def one(group: Sequence[int]) -> LengthLabels:
+        name = settings_name([asked.longest, levels, sums, [lessons.data[i].tokens for i in group]])
+        kept = read_features(folder / "places" / f"{name}.safetensors")
         if kept is None:
-            made = places(target, features(group, levels).to(target.device), drafters, asked.longest, end)
+            made = labelled_positions(target, features(group, levels).to(target.device), drafters, asked.longest, end)
             kept = {"tokens": made.tokens, "states": made.states, **{f"label.{k}": v for k, v in made.labels.items()}}
-            write(folder / "places" / f"{name}.safetensors", kept)
-        return Places(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in drafters})
+            write_features(folder / "places" / f"{name}.safetensors", kept)
+        return LengthLabels(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in drafters})
 
-    def some(groups: Sequence, positions: float, share: float, before: int) -> list[Places]:
+    def some(groups: Sequence, positions: float, share: float, before: int) -> list[LengthLabels]:
         out, size = [], 0
         for part in deadline.cut(map(one, groups), share):
             out.append(part)
@@ -129,32 +140,32 @@ def learned(asked: Lengths, lessons: Course, drafters: Mapping[str, Drafter], su
         train = some(groups, asked.positions, (READING - share) / (1 - share), sum(map(len, held)))
         counts = [len(train), len(held)]
         folder.mkdir(parents=True, exist_ok=True)
-        whole(path, lambda rough: rough.write_text(json.dumps(counts)))
+        write_atomic(path, lambda rough: rough.write_text(json.dumps(counts)))
     else:
         train, held = ([one(group) for group in part[:count]] for part, count in
                        zip((groups, lessons.held), counts, strict=True))
     texts = sum(map(len, groups[:counts[0]])), sum(map(len, lessons.held[:counts[1]]))
-    return joined(train), joined(held), texts
+    return join_labels(train), join_labels(held), texts
 
 
-def measured(stored: Checkpoint, held: Places, asked: Lengths, target: Transformer) -> dict:
+def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings, target: Transformer) -> dict:
     """Held-out figures of what was stored, by drafter, and how many places told no length."""
     out = {}
     for name in held.labels:
-        model = Length(target.weights.embedding, target.shape.eps, asked.hidden).to(target.device)
+        model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden).to(target.device)
         model.take(stored.state, name)
-        rows = known(held.labels[name])
-        out[name] = {**figures(lengths(model, held, rows), held.labels[name][rows], asked.longest, asked.weight),
+        rows = known_labels(held.labels[name])
+        out[name] = {**length_figures(predict(model, held, rows), held.labels[name][rows], asked.longest, asked.weight),
                      "positions_without_label": int((held.labels[name] == UNKNOWN).sum())}
     return out
 
 
-def told(words: Sequence) -> str:
+def settings_name(words: Sequence) -> str:
     """A short name that changes with these words."""
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:24]
 
 
-def limits(asked: Lengths, drafters: Mapping[str, Drafter]) -> list[str]:
+def limits(asked: LengthSettings, drafters: Mapping[str, TrainableDrafter]) -> list[str]:
     """What a reader of the card has to know."""
     return [f"Each predictor belongs to one drafter ({', '.join(drafters)}), the very checkpoint that settings name by "
             "its checksum; with another one it is a guess, lossless all the same.",

@@ -30,7 +30,7 @@ def expected(draft: Draft, unknown: float = 0.5) -> float:
     """Accepted tokens that a draft expects of itself."""
     reach = {ROOT: 1.0}
     for node, parent in enumerate(draft.parents):
-        reach[node] = reach[parent] * (draft.belief[node] if draft.belief else unknown)
+        reach[node] = reach[parent] * (draft.confidence[node] if draft.confidence else unknown)
     return sum(reach.values()) - 1.0
 
 

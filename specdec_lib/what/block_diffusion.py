@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from specdec_lib.drafting import prune, rates
-from specdec_lib.models.heads.block_diffusion import Block, BlockHead, block_head
+from specdec_lib.cost.lengths import expected_rates
+from specdec_lib.heads.block_diffusion import Block, BlockHead, block_head
+from specdec_lib.trees import prune
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME = "block-diffusion"
@@ -48,7 +49,7 @@ class BlockDiffusion:
             return draft
         context = len(session.tokens)
         own = self.drafting * self.curve(1, context)
-        return draft.keep(tuple(range(paying(draft.belief, lambda n: own + self.curve(n + 1, context)))))
+        return draft.keep(tuple(range(paying(draft.confidence, lambda n: own + self.curve(n + 1, context)))))
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
         """The likeliest tokens of the first `depth` slots, each under its slot's own law, before any correction.
@@ -63,16 +64,17 @@ class BlockDiffusion:
 def chain(block: Block, end: frozenset[int]) -> Draft:
     """The walk as certain nodes, up to the first end token."""
     n = next((i for i, token in enumerate(block.tokens, 1) if token in end), len(block.tokens))
-    return Draft(block.tokens[:n], tuple(range(-1, n - 1)), sights=block.sights[:n], source=(NAME,) * n,
-                 belief=block.confidence[:n])
+    return Draft(block.tokens[:n], tuple(range(-1, n - 1)), stats=block.stats[:n], source=(NAME,) * n,
+                 confidence=block.confidence[:n])
 
 
-def paying(beliefs: Sequence[float], seconds: Callable[[int], float]) -> int:
+def paying(confidences: Sequence[float], seconds: Callable[[int], float]) -> int:
     """How many nodes of a chain are worth their time: each one more raises the tokens expected per second.
 
     `seconds(n)` is a round with n of them; the block has been paid for by then, so 0 is a choice, too.
     """
-    return next((n for n, (now, longer) in enumerate(pairwise(rates(beliefs, seconds))) if longer <= now), len(beliefs))
+    return next((n for n, (now, longer) in enumerate(pairwise(expected_rates(confidences, seconds))) if longer <= now),
+                len(confidences))
 
 
 def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28) -> BlockDiffusion:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from specdec_lib.drafting import grow, noted
-from specdec_lib.models.heads.diffusion import DiffusionLM, diffusion_lm
-from specdec_lib.models.heads.pretrained import Pretrained
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Scores, Session
+from specdec_lib.heads.diffusion import DiffusionLM, diffusion_lm
+from specdec_lib.heads.dream_llada import Pretrained
+from specdec_lib.scores import Scores
+from specdec_lib.trees import grow, with_notes
+from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME, ALIGNED = "diffusion-lm", "diffusion-lm-aligned"
 
@@ -33,10 +34,10 @@ class Diffusion:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
-        scores = Scores(self.head.laws(session.tokens, max(depth, self.block), self.steps), self.head.ids)
+        scores = Scores(self.head.dists(session.tokens, max(depth, self.block), self.steps), self.head.ids)
         draft = grow(replace(session, sampling=None), budget, dice, lambda draft: scores, NAME)
         unseen = self.unseen(session, depth)
-        return noted(draft, unseen=unseen) if unseen else draft
+        return with_notes(draft, unseen=unseen) if unseen else draft
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
         """The `top` likeliest tokens of the first `depth` slots of the same block, [depth, top], on the device.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.drafting import grow
+from specdec_lib.trees import grow
 from specdec_lib.types import LM, Budget, Card, Draft, Session
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.drafting import grow
-from specdec_lib.models.heads.eagle import EagleHead, eagle_head
+from specdec_lib.heads.eagle import EagleHead, eagle_head
+from specdec_lib.trees import grow
 from specdec_lib.types import Budget, Card, Draft, Kit, Session
 
 NAME = "eagle"

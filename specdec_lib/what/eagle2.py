@@ -18,20 +18,21 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import NamedTuple
 
-from specdec_lib.models.heads.eagle import EagleHead, eagle_head
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Scores, Session, Sight, Trail
+from specdec_lib.heads.eagle import EagleHead, eagle_head
+from specdec_lib.scores import Scores, TokenStats
+from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session, Trail
 
 NAME = "eagle2"
 GAIN = 1.5                                         # tokens that the time of a forward makes where the head drafts
 
 
-class Candidate(NamedTuple):
+class ScoredNode(NamedTuple):
     """A scored node of the growing tree."""
 
     token: int
     parent: int                                    # its place in the pool of all candidates, or ROOT
     score: float                                   # log-probability of its path, raw softmax at temperature 1
-    sight: Sight
+    stat: TokenStats
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class Eagle2:
         return tree(pool, sorted(worth))
 
 
-def scored(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[Candidate]:
+def scored(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[ScoredNode]:
     """Every candidate that growth comes across, level by level; asks once a level, about frontier nodes alone."""
-    pool: list[Candidate] = []
+    pool: list[ScoredNode] = []
     fed: list[int] = []
     frontier: list[int] = [ROOT]
     for _ in range(budget.depth):
@@ -74,24 +75,25 @@ def scored(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) 
     return pool
 
 
-def offspring(pool: list[Candidate], parents: Sequence[int], scores: Scores, width: int) -> list[Candidate]:
+def offspring(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int) -> list[ScoredNode]:
     """The best `width` children of each parent, best first; the last rows of `scores` stand after the parents."""
     first_row = len(scores) - len(parents)
     rows = tuple(range(first_row, len(scores)))
-    brief = scores.brief(rows, min(max(width, 2), scores.logits.shape[1]))
+    row_stats = scores.row_stats(rows, min(max(width, 2), scores.logits.shape[1]))
     found = []
-    for parent, ids, logits, lse, entropy in zip(parents, brief.ids[first_row:].tolist(),
-                                                 brief.logits[first_row:].tolist(), brief.lse, brief.entropy,
+    for parent, ids, logits, lse, entropy in zip(parents, row_stats.ids[first_row:].tolist(),
+                                                 row_stats.logits[first_row:].tolist(), row_stats.lse,
+                                                 row_stats.entropy,
                                                  strict=True):
         above = 0.0 if parent == ROOT else pool[parent].score
         logp = [min(logit - lse, 0.0) for logit in logits]     # rounding must not lift a child above its parent
         first, second = exp(logp[0]), exp(logp[1])
-        found += [Candidate(token, parent, above + of, Sight(exp(of), first, second, entropy))
+        found += [ScoredNode(token, parent, above + of, TokenStats(exp(of), first, second, entropy))
                   for token, of in zip(ids[:width], logp, strict=False)]
     return sorted(found, key=lambda node: -node.score)
 
 
-def going_on(pool: list[Candidate], level: int, budget: Budget, end: frozenset[int]) -> list[int]:
+def going_on(pool: list[ScoredNode], level: int, budget: Budget, end: frozenset[int]) -> list[int]:
     """The best `width` nodes from place `level` on that may have a child in the final tree.
 
     Scores only fall along a path, so the child of a node stands behind it and behind all that is better: unless fewer
@@ -102,27 +104,27 @@ def going_on(pool: list[Candidate], level: int, budget: Budget, end: frozenset[i
     return nodes[:budget.width]
 
 
-def ranking(pool: list[Candidate]) -> list[int]:
+def ranking(pool: list[ScoredNode]) -> list[int]:
     """Places in the pool, best score first; of equals the one found earlier, which keeps parents before children."""
     return sorted(range(len(pool)), key=lambda node: -pool[node].score)
 
 
-def trail(pool: list[Candidate], node: int) -> Trail:
+def trail(pool: list[ScoredNode], node: int) -> Trail:
     """The sights along the path to this candidate."""
-    out: list[Sight] = []
+    out: list[TokenStats] = []
     while node != ROOT:
-        out.append(pool[node].sight)
+        out.append(pool[node].stat)
         node = pool[node].parent
     return tuple(reversed(out))
 
 
-def tree(pool: list[Candidate], nodes: Sequence[int]) -> Draft:
+def tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
     """The draft of these candidates, all certain; every parent must be among them, before its children."""
     place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
     kept = [pool[node] for node in nodes]
-    sights = tuple(node.sight for node in kept)
-    return Draft(tuple(node.token for node in kept), tuple(place[node.parent] for node in kept), sights=sights,
-                 source=(NAME,) * len(kept), belief=tuple(sight.chance for sight in sights))
+    stats = tuple(node.stat for node in kept)
+    return Draft(tuple(node.token for node in kept), tuple(place[node.parent] for node in kept), stats=stats,
+                 source=(NAME,) * len(kept), confidence=tuple(stat.prob for stat in stats))
 
 
 def make(kit: Kit, price: float | None = None) -> Eagle2:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.drafting import grow
-from specdec_lib.models.heads.exits import PACKED
+from specdec_lib.heads.exits import PACKED
+from specdec_lib.trees import grow
 from specdec_lib.types import LM, Budget, Card, Draft, Kit, Refusal, Session
 
 NAME = "early-exit"

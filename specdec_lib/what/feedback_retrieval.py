@@ -23,14 +23,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from specdec_lib.drafting import certain_trie
 from specdec_lib.index.all_positions import AllPositions
-from specdec_lib.index.growing_store import Store, with_answers
-from specdec_lib.index.likely_tree import Copy, likely_tree
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.position_scores import Chain, PositionScores
-from specdec_lib.index.reading import continuation, until_end
+from specdec_lib.index.sequences import continuation, until_end
+from specdec_lib.index.trees import CopySource, likely_tree
+from specdec_lib.memory.answers import Store, with_answers
+from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
 
 NAME = "feedback-retrieval"
@@ -85,7 +85,7 @@ class FeedbackRetrieval:
         """The likeliest nodes of the longest matches, each worth its price."""
         found = sorted(self.candidates(session, budget.query), key=lambda one: (-one.match, one.key < 0, -one.start))
         kept = found[:self.kept]
-        copies = [Copy(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
+        copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
         draft, joined = likely_tree(copies, budget, self.least, self.price, NAME)
         noted = tuple(Chain(one.key, len(nodes), nodes) for one, nodes in zip(kept, joined, strict=True) if nodes)
         return replace(draft, notes={NAME: noted}) if noted else draft
@@ -98,14 +98,14 @@ class FeedbackRetrieval:
         if self.shape == EXTEND:
             whole = [(one, self.copy(session, one, budget, whole=True)) for one, _ in chains]
             merged = different(chains + whole, budget)
-        draft = certain_trie([tokens for _, tokens in merged], budget.size, NAME)
+        draft = deterministic_tree([tokens for _, tokens in merged], budget.size, NAME)
         paths = [path_of(draft, tokens) for _, tokens in whole]
-        belief: dict[int, float] = {}
+        confidence: dict[int, float] = {}
         for (one, _), nodes in zip(chains, paths, strict=True):
-            belief = dict.fromkeys(nodes, one.score) | belief          # of the first chain through a node
+            confidence = dict.fromkeys(nodes, one.score) | confidence  # of the first chain through a node
         noted = tuple(Chain(one.key, min(len(nodes), len(tokens)), nodes)
                       for (one, tokens), nodes in zip(chains, paths, strict=True))
-        return replace(draft, belief=tuple(belief[node] for node in range(len(draft))),
+        return replace(draft, confidence=tuple(confidence[node] for node in range(len(draft))),
                        notes={NAME: noted} if noted else {})
 
     def candidates(self, session: Session, query: int = 0) -> list[Candidate]:

@@ -14,16 +14,17 @@ from math import exp
 from typing import Protocol
 
 from specdec_lib import lattice
-from specdec_lib.drafting import certain_trie, noted, prune
 from specdec_lib.lattice import SCORES, Path, Proxy
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session, Sight
+from specdec_lib.scores import TokenStats
+from specdec_lib.trees import deterministic_tree, prune, with_notes
+from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME, PROXY = "path-search", "ngram"
 TOP = 16                                           # candidates asked for at least, so that an end token is among them
 ALONE = f"no {PROXY} checkpoint for this target, so the slots alone are searched: `specdec train {PROXY}` counts one"
 
 
-class Slots(Protocol):
+class LatticeDrafter(Protocol):
     """A drafter that shows its candidates."""
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice: ...
@@ -38,7 +39,7 @@ class PathSearch:
     proxy was asked, where one was wanted.
     """
 
-    drafter: Slots
+    drafter: LatticeDrafter
     proxy: Proxy | None = None
     weight: float = 0.5                            # lambda: of the slot's own log-probability, the proxy has the rest
     beam: int = 3                                  # B
@@ -59,29 +60,29 @@ class PathSearch:
         best = lattice.best_chain(few, session.end)
         draft = prune(drawn(paths[:budget.width if self.tree else 1], raw, budget.size), budget)
         unseen = getattr(self.drafter, "unseen", lambda session, depth: 0)(session, depth)
-        return noted(draft, generated=lattice.generated(raw, session.end), kept=lattice.kept(few),
-                     changed=sum(a != b for a, b in zip(paths[0].tokens, best, strict=False)),
-                     **({"unseen": unseen} if unseen else {}), **({"alone": self.alone} if self.alone else {}))
+        return with_notes(draft, generated=lattice.generated(raw, session.end), kept=lattice.kept(few),
+                          changed=sum(a != b for a, b in zip(paths[0].tokens, best, strict=False)),
+                          **({"unseen": unseen} if unseen else {}), **({"alone": self.alone} if self.alone else {}))
 
 
 def drawn(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
     """These paths as a tree of certain nodes, the best first, in `nodes` at most."""
-    trie = certain_trie((path.tokens for path in paths), nodes, NAME)
-    chances = {(i, token): exp(logp) for path in paths for i, (token, logp) in
-               enumerate(zip(path.tokens, path.logp, strict=True), 1)}
-    belief = tuple(chances[place] for place in zip(trie.depths, trie.tokens, strict=True))
+    trie = deterministic_tree((path.tokens for path in paths), nodes, NAME)
+    probs = {(i, token): exp(logp) for path in paths for i, (token, logp) in
+             enumerate(zip(path.tokens, path.logp, strict=True), 1)}
+    confidence = tuple(probs[place] for place in zip(trie.depths, trie.tokens, strict=True))
     slots = tuple(zip(*about(raw), strict=True))
-    sights = tuple(Sight(chance, *slots[depth - 1]) for chance, depth in zip(belief, trie.depths, strict=True))
-    return Draft(trie.tokens, trie.parents, sights=sights, source=trie.source, belief=belief)
+    stats = tuple(TokenStats(prob, *slots[depth - 1]) for prob, depth in zip(confidence, trie.depths, strict=True))
+    return Draft(trie.tokens, trie.parents, stats=stats, source=trie.source, confidence=confidence)
 
 
 def about(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
     """The two best chances of each slot, and its entropy in nats with all that is not in the lattice as one token."""
-    chances = raw.logp.exp()
-    rest = (1 - chances.sum(1)).clamp(min=0)
-    entropy = (chances.clamp(min=1e-300).log() * -chances).sum(1) - rest * rest.clamp(min=1e-300).log()
-    second = chances[:, 1].tolist() if chances.shape[1] > 1 else [0.0] * len(chances)
-    return chances[:, 0].tolist(), second, entropy.tolist()
+    probs = raw.logp.exp()
+    rest = (1 - probs.sum(1)).clamp(min=0)
+    entropy = (probs.clamp(min=1e-300).log() * -probs).sum(1) - rest * rest.clamp(min=1e-300).log()
+    second = probs[:, 1].tolist() if probs.shape[1] > 1 else [0.0] * len(probs)
+    return probs[:, 0].tolist(), second, entropy.tolist()
 
 
 def make(kit: Kit, drafter: str = "diffusion-lm", beam: int = 3, mass: float = 0.8, cap: int = 15,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.drafting import certain_chain
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.index.reading import continuation, until_end
+from specdec_lib.index.sequences import continuation, until_end
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
 
 NAME = "prompt-lookup"
@@ -40,7 +40,7 @@ class PromptLookup:
             if len(places) > 1:                    # the newest one is the end of the session itself
                 start = places[0] if self.mode == "first" else places[-2]
                 tokens = continuation(session.tokens, start, min(budget.depth, budget.size))
-                return certain_chain(until_end(tokens, session.end), NAME)
+                return deterministic_chain(until_end(tokens, session.end), NAME)
         return Draft()
 
 

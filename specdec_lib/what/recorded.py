@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from specdec_lib.drafting import prune
+from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Lattice, Session
 
 
@@ -66,7 +66,7 @@ def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) ->
 
 def worth(draft: Draft, price: float) -> Draft:
     """The nodes whose path has at least this chance, by the product of beliefs; a parent has no less than its child."""
-    nodes = [node for node in range(len(draft)) if prod(draft.belief[i] for i in draft.path(node)) >= price]
+    nodes = [node for node in range(len(draft)) if prod(draft.confidence[i] for i in draft.path(node)) >= price]
     return draft.keep(tuple(nodes))
 
 

@@ -24,15 +24,16 @@ from typing import Protocol
 import torch
 
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_trie, noted
 from specdec_lib.lattice import at_hand
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Law, Refusal, Session, Sight
+from specdec_lib.scores import Distribution, TokenStats
+from specdec_lib.trees import deterministic_tree, with_notes
+from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME = "sampled-chains"
 Chain = tuple[int, ...]
 
 
-class Slots(Protocol):
+class SlotDrafter(Protocol):
     """A drafter that shows the candidates of its slots, as many slots as it has and candidates as it keeps."""
 
     def lattice(self, session: Session, depth: int, top: int) -> Lattice: ...
@@ -46,7 +47,7 @@ class SampledChains:
     stop rule hears the first chain and cuts all of them at its depth.
     """
 
-    drafter: Slots
+    drafter: SlotDrafter
     temperature: float = 1.0                       # of the draws; the paper has 1 to 2, the more chains the higher
     top: int = 64                                  # candidates of each slot
     best: bool = True                              # the first chain is not drawn but takes each slot's best token
@@ -64,17 +65,17 @@ class SampledChains:
         slots = shown(self.drafter.lattice(session, depth, self.top))
         chains = self.chains(session, slots, budget.width)
         reach = reach_of(slots, ended(chains[0], session.end), budget)
-        trie = certain_trie([ended(chain[:reach], session.end) for chain in chains], budget.size, NAME)
-        sights = tuple(seen(slots[at - 1], token) for at, token in zip(trie.depths, trie.tokens, strict=True))
-        draft = replace(trie, sights=sights, belief=tuple(sight.chance for sight in sights))
+        trie = deterministic_tree([ended(chain[:reach], session.end) for chain in chains], budget.size, NAME)
+        stats = tuple(seen(slots[at - 1], token) for at, token in zip(trie.depths, trie.tokens, strict=True))
+        draft = replace(trie, stats=stats, confidence=tuple(stat.prob for stat in stats))
         unseen = self.drafter.unseen(session, depth) if hasattr(self.drafter, "unseen") else 0
-        return noted(draft, unseen=unseen) if unseen else draft
+        return with_notes(draft, unseen=unseen) if unseen else draft
 
     def chains(self, session: Session, slots: Sequence[Slot], count: int) -> list[Chain]:
         """`count` chains of one token a slot, drawn apart from each other."""
         own = Dice(self.seed).aside().fork("chains", session.id, session.prompt, len(session.tokens))
-        laws = [slot.law(self.temperature) for slot in slots]
-        drawn = [tuple(own.fork(k, at).choose(law) for at, law in enumerate(laws)) for k in range(count)]
+        dists = [slot.distribution(self.temperature) for slot in slots]
+        drawn = [tuple(own.fork(k, at).choose(dist) for at, dist in enumerate(dists)) for k in range(count)]
         return [tuple(slot.ids[0] for slot in slots), *drawn[1:]] if self.best else drawn
 
 
@@ -85,11 +86,12 @@ class Slot:
     ids: tuple[int, ...]
     logp: tuple[float, ...]
 
-    def law(self, temperature: float) -> Law:
+    def distribution(self, temperature: float) -> Distribution:
         """The law of the candidates at this temperature; certain at 0."""
         if temperature == 0:
-            return Law.certain(self.ids[0])
-        return Law(torch.tensor(self.ids), torch.softmax(torch.tensor(self.logp, dtype=torch.float64) / temperature, 0))
+            return Distribution.point_mass(self.ids[0])
+        return Distribution(torch.tensor(self.ids),
+                            torch.softmax(torch.tensor(self.logp, dtype=torch.float64) / temperature, 0))
 
 
 def shown(lattice: Lattice) -> list[Slot]:
@@ -98,13 +100,13 @@ def shown(lattice: Lattice) -> list[Slot]:
     return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(near.ids.tolist(), near.logp.tolist(), strict=True)]
 
 
-def seen(slot: Slot, token: int) -> Sight:
+def seen(slot: Slot, token: int) -> TokenStats:
     """The sight of `token` in its slot; in the entropy all that is no candidate counts as one."""
-    chances = [exp(logp) for logp in slot.logp]
-    rest = max(0.0, 1.0 - sum(chances))
-    entropy = float(torch.special.entr(torch.tensor([*chances, rest], dtype=torch.float64)).sum())
-    second = chances[1] if len(chances) > 1 else 0.0
-    return Sight(chances[slot.ids.index(token)], chances[0], second, entropy)
+    probs = [exp(logp) for logp in slot.logp]
+    rest = max(0.0, 1.0 - sum(probs))
+    entropy = float(torch.special.entr(torch.tensor([*probs, rest], dtype=torch.float64)).sum())
+    second = probs[1] if len(probs) > 1 else 0.0
+    return TokenStats(probs[slot.ids.index(token)], probs[0], second, entropy)
 
 
 def ended(chain: Chain, end: frozenset[int]) -> Chain:

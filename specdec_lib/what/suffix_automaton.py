@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.drafting import certain_chain
-from specdec_lib.index.likely_tree import copy_chance
-from specdec_lib.index.matcher import Match, Matcher, shared_matcher
-from specdec_lib.index.reading import until_end
+from specdec_lib.index.matcher import Matcher, SuffixMatch, shared_matcher
+from specdec_lib.index.sequences import until_end
+from specdec_lib.index.trees import copy_chance
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
 
 NAME = "suffix-automaton"
 
 
 @dataclass(frozen=True)
-class SuffixMatch:
+class SuffixAutomatonDrafter:
     """A chain copied from the longest match of at least `threshold` tokens; empty where there is none."""
 
     matcher: Matcher
@@ -32,7 +32,7 @@ class SuffixMatch:
         if self.threshold < 1:
             raise Refusal(f"threshold must be at least 1 token, got {self.threshold}")
 
-    def match(self, session: Session) -> Match:
+    def match(self, session: Session) -> SuffixMatch:
         """The longest match of the text's suffix, its own text before the corpus."""
         return self.matcher.find(session.tokens)
 
@@ -42,12 +42,12 @@ class SuffixMatch:
             return Draft()
         tokens = self.matcher.following(session.tokens, match, min(budget.depth, budget.size), self.mode)
         tokens = until_end(tokens, session.end)
-        return certain_chain(tokens, NAME, tuple(copy_chance(match.length + i) for i in range(len(tokens))))
+        return deterministic_chain(tokens, NAME, tuple(copy_chance(match.length + i) for i in range(len(tokens))))
 
 
-def make(kit: Kit, mode: str = "recent", threshold: int = 1) -> SuffixMatch:
+def make(kit: Kit, mode: str = "recent", threshold: int = 1) -> SuffixAutomatonDrafter:
     """Reads the session, and the corpus at `kit.store` where there is one."""
-    return SuffixMatch(shared_matcher(kit), mode, threshold)
+    return SuffixAutomatonDrafter(shared_matcher(kit), mode, threshold)
 
 
 CARD = Card(NAME, idea="copy what followed the longest suffix that stood earlier",

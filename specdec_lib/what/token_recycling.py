@@ -34,7 +34,7 @@ class TokenRecycling:
         self.table.read(session)
         tokens: list[int] = []
         parents: list[int] = []
-        belief: list[float] = []
+        confidence: list[float] = []
         open_nodes: list[tuple[float, int, int, int, int, int]] = []
         count = 0                                  # keeps equal weights in the order in which they were found
 
@@ -50,10 +50,10 @@ class TokenRecycling:
             reach, _, parent, token, depth, rank = heappop(open_nodes)
             tokens.append(token)
             parents.append(parent)
-            belief.append(self.weights[rank])
+            confidence.append(self.weights[rank])
             if depth < budget.depth and token not in session.end:
                 offer(len(tokens) - 1, token, depth + 1, -reach)
-        return Draft(tuple(tokens), tuple(parents), source=(NAME,) * len(tokens), belief=tuple(belief))
+        return Draft(tuple(tokens), tuple(parents), source=(NAME,) * len(tokens), confidence=tuple(confidence))
 
 
 def make(kit: Kit, weights: tuple[float, ...] = WEIGHTS, text: bool = True) -> TokenRecycling:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, prod
 
-from specdec_lib.models.heads.length import length_predictor
+from specdec_lib.heads.length import length_predictor
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
 
 NAME, NEED = "adaeagle", "length-predictor"
@@ -28,7 +28,7 @@ class LongEnough:
     least: float
 
     def __call__(self, trail: Trail) -> bool:
-        return len(trail) >= self.length and prod(sight.chance for sight in trail) < exp(self.least)
+        return len(trail) >= self.length and prod(stat.prob for stat in trail) < exp(self.least)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Averages(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Doubtful:
+class LowAcceptance:
     """Stop where 1 - sqrt(rate * entropy) of the last token's law is below the threshold."""
 
     threshold: float
@@ -61,7 +61,7 @@ class AdaEdl:
             raise Refusal(f"depth, rate and step are zero or more, got {self.depth}, {self.rate} and {self.step}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(self.depth, stop=Doubtful(self.averages(session).threshold, self.rate))
+        return Budget(self.depth, stop=LowAcceptance(self.averages(session).threshold, self.rate))
 
     def averages(self, session: Session) -> Averages:
         """Threshold and acceptance as the rounds so far have left them."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from specdec_lib.index.carried import Carried, carried
+from specdec_lib.memory.value import CarriedValue, carried_value
 from specdec_lib.types import ROOT, Budget, Card, Kit, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
@@ -30,7 +30,7 @@ class Unsure:
     of: str = "drawn"
 
     def __call__(self, trail: Trail) -> bool:
-        return bool(trail) and (trail[-1].first if self.of == "best" else trail[-1].chance) < self.threshold
+        return bool(trail) and (trail[-1].first if self.of == "best" else trail[-1].prob) < self.threshold
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Confidence:
     of: str = "drawn"                              # "best": the chance of the drafter's best token
     refit: bool = False                            # to what was kept and refused so far
     miss: float = 3.0                              # FNR's weight beside FPR's: stopping before a token that was right
-    past: Carried | None = None                    # the threshold of earlier prompts, for `refit`; None forgets it
+    past: CarriedValue | None = None               # the threshold of earlier prompts, for `refit`; None forgets it
 
     def __post_init__(self):
         if not 0 <= self.threshold <= 1:
@@ -66,12 +66,12 @@ class Confidence:
 def judged(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
     """(chance, kept?) of the accepted path and of the first token that was refused; nothing without sights."""
     draft, path = round.draft, round.verdict.path
-    if not draft.sights:
+    if not draft.stats:
         return []
     ended = len(round.verdict.tokens) == len(path)                 # the loop cut it there: no one was refused
     refused = () if ended else draft.children.get(path[-1] if path else ROOT, ())[:1]
-    sights = [(draft.sights[node], node in path) for node in (*path, *refused)]
-    return [(seen.first if of == "best" else seen.chance, kept) for seen, kept in sights]
+    stats = [(draft.stats[node], node in path) for node in (*path, *refused)]
+    return [(seen.first if of == "best" else seen.prob, kept) for seen, kept in stats]
 
 
 def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
@@ -81,17 +81,17 @@ def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
     if len(seen) < FEWEST or not right or not wrong:
         return None
     passed, costs = [0, 0], {}                     # refused and kept tokens at or above the threshold
-    for chance, same in groupby(sorted(seen, reverse=True), key=lambda pair: pair[0]):
+    for prob, same in groupby(sorted(seen, reverse=True), key=lambda pair: pair[0]):
         for _, kept in same:
             passed[kept] += 1
-        costs[chance] = passed[0] / wrong + miss * (1 - passed[1] / right)
+        costs[prob] = passed[0] / wrong + miss * (1 - passed[1] / right)
     return min(costs, key=costs.__getitem__)
 
 
 def make(kit: Kit, depth: int | None = None, threshold: float = 0.4, of: str = "drawn", refit: bool = False,
          miss: float = 3.0, remember: bool = False) -> Confidence:
     """Depth defaults to the nodes that the cost curve allows; `remember` takes a refitted threshold across prompts."""
-    past = carried(kit, f"confidence {threshold} {of} {miss}", threshold) if remember else None
+    past = carried_value(kit, f"confidence {threshold} {of} {miss}", threshold) if remember else None
     return Confidence(kit.nodes if depth is None else depth, threshold, of, refit, miss, past)
 
 

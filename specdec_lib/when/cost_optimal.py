@@ -14,14 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from specdec_lib.drafting import best_length, offered
+from specdec_lib.cost.lengths import best_length
+from specdec_lib.trees import offered
 from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
 
 Seconds = Callable[[float, float], float]          # of a forward, by its width and its context: a cost.CostCurve
 
 
 @dataclass(frozen=True)
-class Straight:
+class StraightLine:
     """A cost where none was measured: one plain forward, and `price` of it for each token more."""
 
     price: float
@@ -73,8 +74,8 @@ class CostOptimal:
                           f"got {self.prior}, {self.weight} and {self.fade}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        chances = acceptance(session.rounds, self.longest, self.prior, self.weight, self.fade)
-        return Budget(best_length(chances, lambda n: self.round(n, len(session.tokens)), self.shortest))
+        probs = acceptance(session.rounds, self.longest, self.prior, self.weight, self.fade)
+        return Budget(best_length(probs, lambda n: self.round(n, len(session.tokens)), self.shortest))
 
     def round(self, n: int, context: int) -> float:
         """What a round that drafts `n` tokens costs after `context` tokens, in the unit of the curve."""
@@ -90,7 +91,7 @@ def make(kit: Kit, shortest: int = 1, longest: int | None = None, per_token: flo
     plain forward; a drafter that fills a block in one forward has `per_token=0, per_block=0.25`. Half of all first
     tokens are what the shipped drafters get accepted; four drafts are soon outweighed.
     """
-    seconds = Straight(kit.price) if kit.cost is None else kit.cost
+    seconds = StraightLine(kit.price) if kit.cost is None else kit.cost
     return CostOptimal(seconds, 2 * kit.nodes if longest is None else longest, shortest, per_token, per_block, prior,
                        weight, fade)
 

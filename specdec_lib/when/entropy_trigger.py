@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, log
 
-from specdec_lib.drafting import worthwhile
+from specdec_lib.trees import stop_when_unlikely
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 READINGS = ("switch", "query")
@@ -34,7 +34,7 @@ def last_entropies(session: Session, n: int) -> tuple[float, ...]:
     """Entropies (nats) of the rows that produced the last `n` output tokens, oldest first; fewer where fewer are."""
     found: list[float] = []
     for round in reversed(session.rounds):
-        found += reversed(round.brief.entropy)
+        found += reversed(round.row_stats.entropy)
         if len(found) >= n:
             break
     return tuple(reversed(found[:n]))
@@ -89,7 +89,7 @@ def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: 
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
     tree = Budget(depth if model_depth is None else model_depth, width if model_width is None else model_width,
                   nodes if model_nodes is None else model_nodes, model)
-    return EntropyTrigger(Budget(depth, width, nodes, retrieve), worthwhile(tree, least), look_back,
+    return EntropyTrigger(Budget(depth, width, nodes, retrieve), stop_when_unlikely(tree, least), look_back,
                           1.0 / known if penalty is None else penalty, 1.5 / known if threshold is None else threshold,
                           reading, unit)
 

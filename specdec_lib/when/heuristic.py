@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-from specdec_lib.index.carried import Carried, carried
+from specdec_lib.memory.value import CarriedValue, carried_value
 from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
 
 
@@ -23,7 +23,7 @@ class Heuristic:
     up: int = 2
     down: int = 1
     cap: int = 40
-    past: Carried | None = None                    # the depth that earlier prompts led to; None forgets them
+    past: CarriedValue | None = None               # the depth that earlier prompts led to; None forgets them
 
     def __post_init__(self):
         if self.start < 1 or self.cap < 1 or self.up < 0 or self.down < 0:
@@ -48,7 +48,7 @@ def make(kit: Kit, start: int = 5, up: int = 2, down: int = 1, cap: int | None =
          remember: bool = False) -> Heuristic:
     """The cap defaults to twice the nodes that the cost curve calls cheap; `remember` goes on across prompts."""
     cap = 2 * kit.nodes if cap is None else cap
-    past = carried(kit, f"heuristic {start} {up} {down} {cap}", start) if remember else None
+    past = carried_value(kit, f"heuristic {start} {up} {down} {cap}", start) if remember else None
     return Heuristic(start, up, down, cap, past)
 
 

@@ -15,7 +15,7 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
 
 
 @dataclass(frozen=True)
-class Close:
+class CloseTop:
     """Stop where the margin between the two best tokens of the last row is below `h`."""
 
     h: float
@@ -43,7 +43,7 @@ class Margin:
                           f"most {700 if self.logits else 1}, got {self.depth} and {self.h}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(self.depth, stop=Close(self.h, self.logits))
+        return Budget(self.depth, stop=CloseTop(self.h, self.logits))
 
 
 def make(kit: Kit, depth: int | None = None, h: float = 0.2, logits: bool = False) -> Margin:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from specdec_lib.drafting import worthwhile
 from specdec_lib.index.matcher import Matcher, shared_matcher
+from specdec_lib.trees import stop_when_unlikely
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 COPY = "suffix-automaton"
@@ -39,7 +39,7 @@ def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: in
     if threshold < 1:
         raise Refusal(f"threshold must be at least 1 token, got {threshold}")
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    tree = worthwhile(Budget(depth, width, nodes, source=other), least)
+    tree = stop_when_unlikely(Budget(depth, width, nodes, source=other), least)
     return MatchLength(shared_matcher(kit), Budget(depth if copy is None else copy, source=COPY), tree, threshold)
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from specdec_lib.drafting import Offer, accepted, quickest
+from specdec_lib.cost.lengths import RoundOffer, quickest_lengths
+from specdec_lib.trees import accepted_depth
 from specdec_lib.types import NO_DICE, Budget, Card, Draft, Kit, Refusal, Session, What
 
 RULES = ("kept", "quickest")
@@ -49,29 +50,30 @@ class Oracle:
     @cached_property
     def chains(self) -> tuple[Draft, ...]:
         """The longest chain from every place of the answer; its last token is never drafted."""
-        tape, whole = self.recording, len(self.recording.tokens)
-        first = Session(tape.tokens, tape.prompt, 0, tape.end)
-        here = (replace(first, tokens=tape.tokens[:n], room=whole - n) for n in range(tape.prompt, whole))
+        recording, whole = self.recording, len(self.recording.tokens)
+        first = Session(recording.tokens, recording.prompt, 0, recording.end)
+        here = (replace(first, tokens=recording.tokens[:n], remaining=whole - n) for n in range(recording.prompt, whole))
         return tuple(self.drafts(one, Budget(self.longest).within(one), NO_DICE) for one in here)
 
     @cached_property
     def kept(self) -> tuple[int, ...]:
         """How many tokens of the longest chain would be kept, at every place."""
-        return tuple(accepted(chain, self.recording.output[place:]) for place, chain in enumerate(self.chains))
+        return tuple(accepted_depth(chain, self.recording.output[place:]) for place, chain in enumerate(self.chains))
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         """What it drafts at every place; those of `quickest` are for the answer as far as it was recorded."""
         if self.rule == "kept":
             return self.kept
-        return quickest([[self.offer(n, place) for place in range(len(self.kept))] for n in range(self.longest + 1)])
+        return quickest_lengths([[self.offer(n, place) for place in range(len(self.kept))]
+                                 for n in range(self.longest + 1)])
 
-    def offer(self, n: int, place: int) -> Offer:
+    def offer(self, n: int, place: int) -> RoundOffer:
         """A round that drafts `n` tokens at a place, or all that there are; forwards are priced by width alone."""
         drafted = min(n, len(self.chains[place]))
         drafting = (self.per_block + self.per_token * drafted) * self.seconds(1) if drafted else 0.0
         spent = drafting + self.seconds(drafted + 1)
-        return Offer(drafted, min(drafted, self.kept[place]) + 1, spent)
+        return RoundOffer(drafted, min(drafted, self.kept[place]) + 1, spent)
 
 
 def make(kit: Kit, drafter: str = "suffix-automaton", rule: str = "kept", longest: int = 16,

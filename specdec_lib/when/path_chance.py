@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.drafting import worthwhile
+from specdec_lib.trees import stop_when_unlikely
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 
@@ -30,7 +30,7 @@ class PathChance:
             raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return worthwhile(Budget(self.depth, self.width, self.nodes), self.least)
+        return stop_when_unlikely(Budget(self.depth, self.width, self.nodes), self.least)
 
 
 def make(kit: Kit, depth: int | None = None, width: int = 1, nodes: int | None = None,

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from specdec_lib.index.carried import Carried, carried
-from specdec_lib.types import Budget, Card, Kit, Law, Refusal, Round, Session, Stop, Trail, When
+from specdec_lib.memory.value import CarriedValue, carried_value
+from specdec_lib.scores import Distribution
+from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session, Stop, Trail, When
 
 ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference": {}, "margin": {}}
 LEVELS = ("sequence", "depth")
@@ -63,7 +64,7 @@ def thompson(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) ->
     Posteriors are Gaussian around the mean for `sequence`, with at most the deviation a reward can have, and
     Beta(1 + total, 1 + n - total) for `depth`. Which posterior is ours.
     """
-    return dice.choose(Law(torch.arange(len(arms)), best_chances(arms, level)))
+    return dice.choose(Distribution(torch.arange(len(arms)), best_chances(arms, level)))
 
 
 BANDITS: Mapping[str, Callable[..., int]] = {"ucb1": ucb1, "ucb-tuned": ucb_tuned, "thompson": thompson}
@@ -82,8 +83,8 @@ def best_chances(arms: Sequence[Arm], level: str) -> torch.Tensor:
         density = -((at - mean) / wide) ** 2 / 2
     mass = torch.softmax(density, -1)                              # [arms, grid]
     below = mass.cumsum(-1) - mass / 2                             # half of a shared point lies below
-    chances = torch.stack([(mass[i] * torch.cat([below[:i], below[i + 1:]]).prod(0)).sum() for i in range(len(arms))])
-    return chances / chances.sum()
+    probs = torch.stack([(mass[i] * torch.cat([below[:i], below[i + 1:]]).prod(0)).sum() for i in range(len(arms))])
+    return probs / probs.sum()
 
 
 def _best(values: Sequence[float]) -> int:
@@ -91,7 +92,7 @@ def _best(values: Sequence[float]) -> int:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PulledArm:
     """The rule of the arm that was pulled, at `sequence` one for all places of the draft, else one for each."""
 
     arms: tuple[str, ...]
@@ -110,7 +111,7 @@ class TapOut:
 
     depth: int
     arms: Mapping[str, When]
-    past: Carried                                  # Earned, of earlier prompts
+    past: CarriedValue                             # Earned, of earlier prompts
     level: str = "sequence"
     bandit: str = "ucb1"
     blend: float = 0.5                             # w: weight of kept length, the rest is for the kept share
@@ -121,7 +122,7 @@ class TapOut:
         self.past.hear(earned)
         pulled = tuple(self.pull(earned, place, coins) for place in range(self.places))
         rules = {name: self.arms[name](self.own(session, name), dice).stop for name in set(pulled)}
-        return Budget(self.depth, stop=Pulled(pulled, tuple(rules[name] for name in pulled)))
+        return Budget(self.depth, stop=PulledArm(pulled, tuple(rules[name] for name in pulled)))
 
     @property
     def places(self) -> int:
@@ -156,7 +157,7 @@ class TapOut:
 def visited(round: Round) -> tuple[str, ...]:
     """The arms that decided in a round, by place; none where nothing was drafted or another policy spoke."""
     stop = round.budget.stop
-    return stop.arms[:round.draft.depth] if isinstance(stop, Pulled) else ()
+    return stop.arms[:round.draft.depth] if isinstance(stop, PulledArm) else ()
 
 
 def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: str = "ucb1", blend: float = 0.5,
@@ -176,7 +177,8 @@ def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: st
     values = dict(arms) if isinstance(arms, Mapping) else {name: ARMS.get(name, {}) for name in arms}
     key = f"tapout {depth} {level} {bandit} {blend} {exploration} {sorted(map(repr, values.items()))}"
     made = {name: kit.part(name, **({"depth": depth} | dict(some))) for name, some in values.items()}
-    return TapOut(depth, made, carried(kit, key, {}) if remember else Carried({}), level, bandit, blend, exploration)
+    return TapOut(depth, made, carried_value(kit, key, {}) if remember else CarriedValue({}), level, bandit, blend,
+                  exploration)
 
 
 CARD = Card("tapout", idea="a bandit learns which stop rule to trust", source="TapOut, arXiv 2511.02017", make=make,

@@ -1,7 +1,8 @@
 """Runs made up by hand: rounds, the decodes of a method on a few prompts, and a report of them."""
 
-from specdec_lib.bench import reading, summary
-from specdec_lib.bench.decodes import Decode, Outcome
+from specdec_lib.analysis import bench_report
+from specdec_lib.bench import summary
+from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.measure import Row
 
 
@@ -22,10 +23,11 @@ def decodes(method: str, *turns: Row, prompts: int = 5, slow=(1.0,) * 5) -> list
     return [one(question) for question in range(prompts)]
 
 
-def report(*entries: list[Decode]) -> reading.Report:
+def report(*entries: list[Decode]) -> bench_report.Report:
     """A finished run of these, without a cost curve."""
     flat = tuple(one for group in entries for one in group)
     about = {"target": {"name": "tiny", "device": "cpu", "dtype": "float32"}, "prompts": {"count": 5},
              "settings": {"cost_curve": None, "temperature": 0.0},
-             "methods": summary.methods(flat, dict.fromkeys((d.method for d in flat), True), None), "peers": {}}
-    return reading.Report(about, flat)
+             "methods": summary.method_summaries(flat, dict.fromkeys((d.method for d in flat), True), None),
+             "peers": {}}
+    return bench_report.Report(about, flat)

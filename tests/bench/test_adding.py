@@ -6,12 +6,12 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from specdec_lib.bench import record as record_module
-from specdec_lib.bench.contenders import World
+from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.bench.record import extended, record, record_all
-from specdec_lib.models.replay import load, save
-from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.replay import load_recording, save_recording
+from specdec_lib.recordings import record as record_module
+from specdec_lib.recordings.record import extended, record, record_all
 from specdec_lib.types import Facts, Refusal
 from tests.worlds import PROMPT, SHAPE, network_kit
 
@@ -25,7 +25,7 @@ def kit():
 
 def world(kit, **more):
     values = {"checkpoints": kit.checkpoints, "about": {"name": "tiny"}, "name": "token {}".format} | more
-    return World(kit.target, lambda messages: PROMPT, str, object, Facts(vocab=3, digit=frozenset({2})), **values)
+    return Environment(kit.target, lambda messages: PROMPT, str, object, Facts(vocab=3, digit=frozenset({2})), **values)
 
 
 def arrays(path):
@@ -34,8 +34,8 @@ def arrays(path):
 
 
 def test_a_drafter_that_is_added_says_what_it_says_when_recorded_at_once(kit):
-    tape = record(PROMPT, kit, ["eagle"], 9)
-    both = extended(tape, PROMPT, kit, ["diffusion-lm", "eagle2"])
+    recording = record(PROMPT, kit, ["eagle"], 9)
+    both = extended(recording, PROMPT, kit, ["diffusion-lm", "eagle2"])
     once = record(PROMPT, kit, ["eagle", "diffusion-lm", "eagle2"], 9)
     assert (both.drafts, both.trees, both.blocks) == (once.drafts, once.trees, once.blocks)
     for length, kept in once.lattices["diffusion-lm"].items():
@@ -44,22 +44,22 @@ def test_a_drafter_that_is_added_says_what_it_says_when_recorded_at_once(kit):
 
 
 def test_a_target_that_says_something_else_adds_nothing(kit):
-    tape = record(PROMPT, kit, ["prompt-lookup"], 9)
+    recording = record(PROMPT, kit, ["prompt-lookup"], 9)
     other = replace(kit, target=Transformer.random(SHAPE, seed=9, dtype=torch.float64))
     with pytest.raises(Refusal, match="another than the recorded one at token"):
-        extended(tape, PROMPT, other, ["diffusion-lm"])
+        extended(recording, PROMPT, other, ["diffusion-lm"])
     with pytest.raises(Refusal, match="another than the recorded one at token 5"):
-        extended(tape, (0, 1, 2, 0, 0), kit, ["diffusion-lm"])
+        extended(recording, (0, 1, 2, 0, 0), kit, ["diffusion-lm"])
 
 
 def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle", "eagle2"], 9)
-    before, about = arrays(path), load(path).about
+    before, about = arrays(path), load_recording(path).about
     record_all([QUESTION], world(kit), tmp_path, ["eagle", "diffusion-lm"], 99, add=True)
     after = arrays(path)
     assert len(after) > len(before)
     assert all(after[key].numpy().tobytes() == kept.numpy().tobytes() for key, kept in before.items())
-    now = load(path)
+    now = load_recording(path)
     assert about["pieces"] and about["pieces"].items() <= now.about["pieces"].items()
     assert set(now.drafts) == {"eagle", "eagle2", "diffusion-lm"} and set(now.lattices) == {"diffusion-lm"}
     assert {key: now.about[key] for key in about if key not in ("control", "digit", "pieces")} == {
@@ -68,10 +68,10 @@ def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
 
 def test_every_addition_says_where_it_comes_from(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 9)
-    assert "added" not in load(path).about
+    assert "added" not in load_recording(path).about
     record_all([QUESTION], world(kit), tmp_path, ["diffusion-lm"], add=True)
     record_all([QUESTION], world(kit, about={"name": "small"}), tmp_path, ["diffusion-lm", "eagle"], add=True)
-    added = load(path).about["added"]
+    added = load_recording(path).about["added"]
     assert [(one["drafters"], one["target"]["name"]) for one in added] == [(["diffusion-lm"], "tiny"),
                                                                          (["eagle"], "small")]
     assert all({"command", "commit", "versions", "created"} <= set(one["provenance"]) for one in added)
@@ -81,16 +81,16 @@ def test_a_file_that_was_written_does_not_make_the_next_one_say_that_files_were_
     monkeypatch.setattr(record_module.provenance, "commit", lambda: {"changed": any(tmp_path.iterdir())})
     two = [QUESTION, replace(QUESTION, question_id=8, family="rag", category="rag")]
     paths = record_all(two, world(kit), tmp_path, ["prompt-lookup"], 4)
-    assert [load(path).about["provenance"]["changed"] for path in paths] == [False, False]
+    assert [load_recording(path).about["provenance"]["changed"] for path in paths] == [False, False]
 
 
 def test_every_candidate_of_a_lattice_has_its_text(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["block-diffusion"], 9)
-    tape = load(path)
-    kept = [lattice for lengths in tape.lattices["block-diffusion"].values() for lattice in lengths]
+    recording = load_recording(path)
+    kept = [lattice for lengths in recording.lattices["block-diffusion"].values() for lattice in lengths]
     ids = {token for lattice in kept for token in lattice.ids.flatten().tolist()}
-    assert ids == {0, 2} and {token: tape.pieces[token] for token in ids} == {0: "token 0", 2: "token 2"}
-    assert tape.about["digit"] == [2]
+    assert ids == {0, 2} and {token: recording.pieces[token] for token in ids} == {0: "token 0", 2: "token 2"}
+    assert recording.about["digit"] == [2]
 
 
 def test_nothing_is_decoded_where_a_recording_has_all_the_drafters_or_may_not_be_added_to(kit, tmp_path):
@@ -111,10 +111,10 @@ def test_a_part_that_does_not_exist_is_refused_before_anything_is_read(kit, tmp_
 def test_a_part_may_be_recorded_under_a_name_of_its_own_beside_itself(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle"], 9)
     record_all([QUESTION], world(kit), tmp_path, ["other=eagle", "eagle"], 9, add=True)
-    tape = load(path)
-    assert [d.tokens for d in tape.drafts["other"][4]] == [d.tokens for d in tape.drafts["eagle"][4]]
-    assert tape.about["added"][-1]["drafters"] == ["other=eagle"]
-    assert set(tape.drafts["other"][4][0].source) == {"other"}
+    recording = load_recording(path)
+    assert [d.tokens for d in recording.drafts["other"][4]] == [d.tokens for d in recording.drafts["eagle"][4]]
+    assert recording.about["added"][-1]["drafters"] == ["other=eagle"]
+    assert set(recording.drafts["other"][4][0].source) == {"other"}
 
 
 @pytest.mark.parametrize("word", ["=draft-model", "a/b=draft-model"])
@@ -124,9 +124,9 @@ def test_a_name_that_a_file_cannot_hold_is_refused(kit, tmp_path, word):
 
 
 def test_saving_again_changes_no_byte_of_an_array(kit, tmp_path):
-    tape = record(PROMPT, kit, ["eagle2", "block-diffusion"], 9, about={"vocab": 3, "end": []})
-    save(tape, tmp_path / "a.safetensors")
-    save(load(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
+    recording = record(PROMPT, kit, ["eagle2", "block-diffusion"], 9, about={"vocab": 3, "end": []})
+    save_recording(recording, tmp_path / "a.safetensors")
+    save_recording(load_recording(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
     one, other = arrays(tmp_path / "a.safetensors"), arrays(tmp_path / "b.safetensors")
     assert one.keys() == other.keys()
     assert all(one[key].numpy().tobytes() == other[key].numpy().tobytes() for key in one)

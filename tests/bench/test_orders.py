@@ -3,13 +3,13 @@
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.bench import run
-from specdec_lib.bench.decodes import read
-from specdec_lib.bench.folder import Folder
+from specdec_lib.bench import run, runners
 from specdec_lib.bench.plan import FILE, SHUFFLED
-from specdec_lib.index.growing_store import earlier_answers
+from specdec_lib.bench.results import read_results
+from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.index.store_build import build_store
-from specdec_lib.methods.respec_memory import Heard
+from specdec_lib.memory.answers import earlier_answers
+from specdec_lib.methods.respec_memory import RecordingRule
 from specdec_lib.types import Card, Facts, Method, Refusal
 from tests.bench.test_run import bench, encode, plan, stop_after, world
 
@@ -19,7 +19,7 @@ NAMES = ["ar", "learner", "learner (warm)", "learner (warm, shuffled)"]
 
 def make(kit) -> Method:
     what = kit.part("feedback-retrieval", query=1, remember=99)
-    return Method(kit.part("fixed", depth=3), what, Heard(kit.part("match"), earlier_answers(kit, 99)))
+    return Method(kit.part("fixed", depth=3), what, RecordingRule(kit.part("match"), earlier_answers(kit, 99)))
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +36,12 @@ def learning(**changes):
 def drafts(folder) -> dict:
     """What every decode drafted and what was accepted of it, without its seconds."""
     return {(one.method, one.question_id, one.turn, one.repeat):
-            (one.outcome.tokens, [(row.drafted, row.accepted) for row in one.outcome.rows]) for one in read(folder)}
+            (one.outcome.tokens, [(row.drafted, row.accepted) for row in one.outcome.rows])
+            for one in read_results(folder)}
 
 
 def asked(folder, name, turn=0) -> list:
-    return [one.question_id for one in read(folder) if (one.method, one.turn, one.repeat) == (name, turn, 0)]
+    return [one.question_id for one in read_results(folder) if (one.method, one.turn, one.repeat) == (name, turn, 0)]
 
 
 def test_cold_and_both_warm_orders_are_reported_apart_and_every_prompt_once_in_each(tmp_path):
@@ -81,7 +82,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, decodes):
     bench(tmp_path / "whole", a_plan=learning())
     with pytest.raises(KeyboardInterrupt):
         bench(tmp_path / "cut", a_plan=learning(), progress=stop_after(decodes))
-    assert not Folder(tmp_path / "cut", learning()).finished
+    assert not RunFolder(tmp_path / "cut", learning()).finished
     bench(tmp_path / "cut", a_plan=learning())
     assert drafts(tmp_path / "cut") == drafts(tmp_path / "whole")
 
@@ -90,7 +91,7 @@ def test_a_store_of_the_runs_own_answers_is_warned_of_in_the_summary(tmp_path):
     long = {"max_new_tokens": 40, "repeats": 1, "methods": ("ar", "learner")}
     endless = world(facts=Facts(vocab=3))
     bench(tmp_path / "first", a_plan=learning(**long), a_world=endless)
-    build_store(tmp_path / "own", [one.outcome.tokens for one in read(tmp_path / "first") if one.method == "ar"])
+    build_store(tmp_path / "own", [one.outcome.tokens for one in read_results(tmp_path / "first") if one.method == "ar"])
     again = bench(tmp_path / "again", a_plan=learning(**long, store=str(tmp_path / "own")), a_world=endless)
     assert any("to 3 of 3 prompts" in warning for warning in again["settings"]["warnings"])
 
@@ -106,16 +107,16 @@ def test_progress_counts_every_decode_of_every_order(tmp_path):
     seen = []
     bench(tmp_path, a_plan=learning(), progress=lambda done, total, name: seen.append((done, total)))
     assert seen[-1] == (32, 32) and [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert len(read(tmp_path)) == 32
+    assert len(read_results(tmp_path)) == 32
 
 
 def test_the_shuffled_order_is_the_seeds_and_every_prompts(tmp_path):
-    mixed = [run.Contender("ar", None), run.Contender("x", None, stream=True, order=SHUFFLED)]
+    mixed = [runners.Runner("ar", None), runners.Runner("x", None, stream=True, order=SHUFFLED)]
 
     def order(seed):
-        return [index for place, index, _ in run.steps(20, mixed, seed) if place >= 20]
+        return [index for place, index, _ in run.schedule(20, mixed, seed) if place >= 20]
     assert order(1) == order(1) != order(2) and sorted(order(1)) == list(range(20))
-    assert [place for place, _, _ in run.steps(2, mixed[:1], 1)] == [0, 1]
+    assert [place for place, _, _ in run.schedule(2, mixed[:1], 1)] == [0, 1]
 
 
 def test_the_files_own_order_leaves_older_folders_usable():

@@ -5,8 +5,8 @@ from itertools import count
 import pytest
 
 from specdec_lib.bench import overhead
-from specdec_lib.drafting import certain_trie
 from specdec_lib.index.position_scores import PositionScores
+from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import Refusal
 from specdec_lib.what.feedback_retrieval import NAME
 
@@ -20,14 +20,14 @@ def ticks():
 @pytest.fixture(scope="module")
 def decode():
     text, entropies = overhead.passages(900, seed=1)
-    return text, entropies, [step[0] for step in overhead.rounds(overhead.bare("respec", 8), text, entropies)]
+    return text, entropies, [step[0] for step in overhead.timed_rounds(overhead.without_model("respec", 8), text, entropies)]
 
 
 def test_the_text_is_said_to_the_end_and_every_token_keeps_its_entropy(decode):
     text, entropies, sessions = decode
     last = sessions[-1]
     assert last.tokens == text
-    assert tuple(e for round in last.rounds for e in round.brief.entropy) == entropies[overhead.PROMPT:]
+    assert tuple(e for round in last.rounds for e in round.row_stats.entropy) == entropies[overhead.PROMPT:]
 
 
 def test_rounds_leave_chains_behind_that_were_accepted_and_refused_so_that_scores_move(decode):
@@ -58,23 +58,23 @@ def test_each_size_is_measured_over_the_rounds_before_it_on_the_clock_given():
 
 
 def test_the_highest_five_of_a_hundred_rounds_are_left_out_of_the_95th_percentile():
-    assert overhead.spread([0.001] * 94 + [0.002] + [9.0] * 5) == overhead.Spread(1.0, 2.0)
-    assert overhead.spread([0.001] * 94 + [9.0] * 6).high == 9000.0 and overhead.spread([9.0]).high == 9000.0
+    assert overhead.timing([0.001] * 94 + [0.002] + [9.0] * 5) == overhead.Timing(1.0, 2.0)
+    assert overhead.timing([0.001] * 94 + [9.0] * 6).high == 9000.0 and overhead.timing([9.0]).high == 9000.0
 
 
 def test_the_path_of_a_draft_is_the_one_that_the_text_takes():
-    tree = certain_trie([(1, 2, 3), (1, 5, 6)], 9)
-    assert overhead.along(tree, (1, 5, 9)) == (0, 3) and overhead.along(tree, (4,)) == ()
+    tree = deterministic_tree([(1, 2, 3), (1, 5, 6)], 9)
+    assert overhead.nodes_along(tree, (1, 5, 9)) == (0, 3) and overhead.nodes_along(tree, (4,)) == ()
 
 
 def test_the_model_drafter_is_silent_and_the_copier_is_the_methods_own():
     for spec in ("respec(longest=6)", "respec-relaxed", "respec+token-recycling"):
-        method = overhead.bare(spec, 5)
+        method = overhead.without_model(spec, 5)
         text, entropies = overhead.passages(500)
-        sources = {name for one, *_ in overhead.rounds(method, text, entropies) for r in one.rounds
+        sources = {name for one, *_ in overhead.timed_rounds(method, text, entropies) for r in one.rounds
                    for name in r.draft.source}
         assert sources == {NAME}, spec
-    assert overhead.bare("respec(longest=6)", 5).when.retrieve.depth == 6
+    assert overhead.without_model("respec(longest=6)", 5).when.retrieve.depth == 6
 
 
 @pytest.mark.parametrize("words, sentence", [
@@ -88,7 +88,7 @@ def test_what_cannot_be_measured_is_refused(words, sentence):
 
 def test_the_verdict_holds_the_95th_percentile_of_the_longest_context_against_the_limit():
     def at(high):
-        spread = overhead.Spread(0.1, high)
+        spread = overhead.Timing(0.1, high)
         return overhead.Overhead(4000, 9, spread, spread, spread, 3.0)
     assert "under the 0.5 ms" in overhead.verdict([at(9.0), at(0.4)]) and "4,000 tokens" in overhead.verdict([at(0.4)])
     assert "above the 0.5 ms" in overhead.verdict([at(0.6)])

@@ -24,7 +24,7 @@ def read(model):
 
 
 def load(names, model, end=frozenset(), draft=None, **more):
-    return peers.load(names, "tiny", torch.float32, "cpu", end, draft=draft, read=read(model), **more)
+    return peers.load_peers(names, "tiny", torch.float32, "cpu", end, draft=draft, read=read(model), **more)
 
 
 def greedy(model, tokens: int) -> tuple[int, ...]:
@@ -77,6 +77,6 @@ def test_sampled_peers_repeat_themselves_with_the_same_seed(model):
 
 def test_unknown_peers_and_missing_draft_models_are_refused():
     with pytest.raises(Refusal, match="hf-generate, hf-prompt-lookup, hf-assisted"):
-        peers.check(("vllm",), None)
+        peers.check_peers(("vllm",), None)
     with pytest.raises(Refusal, match="--draft"):
-        peers.check(("hf-assisted",), None)
+        peers.check_peers(("hf-assisted",), None)

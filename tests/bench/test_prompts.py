@@ -11,11 +11,11 @@ from specdec_lib.bench.prompts import (
     FAMILIES,
     MT_BENCH,
     Prompt,
+    balanced,
     default_path,
+    file_sha256,
     known_name,
-    load,
-    sha256,
-    spread,
+    load_prompts,
 )
 from specdec_lib.types import Refusal
 
@@ -45,27 +45,27 @@ def some(*families):
 
 def refusal(path):
     with pytest.raises(Refusal) as caught:
-        load(path)
+        load_prompts(path)
     return str(caught.value)
 
 
 def test_a_line_becomes_a_prompt_with_all_its_turns(write):
-    [prompt] = load(write(line(81, "writing", ["One.", "Two."], reference=["a", "b"])))
+    [prompt] = load_prompts(write(line(81, "writing", ["One.", "Two."], reference=["a", "b"])))
     assert prompt == Prompt(81, "writing", "multi_turn", ("One.", "Two."), ("a", "b"))
 
 
 def test_mt_benchs_eight_categories_are_one_family(write):
-    read = load(write(*(line(number, category) for number, category in enumerate((*MT_BENCH, "multi_turn")))))
+    read = load_prompts(write(*(line(number, category) for number, category in enumerate((*MT_BENCH, "multi_turn")))))
     assert len(MT_BENCH) == 8 and {prompt.family for prompt in read} == {"multi_turn"}
 
 
 def test_the_math_of_mt_bench_is_not_math_reasoning(write):
-    talk, problem = load(write(line(1, "math"), line(2, "math_reasoning")))
+    talk, problem = load_prompts(write(line(1, "math"), line(2, "math_reasoning")))
     assert (talk.family, problem.family) == ("multi_turn", "math_reasoning")
 
 
 def test_an_unknown_category_is_its_own_family(write):
-    assert load(write(line(category="haiku")))[0].family == "haiku"
+    assert load_prompts(write(line(category="haiku")))[0].family == "haiku"
 
 
 @pytest.mark.parametrize("reference, flat", [
@@ -73,21 +73,21 @@ def test_an_unknown_category_is_its_own_family(write):
     ([["a", "b"], ["c"]], ("a", "b", "c")), ([None, "one"], ("one",)),
     (json.loads("[" * 500 + '"deep"' + "]" * 500), ("deep",))])
 def test_references_are_read_whatever_their_nesting(write, reference, flat):
-    assert load(write(line(reference=reference)))[0].reference == flat
+    assert load_prompts(write(line(reference=reference)))[0].reference == flat
 
 
 def test_a_missing_reference_is_none(write):
-    assert load(write(line()))[0].reference is None
+    assert load_prompts(write(line()))[0].reference is None
 
 
 def test_blank_lines_a_byte_order_mark_windows_ends_and_unknown_fields_do_no_harm(write):
     path = write("\ufeff" + json.dumps(line("a", difficulty="easy")) + "\r", "", "  ", line("b"))
-    assert [prompt.question_id for prompt in load(path)] == ["a", "b"]
+    assert [prompt.question_id for prompt in load_prompts(path)] == ["a", "b"]
 
 
 def test_a_line_separator_inside_a_text_does_not_cut_the_line(write):
     raw = json.dumps(line(turns=["before\u2028after"]), ensure_ascii=False)
-    assert load(write(raw))[0].turns == ("before\u2028after",)
+    assert load_prompts(write(raw))[0].turns == ("before\u2028after",)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
@@ -133,36 +133,36 @@ def test_a_repeated_question_id_is_refused_with_both_lines(write, first, second)
 
 def test_spread_takes_from_every_family_alike_in_the_order_of_the_file():
     mixed = some("rag", "qa", "qa", "rag", "qa", "rag", "multi_turn")
-    assert [prompt.question_id for prompt in spread(mixed, 5)] == [0, 1, 2, 3, 6]
+    assert [prompt.question_id for prompt in balanced(mixed, 5)] == [0, 1, 2, 3, 6]
 
 
 def test_spread_fills_up_from_the_others_when_a_family_runs_out():
-    assert [prompt.question_id for prompt in spread(some("qa", "qa", "qa", "rag"), 3)] == [0, 1, 3]
+    assert [prompt.question_id for prompt in balanced(some("qa", "qa", "qa", "rag"), 3)] == [0, 1, 3]
 
 
 def test_spread_prefers_the_six_families_and_then_the_order_of_the_file():
-    assert [prompt.family for prompt in spread(some("verse", "prose", "rag", "qa"), 3)] == ["verse", "rag", "qa"]
+    assert [prompt.family for prompt in balanced(some("verse", "prose", "rag", "qa"), 3)] == ["verse", "rag", "qa"]
 
 
 @pytest.mark.parametrize("limit", [None, 3, 99])
 def test_spread_takes_all_when_asked_for_all_or_more(limit):
     three = some("rag", "qa", "rag")
-    assert spread(three, limit) == three
+    assert balanced(three, limit) == three
 
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_spread_refuses_a_limit_that_leaves_nothing(limit):
     with pytest.raises(Refusal, match="leaves nothing to run"):
-        spread(some("qa"), limit)
+        balanced(some("qa"), limit)
 
 
 def test_spec_bench_is_known_by_its_checksum_and_nothing_else_is(write, monkeypatch):
     path = write("abc")
-    assert sha256(path) == "edeaaff3f1774ad2888673770c6d64097e391bc362d7d6fb34982ddf0efd18cb"
-    assert known_name(sha256(path)) is None
+    assert file_sha256(path) == "edeaaff3f1774ad2888673770c6d64097e391bc362d7d6fb34982ddf0efd18cb"
+    assert known_name(file_sha256(path)) is None
     assert known_name("4b6d33e79484f9841c487ee87d1cf6aa8c6066f61d5d482ff09e5a007fafdf04") == "Spec-Bench"
-    monkeypatch.setitem(bench_prompts.KNOWN, sha256(path), "Ours")
-    assert known_name(sha256(path).upper()) == "Ours"
+    monkeypatch.setitem(bench_prompts.KNOWN, file_sha256(path), "Ours")
+    assert known_name(file_sha256(path).upper()) == "Ours"
 
 
 # The shipped file and its card.
@@ -172,28 +172,29 @@ def families_of(prompts):
 
 
 def test_the_shipped_file_holds_ten_prompts_of_each_family():
-    shipped = load(default_path())
+    shipped = load_prompts(default_path())
     assert [len(members) for members in families_of(shipped).values()] == [10] * 6
     assert len(shipped) == 60 and [prompt.question_id for prompt in shipped] == list(range(1, 61))
 
 
 def test_twelve_spread_prompts_are_two_of_each_family():
-    taken = families_of(spread(load(default_path()), 12))
+    taken = families_of(balanced(load_prompts(default_path()), 12))
     assert [len(members) for members in taken.values()] == [2] * 6
 
 
 def test_conversations_have_two_turns_and_all_others_one():
-    assert all(len(prompt.turns) == (2 if prompt.family == "multi_turn" else 1) for prompt in load(default_path()))
+    assert all(len(prompt.turns) == (2 if prompt.family == "multi_turn"
+                                     else 1) for prompt in load_prompts(default_path()))
 
 
 def test_no_shipped_text_repeats_another_or_itself():
-    texts = [turn for prompt in load(default_path()) for turn in prompt.turns]
+    texts = [turn for prompt in load_prompts(default_path()) for turn in prompt.turns]
     sentences = [s for text in texts for s in re.split(r"(?<=[.?!])\s+", text) if len(s) > 60]
     assert len(set(texts)) == len(texts) and len(set(sentences)) == len(sentences)
 
 
 def test_every_answerable_family_has_references_and_every_problem_ends_in_its_number():
-    for family, members in families_of(load(default_path())).items():
+    for family, members in families_of(load_prompts(default_path())).items():
         assert family == "multi_turn" or all(prompt.reference for prompt in members)
         if family == "math_reasoning":
             assert all(re.search(r"\n#### \d+$", prompt.reference[0]) for prompt in members)
@@ -207,7 +208,7 @@ def card_rows():
 
 def test_the_cards_table_is_what_the_file_holds():
     rows = card_rows()
-    for family, members in families_of(load(default_path())).items():
+    for family, members in families_of(load_prompts(default_path())).items():
         ids = [prompt.question_id for prompt in members]
         lengths = [sum(map(len, prompt.turns)) for prompt in members]
         _, said_ids, count, turns, characters, _ = rows[family]
@@ -226,7 +227,7 @@ def test_the_cards_token_counts_fit_its_characters_and_the_long_families_are_lon
 
 
 def test_the_cards_counts_of_references_and_categories_are_true():
-    shipped, said = load(default_path()), " ".join(CARD.read_text("utf-8").split())
+    shipped, said = load_prompts(default_path()), " ".join(CARD.read_text("utf-8").split())
     talks = families_of(shipped)["multi_turn"]
     assert f"in {sum(prompt.reference is not None for prompt in shipped)} lines `reference`" in said
     assert sum(prompt.reference is None for prompt in talks) == 8 and "Eight of the ten multi-turn" in said
@@ -244,7 +245,7 @@ def test_the_card_names_the_language_of_every_prompt():
     said = {int(number): language for language, numbers in
             re.findall(r"^\| (German|Spanish|French) \| ([\d, ]+) \|$", CARD.read_text("utf-8"), re.MULTILINE)
             for number in numbers.split(", ")}
-    for prompt in load(default_path()):
+    for prompt in load_prompts(default_path()):
         if prompt.family != "translation":
             assert said.pop(prompt.question_id, "English") == language_of(" ".join(prompt.turns)), prompt.question_id
     assert not said
@@ -256,7 +257,8 @@ def test_the_card_names_the_languages_of_every_translation():
     into = {int(n): lang for lang, numbers in re.findall(r"(\w+) to English ([\d, ]+)", text)
             for n in re.findall(r"\d+", numbers)}
     out = {int(n): lang for lang, n in re.findall(r"(\w+) (\d+)", text[text.index("English to"):])}
-    translations = {prompt.question_id: prompt.turns[0] for prompt in families_of(load(default_path()))["translation"]}
+    translations = {prompt.question_id: prompt.turns[0]
+                    for prompt in families_of(load_prompts(default_path()))["translation"]}
     assert (into | out).keys() == translations.keys() and not into.keys() & out.keys()
     for number, turn in translations.items():
         assert (into | out)[number] in turn
@@ -266,7 +268,7 @@ def test_the_card_names_the_languages_of_every_translation():
 
 @pytest.fixture
 def tuning():
-    return load(default_path().with_name("tuning.jsonl"))
+    return load_prompts(default_path().with_name("tuning.jsonl"))
 
 
 def texts_of(prompts):
@@ -288,7 +290,7 @@ def test_the_prompts_for_tuning_have_the_shape_of_those_for_measuring(tuning):
 
 
 def test_what_is_tuned_on_is_not_measured_on(tuning):
-    measured = load(default_path())
+    measured = load_prompts(default_path())
     assert not {prompt.question_id for prompt in tuning} & {prompt.question_id for prompt in measured}
     assert not set(texts_of(tuning)) & set(texts_of(measured))
     assert len(runs_of(measured)) > 8000 and not runs_of(tuning) & runs_of(measured)

@@ -15,7 +15,7 @@ def test_provenance_holds_command_commit_versions_machine_and_date():
 
 
 def test_a_word_too_long_to_be_a_file_name_stays_as_it_is():
-    assert provenance.bare("sam," * 200) == "sam," * 200
+    assert provenance.without_folders("sam," * 200) == "sam," * 200
 
 
 def test_paths_are_cut_to_file_names_and_hub_names_stay_whole():

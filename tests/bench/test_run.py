@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from specdec_lib import cost
-from specdec_lib.bench import contenders, folder, run
-from specdec_lib.bench.contenders import Contender, World
-from specdec_lib.bench.decodes import Outcome, coarse, read, small
-from specdec_lib.bench.folder import Folder
+from specdec_lib.bench import run, run_folder, runners
+from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.cost import CostCurve
+from specdec_lib.bench.results import Outcome, coarse, read_results, small
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.bench.runners import Runner
+from specdec_lib.cost import curves
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.table import Table
-from specdec_lib.models.text import Stream
 from specdec_lib.types import Draft, Facts, Kit, Refusal
 
 LETTERS = "ab."
@@ -38,8 +39,8 @@ def spell(ids):
 
 
 def world(**changes):
-    return replace(World(TARGET, encode, lambda ids: spell(ids), lambda: Stream(spell),
-                         Facts(end=frozenset({2}), vocab=3), draft=DRAFT, about={"name": "table"}), **changes)
+    return replace(Environment(TARGET, encode, lambda ids: spell(ids), lambda: TextStream(spell),
+                               Facts(end=frozenset({2}), vocab=3), draft=DRAFT, about={"name": "table"}), **changes)
 
 
 def plan(**changes):
@@ -48,12 +49,12 @@ def plan(**changes):
 
 
 def bench(tmp_path, prompts=PROMPTS, a_plan=None, a_world=None, **more):
-    return run.bench(a_plan or plan(), a_world or world(), prompts, tmp_path, lambda: CURVE, **more)
+    return run.run_bench(a_plan or plan(), a_world or world(), prompts, tmp_path, lambda: CURVE, **more)
 
 
 def test_a_kit_knows_what_the_curve_says_of_nodes():
     kit = world().kit(plan(), CURVE)
-    assert (kit.nodes, kit.price) == (cost.nodes(CURVE), cost.price(CURVE)) and kit.price != Kit.price
+    assert (kit.nodes, kit.price) == (curves.node_budget(CURVE), curves.step_price(CURVE)) and kit.price != Kit.price
     assert world().kit(plan(), None).price == Kit.price
 
 
@@ -97,7 +98,7 @@ def test_rounds_add_up_to_the_tokens_and_seconds_of_their_decodes(tmp_path):
 def test_second_turns_get_the_first_answer_of_plain_decoding(tmp_path):
     seen = []
     bench(tmp_path, a_world=world(encode=lambda messages: seen.append(list(messages)) or encode(messages)))
-    answers = [d for d in read(tmp_path) if d.question_id == 2 and d.turn == 0]
+    answers = [d for d in read_results(tmp_path) if d.question_id == 2 and d.turn == 0]
     second = [messages for messages in seen if len(messages) == 3]
     assert second == [[("user", "b"), ("assistant", answers[0].text), ("user", "ab")]]
     assert all(len(decode.outcome.tokens) <= 6 for decode in answers)
@@ -105,7 +106,7 @@ def test_second_turns_get_the_first_answer_of_plain_decoding(tmp_path):
 
 def test_who_goes_first_rotates_with_prompt_and_repeat(tmp_path):
     bench(tmp_path)
-    firsts = [d.method for d in read(tmp_path) if d.turn == 0][::2]
+    firsts = [d.method for d in read_results(tmp_path) if d.turn == 0][::2]
     assert firsts == ["ar", "draft-model", "draft-model", "ar", "ar", "draft-model"]
 
 
@@ -123,9 +124,9 @@ def test_a_killed_run_goes_on_at_the_prompt_and_equals_one_that_was_not(tmp_path
         bench(tmp_path / "cut", progress=stop_after(6))
     assert [p.name for p in (tmp_path / "cut" / "parts").iterdir()] == ["00000"]
     assert not (tmp_path / "cut" / "summary.json").exists()
-    before = read(tmp_path / "cut" / "parts" / "00000")
+    before = read_results(tmp_path / "cut" / "parts" / "00000")
     resumed = bench(tmp_path / "cut")
-    assert [d for d in read(tmp_path / "cut") if d.question_id == 1] == before     # its very seconds
+    assert [d for d in read_results(tmp_path / "cut") if d.question_id == 1] == before  # its very seconds
     for name in ("ar", "draft-model"):
         for key in ("tokens_per_target_forward", "acceptance_rate", "identical_prompts", "target_nll"):
             assert resumed["methods"][name][key] == whole["methods"][name][key]
@@ -145,8 +146,8 @@ def test_a_folder_with_other_settings_is_refused_by_the_name_of_the_setting(tmp_
 
 
 def test_a_folder_in_which_nothing_was_measured_takes_other_settings(tmp_path):
-    Folder(tmp_path, plan(repeats=1)).keep_curve(CURVE)
-    assert Folder(tmp_path, plan(repeats=3)).curve is None
+    RunFolder(tmp_path, plan(repeats=1)).keep_curve(CURVE)
+    assert RunFolder(tmp_path, plan(repeats=3)).curve is None
     assert bench(tmp_path, a_plan=plan(repeats=3))["settings"]["repeats"] == 3
 
 
@@ -159,15 +160,15 @@ def test_a_prompt_longer_than_the_context_is_named_with_both_lengths_before_anyt
 
 def test_warm_up_prompts_are_never_measured(tmp_path):
     ran = []
-    entrant = Contender("ar", lambda ids, key, repeat: ran.append((key, repeat)) or Outcome((1,), 0, 1, 1, 1))
+    entrant = Runner("ar", lambda ids, key, repeat: ran.append((key, repeat)) or Outcome((1,), 0, 1, 1, 1))
     run.warm_up(world(), [entrant], lambda name: None)
     assert {key[0] for key, _ in ran} == set(run.WARM_UP) and {repeat for _, repeat in ran} == {-1}
 
 
 def test_a_stream_remembers_again_after_a_resume_what_it_had_learnt(tmp_path):
     memory = []
-    learner = Contender("warm", lambda ids, key, repeat: memory.append(key) or Outcome((1,), 0, 1, 1, 1), stream=True)
-    plain = Contender("ar", lambda ids, key, repeat: Outcome((1,), 0, 1, 1, 1))
+    learner = Runner("warm", lambda ids, key, repeat: memory.append(key) or Outcome((1,), 0, 1, 1, 1), stream=True)
+    plain = Runner("ar", lambda ids, key, repeat: Outcome((1,), 0, 1, 1, 1))
     first = run.run_prompt(0, PROMPTS[1], (1,), world(), [plain, learner], 1)
     learnt, memory[:] = list(memory), []
     run.remember(PROMPTS[1], first, world(), [plain, learner], 1)
@@ -175,11 +176,11 @@ def test_a_stream_remembers_again_after_a_resume_what_it_had_learnt(tmp_path):
 
 
 def test_no_space_on_the_disk_is_one_sentence_and_keeps_what_is_written(tmp_path, monkeypatch):
-    there = Folder(tmp_path, plan())
+    there = RunFolder(tmp_path, plan())
 
     def full(*args):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(folder.os, "replace", full)
+    monkeypatch.setattr(run_folder.os, "replace", full)
     with pytest.raises(Refusal, match="no space left"):
         there.write_part(0, [])
     assert there.part(0) is None
@@ -216,21 +217,21 @@ def test_sampled_repeats_throw_other_dice_and_a_second_run_the_same(tmp_path):
     sampled = plan(temperature=1.0, repeats=4)
     bench(tmp_path / "one", a_plan=sampled)
     bench(tmp_path / "two", a_plan=sampled)
-    one, two = ([d.outcome.tokens for d in read(tmp_path / n) if d.question_id == 3] for n in ("one", "two"))
+    one, two = ([d.outcome.tokens for d in read_results(tmp_path / n) if d.question_id == 3] for n in ("one", "two"))
     assert len(set(one)) > 1 and one == two
 
 
 def test_a_decode_is_timed_to_the_whole_of_its_loop(monkeypatch):
     now = iter(range(1000))
-    monkeypatch.setattr(contenders, "perf_counter", lambda: float(next(now)))
-    entrant = contenders.contenders(plan(methods=("ar",)), world(), CURVE)[0]
+    monkeypatch.setattr(runners, "perf_counter", lambda: float(next(now)))
+    entrant = runners.make_runners(plan(methods=("ar",)), world(), CURVE)[0]
     outcome = entrant.run((1,), (1, 0), 0)
     assert outcome.seconds + outcome.prefill == pytest.approx(len(outcome.rows), abs=0.01)
 
 
 def test_on_a_gpu_the_prefill_is_waited_for_before_its_time_is_taken():
     waits = []
-    target = contenders.Waited(TARGET, lambda: waits.append("done"))
+    target = runners.SynchronizedTarget(TARGET, lambda: waits.append("done"))
     target.prefill((1, 0))
     assert waits == ["done"] and target((1, 0), Draft()).best == TARGET((1, 0), Draft()).best and waits == ["done"]
 
@@ -238,7 +239,7 @@ def test_on_a_gpu_the_prefill_is_waited_for_before_its_time_is_taken():
 def test_names_and_numbers_as_question_ids_both_survive(tmp_path):
     mixed = [replace(PROMPTS[0], question_id="x7"), PROMPTS[2]]
     bench(tmp_path, prompts=mixed)
-    assert sorted({d.question_id for d in read(tmp_path)}) == ["3", "x7"]
+    assert sorted({d.question_id for d in read_results(tmp_path)}) == ["3", "x7"]
 
 
 def test_a_table_is_written_small_and_read_back_as_it_was(tmp_path):
@@ -261,11 +262,11 @@ def test_seconds_of_rounds_are_kept_to_one_part_in_4000_and_writing_them_again_c
 
 def test_a_table_without_the_newer_columns_is_read_and_says_that_it_does_not_know(tmp_path):
     bench(tmp_path)
-    whole = read(tmp_path)
+    whole = read_results(tmp_path)
     assert all(row.not_best == 0 for one in whole for row in one.outcome.rows)         # greedy, and lossless
     kept = pq.read_table(tmp_path / "rounds.parquet")
     pq.write_table(kept.drop_columns("not_best"), tmp_path / "rounds.parquet")
-    old = read(tmp_path)
+    old = read_results(tmp_path)
     assert [one.outcome.tokens for one in old] == [one.outcome.tokens for one in whole]
     assert all(row == was._replace(not_best=None) for one, two in zip(old, whole, strict=True)
                for row, was in zip(one.outcome.rows, two.outcome.rows, strict=True))

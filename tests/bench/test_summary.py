@@ -3,8 +3,8 @@
 import pytest
 
 from specdec_lib.bench import summary
-from specdec_lib.bench.decodes import Decode, Outcome
-from specdec_lib.cost import CostCurve
+from specdec_lib.bench.results import Decode, Outcome
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.measure import Divergence, Row
 
 
@@ -27,7 +27,7 @@ FAST = [one("fast", q, (row(7, 1.5, 3, 3),)) for q in range(5)]
 
 
 def test_speed_counts_totals_of_the_same_prompts_in_whatever_order_they_come():
-    entry = summary.methods([*PLAIN, *reversed(FAST)], {"ar": True, "fast": True}, None)["fast"]
+    entry = summary.method_summaries([*PLAIN, *reversed(FAST)], {"ar": True, "fast": True}, None)["fast"]
     assert entry["speedup"] == 4 / 2 and entry["speedup_ci"] == pytest.approx([2, 2])
     assert entry["speedup_end_to_end"] == 5 / 3    # one second of prefill each
     assert entry["tokens_per_second"] == 2 and entry["identical_prompts"] == entry["prompts"] == 5
@@ -35,46 +35,46 @@ def test_speed_counts_totals_of_the_same_prompts_in_whatever_order_they_come():
 
 def test_a_family_with_fewer_than_five_prompts_has_no_interval():
     families = [one("ar", q, (row(7),), family="qa" if q else "rag") for q in range(6)]
-    entry = summary.methods(families, {}, None)["ar"]
+    entry = summary.method_summaries(families, {}, None)["ar"]
     assert entry["by_family"]["qa"]["speedup_ci"] == pytest.approx([1, 1])
     assert entry["by_family"]["rag"]["speedup_ci"] is None and entry["by_family"]["rag"]["speedup"] == 1
 
 
 def test_the_expected_speedup_uses_the_curve_and_the_measured_time_of_drafting():
     curve = CostCurve((1, 4), (8,), ((2.0, 3.5),))
-    entry = summary.methods([*PLAIN, *FAST], {}, curve)["fast"]
+    entry = summary.method_summaries([*PLAIN, *FAST], {}, curve)["fast"]
     assert entry["expected_speedup"] == 4 * 2 / (3.5 + 0.5)
-    assert summary.methods(PLAIN, {}, None)["ar"]["expected_speedup"] is None
+    assert summary.method_summaries(PLAIN, {}, None)["ar"]["expected_speedup"] is None
 
 
 def test_one_other_token_in_one_repeat_makes_a_prompt_differ_and_shows_its_margin():
     plain = [one("ar", 1, (row(7), row(8, margin=0.25)), repeat=r) for r in range(2)]
     other = [one("x", 1, (row(7), row(8)), repeat=0), one("x", 1, (row(7), row(9)), repeat=1)]
-    entry = summary.methods([*plain, *other], {}, None)["x"]
+    entry = summary.method_summaries([*plain, *other], {}, None)["x"]
     assert entry["identical_prompts"] == 0 and entry["first_divergence_margins"] == [0.25]
     assert summary.divergences(plain, other) == {1: (0, Divergence(1, (8, 9), 0.25))}
 
 
 def test_a_peer_pays_for_all_tokens_but_its_first():
     peer = [one("hf", q, tokens=(7,) * 4, seconds=6.0, peer=True) for q in range(5)]
-    entry = summary.peers([*PLAIN, *peer])["hf"]
+    entry = summary.peer_summaries([*PLAIN, *peer])["hf"]
     assert entry["tokens_per_second"] == 0.5 and entry["speedup"] == 0.5
     assert entry["tokens_per_target_forward"] == 1 and entry["identical_prompts"] == 5
-    assert summary.versus([*PLAIN, *peer], "hf", "ar") == (2.0, pytest.approx([2.0, 2.0]))
+    assert summary.speed_ratio([*PLAIN, *peer], "hf", "ar") == (2.0, pytest.approx([2.0, 2.0]))
 
 
 def test_repeats_that_differ_warn_of_a_busy_machine():
     calm = [one("ar", 1, (row(7, 1.0 + 0.01 * r),), repeat=r) for r in range(3)]
     busy = [one("ar", 1, (row(7, 1.0 + 0.3 * r),), repeat=r) for r in range(3)]
-    assert summary.warnings(calm) == [] and summary.restlessness(busy) == pytest.approx(0.6 / 1.3)
+    assert summary.warnings(calm) == [] and summary.spread_of_repeats(busy) == pytest.approx(0.6 / 1.3)
     assert "busy" in summary.warnings(busy)[0] and "46%" in summary.warnings(busy)[0]
 
 
 def test_forwards_that_spread_warn_with_one_repeat_and_with_repeats_that_agree():
     jumpy = [one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)))]
-    assert summary.restlessness(jumpy) is None
+    assert summary.spread_of_repeats(jumpy) is None
     alike = [*jumpy, one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)), repeat=1)]
-    assert summary.restlessness(alike) == 0 and "spread by" in summary.warnings(alike)[0]
+    assert summary.spread_of_repeats(alike) == 0 and "spread by" in summary.warnings(alike)[0]
     assert "spread by" in summary.warnings(jumpy)[0]
 
 
@@ -86,7 +86,7 @@ def test_decodes_that_differ_though_each_is_calm_warn_of_a_busy_machine():
 
 def test_a_few_long_waits_warn_of_a_busy_machine():
     waits = [one("ar", q, tuple(row(7, 9.0 if i == 5 else 1.0) for i in range(16))) for q in range(8)]
-    assert summary.unrest_within(waits) == pytest.approx(0.5) and "spread by 50%" in summary.warnings(waits)[0]
+    assert summary.spread_within_decode(waits) == pytest.approx(0.5) and "spread by 50%" in summary.warnings(waits)[0]
 
 
 def test_a_drafter_that_is_never_right_is_said_aloud():
@@ -96,46 +96,46 @@ def test_a_drafter_that_is_never_right_is_said_aloud():
 
 def test_scores_are_means_of_prompts_and_none_where_there_is_no_reference():
     scored = [one("ar", 1, (row(7),), score=1.0), one("ar", 2, (row(7),), score=0.0), one("ar", 3, (row(7),))]
-    assert summary.methods(scored, {}, None)["ar"]["reference_score"] == 0.5
-    assert summary.methods(PLAIN, {}, None)["ar"]["reference_score"] is None
+    assert summary.method_summaries(scored, {}, None)["ar"]["reference_score"] == 0.5
+    assert summary.method_summaries(PLAIN, {}, None)["ar"]["reference_score"] is None
 
 
 def test_quality_comes_with_intervals_over_prompts():
     plain = [one("ar", q, (row(7), row(8), row(9), row(6)), score=1.0) for q in range(6)]
     half = [one("lossy", q, (row(7), row(8), row(9), row(6) if q % 2 else row(5)), score=q % 2) for q in range(6)]
-    entry = summary.methods([*plain, *half], {"lossy": False}, None)["lossy"]
+    entry = summary.method_summaries([*plain, *half], {"lossy": False}, None)["lossy"]
     low, high = entry["quality_ci"]["reference_score"]
     assert low < entry["reference_score"] == 0.5 < high and 0 <= low and high <= 1
     assert entry["quality_ci"]["ar_overlap"] == pytest.approx([0.75 + low / 4, 0.75 + high / 4])
     assert entry["quality_ci"]["target_nll"] == pytest.approx([0.1, 0.1])
-    assert summary.methods(plain, {}, None)["ar"]["quality_ci"]["ar_overlap"] == [1, 1]
+    assert summary.method_summaries(plain, {}, None)["ar"]["quality_ci"]["ar_overlap"] == [1, 1]
 
 
 def test_quality_has_no_interval_where_nothing_or_too_little_was_seen():
     peer = [one("hf", q, tokens=(7,) * 4, seconds=6.0, peer=True) for q in range(5)]
-    seen = summary.peers([*PLAIN, *peer])["hf"]["quality_ci"]
+    seen = summary.peer_summaries([*PLAIN, *peer])["hf"]["quality_ci"]
     assert seen["target_nll"] is None and seen["reference_score"] is None and seen["ar_overlap"] == [1, 1]
-    few = summary.methods(PLAIN[:4], {}, None)["ar"]
+    few = summary.method_summaries(PLAIN[:4], {}, None)["ar"]
     assert set(few["quality_ci"].values()) == {None} and few["ar_overlap"] == 1
 
 
 def test_repeats_and_turns_of_a_prompt_are_one_draw_of_the_bootstrap():
     loops = [one("ar", q, tokens=(1,) * (8 if q else 5), repeat=r) for q in range(5) for r in range(3)]
-    entry = summary.quality(loops, loops)
+    entry = summary.quality_measures(loops, loops)
     assert entry["repeated_4grams"] == (4 * 4 + 1) / (4 * 5 + 2)
-    assert entry["quality_ci"] == summary.quality(loops[::3], loops[::3])["quality_ci"]
+    assert entry["quality_ci"] == summary.quality_measures(loops[::3], loops[::3])["quality_ci"]
 
 
 def test_a_change_of_quality_is_paired_with_plain_decoding_prompt_by_prompt():
     """Scores of 0 and 1 lie far apart among prompts; the method is a quarter worse on every one of them."""
     plain = [one("ar", q, (row(7), row(8), row(9), row(6)), score=q % 2 + .25) for q in range(6)]
     worse = [one("lossy", q, (row(7), row(8), row(9), row(5)), score=q % 2) for q in range(6)]
-    entry = summary.methods([*plain, *worse], {"lossy": False}, None)["lossy"]
+    entry = summary.method_summaries([*plain, *worse], {"lossy": False}, None)["lossy"]
     assert entry["quality_change"] == pytest.approx({"target_nll": 0, "ar_overlap": -.25, "reference_score": -.25,
                                                      "repeated_4grams": 0})
     assert entry["quality_change_ci"]["reference_score"] == pytest.approx([-.25, -.25])
     assert entry["quality_ci"]["reference_score"][1] - entry["quality_ci"]["reference_score"][0] > .5
-    own = summary.methods(plain, {}, None)["ar"]
+    own = summary.method_summaries(plain, {}, None)["ar"]
     assert set(own["quality_change"].values()) == {0}
     assert all(interval == [0, 0] for interval in own["quality_change_ci"].values())
 
@@ -144,7 +144,7 @@ def test_a_change_of_likelihood_weighs_prompts_by_their_tokens():
     dear = row(7)._replace(nll=1.1)
     plain = [one("ar", q, (row(7),) * 4) for q in range(6)]
     mixed = [one("lossy", q, (dear,) if q == 0 else (row(7),) * 4) for q in range(6)]
-    value, (low, high) = summary.changed([*plain, *mixed], "ar", "lossy")["target_nll"]
+    value, (low, high) = summary.quality_change([*plain, *mixed], "ar", "lossy")["target_nll"]
     assert value == pytest.approx((1.1 + 5 * 4 * .1) / 21 - .1) and abs(low) < 1e-9 < value < high
 
 
@@ -152,22 +152,22 @@ def test_two_lossy_methods_are_compared_with_each_other_and_their_overlaps_are_w
     plain = [one("ar", q, (row(7), row(8), row(9), row(6))) for q in range(6)]
     half = [one("half", q, (row(7), row(8), row(5), row(5))) for q in range(6)]
     none = [one("none", q, (row(4), row(4), row(4), row(4))) for q in range(6)]
-    assert summary.changed([*plain, *half, *none], "half", "none")["ar_overlap"] == (-.5, [-.5, -.5])
-    assert summary.changed([*plain, *half, *none[:4]], "half", "none")["ar_overlap"] == (-.5, None)
+    assert summary.quality_change([*plain, *half, *none], "half", "none")["ar_overlap"] == (-.5, [-.5, -.5])
+    assert summary.quality_change([*plain, *half, *none[:4]], "half", "none")["ar_overlap"] == (-.5, None)
 
 
 def test_tokens_that_were_not_the_targets_best_are_counted_and_unknown_in_older_tables():
     kept = row(7)._replace(not_best=0)
     plain = [one("ar", q, (kept,) * 4) for q in range(5)]
     loose = [one("loose", q, (row(7, 1.0, 3, 3)._replace(not_best=q % 2),)) for q in range(5)]
-    entries = summary.methods([*plain, *loose], {}, None)
+    entries = summary.method_summaries([*plain, *loose], {}, None)
     assert entries["ar"]["not_best_per_100"] == 0 and entries["loose"]["not_best_per_100"] == 10
-    assert summary.methods(PLAIN, {}, None)["ar"]["not_best_per_100"] is None
+    assert summary.method_summaries(PLAIN, {}, None)["ar"]["not_best_per_100"] is None
 
 
 def test_a_summary_keeps_seven_digits_and_whatever_is_no_real_number_as_it_is():
     told = {"speedup": 1.23456789012, "ci": (0.1 + 0.2, None), "prompts": 24, "lossless": True,
             "by": {"tiny": 1e-17 / 3}}
-    assert summary.short(told) == {"speedup": 1.234568, "ci": [0.3, None], "prompts": 24, "lossless": True,
-                                   "by": {"tiny": 3.333333e-18}}
-    assert summary.short(told)["lossless"] is True
+    assert summary.rounded(told) == {"speedup": 1.234568, "ci": [0.3, None], "prompts": 24, "lossless": True,
+                                     "by": {"tiny": 3.333333e-18}}
+    assert summary.rounded(told)["lossless"] is True

@@ -6,7 +6,7 @@ from specdec_lib import figures
 
 
 def test_every_round_shows_what_was_asked_generated_and_accepted():
-    figure = figures.lengths([8, 4, 5], [8, 3, 5], [2, 3, 0], [2, 3, 1])
+    figure = figures.draft_lengths_by_round([8, 4, 5], [8, 3, 5], [2, 3, 0], [2, 3, 1])
     assert {trace.name: list(trace.y) for trace in figure.data} == {
         "accepted": [2, 3, 0], "generated": [8, 3, 5], "asked for": [8, 4, 5], "best there": [2, 3, 1]}
     assert all(list(trace.x) == [1, 2, 3] for trace in figure.data)
@@ -15,6 +15,6 @@ def test_every_round_shows_what_was_asked_generated_and_accepted():
 
 
 def test_without_an_oracle_none_is_drawn_and_columns_have_one_length():
-    assert len(figures.lengths([4], [4], [1]).data) == 3
+    assert len(figures.draft_lengths_by_round([4], [4], [1]).data) == 3
     with pytest.raises(ValueError, match="length"):
-        figures.lengths([4, 4], [4], [1])
+        figures.draft_lengths_by_round([4, 4], [4], [1])

@@ -1,9 +1,9 @@
 """One rule per drafter."""
 
-from specdec_lib.drafting import certain_chain
 from specdec_lib.how.by_source import BySource
 from specdec_lib.how.match import Match
 from specdec_lib.loop import begin
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, Draft, Verdict
 from tests.worlds import Scripted
 
@@ -14,9 +14,9 @@ def take_all(session, draft, scores, dice):
 
 def test_the_source_of_the_draft_chooses_the_rule():
     rule = BySource(Match(), {"copy": take_all})
-    scores = Scripted((1,), (5, 6, 7))((1,), certain_chain((9, 9)))
-    assert rule(begin((1,), 9), certain_chain((9, 9), "copy"), scores, NO_DICE).tokens == (9, 9, 0)
-    assert rule(begin((1,), 9), certain_chain((9, 9), "model"), scores, NO_DICE).tokens == (5,)
+    scores = Scripted((1,), (5, 6, 7))((1,), deterministic_chain((9, 9)))
+    assert rule(begin((1,), 9), deterministic_chain((9, 9), "copy"), scores, NO_DICE).tokens == (9, 9, 0)
+    assert rule(begin((1,), 9), deterministic_chain((9, 9), "model"), scores, NO_DICE).tokens == (5,)
 
 
 def test_an_empty_draft_goes_to_the_default_rule():

@@ -8,14 +8,15 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.consultant import Consultant, carried, make, surprises
 from specdec_lib.how.match import Match
 from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Scores, Verdict
+from specdec_lib.scores import Scores
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import DRAFT, PROMPT, TARGET, WARM, Noted, kit, run, true_law
 
@@ -24,8 +25,8 @@ BEST, NEAR, FAR, RARE = range(4)
 FREE = math.inf
 
 
-def n(chance: float) -> float:
-    return -math.log(chance)
+def n(prob: float) -> float:
+    return -math.log(prob)
 
 
 def scores(*rows) -> Scores:
@@ -38,7 +39,7 @@ def judge(how, draft, *rows, session=None, dice=NO_DICE) -> Verdict:
 
 
 def chained(*tokens) -> Draft:
-    return certain_chain(tokens, "draft-model")
+    return deterministic_chain(tokens, "draft-model")
 
 
 # --- one round ------------------------------------------------------------------------------------------------------
@@ -74,10 +75,10 @@ def test_a_good_past_lets_a_bad_token_pass_and_a_bad_past_stops_a_fair_one():
 
 def test_without_a_past_the_rule_is_a_threshold_on_the_chance():
     for eps in (.5, 1.0, 1.5, 2.0, 3.5):
-        for token, chance in enumerate(ROW):
-            assert bool(judge(Consultant(eps, 0), chained(token)).path) == (chance >= math.exp(-eps))
+        for token, prob in enumerate(ROW):
+            assert bool(judge(Consultant(eps, 0), chained(token)).path) == (prob >= math.exp(-eps))
             past = judge(Consultant(eps, 0), chained(BEST, token)).path
-            assert len(past) == (.5 >= math.exp(-eps)) * (1 + (chance >= math.exp(-eps)))
+            assert len(past) == (.5 >= math.exp(-eps)) * (1 + (prob >= math.exp(-eps)))
 
 
 def test_a_token_without_any_chance_passes_only_a_boundless_rule():
@@ -284,15 +285,15 @@ def test_one_drafted_token_leaves_exactly_the_law_that_is_written_down():
 
     p, q = (TARGET.logits(PROMPT).exp().tolist(), DRAFT.logits(PROMPT).exp().tolist())
     want = {x: q[x] * (x != 1) + q[1] * p[x] for x in range(3)}
-    law = every_outcome(once)
-    assert law == pytest.approx(want, abs=1e-12)
-    assert distance(law, dict(enumerate(p))) > .1
+    dist = every_outcome(once)
+    assert dist == pytest.approx(want, abs=1e-12)
+    assert distance(dist, dict(enumerate(p))) > .1
 
 
 def test_the_law_is_the_targets_without_tolerance_and_the_drafts_without_a_bound():
     assert distance(law_of(Consultant(0.0)), true_law()) < 1e-12
     drafted = law_of(Consultant(FREE), depth=3)                                # two drafted, then a bonus of the target
-    want = {x: sum(chance for path, chance in true_law(DRAFT).items() if path[:2] == x[:2])
+    want = {x: sum(prob for path, prob in true_law(DRAFT).items() if path[:2] == x[:2])
             * float(TARGET.logits(PROMPT + x[:2]).exp()[x[2]]) for x in true_law()}
     assert distance(drafted, want) < 1e-12
 

@@ -1,8 +1,8 @@
 """Draw from the target, keep while it matches."""
 
-from specdec_lib.drafting import certain_trie
 from specdec_lib.how.match import Match
 from specdec_lib.loop import begin
+from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import NO_DICE
 from tests.worlds import Scripted
 
@@ -14,13 +14,13 @@ def judge(draft):
 
 
 def test_it_follows_the_branch_that_the_target_draws():
-    verdict = judge(certain_trie([(5, 9), (5, 6, 3), (4,)], nodes=9))
+    verdict = judge(deterministic_tree([(5, 9), (5, 6, 3), (4,)], nodes=9))
     assert verdict.path == (0, 2) and verdict.tokens == (5, 6, 7)
 
 
 def test_a_draft_that_is_all_right_earns_a_bonus_token():
-    assert judge(certain_trie([(5, 6, 7)], nodes=9)).tokens == (5, 6, 7, 8)
+    assert judge(deterministic_tree([(5, 6, 7)], nodes=9)).tokens == (5, 6, 7, 8)
 
 
 def test_without_a_draft_it_is_plain_decoding():
-    assert judge(certain_trie([], nodes=9)).tokens == (5,)
+    assert judge(deterministic_tree([], nodes=9)).tokens == (5,)

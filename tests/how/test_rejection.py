@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from specdec_lib.how.rejection import acceptance, onto, residual
-from specdec_lib.types import Law
+from specdec_lib.scores import Distribution
 
-P = Law(torch.tensor([0, 1, 2]), torch.tensor([.3, .3, .4], dtype=torch.float64))
-Q = Law(torch.tensor([0, 1, 2]), torch.tensor([.6, .3, .1], dtype=torch.float64))
+P = Distribution(torch.tensor([0, 1, 2]), torch.tensor([.3, .3, .4], dtype=torch.float64))
+Q = Distribution(torch.tensor([0, 1, 2]), torch.tensor([.6, .3, .1], dtype=torch.float64))
 
 
 def test_a_token_is_accepted_with_p_over_q_and_never_more_than_surely():
@@ -19,18 +19,18 @@ def test_a_certain_token_is_accepted_with_its_chance_under_p():
 
 
 def test_the_residual_is_what_the_draft_did_not_offer():
-    assert residual(P, Q, 0).chances.tolist() == pytest.approx([0, 0, 1])
+    assert residual(P, Q, 0).probs.tolist() == pytest.approx([0, 0, 1])
 
 
 def test_after_a_certain_token_the_residual_is_p_without_it():
-    assert residual(P, None, 2).chances.tolist() == pytest.approx([.5, .5, 0])
+    assert residual(P, None, 2).probs.tolist() == pytest.approx([.5, .5, 0])
 
 
 def test_laws_on_different_supports_meet_on_that_of_p():
-    small = Law(torch.tensor([2, 0]), torch.tensor([.25, .75], dtype=torch.float64))
+    small = Distribution(torch.tensor([2, 0]), torch.tensor([.25, .75], dtype=torch.float64))
     assert onto(small, P.ids).tolist() == [.75, 0, .25]
-    assert residual(P, small, 0).chances.tolist() == pytest.approx([0, .3 / .45, .15 / .45])
+    assert residual(P, small, 0).probs.tolist() == pytest.approx([0, .3 / .45, .15 / .45])
 
 
 def test_equal_laws_refuse_nothing_and_survive_rounding():
-    assert acceptance(P, P, 1) == 1 and residual(P, P, 1).chances.tolist() == P.chances.tolist()
+    assert acceptance(P, P, 1) == 1 and residual(P, P, 1).probs.tolist() == P.probs.tolist()

@@ -5,16 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.acceptance import ExactOnly, RankMargin, Typical
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.relaxed import Guards, Relaxed, inside, make
-from specdec_lib.leniency import RankMargin, Strict, Typical
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Scores, Verdict
+from specdec_lib.scores import Scores
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import WARM, Noted, kit, run, true_law
 
@@ -33,7 +34,7 @@ def judge(how, draft, *rows, session=None, dice=NO_DICE) -> Verdict:
 
 
 def copied(*tokens) -> Draft:
-    return certain_chain(tokens, COPY)
+    return deterministic_chain(tokens, COPY)
 
 
 def relaxed(rule=None, **guards) -> Relaxed:
@@ -61,8 +62,9 @@ def test_the_typical_rule_keeps_more_where_the_target_is_unsure():
 
 def test_a_drafted_token_is_judged_strictly_under_every_rule():
     for rule in (RankMargin(4, 0.0), Typical(0.0)):
-        assert judge(relaxed(rule), certain_chain((NEAR, BEST), "draft-model"), ROW, ROW, ROW) == Verdict((), (BEST,))
-        assert judge(relaxed(rule), certain_chain((NEAR, BEST)), ROW, ROW, ROW).path == ()
+        assert judge(relaxed(rule), deterministic_chain((NEAR, BEST), "draft-model"), ROW, ROW, ROW) == Verdict((),
+                                                                                                                (BEST,))
+        assert judge(relaxed(rule), deterministic_chain((NEAR, BEST)), ROW, ROW, ROW).path == ()
         assert judge(relaxed(rule), copied(NEAR, BEST), ROW, ROW, ROW).path == (0, 1)
 
 
@@ -77,10 +79,10 @@ def test_a_draft_without_a_copied_node_goes_to_the_strict_part():
         return Verdict((), (7,))
 
     how = Relaxed(strict)
-    assert judge(how, certain_chain((NEAR, BEST), "eagle"), ROW, ROW, ROW).tokens == (7,)
+    assert judge(how, deterministic_chain((NEAR, BEST), "eagle"), ROW, ROW, ROW).tokens == (7,)
     assert judge(how, Draft(), ROW).tokens == (7,)
     assert judge(how, copied(BEST), ROW, ROW).tokens == (BEST, BEST)
-    assert judge(Relaxed(strict, Strict()), copied(BEST), ROW, ROW).tokens == (7,)
+    assert judge(Relaxed(strict, ExactOnly()), copied(BEST), ROW, ROW).tokens == (7,)
 
 
 # --- guards ---------------------------------------------------------------------------------------------------------
@@ -181,15 +183,15 @@ def test_a_relaxed_chain_has_exactly_the_law_that_is_written_down():
         session = begin((9,), 20, sampling=WARM)
         return relaxed()(session, copied(1, 0), start((9,), copied(1, 0)), dice).tokens[0]
 
-    law = every_outcome(once)
-    assert law[1] == pytest.approx(.3 + .7 * .55, abs=1e-12)
-    assert law[0] == pytest.approx(.5 * .45, abs=1e-12) and law[2] == pytest.approx(.2 * .45, abs=1e-12)
-    assert distance(law, {0: .5, 1: .3, 2: .2}) == pytest.approx(.7 * .55, abs=1e-12)
+    dist = every_outcome(once)
+    assert dist[1] == pytest.approx(.3 + .7 * .55, abs=1e-12)
+    assert dist[0] == pytest.approx(.5 * .45, abs=1e-12) and dist[2] == pytest.approx(.2 * .45, abs=1e-12)
+    assert distance(dist, {0: .5, 1: .3, 2: .2}) == pytest.approx(.7 * .55, abs=1e-12)
 
 
 @pytest.mark.parametrize("what", [chain(0, 1), chain(0, 2), chain(2, 1)], ids=["0 1", "0 2", "2 1"])
 def test_the_strict_rule_is_off_by_nothing_and_the_others_by_more(what):
-    assert distance(law_of(relaxed(Strict()), what), true_law()) < 1e-12
+    assert distance(law_of(relaxed(ExactOnly()), what), true_law()) < 1e-12
     assert distance(law_of(relaxed(most=0), what), true_law()) < 1e-12
     for rule in (RankMargin(3, 0.3), Typical(0.09, 0.3)):
         assert distance(law_of(relaxed(rule), what), true_law()) > 0.01
@@ -197,15 +199,15 @@ def test_the_strict_rule_is_off_by_nothing_and_the_others_by_more(what):
 
 @pytest.mark.parametrize("what", ["prompt-lookup", "suffix-automaton"])
 def test_with_real_copiers_only_the_strict_rule_keeps_the_target_law(what):
-    def law(rule):
+    def dist(rule):
         def once(dice):
             world = kit()
             return run(Method(Fixed(2, 2, 3), world.part(what), world.part("relaxed", rule=rule)), dice, tokens=4)
         return every_outcome(once)
 
     target = true_law(tokens=4)
-    assert distance(law("strict"), target) < 1e-12
-    assert distance(law("rank-margin"), target) > 0.001 and distance(law("typical"), target) > 0.001
+    assert distance(dist("strict"), target) < 1e-12
+    assert distance(dist("rank-margin"), target) > 0.001 and distance(dist("typical"), target) > 0.001
 
 
 def test_a_model_draft_keeps_the_target_law_under_every_rule():
@@ -224,7 +226,7 @@ def trees(session, budget, dice):
 def test_where_nothing_may_be_exchanged_it_emits_what_match_emits_token_for_token(sampling):
     for seed in range(20):
         outputs = {run(Method(Fixed(2, 2), trees, how), Dice(seed), sampling, 12)
-                   for how in (Match(), relaxed(Strict()), relaxed(most=0), relaxed(never=frozenset({0, 1, 2})))}
+                   for how in (Match(), relaxed(ExactOnly()), relaxed(most=0), relaxed(never=frozenset({0, 1, 2})))}
         assert len(outputs) == 1
 
 

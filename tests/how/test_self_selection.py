@@ -3,12 +3,12 @@
 import pytest
 
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_trie
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.self_selection import SelfSelection, selected, streaks
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
+from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import NO_DICE, Budget, Draft, Method
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law
 
@@ -25,7 +25,7 @@ def told(rule, draft, dice, session=SESSION):
 
 
 def test_a_streak_adds_up_the_chances_of_reaching_each_token_of_its_chain():
-    draft = certain_trie(CHAINS, 9)
+    draft = deterministic_tree(CHAINS, 9)
     found = streaks(SESSION, draft, TARGET(PROMPT, draft))
     leaves = {draft.path(node): found[node] for node in range(len(draft)) if node not in draft.children}
     want = [p()[a] + p()[a] * p(a)[b] for a, b in CHAINS]
@@ -34,7 +34,7 @@ def test_a_streak_adds_up_the_chances_of_reaching_each_token_of_its_chain():
 
 
 def test_a_chain_that_goes_on_well_is_kept_before_one_whose_first_token_is_likelier():
-    draft = certain_trie([(0, 0), (1, 2)], 9)
+    draft = deterministic_tree([(0, 0), (1, 2)], 9)
     for after_zero, kept in ((.01, [1, 2]), (.98, [0, 0])):
         rest = (1 - after_zero) / 2
         world = Table({(): (.5, .45, .05), (2, 0): (after_zero, rest, rest), (2, 1): (.01, .01, .98)})
@@ -42,22 +42,22 @@ def test_a_chain_that_goes_on_well_is_kept_before_one_whose_first_token_is_likel
 
 
 def test_a_token_is_kept_with_the_targets_chance_and_replaced_by_the_target_without_it():
-    draft = certain_trie([(2,)], 9)
+    draft = deterministic_tree([(2,)], 9)
     def first(dice):
         verdict = told(SelfSelection(), draft, dice)
         return len(verdict.path), verdict.tokens[0]
 
-    law = every_outcome(first)
-    kept = law[1, 2]
+    dist = every_outcome(first)
+    kept = dist[1, 2]
     assert kept == pytest.approx(p()[2], abs=1e-12)
     without = [p()[0] / (1 - p()[2]), p()[1] / (1 - p()[2])]
-    assert [law[0, token] / (1 - kept) for token in (0, 1)] == pytest.approx(without, abs=1e-12)
+    assert [dist[0, token] / (1 - kept) for token in (0, 1)] == pytest.approx(without, abs=1e-12)
 
 
 def test_greedy_decoding_walks_the_trie_by_argmax():
     text = (5, 6, 7, 8)
     chains = [(5, 9, 9, 9), (5, 6, 3, 3), (5, 6, 7, 1), (4, 6, 7, 8)]
-    draft, session = certain_trie(chains, 99), begin((1, 2), 9)
+    draft, session = deterministic_tree(chains, 99), begin((1, 2), 9)
     scores = Scripted((1, 2), text)((1, 2), draft)
     verdict = SelfSelection()(session, draft, scores, NO_DICE)
     assert verdict == Match()(session, draft, scores, NO_DICE) and verdict.tokens == text
@@ -65,14 +65,14 @@ def test_greedy_decoding_walks_the_trie_by_argmax():
 
 
 def test_with_the_same_coins_the_whole_trie_is_never_followed_less_far():
-    draft = certain_trie([(a, b) for a in range(3) for b in range(2)], 99)
+    draft = deterministic_tree([(a, b) for a in range(3) for b in range(2)], 99)
     pairs = [(len(told(SelfSelection(), draft, Dice(seed)).path), len(told(Match(), draft, Dice(seed)).path))
              for seed in range(60)]
     assert all(one <= other for one, other in pairs) and any(one < other for one, other in pairs)
 
 
 def test_the_draws_are_plain_decodings_own():
-    draft = certain_trie(CHAINS, 99)
+    draft = deterministic_tree(CHAINS, 99)
     for seed in range(20):
         one, other = told(SelfSelection(), draft, Dice(seed)), told(Match(), Draft(), Dice(seed))
         assert one.tokens[0] == other.tokens[0]
@@ -81,7 +81,7 @@ def test_the_draws_are_plain_decodings_own():
 def test_the_law_is_kept_whatever_was_drafted():
     for chains in (CHAINS, [(0,), (1, 1)], [(2, 2)], []):
         method = Method(lambda session, dice: Budget(2, 3),
-                        lambda session, budget, dice, chains=chains: certain_trie(
+                        lambda session, budget, dice, chains=chains: deterministic_tree(
                             [chain[:budget.depth] for chain in chains], budget.size), SelfSelection())
         assert distance(every_outcome(lambda dice, method=method: run(method, dice)), true_law()) < 1e-12
 

@@ -7,16 +7,17 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.acceptance import RankMargin, top_beta
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.top_beta import TopBeta, foremost, make
-from specdec_lib.leniency import RankMargin, top_beta
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Scores, Verdict
+from specdec_lib.scores import Scores
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, kit, run, true_law
 
@@ -33,7 +34,7 @@ def judge(draft, *rows, beta=3, tolerance=1.0, sampling=None, dice=NO_DICE) -> V
 
 
 def passing(row, **bounds) -> list[int]:
-    return [token for token in range(len(row)) if judge(certain_chain((token,)), row, row, **bounds).path]
+    return [token for token in range(len(row)) if judge(deterministic_chain((token,)), row, row, **bounds).path]
 
 
 # --- the rule -------------------------------------------------------------------------------------------------------
@@ -64,20 +65,20 @@ def test_its_rule_is_rank_margin_and_agrees_with_it_off_the_boundary():
     assert make(kit()).rule == RankMargin(3, math.exp(-1.0))
     for seed in range(20):
         row = torch.randn(30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2
-        chances, seen = torch.softmax(row, 0), foremost(Scores(row[None]), 5)[0]
+        probs, seen = torch.softmax(row, 0), foremost(Scores(row[None]), 5)[0]
         better = [int((row > logit).sum()) for logit in row]
         near = {token for token in range(30) if float(row.max() - row[token]) <= 2 and better[token] < 5}
         assert {token for token, one in seen.items() if top_beta(5, 2.0)(one)} == near
         assert near == {token for token in row.topk(5).indices.tolist()
-                        if chances[token] >= math.exp(-2.0) * chances.max()}
+                        if probs[token] >= math.exp(-2.0) * probs.max()}
 
 
 # --- paths and what follows -----------------------------------------------------------------------------------------
 
 def test_the_first_token_that_fails_is_replaced_by_the_targets_best():
-    assert judge(certain_chain((2, 3, 0)), *[ROW] * 4) == Verdict((0,), (2, 0))
-    assert judge(certain_chain((3, 0, 0)), *[ROW] * 4) == Verdict((), (0,))
-    assert judge(certain_chain((2, 1, 2)), *[ROW] * 4) == Verdict((0, 1, 2), (2, 1, 2, 0))
+    assert judge(deterministic_chain((2, 3, 0)), *[ROW] * 4) == Verdict((0,), (2, 0))
+    assert judge(deterministic_chain((3, 0, 0)), *[ROW] * 4) == Verdict((), (0,))
+    assert judge(deterministic_chain((2, 1, 2)), *[ROW] * 4) == Verdict((0, 1, 2), (2, 1, 2, 0))
 
 
 def test_in_a_tree_the_longest_path_is_kept_of_equals_the_likelier_then_the_first():
@@ -90,9 +91,9 @@ def test_in_a_tree_the_longest_path_is_kept_of_equals_the_likelier_then_the_firs
 def test_above_temperature_0_what_follows_is_drawn_by_the_coins_of_its_position():
     seen = set()
     for seed in range(40):
-        dice, draft = Dice(seed), certain_chain((2, 3))
+        dice, draft = Dice(seed), deterministic_chain((2, 3))
         verdict = judge(draft, *[ROW] * 3, sampling=WARM, dice=dice)
-        assert verdict == Verdict((0,), (2, dice.at(2).choose(scores(ROW).law(0, WARM))))
+        assert verdict == Verdict((0,), (2, dice.at(2).choose(scores(ROW).distribution(0, WARM))))
         seen.add(verdict.tokens[1])
     assert len(seen) > 2
 
@@ -125,7 +126,7 @@ def test_of_tied_tokens_one_alone_passes_at_beta_1_and_each_without_tolerance(vo
         logits[:, tied] = 4.0
         named = Scores(logits).best[0]
         for token in tied:
-            one, session = certain_chain((token,)), begin((9,), 20)
+            one, session = deterministic_chain((token,)), begin((9,), 20)
             strict = make(kit(), beta=1)(session, one, Scores(logits), NO_DICE)
             assert strict == Match()(session, one, Scores(logits), NO_DICE)
             assert bool(strict.path) == (token == named) and strict.tokens[-1] == named
@@ -152,11 +153,11 @@ def test_with_more_of_both_a_drafts_own_words_stand():
 @pytest.mark.parametrize(("token", "gap"), [(0, .4), (1, .75), (2, 0.0), (3, 0.0)])
 def test_when_sampling_a_token_that_passes_is_emitted_for_sure_even_with_beta_1(token, gap):
     p = (.60, .25, .08, .07)
-    world, draft, session = Table({(): p}), certain_chain((token,)), begin((3,), 9, sampling=WARM)
+    world, draft, session = Table({(): p}), deterministic_chain((token,)), begin((3,), 9, sampling=WARM)
     for bounds, off in (({}, gap), ({"beta": 1}, gap if token == 0 else 0.0)):
-        law = every_outcome(lambda dice, how=make(kit(), **bounds): how(session, draft, world((3,), draft),
-                                                                        dice).tokens[0])
-        assert distance(law, dict(enumerate(p))) == pytest.approx(off, abs=1e-12)
+        dist = every_outcome(lambda dice, how=make(kit(), **bounds): how(session, draft, world((3,), draft),
+                                                                         dice).tokens[0])
+        assert distance(dist, dict(enumerate(p))) == pytest.approx(off, abs=1e-12)
 
 
 def test_with_a_real_drafter_it_is_off_the_target_law_when_sampling():

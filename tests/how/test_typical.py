@@ -7,16 +7,17 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.acceptance import Typical
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.typical import TypicalAcceptance, make, truncated
-from specdec_lib.leniency import Typical
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import NO_DICE, ROOT, Draft, Law, Method, Refusal, Scores, Verdict
+from specdec_lib.scores import Distribution, Scores
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, kit, run, true_law
 
@@ -40,7 +41,7 @@ def judge(draft, *rows, how=None, sampling=WARM, dice=None) -> Verdict:
 def passing(row, sampling=WARM, **bounds) -> list[int]:
     """Tokens of this row that a chain of one may hold."""
     how = TypicalAcceptance(Typical(**bounds))
-    return [token for token in range(len(row)) if judge(certain_chain((token,)), row, row, how=how,
+    return [token for token in range(len(row)) if judge(deterministic_chain((token,)), row, row, how=how,
                                                         sampling=sampling).path]
 
 
@@ -79,9 +80,9 @@ def entropy(row) -> float:
 # --- paths ----------------------------------------------------------------------------------------------------------
 
 def test_the_first_token_that_fails_ends_the_chain():
-    assert judge(certain_chain((1, 0, 3, 0)), *[STEEP] * 5).path == (0, 1)
-    assert judge(certain_chain((3, 0, 0)), *[STEEP] * 4).path == ()
-    assert judge(certain_chain((2, 1, 2)), *[STEEP] * 4).path == (0, 1, 2)
+    assert judge(deterministic_chain((1, 0, 3, 0)), *[STEEP] * 5).path == (0, 1)
+    assert judge(deterministic_chain((3, 0, 0)), *[STEEP] * 4).path == ()
+    assert judge(deterministic_chain((2, 1, 2)), *[STEEP] * 4).path == (0, 1, 2)
 
 
 def test_in_a_tree_the_longest_path_is_kept_whatever_its_chance():
@@ -100,10 +101,12 @@ def test_of_two_longest_the_likelier_in_the_law_sampled_from_is_kept_and_then_th
 
 def test_what_follows_is_drawn_where_the_path_ends_by_the_coins_of_that_position():
     for seed in range(20):
-        verdict = judge(certain_chain((1, 3)), STEEP, FLAT[::-1][:4], STEEP, dice=Dice(seed))
+        verdict = judge(deterministic_chain((1, 3)), STEEP, FLAT[::-1][:4], STEEP, dice=Dice(seed))
         at = 2 if verdict.path == (0, 1) else 1
-        assert verdict.tokens[-1] == Dice(seed).at(1 + at).choose(scores(STEEP, FLAT[::-1][:4], STEEP).law(at, WARM))
-    assert {judge(certain_chain((3,)), STEEP, STEEP, dice=Dice(seed)).tokens for seed in range(40)} >= {(0,), (1,)}
+        assert verdict.tokens[-1] == Dice(seed).at(1 + at).choose(scores(STEEP, FLAT[::-1][:4], STEEP).distribution(at,
+                                                                                                                    WARM))
+    assert {judge(deterministic_chain((3,)), STEEP, STEEP, dice=Dice(seed)).tokens for seed in range(40)} >= {(0,),
+                                                                                                              (1,)}
 
 
 def test_medusas_two_ways_to_go_on():
@@ -112,9 +115,9 @@ def test_medusas_two_ways_to_go_on():
 
     seen = {extra: {after(extra, seed) for seed in range(100)} for extra in ("draw", "best", "typical")}
     assert seen == {"draw": set(range(7)), "best": {0}, "typical": {0, 1, 2}}
-    law = truncated(Law(torch.arange(7), torch.tensor(FLAT, dtype=torch.float64)), Typical(.17, 1.0))
-    assert law.chances.tolist() == pytest.approx([24 / 63, 21 / 63, 18 / 63])
-    assert truncated(Law(torch.arange(5, 9), torch.tensor([.25] * 4)), Typical(1.0, 1.0)).sure == 5
+    dist = truncated(Distribution(torch.arange(7), torch.tensor(FLAT, dtype=torch.float64)), Typical(.17, 1.0))
+    assert dist.probs.tolist() == pytest.approx([24 / 63, 21 / 63, 18 / 63])
+    assert truncated(Distribution(torch.arange(5, 9), torch.tensor([.25] * 4)), Typical(1.0, 1.0)).only == 5
 
 
 # --- temperature 0 --------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def test_at_temperature_0_it_is_match_on_every_tree(how, sampling):
 
 
 def test_at_temperature_0_a_tied_token_does_not_pass_for_the_one_that_is_named():
-    assert judge(certain_chain((1,)), (.4, .4, .2), (.4, .4, .2), sampling=None) == Verdict((), (0,))
+    assert judge(deterministic_chain((1,)), (.4, .4, .2), (.4, .4, .2), sampling=None) == Verdict((), (0,))
 
 
 # --- the law --------------------------------------------------------------------------------------------------------
@@ -160,15 +163,15 @@ def law_of(draft, how=None) -> dict:
 
 @pytest.mark.parametrize(("token", "gap"), [(0, .4), (1, .75), (2, 0.0), (3, 0.0)])
 def test_a_certain_token_that_passes_is_emitted_for_sure_and_one_that_fails_leaves_the_targets_law(token, gap):
-    law = law_of(certain_chain((token,)))
-    assert distance(law, {i: p for i, p in enumerate(P.rows[()])}) == pytest.approx(gap, abs=1e-12)
+    dist = law_of(deterministic_chain((token,)))
+    assert distance(dist, {i: p for i, p in enumerate(P.rows[()])}) == pytest.approx(gap, abs=1e-12)
 
 
 def test_a_drawn_token_bends_the_law_by_exactly_what_is_written_down():
-    law = law_of(lambda dice: Draft((dice.choose(Law(torch.arange(4), torch.tensor(Q))),), (ROOT,)))
+    dist = law_of(lambda dice: Draft((dice.choose(Distribution(torch.arange(4), torch.tensor(Q))),), (ROOT,)))
     p, kept = P.rows[()], Q[0] + Q[1]              # 0 and 1 pass
-    assert [law[i] for i in range(4)] == pytest.approx([(Q[i] if i < 2 else 0) + (1 - kept) * p[i] for i in range(4)])
-    assert distance(law, dict(enumerate(p))) > 0.05
+    assert [dist[i] for i in range(4)] == pytest.approx([(Q[i] if i < 2 else 0) + (1 - kept) * p[i] for i in range(4)])
+    assert distance(dist, dict(enumerate(p))) > 0.05
 
 
 @pytest.mark.parametrize("what", ["draft-model", "prompt-lookup", "token-recycling"])
@@ -185,9 +188,9 @@ def test_with_real_drafters_it_is_off_the_target_law_when_sampling_and_not_at_te
 def test_where_nothing_drafted_can_pass_the_output_is_the_targets():
     strict = TypicalAcceptance(Typical(1.0, 1.0))
     flat = Table({(): (.25,) * 4})                 # p = exp(-H) for every token, and the comparison is strict
-    law = every_outcome(lambda dice: strict(begin((3,), 9, sampling=WARM), certain_chain((2,)),
-                                            flat((3,), certain_chain((2,))), dice).tokens[0])
-    assert law == pytest.approx(dict.fromkeys(range(4), .25))
+    dist = every_outcome(lambda dice: strict(begin((3,), 9, sampling=WARM), deterministic_chain((2,)),
+                                             flat((3,), deterministic_chain((2,))), dice).tokens[0])
+    assert dist == pytest.approx(dict.fromkeys(range(4), .25))
 
 
 # --- the catalogue --------------------------------------------------------------------------------------------------

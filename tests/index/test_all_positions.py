@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from specdec_lib.index.all_positions import DEEPEST, AllPositions, Place
+from specdec_lib.index.all_positions import DEEPEST, AllPositions, TextPosition
 from specdec_lib.index.ngram_positions import NgramPositions
 
 
@@ -13,7 +13,7 @@ def found(tokens, query, most=64, longest=3):
 def by_brute_force(tokens, query):
     def agree(start):
         return next((n for n in range(start) if tokens[start - 1 - n] != tokens[-1 - n]), start)
-    places = [Place(start, min(DEEPEST, agree(start))) for start in range(len(tokens) - 1, 0, -1)]
+    places = [TextPosition(start, min(DEEPEST, agree(start))) for start in range(len(tokens) - 1, 0, -1)]
     return [place for place in places if place.length >= query]
 
 
@@ -27,11 +27,11 @@ def test_places_are_those_of_brute_force_newest_first_for_texts_in_any_order():
 
 
 def test_the_end_of_the_text_is_no_place_of_its_own():
-    assert found((1, 2, 3), 1) == [] and found((7, 1, 2, 7), 1) == [Place(1, 1)]
+    assert found((1, 2, 3), 1) == [] and found((7, 1, 2, 7), 1) == [TextPosition(1, 1)]
 
 
 def test_a_match_may_reach_into_its_own_copy():
-    assert found((5, 1, 2, 1, 2, 1, 2), 2) == [Place(5, 4), Place(3, 2)]
+    assert found((5, 1, 2, 1, 2, 1, 2), 2) == [TextPosition(5, 4), TextPosition(3, 2)]
 
 
 def test_only_the_newest_are_looked_at():
@@ -39,11 +39,11 @@ def test_only_the_newest_are_looked_at():
 
 
 def test_matches_are_told_apart_up_to_their_deepest_length():
-    assert found((1,) * 200, 1, most=1) == [Place(199, DEEPEST)]
+    assert found((1,) * 200, 1, most=1) == [TextPosition(199, DEEPEST)]
 
 
 def test_a_query_longer_than_the_text_or_the_index_is_answered():
-    assert found((1, 2), 3) == [] and found((1, 2, 3, 4, 9, 1, 2, 3, 4), 4, longest=2) == [Place(4, 4)]
+    assert found((1, 2), 3) == [] and found((1, 2, 3, 4, 9, 1, 2, 3, 4), 4, longest=2) == [TextPosition(4, 4)]
 
 
 @pytest.mark.parametrize("choice", [(0, 4), (2, 0)])

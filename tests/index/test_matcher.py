@@ -1,6 +1,6 @@
 import pytest
 
-from specdec_lib.index.matcher import DYNAMIC, STATIC, Match, Matcher, shared_matcher
+from specdec_lib.index.matcher import DYNAMIC, STATIC, Matcher, SuffixMatch, shared_matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
 from specdec_lib.types import Facts, Kit, Refusal
@@ -21,7 +21,7 @@ def find(path, tokens):
 def test_without_a_corpus_the_session_alone_is_searched():
     matcher, tokens = Matcher(), (1, 2, 3, 1, 2, 4, 1, 2)
     match = matcher.find(tokens)
-    assert match == Match(2, 2, 5, DYNAMIC, 2)
+    assert match == SuffixMatch(2, 2, 5, DYNAMIC, 2)
     assert matcher.following(tokens, match, 2, "first") == (3, 1)
     assert matcher.following(tokens, match, 2, "recent") == (4, 1)
 
@@ -30,7 +30,7 @@ def test_the_corpus_must_match_more_than_the_bias_longer(path):
     own = (17, 18, 19, 1, 17, 18, 19)              # three tokens of the session's own
     assert find(path, own).origin == DYNAMIC
     six_longer = (17, 18, 19, 1, *TEXT[1:])        # nine in the corpus against three: six longer
-    assert find(path, six_longer) == Match(9, 10, 10, STATIC, 4)
+    assert find(path, six_longer) == SuffixMatch(9, 10, 10, STATIC, 4)
     tie = (17, 18, 19, 1, *TEXT[2:])               # eight against three: worth the same
     assert find(path, tie).origin == DYNAMIC
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from specdec_lib.index.position_scores import Chain, PositionScores
-from specdec_lib.types import ROOT, Brief, Budget, Draft, Round, Session, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.types import ROOT, Budget, Draft, Round, Session, Verdict
 
 NOTE = "a drafter"
 TREE = Draft((1, 2, 3, 4), (ROOT, 0, ROOT, 2))     # two chains of two tokens: nodes 0 1 and nodes 2 3
@@ -10,7 +11,7 @@ TREE = Draft((1, 2, 3, 4), (ROOT, 0, ROOT, 2))     # two chains of two tokens: n
 
 def round_of(*chains, path=()):
     draft = Draft(TREE.tokens, TREE.parents, notes={NOTE: chains})
-    return Round(Budget(2), draft, Brief(torch.zeros(1, 1), torch.zeros(1, 1)), Verdict(path, (9,)), ())
+    return Round(Budget(2), draft, RowStats(torch.zeros(1, 1), torch.zeros(1, 1)), Verdict(path, (9,)), ())
 
 
 ONE, OTHER = Chain(7, 2, (0, 1)), Chain(8, 2, (2, 3))
@@ -60,7 +61,7 @@ def test_the_fold_of_a_history_is_that_of_its_rounds_one_by_one_in_any_order():
 
 
 def test_a_round_of_another_drafter_teaches_nothing():
-    foreign = Round(Budget(2), TREE, GOOD.brief, Verdict((0, 1), (9,)), ())
+    foreign = Round(Budget(2), TREE, GOOD.row_stats, Verdict((0, 1), (9,)), ())
     assert score(foreign) == 0.5
 
 

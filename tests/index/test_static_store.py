@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from specdec_lib.index.static_store import HEADER, Places, StaticStore, open_store
+from specdec_lib.index.static_store import HEADER, CorpusMatch, StaticStore, open_store
 from specdec_lib.index.store_build import build_store, context_order
 from specdec_lib.types import Refusal
 
@@ -18,14 +18,14 @@ def corpus(rng, documents, letters, longest=40):
     return [[rng.randrange(letters) for _ in range(rng.randrange(1, longest))] for _ in range(documents)]
 
 
-def by_brute_force(documents, tokens) -> Places:
+def by_brute_force(documents, tokens) -> CorpusMatch:
     text = [token for document in documents for token in (*document, GAP)]
     for length in range(min(64, len(tokens)), 0, -1):
         suffix = list(tokens[-length:])
         after = [i + length for i in range(len(text) - length + 1) if text[i:i + length] == suffix]
         if after:
-            return Places(length, after[0], after[-1])
-    return Places()
+            return CorpusMatch(length, after[0], after[-1])
+    return CorpusMatch()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_what_follows_stops_at_the_end_of_its_document(built):
 
 def test_nothing_is_found_for_an_unknown_or_missing_token(built):
     store = built([[1, 2, 3]])
-    assert store.find((1, 2, 9)) == Places() and store.find(()) == Places()
+    assert store.find((1, 2, 9)) == CorpusMatch() and store.find(()) == CorpusMatch()
 
 
 @pytest.mark.parametrize("text", [[7] * 150, [1, 2] * 60 + [1, 1], [3, *range(20)] * 6, [5]],

@@ -1,12 +1,13 @@
 import torch
 
 from specdec_lib.index.successor_table import SuccessorTable
-from specdec_lib.types import ROOT, Brief, Budget, Draft, Round, Session, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.types import ROOT, Budget, Draft, Round, Session, Verdict
 
 
 def round_of(draft, path, extra, ids) -> Round:
-    brief = Brief(torch.tensor(ids), torch.zeros(len(ids), len(ids[0])))
-    return Round(Budget(2), draft, brief, Verdict.of(draft, path, extra), ())
+    row_stats = RowStats(torch.tensor(ids), torch.zeros(len(ids), len(ids[0])))
+    return Round(Budget(2), draft, row_stats, Verdict.of(draft, path, extra), ())
 
 
 def session_of(*rounds, prompt=(5, 6)) -> Session:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_lib import catalog, cost
-from specdec_lib.cost import CostCurve
-from specdec_lib.drafting import Unlikely
+from specdec_lib import catalog
+from specdec_lib.cost import curves
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.loop import decode
+from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import NO_DICE, Budget
 from tests.worlds import PROMPT, kit, network_kit, run
 
@@ -50,8 +51,8 @@ def budget(name, nodes):
 
 def test_nodes_come_from_the_cost_curve_and_the_width_holds_them():
     curve = CostCurve((1, 6, 7), (256,), ((1.0, 1.2, 1.3),))
-    assert cost.nodes(curve) == 5
-    assert budget("eagle2", cost.nodes(curve)) == (5, 4, 5)
+    assert curves.node_budget(curve) == 5
+    assert budget("eagle2", curves.node_budget(curve)) == (5, 4, 5)
     assert budget("eagle2", 60) == (5, 12, 60)
     assert Budget(*budget("eagle2", 60)).size == 60
 
@@ -60,7 +61,7 @@ def test_by_default_no_level_grows_below_an_unlikely_path_and_a_copy_is_twice_as
     world = replace(network_kit(None), nodes=6)
     assert catalog.build("eagle2", world).when.least == 0.4
     when = catalog.build("sam+eagle2", world).when
-    assert when.other == Budget(5, 4, 6, "eagle2", stop=Unlikely(0.4)) and when.copy.depth == 12
+    assert when.other == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4)) and when.copy.depth == 12
 
 
 def test_the_published_tree_can_be_asked_for():

@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.drafting import Unlikely
-from specdec_lib.leniency import RankMargin, Typical
+from specdec_lib.acceptance import RankMargin, Typical
 from specdec_lib.loop import begin, decode
+from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import NO_DICE, ROOT, Budget
 from tests.worlds import PROMPT, kit, network_kit, run
 
@@ -73,7 +73,7 @@ def test_without_a_trained_head_token_recycling_takes_its_place():
 def test_sizes_come_from_the_cost_curve_and_the_heads_tree_may_end_early():
     when = catalog.build("respec", replace(network_kit(None), nodes=6)).when
     assert when.retrieve == Budget(24, 8, 24, "feedback-retrieval")
-    assert when.model == Budget(5, 4, 6, "eagle2", stop=Unlikely(0.4))
+    assert when.model == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
 
 
 def test_the_relaxed_form_takes_the_thresholds_of_either_rule():

@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.index.growing_store import earlier_answers
 from specdec_lib.loop import decode
+from specdec_lib.memory.answers import earlier_answers
 from specdec_lib.methods import respec, respec_memory
 from specdec_lib.types import ROOT
 from tests.worlds import PROMPT, network_kit

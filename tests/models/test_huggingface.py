@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers
 
-from specdec_lib.drafting import certain_chain
 from specdec_lib.models.huggingface import HuggingFace
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import ROOT, Draft, Refusal
 
 LLAMA_LIKE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -67,15 +67,15 @@ def test_a_tree_is_refused_in_one_sentence_where_it_does_not(load, name):
     lm = load(name)
     with pytest.raises(Refusal, match="this model takes chains only"):
         lm((1, 2), Draft((3, 4), (ROOT, ROOT)))
-    assert lm((1, 2), certain_chain((3, 4))).logits.shape == (3, 97)
+    assert lm((1, 2), deterministic_chain((3, 4))).logits.shape == (3, 97)
 
 
 def test_only_what_is_new_is_fed(load, words):
     lm, text = load("gpt2"), words(20)
     lm.prefill(text[:-1])
     assert lm.fed == 19
-    first = lm(text, certain_chain((1, 2)))
-    lm(text, certain_chain((1, 2, 3)))
+    first = lm(text, deterministic_chain((1, 2)))
+    lm(text, deterministic_chain((1, 2, 3)))
     assert lm.fed == 19 + 3 + 1
     copy = first.logits.clone()
     lm(text + (1, 2, 50), Draft())                 # two accepted, one corrected

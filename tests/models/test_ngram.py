@@ -11,7 +11,7 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.loop import decode
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.sampling import Sampling
-from specdec_lib.training.ngram import count
+from specdec_lib.training.data.ngram_counts import count
 from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
@@ -90,8 +90,8 @@ def test_greedy_output_drafted_by_an_ngram_is_plain_decoding(small):
 
 def test_sampled_output_drafted_by_an_ngram_keeps_the_target_law(small):
     method = Method(Fixed(2), DraftModel(small), kit().part("rejection"))
-    law = every_outcome(lambda dice: run(method, dice))
-    assert distance(law, true_law()) < 1e-6                    # its rows are float32
+    dist = every_outcome(lambda dice: run(method, dice))
+    assert distance(dist, true_law()) < 1e-6                   # its rows are float32
 
 
 def test_an_ngram_comes_back_from_its_file_as_it_was(tmp_path):

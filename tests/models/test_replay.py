@@ -7,10 +7,10 @@ import torch
 from safetensors import safe_open
 
 from specdec_lib import catalog
-from specdec_lib.bench.record import record
 from specdec_lib.loop import decode
-from specdec_lib.models.replay import Replay, load, save
+from specdec_lib.models.replay import Replay, load_recording, save_recording
 from specdec_lib.models.table import Table
+from specdec_lib.recordings.record import record
 from specdec_lib.types import Draft, Facts, Kit, Refusal
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.what.recorded import Recorded
@@ -55,45 +55,46 @@ def test_a_replay_takes_the_very_rounds_of_the_live_run(kit, recording, when):
     assert [r.verdict for r in again.rounds] == [r.verdict for r in live.rounds]
     assert [r.draft.tokens for r in again.rounds] == [r.draft.tokens for r in live.rounds]
     for one, other in zip(again.rounds, live.rounds, strict=True):
-        assert one.brief.entropy == pytest.approx(other.brief.entropy, abs=1e-5)
+        assert one.row_stats.entropy == pytest.approx(other.row_stats.entropy, abs=1e-5)
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
 
 def test_a_recording_survives_the_disk(recording, tmp_path):
-    save(recording, tmp_path / "a.safetensors")
-    back = load(tmp_path / "a.safetensors")
+    save_recording(recording, tmp_path / "a.safetensors")
+    back = load_recording(tmp_path / "a.safetensors")
     assert back.tokens == recording.tokens and back.prompt == recording.prompt
-    assert torch.equal(back.brief.ids, recording.brief.ids)
+    assert torch.equal(back.row_stats.ids, recording.row_stats.ids)
     mine, theirs = back.drafts["draft-model"][8], recording.drafts["draft-model"][8]
     assert [draft.tokens for draft in mine] == [draft.tokens for draft in theirs]
-    assert mine[3].sights[0] == pytest.approx(theirs[3].sights[0], abs=1e-6)
+    assert mine[3].stats[0] == pytest.approx(theirs[3].stats[0], abs=1e-6)
 
 
 def test_a_chain_that_is_the_beginning_of_a_longer_one_is_stored_once_and_read_at_every_length(recording, tmp_path):
-    save(recording, tmp_path / "a.safetensors")
+    save_recording(recording, tmp_path / "a.safetensors")
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
-        assert {key for key in file.keys() if key.endswith("/tokens")} == {"draft/draft-model/16/tokens"}  # noqa: SIM118
-    back = load(tmp_path / "a.safetensors").drafts["draft-model"]
+        # noqa: SIM118
+        assert {key for key in file.keys() if key.endswith("/tokens")} == {"draft/draft-model/16/tokens"}
+    back = load_recording(tmp_path / "a.safetensors").drafts["draft-model"]
     assert {length: [draft.tokens for draft in drafts] for length, drafts in back.items()} == {
         length: [draft.tokens for draft in drafts] for length, drafts in recording.drafts["draft-model"].items()}
-    assert [len(draft.sights) for draft in back[4]] == [len(draft) for draft in back[4]]
+    assert [len(draft.stats) for draft in back[4]] == [len(draft) for draft in back[4]]
 
 
 def test_what_follows_from_the_rest_is_not_stored_and_read_as_it_was(recording, tmp_path):
     chains = {name: tuple(draft.keep(tuple(range(len(draft)))) for draft in recording.drafts["draft-model"][4])
               for name in ("as drawn", "doubted", "branched", "unseen")}
-    chains["doubted"] = tuple(replace(draft, belief=(.5,) * len(draft)) for draft in chains["doubted"])
+    chains["doubted"] = tuple(replace(draft, confidence=(.5,) * len(draft)) for draft in chains["doubted"])
     chains["branched"] = tuple(replace(draft, parents=(-1,) * len(draft)) for draft in chains["branched"])
-    chains["unseen"] = tuple(replace(draft, sights=(), belief=()) for draft in chains["unseen"])
+    chains["unseen"] = tuple(replace(draft, stats=(), confidence=()) for draft in chains["unseen"])
     one = replace(recording, drafts={name: {4: drafts} for name, drafts in chains.items()},
                   seconds={name: {4: (0.,) * len(drafts)} for name, drafts in chains.items()})
-    save(one, tmp_path / "a.safetensors")
-    save(load(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
-    back = load(tmp_path / "b.safetensors")
+    save_recording(one, tmp_path / "a.safetensors")
+    save_recording(load_recording(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
+    back = load_recording(tmp_path / "b.safetensors")
     for name, drafts in chains.items():
         for mine, theirs in zip(back.drafts[name][4], drafts, strict=True):
-            assert (mine.tokens, mine.parents, len(mine.sights)) == (theirs.tokens, theirs.parents, len(theirs.sights))
-            assert mine.belief == pytest.approx(theirs.belief, abs=1e-6)
+            assert (mine.tokens, mine.parents, len(mine.stats)) == (theirs.tokens, theirs.parents, len(theirs.stats))
+            assert mine.confidence == pytest.approx(theirs.confidence, abs=1e-6)
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
         kept = {name: {key.rsplit("/", 1)[1]: file.get_tensor(key).numel() for key in file.keys()      # noqa: SIM118
                        if key.startswith(f"draft/{name}/")} for name in chains}
@@ -104,8 +105,8 @@ def test_what_follows_from_the_rest_is_not_stored_and_read_as_it_was(recording, 
 def test_one_other_token_in_a_shorter_chain_and_both_are_stored(recording, tmp_path):
     chains = dict(recording.drafts["draft-model"])
     chains[4] = (*chains[4][:-1], replace(chains[4][-1], tokens=(95, *chains[4][-1].tokens[1:])))
-    save(replace(recording, drafts={"draft-model": chains}), tmp_path / "a.safetensors")
-    back = load(tmp_path / "a.safetensors").drafts["draft-model"]
+    save_recording(replace(recording, drafts={"draft-model": chains}), tmp_path / "a.safetensors")
+    back = load_recording(tmp_path / "a.safetensors").drafts["draft-model"]
     assert back[4][-1].tokens[0] == 95 != back[8][-1].tokens[0]
 
 
@@ -115,13 +116,13 @@ def test_a_context_off_the_path_is_refused(recording):
 
 
 def test_a_damaged_or_missing_recording_is_refused(recording, tmp_path):
-    save(recording, tmp_path / "a.safetensors")
+    save_recording(recording, tmp_path / "a.safetensors")
     whole = (tmp_path / "a.safetensors").read_bytes()
     (tmp_path / "a.safetensors").write_bytes(whole[:len(whole) // 2])
     with pytest.raises(Refusal, match="damaged"):
-        load(tmp_path / "a.safetensors")
+        load_recording(tmp_path / "a.safetensors")
     with pytest.raises(Refusal, match="no recording"):
-        load(tmp_path / "b.safetensors")
+        load_recording(tmp_path / "b.safetensors")
 
 
 def test_an_unknown_drafter_is_named_with_those_there_are(recording):

@@ -2,14 +2,14 @@
 
 from types import SimpleNamespace
 
-from specdec_lib.models.shape import Shape
-from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import Facts
 
 END, USER, ANSWER, BEGIN = 0, 1, 2, 3
 NAMES = ("<end>", "<user>", "<answer>", "<begin>")
 VOCAB = 32
-SHAPE = Shape(layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=16, vocab=VOCAB, context=512)
+SHAPE = LlamaConfig(layers=1, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=16, vocab=VOCAB, context=512)
 
 
 def target(seed: int = 3) -> Transformer:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from specdec_lib.models.text import Text
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.examples import Example, is_held_out
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.examples import Example, is_held_out
 from tests.training.lessons import answered
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -35,7 +35,7 @@ def model_folder(path: Path, context: int = 512) -> Path:
 
 def answers_file(folder: Path, path: Path, tokens: int = 12) -> Path:
     """Its greedy answers to all prompts of `OPEN`, a few of them held out, as JSON lines."""
-    target, text = Transformer.load(folder), Text(folder)
+    target, text = Transformer.load(folder), Tokenizer(folder)
     said = answered(target, [Example(text.encode_chat([prompt]), ()) for prompt in OPEN], tokens, text.facts.end)
     lines = [{"source": "even" if place % 2 else "odd", "temperature": 0.0, "prompt": prompt,
               "output": list(example.output)} for place, (prompt, example) in enumerate(zip(OPEN, said, strict=True))]

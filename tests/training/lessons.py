@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.loop import decode
-from specdec_lib.models.shelf import Checkpoint
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.batches import Batch
-from specdec_lib.training.draft_lm import DraftLM
-from specdec_lib.training.eagle import Eagle
-from specdec_lib.training.early_exit import EarlyExit
-from specdec_lib.training.examples import Example
-from specdec_lib.training.features import Features
-from specdec_lib.training.objective import Objective
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.batches import Batch
+from specdec_lib.training.data.examples import Example
+from specdec_lib.training.data.features import Features
+from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.nets.draft_lm import DraftLMNet
+from specdec_lib.training.nets.eagle import EagleNet
+from specdec_lib.training.nets.early_exit import EarlyExitNet
 from specdec_lib.training.recipes import Recipe, recipe, start
 from specdec_lib.types import Facts, Kit
 
@@ -25,9 +25,9 @@ IDS = torch.tensor([0, 2, 3, 6, 8, 12, 13, 19, 21, 26, 30, 31, 32, 33, 37, 39])
 def drafters(target: Transformer, ids: torch.Tensor = IDS, random: bool = True) -> dict:
     """One of each kind, small."""
     torch.manual_seed(0)
-    return {"eagle": Eagle(target, ids, (1, 2, 3), depth=3, random=random),
-            "draft-lm": DraftLM(target, ids, (0, 3), random=random),
-            "early-exit": EarlyExit(target, ids, (1, 3), rank=4, random=random)}
+    return {"eagle": EagleNet(target, ids, (1, 2, 3), depth=3, random=random),
+            "draft-lm": DraftLMNet(target, ids, (0, 3), random=random),
+            "early-exit": EarlyExitNet(target, ids, (1, 3), rank=4, random=random)}
 
 
 def stirred(drafter, seed: int = 0):

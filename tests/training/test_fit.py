@@ -8,8 +8,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from specdec_lib.training.draft_lm import DraftLM
-from specdec_lib.training.features import Features
+from specdec_lib.training.data.features import Features
 from specdec_lib.training.fit import (
     KEPT_LOG,
     LOG,
@@ -20,9 +19,10 @@ from specdec_lib.training.fit import (
     keep_log,
     read_log,
     schedule,
-    share,
+    share_done,
 )
-from specdec_lib.training.objective import Objective
+from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.types import Refusal
 from tests.training.lessons import IDS, answered, drafters
 from tests.training.tiny import tiny_examples, tiny_target
@@ -102,7 +102,7 @@ def test_a_killed_fit_goes_on_as_if_it_had_not_been_killed(target, features, tmp
 def test_each_step_has_a_seed_of_its_own_and_after_a_kill_it_has_the_same(target, features, tmp_path):
     seen = []
 
-    class Noting(DraftLM):
+    class Noting(DraftLMNet):
         def loss(self, batch, objective):
             seen.append(batch.seed)
             slots, = self.slots(batch)
@@ -221,7 +221,7 @@ def test_the_state_of_another_shape_is_refused(target, features, tmp_path):
     with pytest.raises(Refusal, match="belongs to a drafter of another shape"):
         run(start(target, "early-exit"), features, tmp_path)
     with pytest.raises(Refusal, match="belongs to a drafter of another shape"):
-        run(DraftLM(target, IDS, (0, 1, 3)), features, tmp_path)
+        run(DraftLMNet(target, IDS, (0, 1, 3)), features, tmp_path)
 
 
 @pytest.mark.parametrize("other", [{"rate": 0.02}, {"seed": 1}, {"clip": 2.0}, {"optimiser": "muon"}],
@@ -324,8 +324,8 @@ def test_the_rate_warms_up_and_falls_to_its_floor():
 
 
 def test_the_share_is_of_steps_where_they_are_given_and_else_of_minutes():
-    assert share(Progress(3, 30.0), Settings(minutes=1)) == 0.5
-    assert share(Progress(3, 30.0), Settings(minutes=1, steps=4)) == 0.75
+    assert share_done(Progress(3, 30.0), Settings(minutes=1)) == 0.5
+    assert share_done(Progress(3, 30.0), Settings(minutes=1, steps=4)) == 0.75
 
 
 def test_a_log_is_kept_packed_beside_the_checkpoint_and_read_from_either_place(tmp_path):

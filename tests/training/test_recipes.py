@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.models.fingerprint import fingerprint
-from specdec_lib.models.shelf import load, save
+from specdec_lib.checkpoints.checkpoint_files import load_checkpoint, save_checkpoint
+from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.training.recipes import DEPTH, NAMES, RECIPES, recipe, spec_of, start
 from specdec_lib.types import Refusal
 from tests.training.lessons import IDS, batch_of, logits, ready
@@ -32,8 +32,8 @@ def made(name, target, folder=None):
         return ready(name, target)
     under = made(which.upon, target, folder)
     drafter = start(under, target, LESSONS)
-    return replace(which, base=save(folder, which.upon, drafter.state(), drafter.meta(), CARD, under.plan,
-                                    target.weights, {}))
+    return replace(which, base=save_checkpoint(folder, which.upon, drafter.state(), drafter.meta(), CARD, under.plan,
+                                               target.weights, {}))
 
 
 def test_the_names_are_those_that_methods_ask_for():
@@ -55,8 +55,9 @@ def test_what_is_stored_drafts_like_what_was_trained(target, tmp_path, name):
     with torch.no_grad():
         for parameter in drafter.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=dice))
-    save(tmp_path, name, drafter.state(), drafter.meta(), CARD, which.plan, target.weights, fingerprint(target, None))
-    stored = load(tmp_path, name, target.weights)
+    save_checkpoint(tmp_path, name, drafter.state(), drafter.meta(), CARD, which.plan, target.weights,
+                    fingerprint(target, None))
+    stored = load_checkpoint(tmp_path, name, target.weights)
     batch = batch_of(target, tiny_examples(3), drafter.levels)
     trained, apart = logits(drafter, batch), logits(other, batch)
     other.take(stored.state)

@@ -9,24 +9,24 @@ import pytest
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.models import shelf
-from specdec_lib.models.fingerprint import fingerprint
-from specdec_lib.models.shelf import Shelf
-from specdec_lib.models.text import Text
-from specdec_lib.models.transformer import Transformer
+from specdec_lib.checkpoints import checkpoint_files
+from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
+from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_length as module
-from specdec_lib.training.course import course
+from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, read_log
-from specdec_lib.training.length_fit import Lengths
+from specdec_lib.training.fit_length import LengthSettings
+from specdec_lib.training.pipeline import TrainingOrder, read_answers
 from specdec_lib.training.recipes import RECIPES, start
-from specdec_lib.training.train import Order, answers
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Facts, Kit, Refusal
 from tests.training.folder import answers_file, model_folder
 from tests.training.lessons import stirred
 
 CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
-ASKED = Lengths(longest=4, epochs=2, batch=16, hidden=8)
+ASKED = LengthSettings(longest=4, epochs=2, batch=16, hidden=8)
 NAMES = ("eagle", "draft-model", "early-exit")
 
 
@@ -35,13 +35,14 @@ def world(tmp_path_factory):
     """(target, text, file of answers, folder with three drafters)."""
     torch.set_num_threads(1)
     folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
-    target, text = Transformer.load(folder), Text(folder)
+    target, text = Transformer.load(folder), Tokenizer(folder)
     data, out = answers_file(folder, folder.parent / "answers.jsonl"), tmp_path_factory.mktemp("drafters")
-    lessons = course(target, text, answers(data, target.vocab), None)
+    lessons = make_dataset(target, text, read_answers(data, target.vocab), None)
     for name in ("eagle", "draft-lm", "early-exit"):
         drafter = stirred(start(RECIPES[name], target, lessons), seed=1)
-        shelf.save(out, name, drafter.state(), drafter.meta(), CARD, RECIPES[name].plan, target.weights,
-                   fingerprint(target, text))
+        checkpoint_files.save_checkpoint(out, name, drafter.state(), drafter.meta(), CARD, RECIPES[name].plan,
+                                         target.weights,
+                                         fingerprint(target, text))
     return target, text, data, out
 
 
@@ -52,7 +53,7 @@ def trained(world, tmp_path):
     shutil.copytree(drafters, tmp_path / "out")
 
     def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0):
-        order = Order(out, minutes, data=(data,), target="tiny")
+        order = TrainingOrder(out, minutes, data=(data,), target="tiny")
         return train_length(asked, order, target, text, {"commit": "abc"}, progress=progress, shipped=tmp_path / "none")
 
     return training
@@ -61,7 +62,7 @@ def trained(world, tmp_path):
 def test_one_checkpoint_holds_a_predictor_for_each_drafter_and_is_taken_by_the_command_line(world, trained, tmp_path):
     target, text, *_ = world
     done = trained()
-    kept = Shelf(tmp_path / "out", target, text, "tiny")
+    kept = CheckpointFolder(tmp_path / "out", target, text, "tiny")
     assert all(torch.equal(tensor, kept[LENGTH].state[name]) for name, tensor in done.state.items())
     for name in ("eagle", "early-exit"):
         when = catalog.build(f"{name}@adaeagle", Kit(target.fresh(), Facts(), checkpoints=kept,
@@ -89,12 +90,14 @@ def test_its_card_tells_held_out_figures_of_what_was_stored(world, trained, tmp_
 def test_greedy_answers_alone_are_learned_from_and_held_out_ones_only_measured_with(world, tmp_path):
     target, text, data, drafters = world
     shutil.copytree(drafters, tmp_path / "out")
-    lessons = course(target, text, answers(data, target.vocab), None)      # drops what is said twice or too short
+    # drops what is said twice or too short
+    lessons = make_dataset(target, text, read_answers(data, target.vocab), None)
     lines = [json.loads(line) for line in data.read_text().splitlines()]
     warm = [{**line, "temperature": 1.0, "output": line["output"][::-1]} for line in lines]
     mixed, said = tmp_path / "mixed.jsonl", []
     mixed.write_text("".join(json.dumps(line) + "\n" for line in lines + warm))
-    train_length(ASKED, Order(tmp_path / "out", 9.0, data=(mixed,), target="tiny"), target, text, {}, said.append)
+    train_length(ASKED, TrainingOrder(tmp_path / "out", 9.0, data=(mixed,), target="tiny"), target, text, {},
+                 said.append)
     found = next(re.findall(r"positions of (\d+) answers to train on, [\d,]+ of (\d+) to", line) for line in said
                  if "to measure with" in line)
     assert found == [tuple(str(sum(map(len, groups))) for groups in (lessons.train, lessons.held))]
@@ -125,7 +128,7 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_checkpoint(world, traine
 
 def test_the_same_order_again_reads_no_answer_anew(world, trained, monkeypatch):
     one = trained()
-    monkeypatch.setattr(module, "places", lambda *given: pytest.fail("an answer was read again"))
+    monkeypatch.setattr(module, "labelled_positions", lambda *given: pytest.fail("an answer was read again"))
     other = trained()
     assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
 
@@ -156,6 +159,6 @@ def test_a_cut_checkpoint_is_refused(world, trained, tmp_path):
     trained()
     path = tmp_path / "out" / LENGTH / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
-    kept = Shelf(tmp_path / "out", world[0], world[1], "tiny")
+    kept = CheckpointFolder(tmp_path / "out", world[0], world[1], "tiny")
     with pytest.raises(Refusal, match="bytes and its card says .* `specdec train length-predictor`"):
         catalog.build("eagle@adaeagle", Kit(world[0].fresh(), checkpoints=kept, parts=catalog.make_part))

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
+from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checked_weights
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import NAMES, Ngram
-from specdec_lib.models.shelf import Shelf, checked
-from specdec_lib.models.text import Text
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.training import ngram
-from specdec_lib.training.deadline import Deadline
-from specdec_lib.training.judge import walk
+from specdec_lib.training.data import ngram_counts
+from specdec_lib.training.eval.teacher_forced import walk_answer
+from specdec_lib.training.pipeline import TrainingOrder, prepare_dataset
 from specdec_lib.training.recipes import DEPTH
-from specdec_lib.training.train import Order, study
-from specdec_lib.training.train_ngram import forced, train_ngram
+from specdec_lib.training.time_budget import TimeBudget
+from specdec_lib.training.train_ngram import ngram_tallies, train_ngram
 from tests.training.folder import answers_file, model_folder
 
 
@@ -25,23 +25,24 @@ def world(tmp_path_factory):
     """(target, text, order, what was counted)."""
     torch.set_num_threads(1)
     folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
-    target, text = Transformer.load(folder), Text(folder)
+    target, text = Transformer.load(folder), Tokenizer(folder)
     out = tmp_path_factory.mktemp("out")
-    order = Order(out, 9, data=(answers_file(folder, out / "answers.jsonl"),), target="tiny")
+    order = TrainingOrder(out, 9, data=(answers_file(folder, out / "answers.jsonl"),), target="tiny")
     return target, text, order, train_ngram(order, target, text, {"commit": "abc"}, quiet, quiet)
 
 
 @pytest.fixture(scope="module")
 def lessons(world):
     target, text, order, _ = world
-    return study(order, target, text, Deadline(1), quiet, quiet)
+    return prepare_dataset(order, target, text, TimeBudget(1), quiet, quiet)
 
 
 def test_it_holds_the_counts_of_the_answers_and_of_no_held_out_one(world, lessons):
     target, _, order, _ = world
     kept = Ngram.load(order.out / "ngram" / "model.safetensors")
     learned = [lessons.data[i].output for group in lessons.train for i in group]
-    mine, every = (Ngram(ngram.count(said, target.vocab)) for said in (learned, [one.output for one in lessons.data]))
+    mine, every = (Ngram(ngram_counts.count(said, target.vocab))
+                   for said in (learned, [one.output for one in lessons.data]))
     rows = [[model.row(one.output[:2]).tolist() for one in lessons.data] for model in (kept, mine, every)]
     assert rows[0] == rows[1] != rows[2]
 
@@ -68,8 +69,8 @@ def test_its_card_tells_how_it_was_made(world, lessons):
 
 def test_it_is_on_the_shelf_for_any_target_of_its_tokenizer(world):
     target, text, order, _ = world
-    shelf = Shelf(order.out, target, text, "tiny", readers={"ngram": Ngram.load})
-    assert "ngram" in shelf and isinstance(shelf["ngram"], Ngram) and checked(order.out, "ngram").is_file()
+    shelf = CheckpointFolder(order.out, target, text, "tiny", readers={"ngram": Ngram.load})
+    assert "ngram" in shelf and isinstance(shelf["ngram"], Ngram) and checked_weights(order.out, "ngram").is_file()
 
 
 def test_rounds_are_counted_with_the_best_token_after_every_two(lessons):
@@ -85,7 +86,7 @@ def test_rounds_are_counted_with_the_best_token_after_every_two(lessons):
             tokens, start = lessons.data[i].tokens, len(lessons.data[i].prompt)
             same = [a == b for a, b in zip(tokens, tokens[1:], strict=False)] + [False] * (DEPTH + 1)
             right = torch.tensor([same[k:k + len(tokens)] for k in range(DEPTH)])
-            tally, family = walk(right, start, len(tokens)), lessons.data[i].source
+            tally, family = walk_answer(right, start, len(tokens)), lessons.data[i].source
             by_hand[family] = by_hand[family].plus(tally) if family in by_hand else tally
-    assert forced(lessons.held_out(()), Fixed()) == by_hand
+    assert ngram_tallies(lessons.held_out(()), Fixed()) == by_hand
     assert sum(tally.accepted[0] for tally in by_hand.values()) > 0

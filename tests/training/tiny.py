@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import torch
 
-from specdec_lib.models.shape import Shape
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.models.weights import random_weights
-from specdec_lib.training.examples import Example
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.weights import random_weights
+from specdec_lib.training.data.examples import Example
 
 
 def tiny_target(vocab: int = 40, layers: int = 4, hidden: int = 16, seed: int = 0, **shape) -> Transformer:
     """A float32 decoder nobody trained; its last norm is random, so that leaving it out shows."""
-    tiny = Shape(**{"layers": layers, "hidden": hidden, "heads": 4, "kv_heads": 2, "head_dim": 4, "mlp": 2 * hidden,
-                    "vocab": vocab, "context": 256} | shape)
+    tiny = LlamaConfig(**{"layers": layers, "hidden": hidden, "heads": 4, "kv_heads": 2, "head_dim": 4,
+                          "mlp": 2 * hidden,
+                          "vocab": vocab, "context": 256} | shape)
     weights = random_weights(tiny, seed)
     norm = 1 + 0.3 * torch.randn(hidden, generator=torch.Generator().manual_seed(seed))
     return Transformer(replace(weights, norm=norm))

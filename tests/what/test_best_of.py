@@ -3,16 +3,17 @@ import torch
 
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.rejection import Rejection
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Law, Method, Session
+from specdec_lib.scores import Distribution
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Method, Session
 from specdec_lib.what.best_of import BestOf, expected
 from tests.worlds import run, true_law
 
 SESSION = Session((1, 2), 2, 9)
-LAW = Law(torch.arange(3), torch.tensor([.6, .3, .1], dtype=torch.float64))
+LAW = Distribution(torch.arange(3), torch.tensor([.6, .3, .1], dtype=torch.float64))
 
 
-def says(*tokens, belief=()):
-    chain = Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), belief=belief)
+def says(*tokens, confidence=()):
+    chain = Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), confidence=confidence)
     return lambda session, budget, dice: chain
 
 
@@ -21,14 +22,14 @@ def ask(**drafters):
 
 
 def test_a_draft_expects_the_sum_of_the_chances_to_reach_its_nodes():
-    tree = Draft((1, 2, 3), (ROOT, 0, ROOT), belief=(.5, .4, .25))
+    tree = Draft((1, 2, 3), (ROOT, 0, ROOT), confidence=(.5, .4, .25))
     assert expected(tree) == pytest.approx(.5 + .5 * .4 + .25)
     assert expected(Draft((1, 2), (ROOT, 0))) == pytest.approx(.5 + .25) and expected(Draft()) == 0
 
 
 def test_the_most_hopeful_draft_is_kept():
-    assert ask(a=says(1, belief=(.9,)), b=says(2, 3, belief=(.6, .2))) == (1,)
-    assert ask(a=says(1, belief=(.9,)), b=says(2, 3, belief=(.8, .2))) == (2, 3)
+    assert ask(a=says(1, confidence=(.9,)), b=says(2, 3, confidence=(.6, .2))) == (1,)
+    assert ask(a=says(1, confidence=(.9,)), b=says(2, 3, confidence=(.8, .2))) == (2, 3)
 
 
 def test_a_longer_draft_wins_where_no_drafter_says_what_it_believes():
@@ -43,7 +44,7 @@ def drawn(believes: dict):
     """Draws one token and believes in it by what it is, so that choosing by belief looks at drawn tokens."""
     def draw(session, budget, dice):
         token = dice.choose(LAW)
-        return Draft((token,), (ROOT,), (LAW,), belief=(believes[token],))
+        return Draft((token,), (ROOT,), (LAW,), confidence=(believes[token],))
     return draw
 
 
@@ -60,9 +61,9 @@ def test_choosing_among_drawn_drafts_keeps_the_target_law_only_because_the_laws_
         drafts = [draw(session, budget, dice.fork(name)) for name, draw in TWO.items()]
         return max(drafts, key=expected)
 
-    def law(what):
+    def dist(what):
         method = Method(lambda session, dice: Budget(1), what, Rejection())
         return every_outcome(lambda dice: run(method, dice, tokens=2))
 
-    assert distance(law(BestOf(TWO)), true_law(tokens=2)) < 1e-12
-    assert distance(law(keeping_laws), true_law(tokens=2)) > 0.01
+    assert distance(dist(BestOf(TWO)), true_law(tokens=2)) < 1e-12
+    assert distance(dist(keeping_laws), true_law(tokens=2)) > 0.01

@@ -21,7 +21,7 @@ def test_it_drafts_the_heads_walk_in_one_forward():
     drafter = part()
     draft = drafter(SESSION, Budget(9), NO_DICE)
     block = part().head(PROMPT, 4)
-    assert draft.tokens == block.tokens and draft.belief == block.confidence and draft.sights == block.sights
+    assert draft.tokens == block.tokens and draft.confidence == block.confidence and draft.stats == block.stats
     assert draft.parents == (-1, 0, 1, 2) and draft.q == () and draft.source == ("block-diffusion",) * 4
     assert drafter.head.forwards == 1
 
@@ -31,7 +31,8 @@ def test_a_smaller_budget_gets_the_beginning_of_the_same_draft(depth):
     whole = part()(SESSION, Budget(4), NO_DICE)
     for budget in (Budget(depth), Budget(4, nodes=depth)):
         draft = part()(SESSION, budget, NO_DICE)
-        assert draft.tokens == whole.tokens[:depth] and draft.belief == pytest.approx(whole.belief[:depth], abs=1e-12)
+        assert draft.tokens == whole.tokens[:depth] and draft.confidence == pytest.approx(whole.confidence[:depth],
+                                                                                          abs=1e-12)
 
 
 def test_a_prompt_of_one_token_is_drafted_for():
@@ -40,11 +41,11 @@ def test_a_prompt_of_one_token_is_drafted_for():
 
 def test_the_stop_rule_hears_the_sights_and_the_node_that_fired_stays():
     whole = part()(SESSION, Budget(4), NO_DICE)
-    chances = [sight.chance for sight in whole.sights]
+    probs = [stat.prob for stat in whole.stats]
     for threshold in (0.55, 0.75, 0.95):
-        cut = next((i for i, chance in enumerate(chances, 1) if chance < threshold), 4)
+        cut = next((i for i, prob in enumerate(probs, 1) if prob < threshold), 4)
         assert len(part()(SESSION, Budget(4, stop=Unsure(threshold)), NO_DICE)) == cut
-    assert any(chance < 0.95 for chance in chances[:3])
+    assert any(prob < 0.95 for prob in probs[:3])
 
 
 def test_nothing_stands_behind_an_end_token():
@@ -53,24 +54,24 @@ def test_nothing_stands_behind_an_end_token():
     assert ended == whole.keep(tuple(range(1 + whole.tokens.index(whole.tokens[1]))))
 
 
-@pytest.mark.parametrize(("beliefs", "seconds", "nodes"), [
+@pytest.mark.parametrize(("confidences", "seconds", "nodes"), [
     ((.9, .9, .9), (1, 1, 1, 1), 3),               # width is free
     ((.9, .9, .9), (1, 3, 5, 7), 0),               # each node costs more than the round
     ((.9, .2, .9), (1.0, 1.1, 1.5, 1.6), 1),       # 0.18 x 1.1 < 1.9 x 0.4, and nothing is looked at behind it
     ((.9, .9, .1), (1.0, 1.1, 1.2, 1.3), 2),
     ((), (1,), 0)])
-def test_a_draft_is_extended_while_the_tokens_per_second_rise(beliefs, seconds, nodes):
-    assert paying(beliefs, seconds.__getitem__) == nodes
+def test_a_draft_is_extended_while_the_tokens_per_second_rise(confidences, seconds, nodes):
+    assert paying(confidences, seconds.__getitem__) == nodes
 
 
 def test_the_rule_finds_the_best_length_where_each_node_costs_the_same():
     for price in (.02, .05, .1, .2, .4):
-        for beliefs in ((.9, .8, .7, .6), (.5,) * 6, (.99, .3, .99), (.2, .2)):
-            chances = [1.0]
-            for belief in beliefs:
-                chances.append(chances[-1] * belief)
-            rates = [sum(chances[:n + 1]) / (1.2 + price * n) for n in range(len(chances))]
-            assert rates[paying(beliefs, lambda n: 1.2 + price * n)] == pytest.approx(max(rates))  # noqa: B023
+        for confidences in ((.9, .8, .7, .6), (.5,) * 6, (.99, .3, .99), (.2, .2)):
+            probs = [1.0]
+            for confidence in confidences:
+                probs.append(probs[-1] * confidence)
+            rates = [sum(probs[:n + 1]) / (1.2 + price * n) for n in range(len(probs))]
+            assert rates[paying(confidences, lambda n: 1.2 + price * n)] == pytest.approx(max(rates))  # noqa: B023
 
 
 def test_the_cut_takes_the_kits_curve_at_this_context_and_the_cost_of_drafting():
@@ -84,7 +85,7 @@ def test_the_cut_takes_the_kits_curve_at_this_context_and_the_cost_of_drafting()
     whole = kit.part("block-diffusion")(SESSION, Budget(4), NO_DICE)
     assert len(whole) == 4 and not asked
     cut = kit.part("block-diffusion", cut=True, drafting=.5)(SESSION, Budget(4), NO_DICE)
-    assert cut == whole.keep(tuple(range(paying(whole.belief, lambda n: 1.5 + .3 * n)))) and len(cut) < 4
+    assert cut == whole.keep(tuple(range(paying(whole.confidence, lambda n: 1.5 + .3 * n)))) and len(cut) < 4
     assert {context for _, context in asked} == {len(PROMPT)} and (1, 5) in asked and (2, 5) in asked
 
 

@@ -5,19 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.heads.test_dream_llada import made
 
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
+from specdec_lib.heads.dream_llada import load_pretrained
 from specdec_lib.loop import begin
-from specdec_lib.models.heads.pretrained import load_pretrained
-from specdec_lib.models.shape import Shape
-from specdec_lib.models.transformer import Transformer
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Refusal
-from tests.models.heads.test_pretrained import made
 from tests.worlds import PROMPT, WARM, network_kit, random_diffusion
 
 IDS = tuple(range(2, 30, 2))
-SHAPE = Shape(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
+SHAPE = LlamaConfig(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
 TEXT = (4, 9, 20, 31, 8, 11, 2)
 
 
@@ -33,7 +33,7 @@ def test_it_drafts_the_best_token_of_every_slot_in_one_forward_a_step(steps):
     draft = part(begin(TEXT, 9), Budget(5), NO_DICE)
     lattice = world().part("diffusion-lm").head.lattice(TEXT, 5, steps)
     assert draft.tokens == tuple(lattice.ids[:, 0].tolist()) and part.head.forwards == steps
-    assert draft.belief == pytest.approx(lattice.logp[:, 0].exp().tolist(), rel=1e-5)
+    assert draft.confidence == pytest.approx(lattice.logp[:, 0].exp().tolist(), rel=1e-5)
     assert draft.parents == (-1, 0, 1, 2, 3) and draft.source == ("diffusion-lm",) * 5 and set(draft.tokens) <= set(IDS)
 
 
@@ -41,18 +41,18 @@ def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
     part = world().part("diffusion-lm")
     cold = part(begin(TEXT, 9), Budget(4), NO_DICE)
     warm = part(begin(TEXT, 9, sampling=WARM), Budget(4), NO_DICE)
-    assert warm == cold and all(warm.law(node) is None for node in range(4))
+    assert warm == cold and all(warm.distribution(node) is None for node in range(4))
     assert part(begin(TEXT, 9, sampling=WARM), Budget(4), Dice(3)) == cold
 
 
 def test_its_sights_are_those_of_the_raw_laws_so_a_stop_rule_cuts_below_where_it_fires():
     part = world().part("diffusion-lm")
     whole = part(begin(TEXT, 9), Budget(5), NO_DICE)
-    laws = part.head.laws(TEXT, 5).double().exp()
-    for sight, law in zip(whole.sights, laws, strict=True):
-        top = law.topk(2).values.tolist()
-        assert (sight.first, sight.second) == pytest.approx(top, rel=1e-4) and sight.chance == sight.first
-        assert sight.entropy == pytest.approx(float(torch.special.entr(law).sum()), rel=1e-4)
+    dists = part.head.dists(TEXT, 5).double().exp()
+    for stat, dist in zip(whole.stats, dists, strict=True):
+        top = dist.topk(2).values.tolist()
+        assert (stat.first, stat.second) == pytest.approx(top, rel=1e-4) and stat.prob == stat.first
+        assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()), rel=1e-4)
     cut = part(begin(TEXT, 9), Budget(5, stop=lambda trail: len(trail) == 2), NO_DICE)
     assert cut == whole.keep((0, 1))
 
@@ -61,7 +61,7 @@ def test_a_block_is_as_long_as_asked_however_few_of_its_slots_are_drafted():
     part, alone = (world().part("diffusion-lm", **more) for more in ({"block": 6}, {}))
     one, two = (part(begin(TEXT, 20), Budget(depth), NO_DICE) for depth in (6, 2))
     assert two == one.keep((0, 1))
-    assert alone(begin(TEXT, 20), Budget(2), NO_DICE).belief != two.belief
+    assert alone(begin(TEXT, 20), Budget(2), NO_DICE).confidence != two.confidence
     assert len(part(begin(TEXT, 20), Budget(8), NO_DICE)) == 8
 
 
@@ -124,7 +124,7 @@ def test_its_lattice_holds_the_candidates_of_the_slots_that_it_drafts_from(steps
     lattice, draft = part().lattice(begin(TEXT, 20), 4, 3), part()(begin(TEXT, 20), Budget(4), NO_DICE)
     assert lattice.ids.shape == lattice.logp.shape == (4, 3) and bool((lattice.logp.diff(dim=1) <= 0).all())
     assert tuple(lattice.ids[:, 0].tolist()) == draft.tokens
-    assert lattice.logp[:, 0].exp().tolist() == pytest.approx(draft.belief, rel=1e-5)
+    assert lattice.logp[:, 0].exp().tolist() == pytest.approx(draft.confidence, rel=1e-5)
     whole = part().lattice(begin(TEXT, 20), 4, 99)
     assert whole.ids.shape == (4, len(IDS)) and torch.allclose(whole.logp.exp().sum(-1), torch.ones(4), atol=1e-5)
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.loop import begin, decode
-from specdec_lib.models.heads.eagle import EagleHead
-from specdec_lib.models.shape import Shape
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Refusal, Scores
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.scores import Scores
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Refusal
 from specdec_lib.what.eagle2 import Eagle2
 from tests.worlds import PROMPT, WARM, network_kit, random_eagle, run
 
@@ -71,8 +72,8 @@ def written_down(head, budget, end=()):
     for _ in range(budget.depth):
         level = {}
         for path in frontier:
-            chances = torch.log_softmax(head.row(path), -1).tolist()
-            for of, token in sorted(zip(chances, IDS, strict=True), key=lambda pair: -pair[0])[:budget.width]:
+            probs = torch.log_softmax(head.row(path), -1).tolist()
+            for of, token in sorted(zip(probs, IDS, strict=True), key=lambda pair: -pair[0])[:budget.width]:
                 level[(*path, token)] = pool.get(path, 0.0) + of
         pool |= level
         frontier = [path for path in sorted(level, key=lambda path: -level[path]) if path[-1] not in end]
@@ -88,7 +89,7 @@ def test_with_room_in_width_the_tree_is_the_best_of_all_paths(depth, nodes):
 
 
 def test_a_real_heads_tree_is_the_best_of_all_its_paths():
-    shape = Shape(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=13, context=128)
+    shape = LlamaConfig(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=13, context=128)
     for seed in range(6):
         state = random_eagle(shape, (0, 1, 2), IDS, seed).state
         target = Transformer.random(shape, seed=seed, dtype=torch.float64)
@@ -119,7 +120,7 @@ def test_among_equals_a_parent_stands_before_its_children():
 def test_a_child_as_likely_as_its_parent_is_not_taken_in_its_place():
     certain = Head(0, sharp=1e6)                                       # each row sure of one token: scores 0 or -1e6
     draft = drafted(certain, Budget(6, 2, 3))
-    assert draft.parents == (ROOT, 0, 1) and draft.belief == (1.0,) * 3
+    assert draft.parents == (ROOT, 0, 1) and draft.confidence == (1.0,) * 3
 
 
 def test_nodes_stand_level_by_level_best_first_and_their_beliefs_multiply_to_their_scores():
@@ -127,7 +128,7 @@ def test_nodes_stand_level_by_level_best_first_and_their_beliefs_multiply_to_the
         draft, scores = drafted(head, Budget(4, 4, 9)), every_path(head.row, 4)
         reach = {ROOT: 1.0}
         for node, parent in enumerate(draft.parents):
-            reach[node] = reach[parent] * draft.belief[node]
+            reach[node] = reach[parent] * draft.confidence[node]
             path = tuple(draft.tokens[i] for i in draft.path(node))
             assert reach[node] == pytest.approx(exp(scores[path]), abs=1e-12)
         order = [(depth, -reach[node] - 1e-12 * (9 - node)) for node, depth in enumerate(draft.depths)]
@@ -139,10 +140,10 @@ def test_sights_are_those_of_the_raw_softmax():
     draft = drafted(head, Budget(2, 2, 4))
     for node in range(4):
         path = tuple(draft.tokens[i] for i in draft.path(node))
-        chances = torch.softmax(head.row(path[:-1]), -1)
-        want = (float(chances[IDS.index(path[-1])]), *torch.topk(chances, 2).values.tolist(),
-                -sum(p * log(p) for p in chances.tolist()))
-        assert draft.sights[node] == pytest.approx(want)
+        probs = torch.softmax(head.row(path[:-1]), -1)
+        want = (float(probs[IDS.index(path[-1])]), *torch.topk(probs, 2).values.tolist(),
+                -sum(p * log(p) for p in probs.tolist()))
+        assert draft.stats[node] == pytest.approx(want)
 
 
 @pytest.mark.parametrize("budget", [Budget(5, 4, 8), Budget(3, 2), Budget(4, 4, 1), Budget(2, 9, 30), Budget(9, 1)],
@@ -159,8 +160,8 @@ def test_depth_width_and_nodes_bound_the_tree_and_the_forwards(budget):
 def test_a_node_whose_path_is_not_worth_its_price_is_not_submitted_and_no_other_is_left_out(price):
     for head in heads():
         draft, whole = (Eagle2(head, least)(begin(TEXT, 30), Budget(3, 4, 8), NO_DICE) for least in (price, 0.0))
-        chances = {path: exp(score) for path, score in every_path(head.row, 3).items()}
-        assert paths(draft) == {path for path in paths(whole) if chances[path] >= price}
+        probs = {path: exp(score) for path, score in every_path(head.row, 3).items()}
+        assert paths(draft) == {path for path in paths(whole) if probs[path] >= price}
 
 
 def test_the_price_comes_from_the_kit_and_has_to_be_a_chance():
@@ -211,7 +212,7 @@ def test_the_stop_rule_is_asked_once_a_level_with_the_best_paths_trail():
         level = {path: score for path, score in every_path(head.row, depth).items() if len(path) == depth}
         path = max(level, key=level.get)
         want = [torch.softmax(head.row(path[:i]), -1)[IDS.index(path[i])] for i in range(depth)]
-        assert [one.chance for one in asked] == pytest.approx([float(chance) for chance in want])
+        assert [one.prob for one in asked] == pytest.approx([float(prob) for prob in want])
 
 
 @pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampling"])
@@ -247,7 +248,7 @@ def test_asked_after_rounds_that_others_drafted_it_says_what_it_would_have_said_
         forwards, fed, lacking = late.head.forwards, late.head.fed, place - 1 - known[-1]
         draft = late(session, budget, dice)
         assert (draft.tokens, draft.parents) == (eager[-1].tokens, eager[-1].parents)
-        assert draft.belief == pytest.approx(eager[-1].belief, abs=1e-9)
+        assert draft.confidence == pytest.approx(eager[-1].confidence, abs=1e-9)
         assert late.head.forwards - forwards <= budget.depth           # whatever it lacked came with the first level
         assert late.head.fed - fed <= lacking + 2 * (budget.depth - 1)
         known.append(place - 1)

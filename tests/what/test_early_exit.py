@@ -7,10 +7,10 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
+from specdec_lib.heads.exits import exit_heads
 from specdec_lib.loop import begin, decode, step
-from specdec_lib.models.heads.exits import exit_heads
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.models.weights import Layer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.weights import LayerWeights
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal
 from tests.worlds import PROMPT, SHAPE, WARM, network_kit, random_exits
 
@@ -64,7 +64,7 @@ class Counted:
         weights = kit.target.weights
         layers = [[Counting(linear) for linear in (w.qkv, w.out, w.gate_up, w.down)] for w in weights.layers]
         self.layers, self.head, self.exit = layers, Counting(weights.head), None
-        weights = replace(weights, layers=tuple(Layer(*layer) for layer in layers), head=self.head)
+        weights = replace(weights, layers=tuple(LayerWeights(*layer) for layer in layers), head=self.head)
         self.kit, self.before = replace(kit, target=Transformer(weights)), [0] * (len(layers) + 2)
 
     def method(self, spec):

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib.how.match import Match
-from specdec_lib.index.growing_store import earlier_answers
 from specdec_lib.index.store_build import build_store
 from specdec_lib.loop import begin, step
+from specdec_lib.memory.answers import earlier_answers
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Method, Session
 from specdec_lib.what.feedback_retrieval import CARD, NAME, length
 from specdec_lib.when.fixed import Fixed
@@ -166,7 +166,7 @@ def likely(tokens=PROMPT, budget=ROOM, end=(), **choice):
 def test_the_likeliest_nodes_of_several_places_make_a_tree_in_the_order_of_their_chances():
     found = likely()
     assert {found.tokens[node] for node in found.children[ROOT]} == {RIGHT[0], WRONG[0]}
-    assert chains(found) == [RIGHT, WRONG] and len(found.belief) == 8 and len(likely(price=0.2)) < 8
+    assert chains(found) == [RIGHT, WRONG] and len(found.confidence) == 8 and len(likely(price=0.2)) < 8
     one = likely(kept=1)
     assert one.tokens == (*RIGHT, 9, 1, 2, 3)[:len(one)] and one.parents == tuple(range(ROOT, len(one) - 1))
 
@@ -190,7 +190,7 @@ def test_a_long_match_is_copied_further_than_a_short_one():
 def test_a_place_that_was_wrong_loses_its_votes_and_one_that_was_right_wins_them():
     part = made(shape="likely", price=0.1, least=0.0)
     heard = replace(decoded(1, part)[0], tokens=PROMPT, prompt=len(PROMPT))     # the same end of text, one round later
-    before, after = (dict(zip(found.tokens, found.belief, strict=True))
+    before, after = (dict(zip(found.tokens, found.confidence, strict=True))
                      for found in (likely(), part(heard, ROOM, NO_DICE)))
     assert before[RIGHT[0]] == before[WRONG[0]]
     assert after[RIGHT[0]] > before[RIGHT[0]] and after.get(WRONG[0], 0.0) < before[WRONG[0]]
@@ -208,9 +208,9 @@ def test_it_falls_silent_when_no_candidate_survives():
 
 def test_nodes_are_certain_name_their_source_and_believe_the_score_of_their_chain():
     found = draft()
-    assert found.q == () and found.source == (NAME,) * 8 and found.belief == (.5,) * 8
+    assert found.q == () and found.source == (NAME,) * 8 and found.confidence == (.5,) * 8
     after = decoded(2, prompt=(4, 1, 2, 3, 10, 1, 2, 3, 20, 1, 2, 3), script=(20, 1, 2, 3, 20, 1, 2, 3, 20, 1))[-1]
-    assert after.rounds[1].draft.belief[0] == pytest.approx(.65)
+    assert after.rounds[1].draft.confidence[0] == pytest.approx(.65)
 
 
 def test_the_corpus_speaks_after_the_session_and_remembers_by_its_own_positions(tmp_path):

@@ -6,19 +6,19 @@ import pytest
 import torch
 
 from specdec_lib import catalog, lattice
-from specdec_lib.drafting import certain_trie
 from specdec_lib.loop import begin
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.models.shape import Shape
-from specdec_lib.models.transformer import Transformer
-from specdec_lib.training.ngram import count
+from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Lattice, Refusal
 from specdec_lib.what.path_search import PathSearch
 from specdec_lib.when.confidence import Unsure
 from tests.worlds import PROMPT, WARM, network_kit, random_block_diffusion, random_diffusion
 
 IDS = tuple(range(2, 30, 2))
-SHAPE = Shape(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
+SHAPE = LlamaConfig(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
 TEXT = (4, 9, 20, 31, 8, 11, 2)
 SAID = [(2, 4, 6, 8, 10, 12), (2, 28, 26, 24, 28, 26, 24, 6), (20, 22, 4, 14, 16, 18, 10, 12, 2)]
 
@@ -53,7 +53,7 @@ def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter_that_shows_o
     draft = part(drafter=drafter, **values)(begin(TEXT, 20), Budget(5), NO_DICE)
     few, paths = searched(values, drafter=drafter)
     assert draft.tokens == paths[0].tokens and draft.parents == (-1, 0, 1, 2, 3)
-    assert draft.belief == pytest.approx([float(torch.tensor(logp).exp()) for logp in paths[0].logp])
+    assert draft.confidence == pytest.approx([float(torch.tensor(logp).exp()) for logp in paths[0].logp])
     assert draft.source == ("path-search",) * 5 and draft.notes["kept"] == lattice.kept(few)
 
 
@@ -63,7 +63,7 @@ def test_the_search_chooses_other_tokens_than_the_slots_and_says_how_many():
     assert found.notes["changed"] == sum(a != b for a, b in zip(found.tokens, chain.tokens, strict=True)) > 0
     alone = part(weight=1.0)(begin(TEXT, 20), Budget(6), NO_DICE)
     assert alone.tokens == chain.tokens and alone.notes["changed"] == 0
-    assert alone.belief == pytest.approx(chain.belief, rel=1e-5)
+    assert alone.confidence == pytest.approx(chain.confidence, rel=1e-5)
 
 
 def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
@@ -119,13 +119,13 @@ def test_a_path_that_ends_is_drafted_with_its_end_token_and_nothing_behind():
 def test_the_beams_are_merged_into_one_tree_the_best_path_first():
     _, paths = searched({}, beam=3)
     draft = part(tree=True)(begin(TEXT, 20), Budget(5, 3, 15), NO_DICE)
-    want = certain_trie((path.tokens for path in paths), 15, "path-search")
+    want = deterministic_tree((path.tokens for path in paths), 15, "path-search")
     assert (draft.tokens, draft.parents) == (want.tokens, want.parents) and 5 < len(draft) <= 15
     assert draft.keep((0, 1, 2, 3, 4)).tokens == paths[0].tokens
-    chances = torch.stack([world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).logp.exp()])[0]
+    probs = torch.stack([world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).logp.exp()])[0]
     ids = world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).ids
-    for token, depth, belief in zip(draft.tokens, draft.depths, draft.belief, strict=True):
-        assert belief == pytest.approx(float(chances[depth - 1][ids[depth - 1] == token]), rel=1e-5)
+    for token, depth, confidence in zip(draft.tokens, draft.depths, draft.confidence, strict=True):
+        assert confidence == pytest.approx(float(probs[depth - 1][ids[depth - 1] == token]), rel=1e-5)
 
 
 def test_a_tree_keeps_to_the_nodes_and_the_width_of_the_budget():
@@ -135,19 +135,20 @@ def test_a_tree_keeps_to_the_nodes_and_the_width_of_the_budget():
     chain = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5), NO_DICE)
     assert chain.parents == (-1, 0, 1, 2, 3) and chain.tokens == whole.tokens[:5]
     narrow = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 2, 25), NO_DICE)
-    two = certain_trie((path.tokens for path in searched({}, beam=5)[1][:2]), 10)
+    two = deterministic_tree((path.tokens for path in searched({}, beam=5)[1][:2]), 10)
     assert narrow.tokens == two.tokens and len(two) < min(10, len(whole))
 
 
 def test_the_stop_rule_hears_the_sights_of_the_slots_and_the_node_that_fired_stays():
     whole = part()(begin(TEXT, 20), Budget(6), NO_DICE)
-    laws = world().part("diffusion-lm").head.laws(TEXT, 6).double().exp()
-    for sight, law, belief in zip(whole.sights, laws, whole.belief, strict=True):
-        assert (sight.first, sight.second) == pytest.approx(law.topk(2).values.tolist(), rel=1e-4)
-        assert sight.chance == belief and sight.entropy == pytest.approx(float(torch.special.entr(law).sum()), rel=1e-4)
-    least = sorted(whole.belief)[2]
+    dists = world().part("diffusion-lm").head.dists(TEXT, 6).double().exp()
+    for stat, dist, confidence in zip(whole.stats, dists, whole.confidence, strict=True):
+        assert (stat.first, stat.second) == pytest.approx(dist.topk(2).values.tolist(), rel=1e-4)
+        assert stat.prob == confidence and stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()),
+                                                                         rel=1e-4)
+    least = sorted(whole.confidence)[2]
     cut = part()(begin(TEXT, 20), Budget(6, stop=Unsure(least)), NO_DICE)
-    assert cut.tokens == whole.tokens[:next(i for i, b in enumerate(whole.belief, 1) if b < least)]
+    assert cut.tokens == whole.tokens[:next(i for i, b in enumerate(whole.confidence, 1) if b < least)]
 
 
 def test_the_entropy_of_a_slot_counts_what_the_lattice_does_not_show_as_one_token():
@@ -155,8 +156,8 @@ def test_the_entropy_of_a_slot_counts_what_the_lattice_does_not_show_as_one_toke
         def lattice(self, session, depth, top=16):
             return Lattice(torch.tensor([[1, 2]] * depth), torch.tensor([[.5, .25]] * depth).log())
 
-    sight = PathSearch(Shown())(begin((0,), 9), Budget(2), NO_DICE).sights[0]
-    assert sight.entropy == pytest.approx(1.5 * torch.tensor(2.).log().item(), rel=1e-6)
+    stat = PathSearch(Shown())(begin((0,), 9), Budget(2), NO_DICE).stats[0]
+    assert stat.entropy == pytest.approx(1.5 * torch.tensor(2.).log().item(), rel=1e-6)
 
 
 def test_a_text_longer_than_the_drafters_window_is_noted():

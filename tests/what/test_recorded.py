@@ -7,16 +7,18 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from specdec_lib.bench.forest import forest
-from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import begin
 from specdec_lib.models.replay import Recording
-from specdec_lib.types import NO_DICE, ROOT, Brief, Budget, Draft, Scores
+from specdec_lib.recordings.tree_union import union_tree
+from specdec_lib.scores import RowStats, Scores
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft
 from specdec_lib.what.eagle2 import Eagle2
 from specdec_lib.what.recorded import Recorded, regrown
 
-DRAFTS = {4: (certain_chain((5, 6, 7, 8)), certain_chain(())), 8: (certain_chain(range(20, 28)), certain_chain((1,)))}
-REC = Recording((1, 2, 5, 6), 2, Brief(None, None), {"copy": DRAFTS}, {})
+DRAFTS = {4: (deterministic_chain((5, 6, 7, 8)), deterministic_chain(())),
+          8: (deterministic_chain(range(20, 28)), deterministic_chain((1,)))}
+REC = Recording((1, 2, 5, 6), 2, RowStats(None, None), {"copy": DRAFTS}, {})
 LARGEST = Budget(4, 3, 9)
 SMALLER = [Budget(depth, width, nodes) for depth, width, nodes in itertools.product(range(5), range(1, 4), range(10))]
 IDS = (2, 5, 7, 11, 13)
@@ -54,7 +56,7 @@ class Faint:
     def __call__(self, trail):
         reach = 1.0
         for one in trail:
-            reach *= one.chance
+            reach *= one.prob
         return reach < self.bound
 
 
@@ -66,21 +68,21 @@ def live(head, budget, end=(), price=0.0):
 
 
 def replayed(head, budget, end=(), largest=LARGEST, price=0.0):
-    trees = {9: (forest(lambda asked: live(head, asked, end), largest),)}
-    rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": trees}, {}, trees={"eagle2": largest})
+    trees = {9: (union_tree(lambda asked: live(head, asked, end), largest),)}
+    rec = Recording((1, 2, 0), 2, RowStats(None, None), {"eagle2": trees}, {}, trees={"eagle2": largest})
     return Recorded(rec, "eagle2", price)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
 
 
 def same(one, other):
-    return ((one.tokens, one.parents, one.sights) == (other.tokens, other.parents, other.sights)
-            and one.belief == other.belief)
+    return ((one.tokens, one.parents, one.stats) == (other.tokens, other.parents, other.stats)
+            and one.confidence == other.confidence)
 
 
 @pytest.mark.parametrize("end", [(), (5, 7)], ids=["", "end"])
 @pytest.mark.parametrize("head", HEADS, ids=str)
 def test_a_forest_replays_the_very_tree_of_every_smaller_budget(head, end):
-    kept = forest(lambda asked: live(head, asked, end), LARGEST)
-    rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": {9: (kept,)}}, {}, trees={"eagle2": LARGEST})
+    kept = union_tree(lambda asked: live(head, asked, end), LARGEST)
+    rec = Recording((1, 2, 0), 2, RowStats(None, None), {"eagle2": {9: (kept,)}}, {}, trees={"eagle2": LARGEST})
     session = begin((1, 2), 30, end=frozenset(end))
     for budget in SMALLER:
         assert same(Recorded(rec, "eagle2")(session, budget, NO_DICE), live(head, budget, end)), budget
@@ -127,7 +129,7 @@ def by_hand(**nodes):
     """A forest from `word=(parent, chance of its path)`, in this order; a word is its own token."""
     place = {"": ROOT} | {word: i for i, word in enumerate(nodes)}
     kept = Draft(tuple(map(hash, nodes)), tuple(place[parent] for parent, _ in nodes.values()))
-    reach = [chance for _, chance in nodes.values()]
+    reach = [prob for _, prob in nodes.values()]
     assert reach == sorted(reach, reverse=True)
     return kept
 
@@ -148,7 +150,7 @@ def test_an_end_token_takes_no_place_among_the_nodes_that_grow_on():
 def test_what_only_a_narrower_tree_found_joins_no_wider_one():
     nodes = {"a": ("", .5), "b": ("", .45), "b1": ("b", .27), "b2": ("b", .17), "a1": ("a", .06), "on": ("a1", .05),
              "b11": ("b1", .02)}
-    rec = Recording((1, 2, 0), 2, Brief(None, None), {"eagle2": {7: (by_hand(**nodes),)}}, {},
+    rec = Recording((1, 2, 0), 2, RowStats(None, None), {"eagle2": {7: (by_hand(**nodes),)}}, {},
                     trees={"eagle2": Budget(3, 2, 7)})
     for width in (2, 3):                                   # a width that was not recorded is read as the widest
         draft = Recorded(rec, "eagle2")(begin((1, 2), 30), Budget(3, width, 6), NO_DICE)

@@ -38,16 +38,16 @@ def test_one_chain_is_the_plain_drafters_at_every_temperature(sampling):
     session = begin(TEXT, 9, sampling=sampling)
     one, other = part(session, Budget(4), NO_DICE), plain(session, Budget(4), NO_DICE)
     assert (one.tokens, one.parents, one.q) == (other.tokens, other.parents, ())
-    assert one.belief == pytest.approx(other.belief, rel=1e-5)
+    assert one.confidence == pytest.approx(other.confidence, rel=1e-5)
 
 
 def test_chains_are_drawn_apart_by_the_law_of_their_slot_at_the_drafts_temperature():
-    part, laws = SampledChains(Slots(), temperature=2.0), CHANCES.sqrt() / CHANCES.sqrt().sum(-1, keepdim=True)
+    part, dists = SampledChains(Slots(), temperature=2.0), CHANCES.sqrt() / CHANCES.sqrt().sum(-1, keepdim=True)
     drawn = [chain for n in range(1500)
              for chain in part.chains(begin((0,), 9, id=str(n)), shown(Slots().lattice(None, 2, 3)), 3)[1:]]
     seen = Counter(drawn)
-    for a, x in zip(IDS[0].tolist(), laws[0].tolist(), strict=True):
-        for b, y in zip(IDS[1].tolist(), laws[1].tolist(), strict=True):
+    for a, x in zip(IDS[0].tolist(), dists[0].tolist(), strict=True):
+        for b, y in zip(IDS[1].tolist(), dists[1].tolist(), strict=True):
             both = sum(count for chain, count in seen.items() if chain[:2] == (a, b)) / len(drawn)
             assert both == pytest.approx(x * y, abs=0.02)
 
@@ -93,14 +93,14 @@ def test_the_stop_rule_hears_the_first_chain_and_cuts_them_all():
     stop = lambda trail: heard.append(trail) or len(trail) == 2     # noqa: E731
     draft = SampledChains(Slots(), temperature=5.0)(begin(TEXT, 9), Budget(3, 4, stop=stop), NO_DICE)
     assert draft.depth == 2 and len(leaves(draft)) > 1 and [len(trail) for trail in heard] == [1, 2]
-    sight, law = heard[1][0], CHANCES[0]
-    assert (sight.chance, sight.first, sight.second) == pytest.approx((.6, .6, .3))
-    assert sight.entropy == pytest.approx(float(torch.special.entr(law).sum()))
+    stat, dist = heard[1][0], CHANCES[0]
+    assert (stat.prob, stat.first, stat.second) == pytest.approx((.6, .6, .3))
+    assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()))
 
 
 def test_the_entropy_counts_what_is_no_candidate_as_one():
     draft = SampledChains(Slots(), top=2)(begin(TEXT, 9), Budget(1), NO_DICE)
-    assert draft.sights[0].entropy == pytest.approx(float(torch.special.entr(CHANCES[0]).sum()))
+    assert draft.stats[0].entropy == pytest.approx(float(torch.special.entr(CHANCES[0]).sum()))
 
 
 def test_it_costs_the_drafter_one_forward_however_many_chains():

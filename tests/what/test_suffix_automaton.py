@@ -2,12 +2,12 @@ import random
 
 import pytest
 
-from specdec_lib.index.likely_tree import copy_chance as belief
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
+from specdec_lib.index.trees import copy_chance as confidence
 from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
-from specdec_lib.what.suffix_automaton import CARD, SuffixMatch
+from specdec_lib.what.suffix_automaton import CARD, SuffixAutomatonDrafter
 
 TEXT = (1, 2, 3, 4, 7, 2, 3, 8, 1, 2, 3, 4, 9, 1, 2, 3)
 
@@ -17,7 +17,7 @@ def session_of(tokens, end=()):
 
 
 def draft(tokens, budget=Budget(3), end=(), store=None, **choice):
-    return SuffixMatch(Matcher(store), **choice)(session_of(tokens, end), budget, NO_DICE)
+    return SuffixAutomatonDrafter(Matcher(store), **choice)(session_of(tokens, end), budget, NO_DICE)
 
 
 def test_the_longest_suffix_decides_not_the_latest_short_one():
@@ -30,7 +30,7 @@ def test_first_and_recent_copy_from_different_places():
 
 
 def test_the_length_of_the_match_is_shown():
-    assert SuffixMatch(Matcher()).match(session_of(TEXT)).length == 3
+    assert SuffixAutomatonDrafter(Matcher()).match(session_of(TEXT)).length == 3
 
 
 def test_a_match_below_the_threshold_is_not_copied():
@@ -59,15 +59,16 @@ def test_the_chain_ends_with_the_first_end_token_and_with_the_budget():
 def test_nodes_are_certain_name_their_source_and_believe_more_the_longer_the_copy_is():
     found = draft(TEXT, Budget(3))
     assert found.q == () and found.source == ("suffix-automaton",) * 3
-    assert found.belief == (belief(3), belief(4), belief(5)) and belief(1) < belief(2) < belief(40) < 1
+    assert found.confidence == (confidence(3), confidence(4),
+                                confidence(5)) and confidence(1) < confidence(2) < confidence(40) < 1
 
 
 def test_any_session_is_answered_as_by_a_drafter_of_its_own():
-    rng, shared = random.Random(0), SuffixMatch(Matcher())
+    rng, shared = random.Random(0), SuffixAutomatonDrafter(Matcher())
     base = tuple(rng.randrange(3) for _ in range(30))
     for _ in range(50):
         session = session_of(base[:rng.randrange(1, 31)] + (rng.randrange(3),))
-        assert shared(session, Budget(4), NO_DICE) == SuffixMatch(Matcher())(session, Budget(4), NO_DICE)
+        assert shared(session, Budget(4), NO_DICE) == SuffixAutomatonDrafter(Matcher())(session, Budget(4), NO_DICE)
 
 
 @pytest.mark.parametrize("choice", [{"mode": "last"}, {"threshold": 0}], ids=str)

@@ -1,6 +1,6 @@
 import pytest
 
-from specdec_lib.drafting import certain_chain
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Session
 from specdec_lib.what.switch import Switch
 
@@ -8,7 +8,7 @@ SESSION = Session((1, 2), 2, 9)
 
 
 def says(*tokens):
-    return lambda session, budget, dice: certain_chain(tokens)
+    return lambda session, budget, dice: deterministic_chain(tokens)
 
 
 def ask(drafters, source=""):
@@ -34,7 +34,7 @@ def test_who_speaks_instead_has_the_budget_that_was_meant_for_it():
     asked = []
 
     def heard(name, *tokens):
-        return lambda session, budget, dice: asked.append((name, budget)) or certain_chain(tokens)
+        return lambda session, budget, dice: asked.append((name, budget)) or deterministic_chain(tokens)
 
     drafters = {"a": heard("a"), "b": heard("b", 1)}
     for own, other in ((Budget(9, source="a", instead=Budget(2, 3)), Budget(2, 3)), (Budget(9, source="a"),) * 2):

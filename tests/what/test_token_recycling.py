@@ -2,13 +2,14 @@ import pytest
 import torch
 
 from specdec_lib.index.successor_table import SuccessorTable
-from specdec_lib.types import NO_DICE, ROOT, Brief, Budget, Draft, Kit, Refusal, Round, Session, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Refusal, Round, Session, Verdict
 from specdec_lib.what.token_recycling import CARD, TokenRecycling
 
 # The target said: after 6 likely 7, then 8, then 1; after 7 likely 9; after 8 likely 4; after 9 likely 6.
-ROUND = Round(Budget(2), Draft((7, 8), (ROOT, ROOT)), Brief(torch.tensor([[7, 8, 1], [9, 2, 3], [4, 5, 0]]),
-                                                            torch.zeros(3, 3)), Verdict((0,), (7, 9)), ())
-BACK = Round(Budget(), Draft(), Brief(torch.tensor([[6, 7, 8]]), torch.zeros(1, 3)), Verdict((), (6,)), ())
+ROUND = Round(Budget(2), Draft((7, 8), (ROOT, ROOT)), RowStats(torch.tensor([[7, 8, 1], [9, 2, 3], [4, 5, 0]]),
+                                                               torch.zeros(3, 3)), Verdict((0,), (7, 9)), ())
+BACK = Round(Budget(), Draft(), RowStats(torch.tensor([[6, 7, 8]]), torch.zeros(1, 3)), Verdict((), (6,)), ())
 WEIGHTS = (.6, .3, .1)
 
 
@@ -28,7 +29,7 @@ def test_the_likeliest_nodes_join_first_by_the_product_of_their_ranks():
     found = draft(Budget(3, 3, 5))
     # 7 (.6), 7 9 (.36), 8 (.3), 7 9 6 (.216), and then of .18, .18 the one that was found first: 7 2
     assert found.tokens == (7, 9, 8, 6, 2) and found.parents == (ROOT, 0, ROOT, 1, 0)
-    assert found.belief == (.6, .6, .3, .6, .3)
+    assert found.confidence == (.6, .6, .3, .6, .3)
 
 
 def test_a_small_budget_is_the_beginning_of_a_large_one():

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import begin
-from specdec_lib.types import Brief, Budget, Round, Session, Sight, Verdict
+from specdec_lib.scores import RowStats, TokenStats
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import Budget, Round, Session, Verdict
 
 
-def sight(entropy: float = 0.0, chance: float = .5, first: float = .5, second: float = .1) -> Sight:
-    return Sight(chance, first, second, entropy)
+def stat(entropy: float = 0.0, prob: float = .5, first: float = .5, second: float = .1) -> TokenStats:
+    return TokenStats(prob, first, second, entropy)
 
 
-def trail(*entropies: float) -> tuple[Sight, ...]:
+def trail(*entropies: float) -> tuple[TokenStats, ...]:
     """What a drafter saw along a chain with these entropies."""
-    return tuple(sight(entropy) for entropy in entropies)
+    return tuple(stat(entropy) for entropy in entropies)
 
 
-def turn(drafted: int, kept: int, stop=None, sights: tuple[Sight, ...] = ()) -> Round:
+def turn(drafted: int, kept: int, stop=None, stats: tuple[TokenStats, ...] = ()) -> Round:
     """A round that drafted a chain and kept its first tokens."""
-    draft = replace(certain_chain(range(drafted)), sights=sights)
-    return Round(Budget(drafted, stop=stop), draft, Brief(None, None), Verdict.of(draft, tuple(range(kept)), 9), ())
+    draft = replace(deterministic_chain(range(drafted)), stats=stats)
+    return Round(Budget(drafted, stop=stop), draft, RowStats(None, None), Verdict.of(draft, tuple(range(kept)), 9), ())
 
 
 def after(*rounds: Round | tuple) -> Session:

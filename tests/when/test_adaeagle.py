@@ -11,7 +11,8 @@ from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.table import Table
-from specdec_lib.types import NO_DICE, Budget, Refusal, Sight
+from specdec_lib.scores import TokenStats
+from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.adaeagle import CARD, AdaEagle, LongEnough
 from tests.worlds import PROMPT, SHAPE, WARM, kit, network_kit, random_eagle, random_lengths, run
@@ -21,8 +22,8 @@ def saying(number):
     return AdaEagle(lambda tokens: number, 5)
 
 
-def chain(*chances):
-    return tuple(Sight(chance, chance, 0.0, 0.0) for chance in chances)
+def chain(*probs):
+    return tuple(TokenStats(prob, prob, 0.0, 0.0) for prob in probs)
 
 
 @pytest.mark.parametrize(("number", "length"), [(2.4, 2), (2.6, 3), (-3.0, 0), (.4, 0), (5.4, 5), (99.0, 5), (None, 0)])
@@ -112,13 +113,13 @@ def test_a_prompt_of_one_token_shows_no_state_and_is_decoded_plainly_first():
 @pytest.mark.parametrize("spec", ["eagle", "draft-model", "early-exit"])
 @pytest.mark.parametrize("combined", [False, True])
 def test_on_a_network_the_law_is_plain_decodings(spec, combined):
-    def law(spec):
+    def dist(spec):
         def once(dice):
             world = network_kit()
             return run(catalog.build(spec, world), dice, tokens=3, target=world.target)
         return every_outcome(once)
 
-    assert distance(law(f"{spec}@adaeagle(combined={combined})"), law("ar")) < 1e-9
+    assert distance(dist(f"{spec}@adaeagle(combined={combined})"), dist("ar")) < 1e-9
 
 
 def test_eagle_drafts_the_same_whoever_else_listens_to_the_target():
@@ -128,7 +129,7 @@ def test_eagle_drafts_the_same_whoever_else_listens_to_the_target():
     one = catalog.build("eagle(depth=3)", alone)
     other = catalog.build("eagle(depth=3)@adaeagle", beside)
     session = begin(PROMPT, 20, sampling=WARM)
-    assert one.what(session, Budget(3), Dice(1)).sights == other.what(session, Budget(3), Dice(1)).sights
+    assert one.what(session, Budget(3), Dice(1)).stats == other.what(session, Budget(3), Dice(1)).stats
     assert alone.target.cache.taps == (0, 1) and beside.target.cache.taps == (0, 1, 2)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Refusal
-from specdec_lib.when.adaedl import CARD, AdaEdl, Averages, Doubtful
+from specdec_lib.when.adaedl import CARD, AdaEdl, Averages, LowAcceptance
 from tests.when.history import after, trail
 from tests.worlds import kit
 
@@ -12,7 +12,7 @@ from tests.worlds import kit
 def test_at_the_start_it_stops_above_one_point_eight_nats():
     stop = AdaEdl(9)(begin((1,), 5), NO_DICE).stop
     assert not stop(trail(1.79)) and stop(trail(1.81)) and not stop(trail(9.0, .1)) and not stop(())
-    assert not Doubtful(.5, 1.0)(trail(.25)), "the comparison is strict"
+    assert not LowAcceptance(.5, 1.0)(trail(.25)), "the comparison is strict"
 
 
 def test_both_averages_move_as_worked_by_hand():
@@ -53,7 +53,7 @@ def test_rounds_without_a_draft_change_nothing():
 
 def test_the_threshold_of_the_moment_is_what_the_budget_carries():
     budget = AdaEdl(8)(after((4, 4)), NO_DICE)
-    assert budget == Budget(8, stop=Doubtful(AdaEdl(8).averages(after((4, 4))).threshold, .2))
+    assert budget == Budget(8, stop=LowAcceptance(AdaEdl(8).averages(after((4, 4))).threshold, .2))
 
 
 def test_its_depth_comes_from_the_cost_curve():

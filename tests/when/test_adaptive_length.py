@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_lib.drafting import certain_chain, noted
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Refusal, Round, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import deterministic_chain, with_notes
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Verdict
 from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, average, seen
 from tests.worlds import kit
 
@@ -15,14 +16,14 @@ PAPER = AdaptiveLength(20, 30, 10, 0.5, "printed")
 
 
 def played(draft: Draft, accepted: int) -> Round:
-    return Round(Budget(len(draft)), draft, Brief(None, None), Verdict.of(draft, tuple(range(accepted)), 7), ())
+    return Round(Budget(len(draft)), draft, RowStats(None, None), Verdict.of(draft, tuple(range(accepted)), 7), ())
 
 
 def after(*rounds: tuple[int, int]):
     """A session whose rounds generated and accepted so many tokens."""
     session = begin((1, 2), 5000, end=frozenset({END}))
     for drafted, accepted in rounds:
-        session = session.after(played(certain_chain(range(drafted)) if drafted else Draft(), accepted))
+        session = session.after(played(deterministic_chain(range(drafted)) if drafted else Draft(), accepted))
     return session
 
 
@@ -80,16 +81,16 @@ def test_the_corrected_rule_shrinks_and_grows_with_the_text():
 
 
 def test_success_is_a_share_of_what_was_generated_not_of_what_was_asked():
-    ended = played(certain_chain((1, 2, END)), 2)
+    ended = played(deterministic_chain((1, 2, END)), 2)
     assert seen(ended, frozenset({END})) == (2, 2) and seen(ended) == (3, 2)
     session = begin((1, 2), 50, end=frozenset({END}))
     assert AdaptiveLength()(session.after(ended), NO_DICE) == Budget(4)          # 2 + 2, though 8 were asked for
 
 
 def test_the_note_of_the_raw_draft_counts_and_not_the_searched_path():
-    raw = noted(certain_chain((1, 2, 3)), generated=8)
+    raw = with_notes(deterministic_chain((1, 2, 3)), generated=8)
     assert seen(played(raw, 1)) == (8, 1)
-    assert seen(played(noted(Draft(), generated=0), 0)) == (0, 0)
+    assert seen(played(with_notes(Draft(), generated=0), 0)) == (0, 0)
 
 
 def test_rounds_without_a_draft_change_nothing():

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_lib.drafting import grow
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Refusal, Sight, Verdict
+from specdec_lib.scores import TokenStats
+from specdec_lib.trees import grow
+from specdec_lib.types import NO_DICE, Refusal, Verdict
 from specdec_lib.when.confidence import CARD, Confidence, Unsure, fitted, judged
 from tests.when.history import after, turn
 from tests.worlds import DRAFT, PROMPT, kit
@@ -15,14 +16,14 @@ from tests.worlds import DRAFT, PROMPT, kit
 def test_it_stops_after_the_first_token_below_the_threshold():
     session = begin(PROMPT, 20)
     draft = grow(session, Confidence(6, .55)(session, NO_DICE), NO_DICE, lambda draft: DRAFT(session.tokens, draft))
-    assert [round(sight.chance, 2) for sight in draft.sights] == [.4]       # after 1 the best chance is .4
+    assert [round(stat.prob, 2) for stat in draft.stats] == [.4]            # after 1 the best chance is .4
     longer = grow(session, Confidence(6, .39)(session, NO_DICE), NO_DICE, lambda draft: DRAFT(session.tokens, draft))
     assert len(longer) == 6
 
 
 def test_the_threshold_itself_is_sure_enough():
-    sight = Sight(.4, .4, .1, 1.0)
-    assert not Unsure(.4)((sight,)) and Unsure(.41)((sight,)) and not Unsure(.9)(())
+    stat = TokenStats(.4, .4, .1, 1.0)
+    assert not Unsure(.4)((stat,)) and Unsure(.41)((stat,)) and not Unsure(.9)(())
 
 
 def test_an_impossible_threshold_is_refused():
@@ -35,22 +36,22 @@ def test_it_takes_its_depth_from_the_cost_curve():
 
 
 def test_of_the_best_token_it_asks_whatever_was_drawn():
-    seen = (Sight(.1, .7, .1, 1.0),)
+    seen = (TokenStats(.1, .7, .1, 1.0),)
     assert Unsure(.4)(seen) and not Unsure(.4, "best")(seen) and Unsure(.8, "best")(seen)
 
 
-def chances(*values):
-    return tuple(Sight(value, .9, .05, 1.0) for value in values)
+def probs(*values):
+    return tuple(TokenStats(value, .9, .05, 1.0) for value in values)
 
 
 def test_of_a_round_the_kept_tokens_and_the_first_refused_one_are_judged():
-    assert judged(turn(4, 2, None, chances(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
-    assert judged(turn(2, 2, None, chances(.9, .8))) == [(.9, True), (.8, True)]
-    assert judged(turn(2, 1, None, chances(.7, .6)), "best") == [(.9, True), (.9, False)] and judged(turn(3, 1)) == []
+    assert judged(turn(4, 2, None, probs(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
+    assert judged(turn(2, 2, None, probs(.9, .8))) == [(.9, True), (.8, True)]
+    assert judged(turn(2, 1, None, probs(.7, .6)), "best") == [(.9, True), (.9, False)] and judged(turn(3, 1)) == []
 
 
 def test_a_token_that_the_loop_cut_off_was_not_refused():
-    whole = turn(3, 2, None, chances(.9, .8, .7))
+    whole = turn(3, 2, None, probs(.9, .8, .7))
     assert judged(replace(whole, verdict=Verdict((0, 1), whole.verdict.tokens[:2]))) == [(.9, True), (.8, True)]
 
 
@@ -70,11 +71,11 @@ def test_of_equal_costs_the_highest_threshold_is_taken():
 def test_few_tokens_or_one_kind_alone_leave_the_given_threshold():
     assert fitted([(.9, True)] * 4 + [(.2, False)]) is None and fitted([(.9, True)] * 9) is None
     policy = Confidence(4, .35, refit=True)
-    assert policy(after((4, 2, None, chances(.9, .8, .3, .7))), NO_DICE).stop == Unsure(.35)
+    assert policy(after((4, 2, None, probs(.9, .8, .3, .7))), NO_DICE).stop == Unsure(.35)
 
 
 def test_it_refits_to_the_whole_history_of_the_session():
-    rounds = [(4, 2, None, chances(.9, .8, .3, .7)), (3, 3, None, chances(.5, .9, .6)), (2, 0, None, chances(.45, .9))]
+    rounds = [(4, 2, None, probs(.9, .8, .3, .7)), (3, 3, None, probs(.5, .9, .6)), (2, 0, None, probs(.45, .9))]
     policy = Confidence(4, .2, refit=True)
     assert [policy(after(*rounds[:n]), NO_DICE).stop.threshold for n in range(4)] == [.2, .2, .5, .5]
     assert Confidence(4, .2)(after(*rounds), NO_DICE).stop.threshold == .2
@@ -87,21 +88,21 @@ def test_an_impossible_choice_is_refused(wrong):
 
 
 def test_a_remembered_threshold_starts_the_next_prompt_whose_list_is_new():
-    memory, first = {}, (6, 5, None, chances(.9, .8, .7, .6, .5, .3))
+    memory, first = {}, (6, 5, None, probs(.9, .8, .7, .6, .5, .3))
     def policy(**choice):
         return CARD.make(kit(memory=memory), threshold=.2, refit=True, **choice)
     asked = policy(remember=True)
     assert asked(after(), NO_DICE).stop.threshold == .2
     assert asked(after(first), NO_DICE).stop.threshold == .5       # kept down to .5, refused .3
     later = policy(remember=True)
-    assert [later(after(*rounds), NO_DICE).stop.threshold for rounds in ((), (first[:3] + (chances(*[.1] * 6),),))] == [
+    assert [later(after(*rounds), NO_DICE).stop.threshold for rounds in ((), (first[:3] + (probs(*[.1] * 6),),))] == [
         .5, .1]
     assert policy()(after(), NO_DICE).stop.threshold == .2 and policy().past is None
 
 
 def test_two_thousand_judged_tokens_count_and_older_ones_do_not():
     def threshold(kept):                           # one refused token, then so many that were kept
-        rounds = (1, 0, None, chances(.1)), (kept, kept, None, chances(*[.2] * kept))
+        rounds = (1, 0, None, probs(.1)), (kept, kept, None, probs(*[.2] * kept))
         return Confidence(4, .4, refit=True)(after(*rounds), NO_DICE).stop.threshold
     assert threshold(1999) == .2 and threshold(2000) == .4, "without the refused one there is one kind alone"
 

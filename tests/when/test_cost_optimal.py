@@ -5,14 +5,15 @@ from math import prod
 
 import pytest
 
-from specdec_lib.cost import CostCurve
-from specdec_lib.drafting import certain_chain
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Refusal, Round, Verdict
-from specdec_lib.when.cost_optimal import CARD, CostOptimal, Straight, acceptance
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Verdict
+from specdec_lib.when.cost_optimal import CARD, CostOptimal, StraightLine, acceptance
 from tests.worlds import kit
 
-FREE = Straight(0.0)
+FREE = StraightLine(0.0)
 CURVE = CostCurve((1, 4, 8, 16), (8, 64), ((1.0, 1.1, 1.4, 3.0), (2.0, 2.2, 3.5, 7.0)))
 
 
@@ -20,8 +21,9 @@ def rounds(*pairs: tuple[int, int]) -> tuple[Round, ...]:
     """Rounds that drafted and accepted so many tokens."""
     out = []
     for drafted, accepted in pairs:
-        draft = certain_chain(range(drafted)) if drafted else Draft()
-        out.append(Round(Budget(drafted), draft, Brief(None, None), Verdict.of(draft, tuple(range(accepted)), 9), ()))
+        draft = deterministic_chain(range(drafted)) if drafted else Draft()
+        out.append(Round(Budget(drafted), draft, RowStats(None, None), Verdict.of(draft, tuple(range(accepted)), 9),
+                         ()))
     return tuple(out)
 
 
@@ -32,13 +34,13 @@ def after(*pairs: tuple[int, int], prompt: int = 8):
     return session
 
 
-def by_hand(chances, seconds, lengths) -> int:
+def by_hand(probs, seconds, lengths) -> int:
     """The best length, every outcome of every draft counted with its chance."""
     def tokens(n):
         total = 0.0
         for kept in itertools.product((True, False), repeat=n):
-            chance = prod(a if yes else 1 - a for a, yes in zip(chances, kept, strict=False))
-            total += chance * (1 + len(list(itertools.takewhile(bool, kept))))
+            prob = prod(a if yes else 1 - a for a, yes in zip(probs, kept, strict=False))
+            total += prob * (1 + len(list(itertools.takewhile(bool, kept))))
         return total
     return max(lengths, key=lambda n: tokens(n) / seconds(n))
 
@@ -64,24 +66,24 @@ def test_faded_rounds_count_less():
     assert acceptance(rounds((1, 1), (0, 0), (1, 0)), 1, .5, 2, .5) == pytest.approx(((1 + .5) / (2 + 1.5),))
 
 
-@pytest.mark.parametrize("seconds", [FREE, Straight(.05), Straight(.5), CURVE])
+@pytest.mark.parametrize("seconds", [FREE, StraightLine(.05), StraightLine(.5), CURVE])
 @pytest.mark.parametrize("own", [(0.0, 0.0), (.1, 0.0), (0.0, .4)])
 def test_the_length_is_the_best_of_all_tried_one_by_one(seconds, own):
     for history in ((), ((8, 0),) * 3, ((8, 8),) * 9, ((8, 3),) * 20, ((8, 1), (1, 1), (1, 1), (1, 0))):
         session = after(*history)
         policy = CostOptimal(seconds, 8, 0, *own)
-        chances = acceptance(session.rounds, 8, .5, 4)
+        probs = acceptance(session.rounds, 8, .5, 4)
         context = len(session.tokens)
 
         def spent(n, context=context):
             return seconds(n + 1, context) + (n > 0) * (own[0] * n + own[1]) * seconds(1, context)
 
-        assert policy(session, NO_DICE) == Budget(by_hand(chances, spent, range(9)))
-        assert CostOptimal(seconds, 6, 2, *own)(session, NO_DICE).depth == by_hand(chances, spent, range(2, 7))
+        assert policy(session, NO_DICE) == Budget(by_hand(probs, spent, range(9)))
+        assert CostOptimal(seconds, 6, 2, *own)(session, NO_DICE).depth == by_hand(probs, spent, range(2, 7))
 
 
 def test_success_lengthens_and_failure_shortens():
-    policy = CostOptimal(Straight(.03), 12)
+    policy = CostOptimal(StraightLine(.03), 12)
     assert policy(after(*[(6, 6)] * 9), NO_DICE).depth == 12
     assert policy(after(*[(6, 0)] * 9), NO_DICE).depth == 1
     assert 1 < policy(after(*[(6, 2)] * 9), NO_DICE).depth < 6
@@ -89,14 +91,14 @@ def test_success_lengthens_and_failure_shortens():
 
 def test_a_dear_drafter_drafts_less():
     session = after(*[(6, 4), (6, 6)] * 4)
-    depths = [CostOptimal(Straight(.03), 12, per_token=c)(session, NO_DICE).depth for c in (0, .1, .3, .8)]
+    depths = [CostOptimal(StraightLine(.03), 12, per_token=c)(session, NO_DICE).depth for c in (0, .1, .3, .8)]
     assert depths == sorted(depths, reverse=True) and depths[0] > depths[-1]
 
 
 def test_it_goes_on_drafting_unless_it_may_stop():
     hopeless = after(*[(4, 0)] * 30)
-    assert CostOptimal(Straight(.1), 8)(hopeless, NO_DICE).depth == 1
-    assert CostOptimal(Straight(.1), 8, 0)(hopeless, NO_DICE).depth == 0
+    assert CostOptimal(StraightLine(.1), 8)(hopeless, NO_DICE).depth == 1
+    assert CostOptimal(StraightLine(.1), 8, 0)(hopeless, NO_DICE).depth == 0
 
 
 def test_forwards_cost_what_the_curve_says_at_this_context():
@@ -107,13 +109,13 @@ def test_forwards_cost_what_the_curve_says_at_this_context():
 
 def test_asked_twice_in_any_order_it_answers_the_same():
     sessions = [after(*[(6, i % 7)] * i) for i in range(9)]
-    policy = CostOptimal(Straight(.05), 8, fade=.9)
+    policy = CostOptimal(StraightLine(.05), 8, fade=.9)
     forth = [policy(session, NO_DICE) for session in sessions]
     assert [policy(session, NO_DICE) for session in reversed(sessions)][::-1] == forth and len(set(forth)) > 2
 
 
 def test_costs_and_limits_come_from_the_kit():
-    assert CARD.make(kit(nodes=5)) == CostOptimal(Straight(.03), 10)
+    assert CARD.make(kit(nodes=5)) == CostOptimal(StraightLine(.03), 10)
     assert CARD.make(kit(cost=CURVE), longest=3).seconds is CURVE
 
 

@@ -5,9 +5,10 @@ from math import inf, log
 
 import pytest
 
-from specdec_lib.drafting import Unlikely
 from specdec_lib.loop import begin, decode
-from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Facts, Kit, Method, Refusal, Round, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import UnlikelyPath
+from specdec_lib.types import NO_DICE, Budget, Draft, Facts, Kit, Method, Refusal, Round, Verdict
 from specdec_lib.when.entropy_trigger import CARD, EntropyTrigger, decide, last_entropies
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, kit
@@ -21,8 +22,8 @@ def after(*rounds: tuple[float, ...]):
     for entropies in rounds:
         path = tuple(range(len(entropies)))
         verdict = Verdict(path[1:], (7,) * len(entropies))
-        brief = Brief(None, None, path, (0.0,) * len(entropies), entropies)
-        session = session.after(Round(Budget(), Draft(), brief, verdict, ()))
+        row_stats = RowStats(None, None, path, (0.0,) * len(entropies), entropies)
+        session = session.after(Round(Budget(), Draft(), row_stats, verdict, ()))
     return session
 
 
@@ -117,7 +118,7 @@ def test_its_budgets_come_from_the_kit():
 def test_the_models_tree_has_sizes_and_an_end_of_its_own():
     part = CARD.make(Kit(None, nodes=6), depth=24, nodes=24, model_depth=5, model_width=4, model_nodes=6, least=0.4)
     assert part.retrieve == Budget(24, 8, 24, "feedback-retrieval")
-    assert part.model == Budget(5, 4, 6, "eagle2", stop=Unlikely(0.4))
+    assert part.model == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
 
 
 def test_parameters_replace_what_the_kit_says():

@@ -3,9 +3,10 @@
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Brief, Budget, Draft, Refusal, Round, Verdict
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Verdict
 from specdec_lib.when.heuristic import CARD, Heuristic
 from tests.worlds import kit
 
@@ -14,9 +15,9 @@ def after(*rounds: tuple[int, int]):
     """A session whose rounds drafted and accepted so many tokens."""
     session = begin((1, 2), 500)
     for drafted, accepted in rounds:
-        draft = certain_chain(range(drafted)) if drafted else Draft()
+        draft = deterministic_chain(range(drafted)) if drafted else Draft()
         verdict = Verdict.of(draft, tuple(range(accepted)), 9)
-        session = session.after(Round(Budget(drafted), draft, Brief(None, None), verdict, ()))
+        session = session.after(Round(Budget(drafted), draft, RowStats(None, None), verdict, ()))
     return session
 
 

@@ -6,19 +6,19 @@ import pytest
 
 from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Refusal
-from specdec_lib.when.margin import CARD, Close, Margin
-from tests.when.history import sight
+from specdec_lib.when.margin import CARD, CloseTop, Margin
+from tests.when.history import stat
 from tests.worlds import kit
 
 
-def seen(first, second, chance=.5):
-    return (sight(chance=chance, first=first, second=second),)
+def seen(first, second, prob=.5):
+    return (stat(prob=prob, first=first, second=second),)
 
 
 def test_it_stops_where_the_lead_in_chances_is_below_the_threshold():
     stop = Margin(9)(begin((1,), 5), NO_DICE).stop
     assert stop(seen(.45, .30)) and not stop(seen(.55, .30)) and stop(seen(.1, .05))
-    assert not Close(.25)(seen(.5, .25)) and not stop(())
+    assert not CloseTop(.25)(seen(.5, .25)) and not stop(())
 
 
 def test_in_logits_it_is_the_ratio_that_counts():
@@ -27,20 +27,20 @@ def test_in_logits_it_is_the_ratio_that_counts():
 
 
 def test_a_second_chance_that_rounded_to_zero_is_an_endless_lead():
-    assert not Close(50.0, logits=True)(seen(1.0, 0.0))
+    assert not CloseTop(50.0, logits=True)(seen(1.0, 0.0))
 
 
 def test_it_looks_at_the_law_and_not_at_the_token_that_was_drawn():
-    assert {Close(.2)(seen(.6, .3, chance)) for chance in (.6, .3, .01)} == {False}
+    assert {CloseTop(.2)(seen(.6, .3, prob)) for prob in (.6, .3, .01)} == {False}
 
 
 def test_only_the_last_token_counts():
-    assert not Close(.2)(seen(.3, .3) + seen(.9, .1)) and Close(.2)(seen(.9, .1) + seen(.3, .3))
+    assert not CloseTop(.2)(seen(.3, .3) + seen(.9, .1)) and CloseTop(.2)(seen(.9, .1) + seen(.3, .3))
 
 
 def test_its_depth_comes_from_the_cost_curve():
     assert CARD.make(kit(nodes=5)) == Margin(5)
-    assert CARD.make(kit(), depth=2, h=1.5, logits=True)(begin((1,), 5), NO_DICE) == Budget(2, stop=Close(1.5, True))
+    assert CARD.make(kit(), depth=2, h=1.5, logits=True)(begin((1,), 5), NO_DICE) == Budget(2, stop=CloseTop(1.5, True))
 
 
 @pytest.mark.parametrize("wrong", [{"h": 1.5}, {"h": float("nan")}, {"depth": -1}, {"h": 800.0, "logits": True}],

@@ -1,9 +1,9 @@
 import pytest
 
-from specdec_lib.drafting import Unlikely
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
+from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
 from specdec_lib.when.match_length import CARD, MatchLength
 
@@ -53,7 +53,7 @@ def test_parameters_replace_what_the_kit_says():
 def test_a_copy_has_a_length_of_its_own_and_a_tree_may_end_early():
     part = CARD.make(Kit(None, nodes=6), copy=12, least=0.4)
     assert part.copy == Budget(12, source="suffix-automaton")
-    assert part.other == Budget(6, 8, 6, source="token-recycling", stop=Unlikely(0.4))
+    assert part.other == Budget(6, 8, 6, source="token-recycling", stop=UnlikelyPath(0.4))
 
 
 def test_it_reads_the_index_that_the_drafter_reads():

@@ -6,44 +6,47 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdec_lib import catalog, cost, measure
-from specdec_lib.bench.record import record
-from specdec_lib.bench.retold import assembled
+from specdec_lib import catalog, measure
+from specdec_lib.cost import curves
 from specdec_lib.dice import Dice
-from specdec_lib.drafting import certain_chain
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.replay import Recording, Replay
-from specdec_lib.types import NO_DICE, Brief, Budget, Kit, Method, Refusal
+from specdec_lib.recordings.record import record
+from specdec_lib.recordings.replay_method import assembled
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, Budget, Kit, Method, Refusal
 from specdec_lib.when.oracle import CARD, Oracle
 from tests.worlds import PROMPT, kit
 
 TEXT = (1, 2, 3, 4, 5, 6)
 SAID = ((1, 9), (2, 3), (9, 9), (9, 9), (5,), ())                  # what the drafter says at each place of TEXT
-CURVE = cost.CostCurve((1, 2, 3), (8,), ((1.0, 1.25, 1.5),))
+CURVE = curves.CostCurve((1, 2, 3), (8,), ((1.0, 1.25, 1.5),))
 ABOUT = {"vocab": 3, "end": [], "pieces": {}}
 
 
 def by_hand(said=SAID, text=TEXT) -> Recording:
-    drafts = tuple(map(certain_chain, said))
-    brief = Brief(torch.tensor(text)[:, None], torch.ones(len(text), 1), tuple(range(len(text))),
-                  (0.0,) * len(text), (0.0,) * len(text))
-    return Recording((7, *text), 1, brief, {"hand": {2: drafts}}, {}, {"vocab": 10, "end": [], "pieces": {}})
+    drafts = tuple(map(deterministic_chain, said))
+    row_stats = RowStats(torch.tensor(text)[:, None], torch.ones(len(text), 1), tuple(range(len(text))),
+                         (0.0,) * len(text), (0.0,) * len(text))
+    return Recording((7, *text), 1, row_stats, {"hand": {2: drafts}}, {}, {"vocab": 10, "end": [], "pieces": {}})
 
 
-def oracle(tape=None, rule="kept", **values):
-    return CARD.make(Kit(None, cost=CURVE, recording=tape or by_hand(), parts=catalog.make_part),
+def oracle(recording=None, rule="kept", **values):
+    return CARD.make(Kit(None, cost=CURVE, recording=recording or by_hand(), parts=catalog.make_part),
                      **({"drafter": "hand", "rule": rule, "longest": 2} | values))
 
 
 @pytest.fixture(scope="module")
-def tape():
+def recording():
     return record(PROMPT, kit(None), ["draft-model", "suffix-automaton"], 30, about=ABOUT)
 
 
-def rounds(tape, when, drafter="draft-model"):
-    world = kit(None, recording=tape)
-    *_, last = decode(tape.tokens[:tape.prompt], Replay(tape), when, world.part("recorded", drafter=drafter),
-                      world.part("match"), max_new_tokens=len(tape.output))
+def rounds(recording, when, drafter="draft-model"):
+    world = kit(None, recording=recording)
+    *_, last = decode(recording.tokens[:recording.prompt], Replay(recording), when,
+                      world.part("recorded", drafter=drafter),
+                      world.part("match"), max_new_tokens=len(recording.output))
     return last
 
 
@@ -53,16 +56,17 @@ def test_it_drafts_exactly_what_would_be_kept():
     assert [(row.drafted, row.accepted) for row in told] == [(1, 1), (0, 0), (0, 0), (1, 1)]
 
 
-def test_of_a_real_drafter_nothing_is_wasted_and_nothing_that_would_be_kept_is_left(tape):
-    when = CARD.make(kit(None, recording=tape), drafter="draft-model")
-    told = rounds(tape, when)
-    assert told.tokens == tape.tokens
-    longest = kit(None, recording=tape).part("recorded", drafter="draft-model")
+def test_of_a_real_drafter_nothing_is_wasted_and_nothing_that_would_be_kept_is_left(recording):
+    when = CARD.make(kit(None, recording=recording), drafter="draft-model")
+    told = rounds(recording, when)
+    assert told.tokens == recording.tokens
+    longest = kit(None, recording=recording).part("recorded", drafter="draft-model")
     place = 0
     for row in measure.rows(told):
-        here = begin(tape.tokens[:tape.prompt + place], len(tape.output) - place)
+        here = begin(recording.tokens[:recording.prompt + place], len(recording.output) - place)
         full = longest(here, Budget(16).within(here), NO_DICE).tokens
-        right = next((i for i, pair in enumerate(zip(full, tape.output[place:], strict=False)) if pair[0] != pair[1]),
+        right = next((i for i, pair in enumerate(zip(full, recording.output[place:], strict=False))
+                      if pair[0] != pair[1]),
                      len(full))
         assert row.drafted == row.accepted == right
         place += row.emitted
@@ -118,9 +122,9 @@ def test_without_a_recording_it_is_refused_and_listed_as_missing_it():
         CARD.make(kit())
 
 
-def test_a_method_is_told_with_it_and_asks_for_the_drafter_that_was_named(tape):
+def test_a_method_is_told_with_it_and_asks_for_the_drafter_that_was_named(recording):
     for name in ("draft-model", "suffix-automaton"):
-        method = assembled(f"draft-model@oracle(drafter={name!r})", tape, CURVE)
+        method = assembled(f"draft-model@oracle(drafter={name!r})", recording, CURVE)
         assert isinstance(method, Method) and method.when.drafts.drafter == name
 
 

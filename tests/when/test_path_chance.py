@@ -1,13 +1,14 @@
 import pytest
 
-from specdec_lib.drafting import Unlikely, worthwhile
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Sight
+from specdec_lib.scores import TokenStats
+from specdec_lib.trees import UnlikelyPath, stop_when_unlikely
+from specdec_lib.types import NO_DICE, Budget, Kit, Refusal
 from specdec_lib.when.path_chance import CARD, PathChance
 
 
-def trail(*chances):
-    return tuple(Sight(chance, chance, 0.0, 0.0) for chance in chances)
+def trail(*probs):
+    return tuple(TokenStats(prob, prob, 0.0, 0.0) for prob in probs)
 
 
 def test_it_stops_where_the_product_of_the_path_falls_below_the_least_chance():
@@ -17,12 +18,12 @@ def test_it_stops_where_the_product_of_the_path_falls_below_the_least_chance():
 
 
 def test_its_budget_is_the_same_every_round():
-    assert PathChance(4, 2, 6, 0.4)(begin((1,), 5), NO_DICE) == Budget(4, 2, 6, stop=Unlikely(0.4))
+    assert PathChance(4, 2, 6, 0.4)(begin((1,), 5), NO_DICE) == Budget(4, 2, 6, stop=UnlikelyPath(0.4))
 
 
 def test_at_zero_nothing_stops():
     assert PathChance(4, least=0)(begin((1,), 5), NO_DICE) == Budget(4)
-    assert worthwhile(Budget(4), 0) == Budget(4)
+    assert stop_when_unlikely(Budget(4), 0) == Budget(4)
 
 
 def test_its_depth_is_what_the_cost_curve_allows():
@@ -38,4 +39,4 @@ def test_an_impossible_parameter_is_refused(wrong):
 
 def test_an_impossible_chance_is_refused_wherever_it_is_given():
     with pytest.raises(Refusal, match="chance between 0 and 1, got 2"):
-        worthwhile(Budget(4), 2)
+        stop_when_unlikely(Budget(4), 2)

@@ -38,7 +38,7 @@ def test_the_token_drawn_from_the_spread_law_is_still_submitted():
     drafter = DraftModel(Table({(): sure, (0,): sure, (0, 0): torn}))
     session = begin((1, 1), 20)
     draft = drafter(session, Svip(9)(session, NO_DICE), NO_DICE)
-    assert [round(seen.entropy, 2) for seen in draft.sights] == [.39, .39, 1.09]
+    assert [round(seen.entropy, 2) for seen in draft.stats] == [.39, .39, 1.09]
 
 
 def test_the_estimate_is_no_bound_where_the_drafter_is_sure_and_wrong():

@@ -7,11 +7,11 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
-from specdec_lib.index.carried import Carried
 from specdec_lib.loop import begin
+from specdec_lib.memory.value import CarriedValue
 from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.when.adaedl import AdaEdl
-from specdec_lib.when.tapout import CARD, Arm, Pulled, TapOut, best_chances, thompson, ucb1, ucb_tuned
+from specdec_lib.when.tapout import CARD, Arm, PulledArm, TapOut, best_chances, thompson, ucb1, ucb_tuned
 from tests.when.history import after, trail, turn
 from tests.worlds import kit, run, true_law
 
@@ -41,7 +41,7 @@ class Never:
 
 
 def bandit(names=("a", "b"), **choice) -> TapOut:
-    return TapOut(8, {name: fixed_rule(name) for name in names}, Carried({}), **choice)
+    return TapOut(8, {name: fixed_rule(name) for name in names}, CarriedValue({}), **choice)
 
 
 def played(policy: TapOut, kept: dict[str, int], rounds: int, dice=NO_DICE, drafted: int = 4) -> list[str]:
@@ -89,8 +89,8 @@ def test_beta_posteriors_win_with_the_chance_that_theory_names():
 
 def test_thompson_draws_an_arm_as_often_as_it_is_likely_to_be_the_best():
     arms = [arm(.5, .5, .5, .5), arm(.25)]
-    law = every_outcome(lambda dice: thompson(arms, dice, "sequence"))
-    assert law == pytest.approx({0: .6726, 1: .3274}, abs=2e-3)
+    dist = every_outcome(lambda dice: thompson(arms, dice, "sequence"))
+    assert dist == pytest.approx({0: .6726, 1: .3274}, abs=2e-3)
 
 
 def test_every_arm_is_pulled_once_in_order_before_the_bandit_chooses():
@@ -171,7 +171,7 @@ def test_rounds_without_a_draft_and_those_of_other_policies_teach_nothing():
 
 def test_an_arm_that_adapts_hears_only_of_its_own_rounds():
     policy = CARD.make(kit(), arms=("adaedl", "svip"))
-    there = {name: Pulled((name,), (Never(),)) for name in ("adaedl", "svip")}
+    there = {name: PulledArm((name,), (Never(),)) for name in ("adaedl", "svip")}
     session = after(turn(4, 4, there["svip"]), turn(4, 4, there["adaedl"]), turn(4, 0, there["svip"]))
     own = policy.arms["adaedl"](policy.own(session, "adaedl"), NO_DICE).stop
     assert own.threshold == pytest.approx(.401)

@@ -1,0 +1,95 @@
+"""Reading a finished run: the sentences and tables of the report, worked out from its summary and its decodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_lib.bench import summary as sums
+from specdec_lib.bench.results import Decode, read_results, select
+from specdec_lib.cost import curves
+from specdec_lib.types import Refusal
+
+QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
+             "reference_score": "reference score", "repeated_4grams": "repeated 4-grams"}
+
+@dataclass(frozen=True)
+class Report:
+    """A finished run; `methods` leaves plain decoding out."""
+
+    summary: dict
+    decodes: tuple[Decode, ...]
+
+    @property
+    def entries(self) -> dict[str, dict]:
+        return self.summary["methods"]
+
+    @property
+    def methods(self) -> list[str]:
+        return [name for name in self.entries if name != "ar"]
+
+    @property
+    def shown(self) -> list[str]:
+        """Methods for a slider: at most twelve, and plain decoding where there is no other."""
+        return self.methods[:12] or ["ar"]
+
+    @property
+    def families(self) -> list[str]:
+        return list(self.entries["ar"]["by_family"])
+
+    @property
+    def curve(self) -> curves.CostCurve | None:
+        saved = self.summary["settings"]["cost_curve"]
+        return None if saved is None else curves.from_dict(saved)
+
+    def column(self, key: str, names: Sequence[str] | None = None) -> list:
+        """One measure of these methods, of all but plain decoding by default."""
+        return [self.entries[name][key] for name in (self.methods if names is None else names)]
+
+    def by_family(self, key: str) -> dict[str, list]:
+        """One measure per method, in the order of the families."""
+        return {name: [self.entries[name]["by_family"].get(family, {}).get(key) for family in self.families]
+                for name in self.methods}
+
+    @property
+    def fastest(self) -> str:
+        """The method of the highest speed, surely faster ones first; plain decoding where none is above 1."""
+        best = max(self.methods, key=lambda name: (surely_faster(self.entries[name]), self.entries[name]["speedup"] or 0.0),
+                   default="ar")
+        return best if (self.entries[best]["speedup"] or 0.0) > 1 else "ar"
+
+
+def surely_faster(entry: dict) -> bool:
+    """Whether the whole interval lies above 1."""
+    return bool(entry["speedup_ci"]) and entry["speedup_ci"][0] > 1
+
+
+def load_report(folder: str | Path) -> Report:
+    """The report of a finished run; Refusal where the folder holds none."""
+    folder = Path(folder)
+    try:
+        return Report(json.loads((folder / "summary.json").read_text(encoding="utf-8")), tuple(read_results(folder)))
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"{folder} holds no finished run ({error}): measure one with `specdec bench`") from None
+
+
+def first_differences(report: Report) -> list[dict]:
+    """First differences from plain decoding: prompt, place, both tokens, and how sure plain decoding was there."""
+    plain = list(select(report.decodes, method="ar"))
+    out = []
+    for name in [*report.methods, *report.summary["peers"]]:
+        own = list(select(report.decodes, method=name))
+        for question, found in sums.divergences(plain, own).items():
+            if found is not None:
+                turn, first = found
+                out.append({"method": name, "prompt": question, "turn": turn + 1, "token": first.position + 1,
+                            "plain": piece_text(plain, question, turn, first.position),
+                            "here": piece_text(own, question, turn, first.position), "margin (logits)": first.margin})
+    return out
+
+
+def piece_text(decodes: Sequence[Decode], question: int | str, turn: int, place: int) -> str:
+    one = next(select(decodes, question_id=question, turn=turn))
+    return repr(one.pieces[place]) if place < len(one.pieces) else "(ended)"

@@ -1,0 +1,98 @@
+"""Two methods of one run against each other, and what each source of drafts did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.bench.options import bench, setting
+from specdec_lib.bench.progress import bar
+from specdec_lib.bench.results import select
+from specdec_lib.measure import Row
+
+
+class Comparison(NamedTuple):
+    """How many times as fast `other` is as `base`, with the interval of their own ratio."""
+
+    other: str
+    base: str
+    ratio: float | None
+    interval: Sequence[float] | None
+
+    @property
+    def verdict(self) -> str:
+        """What the interval allows to say."""
+        if self.interval is None:
+            return "a point: fewer than five prompts"
+        return "faster" if self.interval[0] > 1 else "slower" if self.interval[1] < 1 else "not told apart"
+
+
+class SourceShare(NamedTuple):
+    """What one drafter did in its rounds: the share of rounds and of time, the rest as means over its rounds."""
+
+    share: float
+    drafted: float                                 # nodes
+    accepted: float
+    tokens: float                                  # emitted
+    ms: float                                      # of the whole round
+    time: float                                    # share of the method's decode time
+
+    @property
+    def rate(self) -> float:
+        """Tokens per millisecond."""
+        return self.tokens / self.ms
+
+
+def read_or_measure(run: str, out: str = "", **options) -> Report:
+    """The finished run in the folder `run`; where that is "", the options are measured into `out`, or read there."""
+    if run:
+        return load_report(run)
+    here = setting(**options)
+    with bar("bench") as progress:
+        bench(here, Path(out), progress, lambda line: None)
+    return load_report(out)
+
+
+def faster_of(report: Report, specs: Sequence[str], family: str | None = None) -> str:
+    """The faster of these methods, on one family or on all prompts; a tie goes to the earlier one."""
+    at = [report.entries[spec] if family is None else report.entries[spec]["by_family"][family] for spec in specs]
+    return specs[max(range(len(specs)), key=lambda place: at[place]["speedup"] or 0.0)]
+
+
+def comparison_table(found: dict[str, Comparison]) -> dict[str, dict]:
+    """Comparisons as a table."""
+    return {name: {"against": one.base, "times as fast": one.ratio, "95 % interval": interval_text(one.interval),
+                   "so it is": one.verdict} for name, one in found.items()}
+
+
+def method_rounds(report: Report, spec: str) -> list[Row]:
+    """All rounds of a method."""
+    return [row for one in select(report.decodes, method=spec) for row in one.outcome.rows]
+
+
+def ms_per_token(report: Report, spec: str) -> dict[str, float]:
+    """Milliseconds per emitted token, by the part of the round that took them."""
+    own = method_rounds(report, spec)
+    emitted = sum(row.emitted for row in own)
+    return {part: 1000 * sum(getattr(row, part) for row in own) / emitted for part in ("when", "what", "target", "how")}
+
+
+def source_shares(report: Report, spec: str) -> dict[str, SourceShare]:
+    """What each source of a method's rounds did, the busiest first; "nobody" drafted nothing."""
+    own, groups = method_rounds(report, spec), {}
+    for row in own:
+        groups.setdefault(row.source or "nobody", []).append(row)
+    whole = sum(row.seconds for row in own)
+    return {name: SourceShare(len(some) / len(own), *(sum(getattr(row, key) for row in some) / len(some)
+                                                     for key in ("drafted", "accepted", "emitted")),
+                              1000 * sum(row.seconds for row in some) / len(some),
+                              sum(row.seconds for row in some) / whole)
+            for name, some in sorted(groups.items(), key=lambda pair: -len(pair[1]))}
+
+
+def mean_round(report: Report, spec: str) -> tuple[float, float]:
+    own = method_rounds(report, spec)
+    return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)

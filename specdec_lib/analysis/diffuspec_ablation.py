@@ -1,0 +1,201 @@
+"""The 2 x 2 ablation of DiffuSpec on one interleaved run: path search and length controller, apart and together.
+
+`METHODS` is what such a run measures. Cells are told by their specs: `diffusion-draft` has neither part, `weight=1`
+takes the search away, `depth=...` the controller. What a run lacks is left out. Two sides are compared by the interval
+of their own ratio, paired over prompts; which figures were published stands in `published`, apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from specdec_lib import catalog, measure
+from specdec_lib.analysis import compare
+from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.compare import Comparison
+from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, Cell
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.bench import summary
+from specdec_lib.bench.results import select
+from specdec_lib.toys.toy_bench import toy_bench
+from specdec_lib.types import Refusal
+
+METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
+           "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec-tree,specdiff,specdiff2,"
+           "diffusion-draft(depth=4,weights='diffusion-lm-aligned'),block-diffusion,eagle,draft-model,"
+           "sam+token-recycling")
+NAMES = {NEITHER: "neither", SEARCH: "search", CONTROLLER: "controller", BOTH: "both"}
+PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9,score='accepted')", "diffuspec-tree"
+ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
+PLAIN_WEIGHT = 0.5                                 # the search's default, and the paper's
+RIVALS = ("block-diffusion", "eagle", "draft-model", "sam+token-recycling")
+Pair = tuple[str, str]                             # specs: what is held against, and what is looked at
+
+
+def read_measure_or_toy(run: str, out: str = "", **options) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from.
+
+    Without `run` the options are measured into `out`; where `run` is no folder, a small run on a toy stands in.
+    Refusal where a cell of the ablation is missing, before anything is measured.
+    """
+    if run and not Path(run).is_dir():
+        return toy_bench(catalog.split(METHODS)), f"No run lies at {run}, so a toy stands in: what it says is noise."
+    if not run:
+        require_all_cells(catalog.split(options.get("methods", "")))
+    report = compare.read_or_measure(run, out, **options)
+    require_all_cells(report.entries)
+    return report, "A finished run." if run else "Measured here."
+
+
+def require_all_cells(specs: Iterable[str]) -> None:
+    """Refuses methods that do not fill all four cells."""
+    lacking = ", ".join(NAMES[one] for one in CELLS if one not in specs_by_cell(specs))
+    if lacking:
+        raise Refusal(f"the ablation lacks its cell of {lacking}: it needs diffusion-draft(depth=4),"
+                      " diffuspec(depth=4), diffuspec(weight=1) and diffuspec")
+
+
+def cell_of(spec: str) -> Cell | None:
+    """The cell of the ablation that a method fills; None where it differs in more than the two parts."""
+    name, values = catalog.parse(spec)
+    if "@" in spec or name not in ("diffusion-draft", "diffuspec"):
+        return None
+    if name == "diffusion-draft":
+        return None if set(values) - {"depth"} else NEITHER
+    weight = values.get("weight", PLAIN_WEIGHT)
+    if set(values) - {"depth", "weight"} or weight not in (1, PLAIN_WEIGHT):
+        return None
+    return Cell(weight != 1, "depth" not in values)
+
+
+def specs_by_cell(specs: Iterable[str]) -> dict[Cell, str]:
+    """Cell -> spec of those that these methods fill, in the order of CELLS; the first spec of a cell counts."""
+    found: dict[Cell | None, str] = {}
+    for spec in specs:
+        found.setdefault(cell_of(spec), spec)
+    return {one: found[one] for one in CELLS if one in found}
+
+
+def label(spec: str) -> str:
+    """A method as the tables call it: the parts it has, or its spec."""
+    return NAMES.get(cell_of(spec), spec)
+
+
+def effects(report: Report) -> dict[str, Pair]:
+    """The five comparisons of the ablation: each part without and with the other, and both against neither."""
+    asked = {"search, fixed length": (NEITHER, SEARCH), "search, with controller": (CONTROLLER, BOTH),
+             "controller, no search": (NEITHER, CONTROLLER), "controller, with search": (SEARCH, BOTH),
+             "both parts": (NEITHER, BOTH)}
+    held = specs_by_cell(report.entries)
+    return {name: (held[a], held[b]) for name, (a, b) in asked.items() if a in held and b in held}
+
+
+def variants(report: Report) -> dict[str, Pair]:
+    """What else a draft of a diffusion model can be made into, each against what it changes."""
+    held = specs_by_cell(report.entries)
+    plain, search, both = (held.get(one, "") for one in (NEITHER, SEARCH, BOTH))
+    asked = {"printed controller over fixed length": (search, PRINTED),
+             "corrected controller over printed": (PRINTED, both), "less of the trigram": (search, LESS),
+             "tree over path": (both, TREE), "SpecDiff, two steps": (plain, "specdiff"),
+             "aligned drafter": (plain, ALIGNED), "SpecDiff-2, aligned chains": (plain, "specdiff2"),
+             "its chains alone": (ALIGNED, "specdiff2")}
+    return {name: pair for name, pair in asked.items() if set(pair) <= set(report.entries)}
+
+
+def rivals(report: Report, against: str) -> dict[str, Pair]:
+    """A method against drafters of other kinds."""
+    return {f"over {rival}": (rival, against) for rival in RIVALS if rival in report.entries}
+
+
+def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
+    """How many times as fast, on one family or on all prompts."""
+    decodes = [d for d in report.decodes if family is None or d.family == family]
+    return Comparison(label(pair[1]), label(pair[0]), *summary.speed_ratio(decodes, *pair))
+
+
+def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
+    """How many times as many tokens per forward of the target, paired over prompts as the speeds are."""
+    sides = [_forwards(report, spec, family) for spec in pair]
+    return Comparison(label(pair[1]), label(pair[0]), measure.speedup(*sides), measure.speedup_interval(*sides))
+
+
+def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:
+    """Comparisons as a table: what each won in tokens, in time, and what the interval of the speed allows to say."""
+    out = {}
+    for name, pair in pairs.items():
+        tokens, speed = tokens_of_pair(report, pair), speed_of_pair(report, pair)
+        out[name] = {"against": speed.base, "tokens per forward, times": tokens.ratio,
+                     "95 % of tokens": interval_text(tokens.interval), "times as fast": speed.ratio,
+                     "95 % of speed": interval_text(speed.interval), "so it is": speed.verdict}
+    return out
+
+
+def cell_table(report: Report) -> dict[str, dict]:
+    """The four cells, measured here."""
+    return {NAMES[one]: {"method": spec, "search": "on" if one.search else "off",
+                         "controller": "on" if one.controller else "off",
+                         "tokens per forward": report.entries[spec]["tokens_per_target_forward"],
+                         "speed-up": report.entries[spec]["speedup"],
+                         "95 % interval": interval_text(report.entries[spec]["speedup_ci"])}
+            for one, spec in specs_by_cell(report.entries).items()}
+
+
+def printed_cells() -> dict[str, dict]:
+    """The four cells, as the paper's Table 2 prints them."""
+    return {NAMES[one]: {"search": "on" if one.search else "off", "controller": "on" if one.controller else "off",
+                         "MAT": said.tokens, "speed-up": said.speed} for one, said in ABLATION.items()}
+
+
+def depths(report: Report, spec: str) -> dict[str, float]:
+    """Share of the rounds by the tokens that were drafted in depth, the shallowest first; 0 is a round without."""
+    own = [row.depth for row in compare.method_rounds(report, spec)]
+    return {f"{depth}": own.count(depth) / len(own) for depth in sorted(set(own))}
+
+
+def search_ms(report: Report) -> float | None:
+    """Milliseconds a round that the search adds to the drafting: both fixed lengths, with it less without it.
+
+    None where the run lacks one of the two. It is a difference of two measured means and may come out below zero.
+    """
+    held = specs_by_cell(report.entries)
+    if not {NEITHER, SEARCH} <= set(held):
+        return None
+    without, with_it = (_mean(report, held[one], "what") for one in (NEITHER, SEARCH))
+    return with_it - without
+
+
+def round_ms(report: Report, spec: str) -> dict[str, float]:
+    """Milliseconds of a mean round: draft, search where the method has one, target, overhead."""
+    known, searches = search_ms(report), catalog.parse(spec)[0] in ("diffuspec", TREE)
+    share = known if known is not None and searches and catalog.parse(spec)[1].get("weight") != 1 else 0.0
+    what, target = (_mean(report, spec, part) for part in ("what", "target"))
+    return {"draft": what - share, "search": share, "target": target,
+            "overhead": _mean(report, spec, "when") + _mean(report, spec, "how")}
+
+
+def pair_sentence(report: Report, pair: Pair, family: str | None = None) -> str:
+    """Tokens and milliseconds of a round, of both sides, on one family or on all prompts."""
+    (had, took), (tokens, ms) = (_round(report, spec, family) for spec in pair)
+    return f"{tokens:.2f} tokens a round in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms"
+
+
+def _round(report: Report, spec: str, family: str | None) -> tuple[float, float]:
+    own = [row for one in select(report.decodes, method=spec) if family in (None, one.family)
+           for row in one.outcome.rows]
+    return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)
+
+
+def _mean(report: Report, spec: str, part: str) -> float:
+    own = compare.method_rounds(report, spec)
+    return 1000 * sum(getattr(row, part) for row in own) / len(own)
+
+
+def _forwards(report: Report, spec: str, family: str | None) -> list[measure.Cost]:
+    """Tokens and forwards of each prompt, in the shape of costs."""
+    totals: dict[int | str, tuple[int, int]] = {}
+    for one in select(report.decodes, method=spec):
+        if family is None or one.family == family:
+            tokens, forwards = totals.get(one.question_id, (0, 0))
+            totals[one.question_id] = tokens + len(one.outcome.tokens), forwards + one.outcome.forwards
+    return [measure.Cost(*total) for total in totals.values()]

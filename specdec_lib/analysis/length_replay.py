@@ -1,0 +1,178 @@
+"""How far a policy drafts along recorded texts, held against the length that would have been kept.
+
+A drafter's chains are replayed from every place of a recording. A rule that is the same in every round can be asked at
+all places at once, and its rounds follow from that; a policy that looks back walks along the text. Tokens are counted
+on the recorded greedy text. Speed is predicted, from a cost curve and a price per drafted token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.cost.lengths import RoundOffer
+from specdec_lib.dice import Dice
+from specdec_lib.how.match import Match
+from specdec_lib.loop import begin, decode
+from specdec_lib.models.replay import Recording, Replay
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import accepted_depth, prune
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Session, Stop, Trail, Verdict, When
+from specdec_lib.what.recorded import Recorded
+from specdec_lib.when.oracle import Oracle
+
+
+class ReplayedRound(NamedTuple):
+    """One round: tokens drafted, and how many of them were kept."""
+
+    drafted: int
+    kept: int
+
+
+class ReplayOutcome(NamedTuple):
+    """What a policy came to over some texts; `speed` in times plain decoding and `regret` are predicted."""
+
+    drafted: int
+    kept: int
+    forwards: int
+    tokens_per_forward: float
+    speed: float
+    regret: float                                  # time beyond that of the oracle, as a share of the oracle's
+
+
+@dataclass(frozen=True)
+class LengthReplay:
+    """Recorded texts with the chains of one drafter, up to `depth`; a drafted token costs `level` plain forwards."""
+
+    recordings: Mapping[str, Recording]
+    drafter: str
+    depth: int
+    curve: CostCurve
+    level: float
+
+    def __post_init__(self):
+        if self.depth < 1 or self.level < 0:
+            raise Refusal(f"a course needs a depth of at least 1 and a price of zero or more, got {self.depth} and "
+                          f"{self.level}")
+
+    @cached_property
+    def chains(self) -> Mapping[str, tuple[Draft, ...]]:
+        """The longest chain from every place of every text; the last token of a text is never drafted."""
+        return {name: tuple(self._chain(recording, place) for place in range(len(recording.output)))
+                for name, recording in self.recordings.items()}
+
+    def _chain(self, recording: Recording, place: int) -> Draft:
+        here = begin(recording.tokens[:recording.prompt + place], len(recording.output) - place, recording.end)
+        return Recorded(recording, self.drafter)(here, Budget(self.depth).within(here), NO_DICE)
+
+    @cached_property
+    def right(self) -> Mapping[str, tuple[int, ...]]:
+        """How many tokens of the longest chain would be kept, at every place."""
+        return {name: tuple(accepted_depth(chain, recording.output[place:]) for place,
+                            chain in enumerate(self.chains[name]))
+                for name, recording in self.recordings.items()}
+
+    def lengths(self, name: str, stop: Stop | None, depth: int | None = None) -> tuple[int, ...]:
+        """How far a rule would draft from every place of one text, `depth` at most."""
+        most = self.depth if depth is None else depth
+        return tuple(min(most, stop_length(chain, stop)) for chain in self.chains[name])
+
+    def judged(self, names: Iterable[str] | None = None) -> list[tuple[Trail, bool]]:
+        """(trail, was its last token right?) for every drafted token whose predecessors in the draft were right."""
+        out = []
+        for name in self.recordings if names is None else names:
+            for chain, right in zip(self.chains[name], self.right[name], strict=True):
+                out += [(chain.stats[:i + 1], i < right) for i in range(min(right + 1, len(chain)))]
+        return out
+
+    def turns(self, name: str, lengths: Sequence[int]) -> list[ReplayedRound]:
+        """The rounds of one text where a round from place i drafts `lengths[i]` tokens."""
+        out, place = [], 0
+        while place < len(lengths):
+            out.append(ReplayedRound(lengths[place], min(lengths[place], self.right[name][place])))
+            place += out[-1].kept + 1
+        return out
+
+    def told(self, name: str, when: When, dice=NO_DICE) -> Session:
+        """One text decoded under a policy."""
+        recording = self.recordings[name]
+        *_, last = decode(recording.tokens[:recording.prompt], Replay(recording), when,
+                          Recorded(recording, self.drafter), Match(),
+                          max_new_tokens=len(recording.output), end=recording.end, id=name, dice=dice)
+        return last
+
+    def walked(self, name: str, when: When, dice=NO_DICE) -> Session:
+        """The same without the target's scores, so in milliseconds: for policies that ask what was drafted and kept."""
+        recording, chains, right = self.recordings[name], self.chains[name], self.right[name]
+        now = begin(recording.tokens[:recording.prompt], len(recording.output), recording.end, id=name)
+        while now.remaining:
+            place = len(now.output)
+            budget = when(now, dice.fork(len(now.rounds)).fork("when")).within(now)
+            draft = prune(chains[place], budget)
+            kept = min(len(draft), right[place])
+            verdict = Verdict(tuple(range(kept)), recording.output[place:place + kept + 1])
+            now = now.after(Round(budget, draft, RowStats(None, None), verdict, ()))
+        return now
+
+    def seer(self, name: str, rule: str = "quickest") -> Oracle:
+        """The oracle of one text, under this course's prices."""
+        recording = self.recordings[name]
+        return Oracle(recording, Recorded(recording, self.drafter), self.depth, rule, self.curve, self.level)
+
+    @cached_property
+    def quickest(self) -> Mapping[str, tuple[int, ...]]:
+        """At every place, the length to draft there so that the rest of the text is written soonest."""
+        return {name: self.seer(name).lengths for name in self.recordings}
+
+    def _ms(self, turn: ReplayedRound) -> float:
+        return 1000 * (self.curve(turn.drafted + 1) + self.level * self.curve(1) * turn.drafted)
+
+    @cached_property
+    def oracle(self) -> ReplayOutcome:
+        """The quickest lengths: they know the text to come, so no rule for these chains is predicted faster."""
+        return self._counts([turn for name, lengths in self.quickest.items() for turn in self.turns(name, lengths)])
+
+    def under(self, stop: Stop | None, depth: int | None = None) -> ReplayOutcome:
+        """All texts under one rule for every round; None never stops before `depth`."""
+        return self.total([turn for name in self.recordings
+                           for turn in self.turns(name, self.lengths(name, stop, depth))])
+
+    def played(self, when: When, dice: Dice | None = None) -> ReplayOutcome:
+        """All texts under a policy that looks back, each with dice of its own where there are any."""
+        return self.counted([self.walked(name, when, dice.fork(name) if dice else NO_DICE) for name in self.recordings])
+
+    def counted(self, sessions: Iterable[Session]) -> ReplayOutcome:
+        """Decodes of these texts, as counts and predictions."""
+        return self.total([ReplayedRound(len(round.draft), len(round.verdict.path))
+                           for session in sessions for round in session.rounds])
+
+    def total(self, turns: Sequence[ReplayedRound]) -> ReplayOutcome:
+        """Rounds over all texts, as counts and predictions."""
+        found = self._counts(turns)
+        return found._replace(regret=self.oracle.speed / found.speed - 1)
+
+    def _counts(self, turns: Sequence[ReplayedRound]) -> ReplayOutcome:
+        drafted, kept, forwards = sum(t.drafted for t in turns), sum(t.kept for t in turns), len(turns)
+        tokens, spent = kept + forwards, sum(map(self._ms, turns))
+        return ReplayOutcome(drafted, kept, forwards, tokens / forwards, 1000 * tokens * self.curve(1) / spent, 0.0)
+
+
+def stop_length(chain: Draft, stop: Stop | None) -> int:
+    """Tokens of the chain up to and with the first at which the rule fires; all where it never does."""
+    fires = (i for i in range(1, len(chain)) if stop and stop(chain.stats[:i]))
+    return next(fires, len(chain))
+
+
+def walk_lengths(offers: Sequence[Sequence[RoundOffer]], lengths: Sequence[int]) -> list[RoundOffer]:
+    """The rounds that write the text with drafts of `lengths[place]` tokens, each leaving one token to the verdict.
+
+    `offers[n][place]` is what a draft of `n` tokens would do at a place of the text.
+    """
+    places, place, out = len(offers[0]), 0, []
+    while place < places:
+        out.append(offers[min(lengths[place], places - place - 1, len(offers) - 1)][place])
+        place += out[-1].tokens
+    return out

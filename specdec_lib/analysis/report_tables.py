@@ -1,0 +1,118 @@
+"""The tables of the report, worked out from a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec_lib.analysis.bench_report import QUALITIES, Report
+from specdec_lib.analysis.report_text import (
+    because,
+    certainty,
+    checkpoints_text,
+    draft_model_text,
+    estimate_text,
+    facts_text,
+    interval_text,
+    times,
+)
+from specdec_lib.bench import summary as sums
+from specdec_lib.bench.results import Decode, select
+from specdec_lib.types import Refusal
+
+
+def overview(report: Report) -> dict[str, dict]:
+    """The table of methods: name -> column -> value."""
+    return {name: {"speed-up": entry["speedup"], "95 % interval": interval_text(entry["speedup_ci"]),
+                   "expected": entry["expected_speedup"], "with prefill": entry["speedup_end_to_end"],
+                   "tokens per forward": entry["tokens_per_target_forward"], "tokens per second":
+                   entry["tokens_per_second"], "acceptance rate": entry["acceptance_rate"], "width": entry["width"],
+                   "same ids": f"{entry['identical_prompts']} of {entry['prompts']}"}
+            for name, entry in report.entries.items()}
+
+
+def advice(report: Report) -> list[dict]:
+    """For each family and for all prompts the method to take, and why, from the numbers of this run."""
+    return [fastest_for(report, family) for family in (*report.families, None)]
+
+
+def fastest_for(report: Report, family: str | None) -> dict:
+    """The fastest method for a family (None: all prompts), how sure that is, and what it rests on."""
+    at = {name: entry if family is None else entry["by_family"][family] for name, entry in report.entries.items()
+          if family is None or family in entry["by_family"]}
+    ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
+    best, here = ranked[0], at[ranked[0]]
+    decodes = [d for d in report.decodes if family is None or d.family == family]
+    return {"text": family or "all prompts", "take": best, "speed-up": times(here["speedup"], here["speedup_ci"]),
+            "because": because(best, here), "how sure": certainty(decodes, ranked)}
+
+
+def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:
+    """What lossy methods cost in quality: each gate with its interval, and how far it lies from plain decoding's.
+
+    The differences are paired over prompts and worked out anew from the decodes, so runs of any age have them. `names`
+    are the lossy methods and, first, the fastest lossless one by default: in rounded arithmetic it parts from plain
+    decoding as well, and above temperature 0 by its coins, so its row says how much of a difference is chance.
+    """
+    shown = quality_rows(report) if names is None else names
+    return {name: {"speed-up": times(report.entries[name]["speedup"], report.entries[name]["speedup_ci"])}
+            | _quality_row(report, name) for name in shown}
+
+
+def quality_rows(report: Report) -> list[str]:
+    """The lossy methods behind the fastest lossless one, their yardstick; empty where every method is lossless."""
+    found = [name for name in report.methods if report.entries[name]["lossless"] is False]
+    strict = [name for name in report.methods if report.entries[name]["lossless"]]
+    best = max(strict, key=lambda name: report.entries[name]["speedup"] or 0.0, default=None)
+    return [*([best] if best and found else []), *found]
+
+
+def _quality_row(report: Report, name: str) -> dict[str, str]:
+    entry, moved = report.entries[name], sums.quality_change(report.decodes, "ar", name)
+    out = {}
+    for gate, said in QUALITIES.items():
+        out[said] = estimate_text(entry[gate], entry["quality_ci"][gate])
+        out[f"{said}, less ar's"] = estimate_text(*moved[gate], signed=True)
+    return out
+
+
+def token_origins(report: Report, method: str = "", question: str = "") -> tuple[Decode, list[str]]:
+    """One decode, and who proposed each of its tokens; by default the output with the most drafted tokens."""
+    own = [d for d in select(report.decodes, method=method or report.fastest, repeat=0)
+           if not question or str(d.question_id) == question]
+    if not own:
+        raise Refusal(f"the run has no output of {method or report.fastest} for prompt {question or '(any)'}")
+    one = max(own, key=lambda d: sum(row.accepted for row in d.outcome.rows))
+    return one, [origin for row in one.outcome.rows for origin in row.origins]
+
+
+def peer_table(report: Report) -> dict[str, dict]:
+    """Peers beside plain decoding and the fastest method, with the ratio to plain decoding."""
+    names = [*report.summary["peers"], "ar", *({report.fastest} - {"ar"})]
+    entries = report.summary["peers"] | report.entries
+    return {name: {"tokens per second": entries[name]["tokens_per_second"],
+                   "tokens per forward": entries[name]["tokens_per_target_forward"],
+                   "speed over our plain decoding": times(entries[name]["speedup"], entries[name]["speedup_ci"]),
+                   "same ids": f"{entries[name]['identical_prompts']} of {entries[name]['prompts']}"}
+            for name in names}
+
+
+def provenance_table(report: Report) -> list[dict]:
+    """Everything that says where the numbers come from, a line each."""
+    about, settings = report.summary, report.summary["settings"]
+    known = f" ({about['prompts']['known_as']})" if about["prompts"].get("known_as") else ""
+    rows = {"date": about["created"], "command": settings["command"],
+            "commit": f"{settings['commit']}{' with changes' if settings['changed'] else ''}",
+            "target": facts_text(about["target"]), "machine": facts_text(about["machine"]),
+            "versions": facts_text(about["versions"]),
+            "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
+                       f" {about['prompts']['sha256'][:16]}…",
+            "decoding": facts_text({key: settings[key]
+                                    for key in ("max_new_tokens", "repeats", "temperature", "seed")}),
+            "draft model": draft_model_text(report), "checkpoints": checkpoints_text(settings.get("checkpoints")),
+            "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
+                           " forwards",
+            "spread of plain decoding": facts_text({key: settings[key] for key in ("spread_of_repeats",
+                                                                                   "spread_within_decode")})}
+    if settings.get("diffusion"):
+        rows["diffusion model"] = settings["diffusion"]
+    return [{"what": key, "value": value} for key, value in rows.items()]

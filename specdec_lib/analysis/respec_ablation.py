@@ -1,0 +1,108 @@
+"""The ladder of ReSpec: one part more a rung, and every rung held against the one below it, in one interleaved run.
+
+`METHODS` is what such a run measures. Rungs that a run lacks are left out. A side is "faster" where the whole interval
+lies above 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from specdec_lib import catalog
+from specdec_lib.analysis.bench_report import QUALITIES, Report
+from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
+from specdec_lib.analysis.report_text import interval_text, times
+from specdec_lib.bench import summary
+
+METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5),respec,respec-relaxed,"
+           "respec+token-recycling")               # 1.5 nats: the threshold known of the paper
+TRIGGER, CANDIDATES, THRESHOLD, RELAXATION = "+ trigger", "+ candidates", "+ our threshold", "+ relaxation"
+STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": THRESHOLD, "respec-relaxed": RELAXATION}   # method -> its rung
+ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, RELAXATION, "respec+token-recycling")
+CHAIN = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, RELAXATION)
+CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
+
+
+def ablation_step(spec: str) -> str:
+    """How the ladder calls a method: its name, or the part that it adds; one with a policy of its own by its spec.
+
+    `respec` with a threshold of its own stands one rung lower than with our default.
+    """
+    if "@" in spec:
+        return spec
+    name, values = catalog.parse(spec)
+    return CANDIDATES if name == "respec" and "theta" in values else STEP_OF.get(name, name)
+
+
+def ablation_steps(methods: Iterable[str]) -> dict[str, str]:
+    """Rung -> spec, from the ground up, of the rungs that these methods hold; the first spec of a rung counts."""
+    found: dict[str, str] = {}
+    for spec in methods:
+        found.setdefault(ablation_step(spec), spec)
+    return {name: found[name] for name in ORDER if name in found}
+
+
+def versus(report: Report, base: str, other: str, family: str | None = None) -> Comparison:
+    """Two methods against each other, on one family or on all prompts."""
+    decodes = [d for d in report.decodes if family is None or d.family == family]
+    return Comparison(ablation_step(other), ablation_step(base), *summary.speed_ratio(decodes, base, other))
+
+
+def step_gains(report: Report) -> list[Comparison]:
+    """Every rung of the climb against the one below it."""
+    held = ablation_steps(report.entries)
+    climb = [held[name] for name in CHAIN if name in held]
+    return [versus(report, base, other) for base, other in zip(climb, climb[1:], strict=False)]
+
+
+def against_rivals(report: Report, spec: str, rivals: Sequence[str]) -> dict[str, Comparison]:
+    """`spec` against the faster of its rivals, chosen anew for all prompts (key "all prompts") and for each family."""
+    return {family or "all prompts": versus(report, faster_of(report, rivals, family), spec, family)
+            for family in (None, *report.families)}
+
+
+def claims_table(report: Report) -> list[dict]:
+    """The relaxed method against what its paper claims, each baseline a line; empty where the run has it not."""
+    held = ablation_steps(report.entries)
+    if RELAXATION not in held:
+        return []
+    return [{"respec-relaxed over": base, "claimed (another target, other hardware)": f"more than {claim:.2f} times",
+             "measured here": times(*versus(report, held[base], held[RELAXATION])[2:])}
+            for base, claim in CLAIMED.items() if base in held]
+
+
+def eagle2_step_seconds(report: Report) -> float:
+    """Seconds of drafting per level of a submitted tree, of rounds that `eagle2` drafted; 0 where it drafted none."""
+    own = [row for spec in report.entries for row in method_rounds(report, spec) if row.source == "eagle2"]
+    return sum(row.what for row in own) / max(1, sum(row.depth for row in own))
+
+
+def step_sentence(report: Report, one: Comparison) -> str:
+    """A step in a sentence: what it won, and from how many tokens a round in how much time."""
+    held = ablation_steps(report.entries)
+    (tokens, ms), (had, took) = (mean_round(report, held[name]) for name in (one.other, one.base))
+    return (f"{one.other} is {times(one.ratio, one.interval)} as fast as {one.base}: {one.verdict}. A round emits"
+            f" {tokens:.2f} tokens in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms.")
+
+
+def quality_by_step(report: Report, specs: Sequence[str]) -> dict[str, dict]:
+    """The four measures of each method with their intervals over prompts, and prompts with plain decoding's ids."""
+    return {ablation_step(spec): {said: _with_interval(report.entries[spec], key) for key, said in QUALITIES.items()}
+            | {"same ids": "{identical_prompts} of {prompts}".format(**report.entries[spec])} for spec in specs}
+
+
+def quality_changes_text(report: Report, base: str, other: str) -> list[str]:
+    """Each measure of quality from one method to the other, and whether the two intervals keep apart."""
+    one, two = report.entries[base], report.entries[other]
+    out = []
+    for key, said in QUALITIES.items():
+        if one[key] is not None and two[key] is not None:
+            spans = sorted(filter(None, (one["quality_ci"][key], two["quality_ci"][key])))
+            apart = "no intervals" if len(spans) < 2 else "apart" if spans[0][1] < spans[1][0] else "overlapping"
+            out.append(f"{said}: {one[key]:.3f} for {ablation_step(base)}, {two[key]:.3f} for {ablation_step(other)} ({apart})")
+    return out
+
+
+def _with_interval(entry: dict, key: str) -> str:
+    value = entry[key]
+    return "–" if value is None else f"{value:.3f} ({interval_text(entry['quality_ci'][key])})"

@@ -1,0 +1,51 @@
+"""TapOut against its own arms, measured: is the bandit as fast as the best of the rules that it chooses from?
+
+The best arm is the one that was fastest when it was played alone, chosen in hindsight on the same prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import harmonic_mean
+
+from specdec_lib import catalog
+from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.length_policies import PolicyResult, policy_ratio
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.bench.runners import WARM
+from specdec_lib.when.tapout import ARMS
+
+NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
+
+
+def arms(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
+    """The lines that are TapOut's arms played alone, by the arm's name."""
+    named = {one: catalog.parse(one.policy) for one in lines if one.length is None and "@" not in one.policy
+             and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
+    return {name: one for one, (name, values) in named.items()
+            if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}
+
+
+def bandits(report: Report, lines: Sequence[PolicyResult], near: float = NEAR) -> dict[str, dict]:
+    """Each TapOut of a drafter against the fastest of its arms played alone; empty where the run has not both.
+
+    `within` goes by the ratio, `surely` by its whole interval. `equal shares` is how fast the arms would be, over the
+    best of them, if each wrote as many tokens as any other: a bandit that has learned nothing.
+    """
+    alone = arms(lines)
+    found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]
+    if not alone:
+        return {}
+    speeds = {name: report.entries[one.spec]["speedup"] for name, one in alone.items()}
+    best = max(speeds, key=speeds.__getitem__)
+    shares = harmonic_mean(speeds.values()) / speeds[best]
+    out = {}
+    for one in found:
+        step = policy_ratio(report, alone[best], one)
+        out[one.policy] = {
+            "best single arm": best, "of arms": f"{len(alone)} of {len(ARMS)}", "times as fast": step.ratio,
+            "95 %": interval_text(step.interval), "equal shares": shares,
+            f"within {near:.0%}": "yes" if step.ratio >= 1 - near else "no",
+            "surely": "–" if step.interval is None else
+            "yes" if step.interval[0] >= 1 - near or step.interval[1] < 1 - near else "no"}
+    return out

@@ -1,0 +1,109 @@
+"""Who drafts: a model in a folder or on the hub, a language model on the shelf, or the target's own first layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_lib import catalog
+from specdec_lib.bench.provenance import without_folders
+from specdec_lib.checkpoints.card import read_card
+from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
+from specdec_lib.heads.draft_lm import PACKED
+from specdec_lib.hub import locate
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.types import LM, Refusal
+
+TRAINED = "draft-lm"                               # drafts where no model is named and it fits the target
+MODELS = (TRAINED, "ngram")                        # checkpoints that are language models of their own
+FIRST = "first-layers"
+SHARE = 5                                          # every fifth of the target's layers: the untrained baseline
+TAKES = f"--draft a folder, a hub name, {', '.join(MODELS)} or {FIRST}"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DraftSource:
+    """The model, and its name in a summary; `checkpoint` names it on the shelf. All None where nothing can draft."""
+
+    lm: LM | None = None
+    name: str | None = None
+    checkpoint: str | None = None
+
+
+def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = ()) -> None:
+    """Refuses what can be refused before anything is loaded: a name that is no draft model, a missing checkpoint."""
+    if draft in MODELS:
+        read_card(shelf, draft)
+    elif draft is not None and draft != FIRST and not Path(draft).is_dir() and (
+            draft in checkpoint_names(shelf) or catalog.remedy(draft).startswith("specdec train")):
+        raise Refusal(f"the checkpoint {draft} is no language model, methods of its own draft with it: give {TAKES}")
+    if "hf-assisted" in peers and draft in (*MODELS, FIRST):
+        raise Refusal(f"hf-assisted needs a draft model that transformers can read, and {draft} is none: give --draft a"
+                      " folder or a hub name")
+
+
+def candidate(draft: str | None, needed: bool, shelf: Path) -> str | None:
+    """The checkpoint that drafts, or will if it fits: what a run that is resumed has to find unchanged."""
+    if draft is not None or not needed:
+        return draft if draft in MODELS else None
+    try:
+        read_card(shelf, TRAINED)
+    except Refusal:                                # none there: the first layers will draft, see `choose`
+        return None
+    return TRAINED
+
+
+def draft_folder(draft: str | None, text: Tokenizer, say: Say) -> Path | None:
+    """The folder of a draft model from outside; None where none is meant. Refusal for a foreign or missing one."""
+    if draft is None or draft in (*MODELS, FIRST):
+        return None
+    found = locate.model_folder(draft, say, TAKES)
+    same_vocabulary(text, Tokenizer(found), draft)
+    return found
+
+
+def choose_draft(draft: str | None, target: LM, shelf: CheckpointFolder, say: Say) -> DraftSource:
+    """The drafter that needs no folder, and one line on `say`; Refusal only for one that was asked for by name."""
+    if draft == FIRST:
+        return untrained_draft(target)
+    if draft is not None:
+        return trained_draft(draft, target, shelf)
+    try:
+        found = trained_draft(TRAINED, target, shelf)
+    except Refusal as why:
+        found = untrained_draft(target)
+        say(f"{why}; until then {found.name or 'no model'} will draft")
+        return found
+    say(f"{TRAINED} drafts where a method wants a model, --draft {FIRST} takes the untrained baseline")
+    return found
+
+
+def trained_draft(name: str, target: LM, shelf: CheckpointFolder) -> DraftSource:
+    """The language model of this name on the shelf; Refusal where it is missing, damaged or another target's."""
+    read_card(shelf.folder, name)
+    found = shelf[name]
+    lm = found if isinstance(found, Ngram) else Transformer(PACKED(found, target.weights))
+    if lm.vocab != target.vocab:
+        raise Refusal(f"the checkpoint {name} knows {lm.vocab} tokens and {shelf.name} has {target.vocab}: "
+                      f"`specdec train {name} --target {shelf.name}` makes one that fits")
+    return DraftSource(lm, name, name)
+
+
+def untrained_draft(target: LM) -> DraftSource:
+    """The target's own first layers with its head; nothing where the model cannot be cut."""
+    cut = getattr(target, "first_layers", None)
+    if cut is None:
+        return DraftSource()
+    layers = max(1, target.layers // SHARE)
+    return DraftSource(cut(layers), f"{FIRST} ({layers} of {target.layers}, untrained)")
+
+
+def same_vocabulary(target: Tokenizer, draft: Tokenizer, name: str) -> None:
+    """Refuses a draft model whose tokens are not the target's: its ids would mean something else."""
+    if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():
+        raise Refusal(f"the draft model {without_folders(name)} has another vocabulary than the target: its token ids would"
+                      " mean other words, take one of the same family")

@@ -1,0 +1,111 @@
+"""Opening the world of a run: names and flags become models, a tokenizer, facts and peers, or one clear refusal."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.bench import diffusion_source as diffuser
+from specdec_lib.bench import draft_source, peers
+from specdec_lib.bench.draft_source import DraftSource
+from specdec_lib.bench.peers import Peer
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.provenance import without_folders
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.cost import curves
+from specdec_lib.hub import locate
+from specdec_lib.hub.load import default_dtype, load_lm
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.types import LM, Facts, Kit, Refusal
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+SHORT = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+Say = Callable[[str], None]
+Message = tuple[str, str]                          # role and text
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything loaded that a run needs; `encode` makes ids of a conversation, `decode` makes text of ids."""
+
+    target: LM
+    encode: Callable[[Sequence[Message]], tuple[int, ...]]
+    decode: Callable[[Sequence[int]], str]
+    stream: Callable[[], Any]                      # a fresh decoder bit by bit: push(ids), finish()
+    facts: Facts = field(default_factory=Facts)
+    draft: LM | None = None
+    checkpoints: Mapping = field(default_factory=dict)
+    peers: tuple[Peer, ...] = ()
+    about: Mapping = field(default_factory=dict)   # the target, as a summary names it
+    name: Callable[[int], str] = "{}".format       # the text of one token alone, control tokens by their name
+    drafter: DraftSource = field(default_factory=DraftSource)      # where `draft` comes from
+
+    def kit(self, plan: Plan, curve: curves.CostCurve | None, memory: dict | None = None) -> Kit:
+        """A kit for one decode: fresh caches, no index yet."""
+        return Kit(target=self.target.fresh(), facts=self.facts, sampling=plan.sampling, cost=curve,
+                   nodes=curves.node_budget(curve), price=curves.step_price(curve),
+                   draft=self.draft and self.draft.fresh(),
+                   store=plan.store, checkpoints=self.checkpoints, memory={} if memory is None else memory,
+                   parts=catalog.make_part)
+
+
+def device_of(name: str) -> str:
+    """`auto` is the GPU where there is one; Refusal for a device this machine does not have."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and name.partition(":")[0] != "cuda":
+        raise Refusal(f"there is no device named {name!r}: take auto, cpu or cuda")
+    if name != "cpu" and not torch.cuda.is_available():
+        raise Refusal("this machine has no CUDA device: take --device cpu")
+    return name
+
+
+def dtype_of(name: str, device: str) -> str:
+    """The dtype's full name; `auto` is bf16 where there are kernels for it, else fp32."""
+    if name == "auto":
+        return str(default_dtype(device)).removeprefix("torch.")
+    if SHORT.get(name, name) not in DTYPES:
+        raise Refusal(f"there is no dtype named {name!r}: take auto, {', '.join(DTYPES)}")
+    return SHORT.get(name, name)
+
+
+def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
+                     peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None,
+                     shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None) -> Environment:
+    """Loads everything but checkpoints, which wait on the shelf; device and dtype are resolved names.
+
+    Without `drafts` no draft model is looked for unless one is named. `diffusion` names a pretrained model that stands
+    where the trained `diffusion-lm` would. Raises Refusal where a part is missing or does not fit.
+    """
+    folder = locate.model_folder(target, say)
+    text = Tokenizer(folder, say)
+    beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)
+    say(f"loading {without_folders(target)}")
+    lm = load_lm(folder, DTYPES[dtype], device, threads)
+    trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
+    small = DraftSource()
+    if beside is not None:
+        small = DraftSource(load_lm(beside, DTYPES[dtype], device, threads), without_folders(draft))
+    elif drafts or draft is not None:
+        small = draft_source.choose_draft(draft, lm, trained, say)
+    given = {}
+    if diffusing is not None:
+        given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
+    others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
+                              beside and str(beside))
+    about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads}
+    return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm,
+                       ChainMap(given, trained) if given else trained, others, about, text.name, small)
+
+
+def read_ngram(file: Path):
+    """The n-gram table in a file."""
+    from specdec_lib.models.ngram import Ngram
+
+    return Ngram.load(file)

@@ -1,0 +1,154 @@
+"""One decode as a result: who decoded which turn of which prompt, its rounds, its seconds, its tokens.
+
+Rows of `rounds.parquet` are the rounds of methods, rows of `decodes.parquet` one turn each, peers included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from specdec_lib.measure import Cost, Row
+
+Q = [("question_id", pa.int64()), ("family", pa.string()), ("method", pa.string()), ("repeat", pa.int32()),
+     ("turn", pa.int32())]
+SECONDS = ("when", "what", "target", "how")
+ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
+                   + [(name, pa.int32()) for name in ("drafted", "accepted", "offered", "emitted", "depth", "width")]
+                   + [(name, pa.float64()) for name in (*SECONDS, "nll")]
+                   + [("tokens", pa.list_(pa.int64())), ("origins", pa.list_(pa.string())),
+                      ("margins", pa.list_(pa.float64())), ("not_best", pa.int32())])
+DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
+                         ("seconds", pa.float64()), ("bought", pa.int32()), ("forwards", pa.int32()),
+                         ("tokens", pa.list_(pa.int64())), ("pieces", pa.list_(pa.string())),
+                         ("text", pa.string()), ("score", pa.float64())])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a contender made of one list of prompt ids; times in seconds."""
+
+    tokens: tuple[int, ...]                        # up to and including the first end token
+    prefill: float                                 # of a peer: a one-token generate on the same prompt
+    seconds: float                                 # the decode part
+    bought: int                                    # tokens that `seconds` paid for: all, or all but a peer's first
+    forwards: int                                  # of the target, after prefill
+    rows: tuple[Row, ...] = ()                     # a peer shows no rounds
+
+
+@dataclass(frozen=True)
+class Decode:
+    """An outcome with its place in the run; turns and repeats count from 0."""
+
+    question_id: int | str
+    family: str
+    method: str
+    repeat: int
+    turn: int
+    peer: bool
+    prompt_tokens: int
+    outcome: Outcome
+    text: str = ""
+    pieces: tuple[str, ...] = ()                   # the text of each token alone
+    score: float | None = None                     # against the prompt's reference
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(self.outcome.bought, self.outcome.seconds)
+
+    @property
+    def cost_end_to_end(self) -> Cost:
+        """With prefill, and for every token."""
+        return Cost(len(self.outcome.tokens), self.outcome.prefill + self.outcome.seconds)
+
+    @property
+    def place(self) -> dict:
+        return {name: getattr(self, name) for name, _ in Q}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The two tables of a run."""
+
+    rounds: pa.Table
+    decodes: pa.Table
+
+    def write(self, folder: Path) -> None:
+        """Seconds of rounds are kept to 1 in 4,000, and no clock is worth more: runs travel with the project."""
+        small(shortened(self.rounds), folder / "rounds.parquet")
+        small(self.decodes, folder / "decodes.parquet")
+
+
+def small(table: pa.Table, path: Path) -> None:
+    """Writes a table in about half of what the library takes by default: kept runs travel with the project."""
+    reals = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    pq.write_table(table, path, compression="zstd", compression_level=19, use_byte_stream_split=reals,
+                   use_dictionary=[name for name in table.column_names if name not in reals])
+
+
+def shortened(rounds: pa.Table) -> pa.Table:
+    """The same rounds with seconds as `Tables.write` keeps them; shortened once more they stay as they are."""
+    for place, name in enumerate(rounds.column_names):
+        if name in SECONDS:
+            rounds = rounds.set_column(place, name, pa.array(coarse(rounds[name].to_numpy()), pa.float32()))
+    return rounds
+
+
+def coarse(values: np.ndarray, bits: int = 12) -> np.ndarray:
+    """Reals in single precision, rounded to this many binary digits; the rest are zeros, which pack to nothing."""
+    drop = 24 - bits
+    whole = values.astype(np.float32).view(np.uint32)
+    return ((whole + (1 << (drop - 1))) >> drop << drop).view(np.float32)
+
+
+def tables(decodes: Sequence[Decode]) -> Tables:
+    """Both tables of these decodes."""
+    rounds = [{**d.place, "round": i, **row._asdict()} for d in decodes for i, row in enumerate(d.outcome.rows)]
+    turns = [{**d.place, "peer": d.peer, "prompt_tokens": d.prompt_tokens, "text": d.text, "pieces": d.pieces,
+              "score": d.score,
+              **{n: getattr(d.outcome, n) for n in ("tokens", "prefill", "seconds", "bought", "forwards")}}
+             for d in decodes]
+    if all(isinstance(d.question_id, int) for d in decodes):
+        return Tables(pa.Table.from_pylist(rounds, ROUNDS), pa.Table.from_pylist(turns, DECODES))
+    named = pa.field("question_id", pa.string())   # one name among the numbers, and all are names
+    rounds, turns = ([{**r, "question_id": str(r["question_id"])} for r in rows] for rows in (rounds, turns))
+    schemas = ROUNDS.set(0, named), DECODES.set(0, named)
+    return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
+
+
+def read_results(folder: Path) -> list[Decode]:
+    """The decodes that were written to this folder, in order."""
+    rounds: dict[tuple, list[Row]] = {}
+    for record in pq.read_table(folder / "rounds.parquet").to_pylist():
+        said = (record.get(name) for name in Row._fields)          # older tables lack the newer fields
+        values = (tuple(value) if isinstance(value, list) else value for value in said)
+        rounds.setdefault(tuple(record[n] for n, _ in Q), []).append(Row(*values))
+    turns = pq.read_table(folder / "decodes.parquet").to_pylist()
+    return [decode(record, rounds) for record in turns]
+
+
+def decode(record: dict, rounds: dict[tuple, list[Row]]) -> Decode:
+    place = {name: record[name] for name, _ in Q}
+    outcome = Outcome(tuple(record["tokens"]), record["prefill"], record["seconds"], record["bought"],
+                      record["forwards"], tuple(rounds.get(tuple(place.values()), ())))
+    return Decode(**place, peer=record["peer"], prompt_tokens=record["prompt_tokens"], outcome=outcome,
+                  text=record["text"], pieces=tuple(record["pieces"]), score=record["score"])
+
+
+def prompts(decodes: Iterable[Decode]) -> dict[str, list[Decode]]:
+    """Decodes by question_id, in order of appearance."""
+    out: dict[str, list[Decode]] = {}
+    for one in decodes:
+        out.setdefault(one.question_id, []).append(one)
+    return out
+
+
+def select(decodes: Iterable[Decode], **where) -> Iterator[Decode]:
+    """Those whose fields have these values."""
+    return (d for d in decodes if all(getattr(d, name) == value for name, value in where.items()))
+

@@ -1,0 +1,116 @@
+"""The folder of a run: one part per prompt, renamed into place when it is whole, merged at the end.
+
+A kill loses the prompt under way and nothing else. A folder belongs to one plan: others are refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from specdec_lib.bench import results
+from specdec_lib.bench.plan import Plan, changed_settings
+from specdec_lib.bench.results import Decode
+from specdec_lib.cost import curves
+from specdec_lib.types import Refusal
+
+
+class RunFolder:
+    """Where a run's results go; `Folder(path, plan)` makes it or finds the run of this very plan there."""
+
+    def __init__(self, path: str | Path, plan: Plan):
+        self.path = Path(path)
+        with self.writing():
+            self.path.mkdir(parents=True, exist_ok=True)
+            for leftover in (self.path / "parts").glob(".*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+        kept = self._json("settings.json")
+        if kept is None or not (self.finished or (self.path / "parts").exists()):
+            (self.path / "cost.json").unlink(missing_ok=True)      # nothing was measured yet: begin anew
+            self.save("settings.json", plan.as_dict())
+        elif changed_settings(kept, plan.as_dict()):
+            raise Refusal(f"{self.path} holds a run with other settings"
+                          f" ({'; '.join(changed_settings(kept, plan.as_dict())[:3])}): give another --out")
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "summary.json").exists()
+
+    @property
+    def curve(self) -> curves.CostCurve | None:
+        """The cost curve that this run began with."""
+        path = self.path / "cost.json"
+        return curves.load_curve(path) if path.exists() else None
+
+    def keep_curve(self, curve: curves.CostCurve) -> None:
+        self.save("cost.json", curve.as_dict())
+
+    def part(self, index: int) -> list[Decode] | None:
+        """The decodes of prompt `index`, or None where they have not been written."""
+        path = self.path / "parts" / f"{index:05d}"
+        if not path.exists():
+            return None
+        try:
+            return results.read_results(path)
+        except (OSError, pa.ArrowException) as error:
+            raise Refusal(f"the part {path} cannot be read ({error}): remove it and run the same command"
+                          " again") from None
+
+    def write_part(self, index: int, of_prompt: Sequence[Decode]) -> None:
+        """All decodes of one prompt, whole or not at all."""
+        final = self.path / "parts" / f"{index:05d}"
+        rough = final.with_name(f".{final.name}")
+        with self.writing():
+            rough.mkdir(parents=True)
+            results.tables(of_prompt).write(rough)
+            os.replace(rough, final)
+
+    def finish(self, everything: Sequence[Decode], summary: dict) -> None:
+        """Merges the parts; summary.json comes last, so where it stands the run is whole."""
+        rough = self.path / "parts" / ".merged"
+        with self.writing():
+            rough.mkdir(parents=True, exist_ok=True)
+            results.tables(everything).write(rough)
+            for table in sorted(rough.iterdir()):
+                os.replace(table, self.path / table.name)
+            self.save("summary.json", summary)
+            shutil.rmtree(self.path / "parts")
+
+    def everything(self) -> list[Decode]:
+        """All decodes of a finished run."""
+        return results.read_results(self.path)
+
+    def summary(self) -> dict | None:
+        return self._json("summary.json")
+
+    def save(self, name: str, value: dict) -> None:
+        """JSON written beside its place and renamed into it."""
+        rough = self.path / f".{name}"
+        with self.writing():
+            rough.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+            os.replace(rough, self.path / name)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turns what the file system refuses into a sentence."""
+        try:
+            yield
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            why = "there is no space left on its disk: free some" if full else f"{error.strerror}: choose another --out"
+            raise Refusal(f"{self.path} cannot be written ({why}, and run the same command again;"
+                          " finished prompts are kept)") from None
+
+    def _json(self, name: str) -> dict | None:
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        except (OSError, ValueError) as error:
+            raise Refusal(f"{path} cannot be read ({error}): give another --out") from None

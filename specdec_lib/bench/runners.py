@@ -1,0 +1,102 @@
+"""Contenders: methods and peers as one kind of thing, prompt ids in, `Outcome` out, every decode from nothing.
+
+A method gets a fresh target, a fresh kit and an empty memory. One whose card says that it learns across prompts runs
+more than once: cold like the others, and warm, as a stream with one memory per repeat, for every order of the prompts
+that the plan names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+
+from specdec_lib import catalog, measure
+from specdec_lib.bench.environment import Environment
+from specdec_lib.bench.peers import Peer
+from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
+from specdec_lib.bench.results import Outcome
+from specdec_lib.cost import curves
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin, rounds
+from specdec_lib.scores import Scores
+from specdec_lib.types import LM, Draft, Method, Session
+
+WARM = {FILE: "warm", SHUFFLED: "warm, shuffled"}
+
+
+@dataclass(frozen=True)
+class Runner:
+    """`run(ids, key, repeat)` decodes; the key names prompt and turn, so that dice fall alike for everyone."""
+
+    name: str
+    run: Callable[[Sequence[int], tuple, int], Outcome]
+    peer: bool = False
+    stream: bool = False
+    order: str = FILE                              # in which it meets the prompts
+    lossless: bool = True
+
+
+def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None) -> list[Runner]:
+    """Methods in the plan's order, each tried once so that a bad spec is refused now, then peers."""
+    out: list[Runner] = []
+    for spec in plan.methods:
+        card = catalog.card_of(spec)
+        catalog.build(spec, world.kit(plan, curve))
+        out.append(Runner(spec, _method(spec, plan, world, curve, None), lossless=card.lossless))
+        for order in plan.orders if card.learns_across_prompts else ():
+            out.append(Runner(f"{spec} ({WARM[order]})", _method(spec, plan, world, curve, {}), stream=True,
+                              order=order, lossless=card.lossless))
+    return out + [Runner(peer.name, _peer(peer, plan), peer=True) for peer in world.peers]
+
+
+def _method(spec: str, plan: Plan, world: Environment, curve: curves.CostCurve | None,
+            memories: dict[int, dict] | None):
+    def run(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
+        kit = world.kit(plan, curve, None if memories is None else memories.setdefault(repeat, {}))
+        method = catalog.build(spec, kit)
+        session = begin(ids, plan.max_new_tokens, world.facts.end, plan.sampling, str(key[0]), kit.target.context)
+        target = SynchronizedTarget(kit.target,
+                                    torch.cuda.synchronize) if plan.device.startswith("cuda") else kit.target
+        return run_timed(session, target, method, Dice(plan.seed).fork(*key, repeat))
+    return run
+
+
+@dataclass(frozen=True)
+class SynchronizedTarget:
+    """The same model, its prefill waited for: a GPU works on after the call returns, and the first round would pay."""
+
+    lm: LM
+    wait: Callable[[], None]
+
+    def prefill(self, tokens: tuple[int, ...]) -> None:
+        self.lm.prefill(tokens)
+        self.wait()
+
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
+        scores = self.lm(tokens, draft)
+        assert scores.best                         # on the host: the logits exist
+        return scores
+
+
+def _peer(peer: Peer, plan: Plan):
+    def run(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
+        return peer(ids, plan.max_new_tokens, plan.seed + repeat)
+    return run
+
+
+def run_timed(session: Session, target: LM, method: Method, dice) -> Outcome:
+    """Runs the loop; what a round took beyond when, what and target counts as `how`, so rounds add up to the whole."""
+    took: list[float] = []
+    start = perf_counter()
+    for now in rounds(session, target, method, dice):
+        session = now
+        took.append(perf_counter() - start)
+        start = perf_counter()
+    took[0] -= session.prefill
+    rows = tuple(row._replace(how=max(whole - row.when - row.what - row.target, 0.0))
+                 for row, whole in zip(measure.rows(session), took, strict=True))
+    seconds = sum(row.seconds for row in rows)
+    return Outcome(session.output, session.prefill, seconds, len(session.output), len(rows), rows)

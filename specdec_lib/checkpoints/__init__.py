@@ -1,0 +1,1 @@
+"""Our trained drafters on disk: storage, cards, compatibility with a target."""

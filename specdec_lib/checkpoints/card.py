@@ -1,0 +1,84 @@
+"""A checkpoint's card: plain data beside its weights that says how it was made, what it measured, where it fails.
+
+Keys: name, target {name, fingerprint}, parameters, bytes, sha256, made {command, commit, date, machine, device,
+minutes, tokens_seen, data}, settings, measured, limits [sentences], storage {tensor: {scheme, relative_error}};
+break_even, where it was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.types import Refusal
+
+CARD = "card.json"
+GIVEN = ("target", "made", "settings", "measured", "limits")       # by whoever trained; the rest is filled in
+SECTIONS = {"made": "How it was made", "settings": "Settings", "measured": "Measured",
+            "break_even": "Break-even: costs in plain forwards, expected and measured"}
+
+
+def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:
+    """Replaces FOLDER/NAME/card.json and, for readers, README.md; ValueError for what JSON cannot hold."""
+    place = Path(folder) / name
+    text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomic(place / "README.md", lambda path: path.write_text(card_text(card), encoding="utf-8"))
+    write_atomic(place / CARD, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def read_card(folder: str | Path, name: str) -> dict:
+    """The card of FOLDER/NAME; Refusal where there is none or it cannot be read."""
+    path = Path(folder) / name / CARD
+    if not path.is_file():
+        raise Refusal(f"there is no checkpoint {name} in {folder}: `specdec train {name}` makes it")
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        needed = card["bytes"], card["sha256"], card["target"]["fingerprint"].items(), card["target"]["name"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        needed = None
+    if not needed:
+        raise Refusal(f"{path} is no readable card: copy the checkpoint again or make it with `specdec train {name}`")
+    return card
+
+
+def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
+    """Writes a temporary neighbour and renames it: at `path` stands the old file or the new one, never a part."""
+    rough = path.with_name(f".{path.name}.partial")
+    try:
+        write(rough)
+        os.replace(rough, path)
+    finally:
+        rough.unlink(missing_ok=True)
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """The card as markdown, section by section, whatever stands in it."""
+    size = f"{card['parameters'] / 1e6:.2f} million parameters in {card['bytes'] / 1e6:.2f} MB"
+    out = [f"# {card['name']}", "", f"Trained for {card['target']['name']}: {size}."]
+    for key, title in SECTIONS.items():
+        if card.get(key):
+            out += ["", f"## {title}", "", *card_lines(card[key])]
+    if card.get("limits"):
+        out += ["", "## Limits", "", *(f"- {sentence}" for sentence in card["limits"])]
+    if card.get("storage"):
+        rows = (f"| {name} | {how['scheme']} | {how['relative_error']:.2%} |" for name, how in card["storage"].items())
+        out += ["", "## Stored as", "", "| tensor | scheme | relative error |", "|---|---|---|", *rows]
+    return "\n".join(out) + "\n"
+
+
+def card_lines(values: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """One bullet for each number or word, with the names that lead to it."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from card_lines(value, f"{before}{name}, ")
+        else:
+            words = ", ".join(map(plain_value, value)) if isinstance(value, list | tuple) else plain_value(value)
+            yield f"- {before}{name}: {f'`{words}`' if name == 'command' else words}"
+
+
+def plain_value(value: Any) -> str:
+    """A value as a reader wants it: four digits of a fraction, `not known` for None."""
+    return "not known" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,209 @@
+"""The shelf: trained checkpoints on disk, each a folder with its weights and a card that says how it was made.
+
+FOLDER/NAME holds `model.safetensors` (stored small, see `compress.py`), `card.json`, and the card as README.md. What
+starts from the target's own layers is stored as a difference from them, so reading it takes the target's weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdec_lib.checkpoints import quantize
+from specdec_lib.checkpoints.card import CARD, GIVEN, read_card, write_atomic, write_card
+from specdec_lib.checkpoints.fingerprint import compare, fingerprint
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.types import LM, Refusal
+
+SHIPPED = Path(__file__).parents[2] / "data" / "checkpoints"
+WEIGHTS, FORMAT = "model.safetensors", 1
+Reader = Callable[[Path], Any]                     # the weights' file -> what a kit is handed
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was trained: `state` by name, float32 (token ids int64), `meta` to build it, `card` to judge it."""
+
+    name: str
+    state: Mapping[str, Tensor]
+    meta: Mapping[str, Any]
+    card: Mapping[str, Any]
+
+
+def save_checkpoint(folder: str | Path, name: str, state: Mapping[str, Tensor], meta: Mapping[str, Any],
+                    card: Mapping[str, Any],
+                    plan: Mapping[str, str], weights: LlamaWeights | None,
+                    made_for: Mapping[str, str | None]) -> Checkpoint:
+    """Writes FOLDER/NAME and gives it back as a reader will find it, so that what is measured is what is stored.
+
+    `plan` maps names of tensors to schemes of `compress.py`; `weights` are the target's, for differences, unless
+    meta["base"] {name, sha256} names a checkpoint of this folder to take them from; `made_for` is its fingerprint.
+    `card` has target (its name), made, settings, measured, limits; ValueError where one lacks.
+    """
+    from safetensors.torch import save_file
+
+    base = origin(folder, name, weights, meta)
+    tensors, about = quantize.pack(state, plan, base)
+    back = quantize.unpack(tensors, about, base)
+    storage = {key: {"scheme": entry["scheme"],
+                     "relative_error": round(quantize.relative_error(back[key], state[key]), 5)}
+               for key, entry in about.items()}
+    header = {"specdec": json.dumps({"format": FORMAT, "meta": dict(meta), "tensors": about}, sort_keys=True)}
+    count = sum(tensor.numel() for tensor in state.values() if tensor.is_floating_point())
+    tensors = {key: tensor.cpu() for key, tensor in tensors.items()}
+    done = replace_checkpoint(folder, name, lambda path: save_file(tensors, path, header),
+                              {**card, "parameters": count, "storage": storage}, made_for)
+    return Checkpoint(name, back, dict(meta), done)
+
+
+def replace_checkpoint(folder: str | Path, name: str, write: Callable[[Path], None], card: Mapping[str, Any],
+                       made_for: Mapping[str, str | None]) -> dict:
+    """`write(path)` writes the weights in a format of their own; then the card, which is given back complete.
+
+    Such a card brings its `parameters` along, beside what `save` asks for; ValueError where one lacks. Each file is
+    written beside its place and renamed into it, the card last: a kill in between leaves weights that do not match
+    the card, which `load` refuses.
+    """
+    lacking = [key for key in (*GIVEN, "parameters") if key not in card]
+    if lacking:
+        raise ValueError(f"the card of {name} lacks {', '.join(lacking)}")
+    place = Path(folder) / name
+    place.mkdir(parents=True, exist_ok=True)
+    write_atomic(place / WEIGHTS, write)
+    target = card["target"] if isinstance(card["target"], str) else card["target"]["name"]
+    done = {"name": name, **card, "target": {"name": target, "fingerprint": dict(made_for)},
+            "bytes": (place / WEIGHTS).stat().st_size, "sha256": sha256(place / WEIGHTS)}
+    write_card(folder, name, done)
+    return done
+
+
+def load_checkpoint(folder: str | Path, name: str, weights: LlamaWeights | None = None) -> Checkpoint:
+    """The checkpoint FOLDER/NAME, whole; `weights` are the target's. Refusal if missing, cut short or not its card's.
+
+    Whether it fits the target is not asked here: see `Shelf`.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    card, path = read_card(folder, name), checked_weights(folder, name)
+    try:
+        with safe_open(str(path), "pt") as file:
+            header = json.loads((file.metadata() or {})["specdec"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}           # noqa: SIM118
+        if header["format"] != FORMAT:
+            raise Refusal(f"{path} is of format {header['format']} and this version reads {FORMAT}: use the version"
+                          f" that wrote it, or make it again with `specdec train {name}`")
+        base = origin(folder, name, weights, header["meta"])
+        state = quantize.unpack(tensors, header["tensors"], base)
+    except (SafetensorError, OSError, KeyError, IndexError, json.JSONDecodeError):
+        raise Refusal(f"{path} holds no checkpoint for this target: `specdec train {name}` makes one") from None
+    return Checkpoint(name, state, header["meta"], card)
+
+
+def checked_weights(folder: str | Path, name: str) -> Path:
+    """The weights' file, if it is byte for byte what the card describes; Refusal if not."""
+    card, path = read_card(folder, name), Path(folder) / name / WEIGHTS
+    remedy = f"copy the checkpoint again or make it with `specdec train {name}`"
+    if not path.is_file():
+        raise Refusal(f"{path} is missing beside its card: {remedy}")
+    if path.stat().st_size != card["bytes"]:
+        raise Refusal(f"{path} has {path.stat().st_size} bytes and its card says {card['bytes']}: {remedy}")
+    if sha256(path) != card["sha256"]:
+        raise Refusal(f"{path} is damaged (its checksum is not the one on its card): {remedy}")
+    return path
+
+
+class CheckpointFolder(Mapping):
+    """The checkpoints in a folder, for one target: nothing is read until one is asked for, and each is read once.
+
+    `name in shelf` looks whether its folder is there. `shelf[name]` reads it, refuses one made for another
+    architecture or tokenizer, and says once on `warn` that the target's weights are others. `readers` read what has
+    a format of its own.
+    """
+
+    def __init__(self, folder: str | Path, target: LM, text: Tokenizer | None = None, name: str = "this model",
+                 warn: Callable[[str], None] = lambda line: None, readers: Mapping[str, Reader] | None = None):
+        self.folder, self.target, self.text, self.name = Path(folder), target, text, name
+        self.warn, self.readers = warn, dict(readers or {})
+        self.read: dict[str, Any] = {}
+        self.here: dict | None = None              # the target's fingerprint, taken when first needed
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (self.folder / name / CARD).is_file()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(checkpoint_names(self.folder))
+
+    def __len__(self) -> int:
+        return len(checkpoint_names(self.folder))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        if name not in self.read:
+            self.check(name)
+            weights = getattr(self.target, "weights", None)
+            self.read[name] = (self.readers[name](checked_weights(self.folder, name)) if name in self.readers
+                               else load_checkpoint(self.folder, name, weights))
+        return self.read[name]
+
+    def check(self, name: str) -> None:
+        """Refuses or warns where the checkpoint was made for another target."""
+        made_for = read_card(self.folder, name)["target"]
+        if self.here is None:
+            self.here = fingerprint(self.target, self.text)
+        warning = compare(self.here, made_for["fingerprint"], name, self.name, made_for.get("name", "another model"))
+        if warning:
+            self.warn(warning)
+
+
+def checkpoint_names(folder: str | Path) -> list[str]:
+    """The checkpoints in a folder, by name; empty where there is no such folder."""
+    return sorted(path.parent.name for path in Path(folder).glob(f"*/{CARD}"))
+
+
+def origin(folder: str | Path, name: str, weights: LlamaWeights | None,
+           meta: Mapping[str, Any]) -> quantize.Base | None:
+    """What differences are taken from: the checkpoint beside it that meta["base"] names, else the target's matrices.
+
+    None without weights. Refusal where that checkpoint is missing or not the one of this checksum.
+    """
+    if weights is None or "base" not in meta:
+        return None if weights is None else base_matrix(weights, meta)
+    asked = meta["base"]
+    there = (Path(folder) / asked["name"] / CARD).is_file()
+    if not there or read_card(folder, asked["name"])["sha256"] != asked["sha256"]:
+        raise Refusal(f"{name} is a difference from the {asked['name']} with the checksum {asked['sha256'][:12]}, and "
+                      f"{folder} holds {'another' if there else 'none'}: copy that one beside it, or train on from the "
+                      f"one at hand with `specdec train {name}`")
+    return load_checkpoint(folder, asked["name"], weights).state.__getitem__
+
+
+def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base:
+    """The target's matrix that a trained one started from: of layer meta["layers"][i] for `layers.{i}.qkv`.
+
+    A single layer (`qkv`, `out`, `gate_up`, `down`) starts from the target's last one; where its attention has a
+    doubled input, the base of the first half is zero. ValueError for any other name.
+    """
+    def base(name: str) -> Tensor:
+        *where, kind = name.split(".")
+        if kind not in ("qkv", "out", "gate_up", "down") or where and (len(where) != 2 or where[0] != "layers"):
+            raise ValueError(f"the target has no matrix that {name} could have started from")
+        layer = weights.layers[meta["layers"][int(where[1])] if where else -1]
+        matrix = getattr(layer, kind).dense().float().cpu()
+        doubled = kind == "qkv" and not where
+        return torch.cat((torch.zeros_like(matrix), matrix), 1) if doubled else matrix
+
+    return base
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

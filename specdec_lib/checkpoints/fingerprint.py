@@ -1,0 +1,96 @@
+"""Fingerprints: which model a checkpoint was trained for, and whether the target at hand is that one.
+
+Another architecture or tokenizer is refused, since shapes or token ids would mean something else; other weights of
+the same model are a warning, since speculative decoding stays lossless and is only accepted less.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.types import LM, Refusal
+
+SAMPLE = 32                                        # weights looked at in each of three places
+TIES = 1 / 8                                       # share of them that rounding twice (over float16) may move
+
+
+def fingerprint(target: LM, text: Tokenizer | None) -> dict[str, str | None]:
+    """{architecture, tokenizer, weights} of a target, the same in every dtype it can be loaded in.
+
+    None stands for what cannot be told: the first and last for a model that is no Transformer of ours (a table, one
+    that transformers runs), the tokenizer where there is no text.
+    """
+    weights = getattr(target, "weights", None)
+    return {"architecture": None if weights is None else architecture(weights.shape),
+            "tokenizer": None if text is None else vocabulary(text.tokenizer.get_vocab()),
+            "weights": None if weights is None else sample(weights)}
+
+
+def architecture(shape: LlamaConfig) -> str:
+    """Hash of the shape without its context, a limit rather than a form; eps as it survives single precision."""
+    plain = asdict(shape) | {"eps": f"{shape.eps:.3g}", "context": None}
+    plain["rope"] = {name: value if name == "kind" else float(value) for name, value in plain["rope"].items()
+                     if shape.rope.kind == "llama3" or name in ("theta", "kind", "factor")}
+    return hashed(plain)
+
+
+def vocabulary(pieces: Mapping[str, int]) -> str:
+    """Hash of all pieces with their ids, in the order of the ids."""
+    return hashed(sorted((token, piece) for piece, token in pieces.items()))
+
+
+def sample(weights: Any) -> str:
+    """Some weights of the final norm, the embedding and the last layer, as bfloat16 in hexadecimal."""
+    tensors = (weights.norm, weights.embedding, weights.layers[-1].down.dense())
+    words = [spread(tensor).to(torch.float32).to(torch.bfloat16).view(torch.int16) for tensor in tensors]
+    return "".join(f"{word & 0xffff:04x}" for word in torch.cat(words).tolist())
+
+
+def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: str, target: str,
+            model: str = "another model") -> str | None:
+    """None where the checkpoint `name`, made for `model`, fits the target; else one sentence of warning.
+
+    Raises Refusal, with the command that makes a fitting one, for another architecture or tokenizer. What
+    `made_for` leaves out is not asked for (an n-gram table fits any model with its tokenizer); what cannot be told
+    of the target is a warning where it is the tokenizer, a Refusal where it is the architecture.
+    """
+    remedy = f"`specdec train {name} --target {target}` makes one that fits"
+    for what in ("architecture", "tokenizer"):
+        mine, theirs = here.get(what), made_for.get(what)
+        if theirs is not None and mine != theirs and not (what == "tokenizer" and mine is None):
+            raise Refusal(f"the checkpoint {name} was trained for {model}, and {target} has another {what}: {remedy}")
+    if made_for.get("tokenizer") is not None and here.get("tokenizer") is None:
+        return f"{target} comes without a tokenizer: that the checkpoint {name} knows its tokens is taken on trust"
+    if made_for.get("weights") is not None and not alike(here.get("weights") or "", made_for["weights"]):
+        return (f"the checkpoint {name} was trained on other weights than {target} has: its drafts stay lossless but"
+                f" may be accepted less often; {remedy}")
+    return None
+
+
+def alike(one: str, two: str) -> bool:
+    """Whether two samples differ by no more than rounding does: a unit in the last place of a few numbers."""
+    if len(one) != len(two):
+        return False
+    pairs = [(int(one[i:i + 4], 16), int(two[i:i + 4], 16)) for i in range(0, len(one), 4)]
+    apart = [abs(a - b) for a, b in pairs if a != b]
+    return max(apart, default=0) <= 1 and len(apart) <= TIES * len(pairs)
+
+
+def spread(tensor: Tensor) -> Tensor:
+    """`SAMPLE` elements, evenly spaced over the flattened tensor."""
+    flat = tensor.flatten()
+    places = torch.linspace(0, len(flat) - 1, SAMPLE, dtype=torch.float64).round().long()
+    return flat[places.to(flat.device)].cpu()
+
+
+def hashed(plain: Any) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

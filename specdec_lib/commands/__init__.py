@@ -1,0 +1,1 @@
+"""The bodies of the `specdec` commands, one file each."""

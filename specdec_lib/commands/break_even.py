@@ -1,0 +1,79 @@
+"""What stands behind `specdec break-even`: checkpoints that exist already, each with both sides of its break-even."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from specdec_lib.bench.environment import read_ngram
+from specdec_lib.bench.provenance import provenance, without_folders
+from specdec_lib.checkpoints.card import read_card, write_card
+from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
+from specdec_lib.commands.train import card_provenance, open_target
+from specdec_lib.cost.break_even import DRAFTERS, break_even
+from specdec_lib.training.recipes import NGRAM
+from specdec_lib.types import Refusal
+
+COLUMNS = ("draft", "verify", "tokens_per_target_forward")
+HEADS = (("", "weights read", "multiplied", "measured", "tokens per forward"),
+         ("drafter", *("draft + verify = needed",) * 3, "reached: forced, live"))
+
+
+def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, threads: int | None, shelf: Path,
+                depth: int, context: int, repeats: int, write: bool = False,
+                say: Callable[[str], None] = lambda line: None,
+                progress: Callable[[int, int, str], None] = lambda *now: None) -> dict[str, dict]:
+    """The break-even of these checkpoints, of all in the folder where none is named; with `write` their cards keep it.
+
+    Refusal for a name that is no drafter or has no checkpoint here, and for a target that it does not fit.
+    """
+    drafters = tuple(drafters) or tuple(name for name in checkpoint_names(shelf) if name in DRAFTERS)
+    for name in drafters:
+        if name not in DRAFTERS:
+            raise Refusal(f"there is no drafter named {name!r}; there are: {', '.join(DRAFTERS)}")
+        read_card(shelf, name)
+    if not drafters:
+        raise Refusal(f"there is no trained drafter in {without_folders(str(shelf))}: `specdec train eagle` makes one")
+    lm, text, device, dtype = open_target(target, device, dtype, threads, say)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    kept, made, out = CheckpointFolder(shelf, lm, text, target, say, {NGRAM: read_ngram}), provenance(), {}
+    where = {key: value for key, value in card_provenance(made, dtype).items() if key != "torch"}
+    where |= {"device": device, "load": made["machine"]["load"]}
+    for place, name in enumerate(drafters):
+        progress(place, len(drafters), name)
+        card = read_card(shelf, name)
+        out[name] = break_even(name, kept[name], lm, card["measured"], where, depth, context, repeats)
+        if write:
+            write_card(shelf, name, {**card, "break_even": out[name]})
+    return out
+
+
+def break_even_rows(found: Mapping[str, Mapping]) -> Iterator[tuple[str, ...]]:
+    """A line for each part of each drafter: its costs in plain forwards with their sum, and what it reached."""
+    for one in found.values():
+        for part, sides in one.items():
+            if isinstance(sides, Mapping):
+                costs = (*sides["expected"].values(), sides["measured"])
+                rates = [f"{value:.2f}" for value in sides["reached"].values() if value is not None]
+                yield part, *(side(cost) for cost in costs), ", ".join(rates) or "not measured"
+
+
+def side(cost: Mapping[str, float]) -> str:
+    """Draft + verification = needed."""
+    draft, verify, needed = (cost[name] for name in COLUMNS)
+    return f"{draft:.2f} + {verify:.2f} = {needed:.2f}"
+
+
+def break_even_table(found: Mapping[str, Mapping]) -> str:
+    """The same for a terminal, with a sentence on what it is of."""
+    lines = [*HEADS, *break_even_rows(found)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    told = "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
+                     for line in lines)
+    one = next(iter(found.values()))
+    return (f"{told}\nchains of {one['depth']} at {one['context']} tokens of context, costs in plain forwards; the"
+            f" first two are counted on paper, the third is the median of {one['repeats']} on {one['machine']},"
+            f" threads: {one['threads']}, {one['dtype']}")

@@ -1,0 +1,37 @@
+"""One answer as a stream of text, and the line of statistics that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specdec_lib import catalog, measure
+from specdec_lib.bench.environment import Environment
+from specdec_lib.bench.plan import Plan
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin, rounds
+from specdec_lib.types import Session
+
+
+def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | None, prompt: str) -> Iterator[str]:
+    """Pieces of the answer as they come (a character may span tokens), then one line of statistics."""
+    kit = world.kit(plan, curve)
+    method = catalog.build(spec, kit)
+    session = begin(world.encode([("user", prompt)]), plan.max_new_tokens, world.facts.end, plan.sampling, "given",
+                    kit.target.context)
+    stream = world.stream()
+    for session in rounds(session, kit.target, method, Dice(plan.seed)):
+        yield stream.push(session.rounds[-1].verdict.tokens)
+    yield stream.finish()
+    yield f"\n{statistics(session, spec, plan)}\n"
+
+
+def statistics(session: Session, spec: str, plan: Plan) -> str:
+    """One line: counts first, then seconds, then what ran where."""
+    rows = measure.rows(session)
+    seconds = sum(row.seconds for row in rows)
+    return (f"[{len(session.output)} tokens in {len(rows)} forwards,"
+            f" {measure.tokens_per_target_forward(rows):.2f} per forward;"
+            f" prefill of {session.prompt} tokens {session.prefill:.2f} s, decode {seconds:.2f} s,"
+            f" {len(session.output) / seconds:.1f} tokens/s; {spec}, {plan.as_dict()['target']}, {plan.device},"
+            f" {plan.dtype}, {plan.threads} threads]")

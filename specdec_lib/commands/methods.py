@@ -1,0 +1,45 @@
+"""The catalogue as plain data and as a table: what there is, and what is missing for what cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from specdec_lib import catalog
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.types import Card, Kit
+
+
+def bare_kit(shelf: Path = SHIPPED) -> Kit:
+    """What every run has without asking: a target, a draft model (see `drafter.py`), the checkpoints in a folder."""
+    here = object()
+    return Kit(target=here, draft=here, checkpoints=CheckpointFolder(shelf, here))
+
+
+def list_methods(shelf: Path = SHIPPED) -> list[dict]:
+    """Every assembled method: name, idea, source, lossless, needs, available, missing. No checkpoint is read."""
+    return [_entry(card, bare_kit(shelf)) for card in catalog.methods().values()]
+
+
+def list_parts(shelf: Path = SHIPPED) -> list[dict]:
+    """Every part, with its room."""
+    return [{"room": room, **_entry(card, bare_kit(shelf))} for room, cards in catalog.parts().items()
+            for card in cards.values()]
+
+
+def _entry(card: Card, kit: Kit) -> dict:
+    missing = catalog.missing(card, kit)
+    return {"name": card.name, "idea": card.idea, "source": card.source, "lossless": card.lossless,
+            "needs": list(card.needs), "available": not missing, "missing": missing}
+
+
+def listing_table(entries: Sequence[dict]) -> str:
+    """One line each, in columns: name, losslessness, idea, and how to get what is missing."""
+    wide = max((len(entry["name"]) for entry in entries), default=0)
+    return "\n".join(f"{entry.get('room', ''):5}"[:5 * ("room" in entry)]
+                     + f"{entry['name']:{wide}}  {'lossless' if entry['lossless'] else 'lossy   '}  "
+                     + f"{entry['idea']} ({entry['source']}){_needs(entry['missing'])}" for entry in entries)
+
+
+def _needs(missing: Sequence[str]) -> str:
+    return "".join(f"; needs {name}: {catalog.remedy(name) or 'not here'}" for name in missing)

@@ -1,0 +1,167 @@
+"""Running one notebook: parameters checked before anything starts, executed by papermill, exported as one HTML page.
+
+A notebook's cell tagged `parameters` holds one line per parameter, `prompts: int = 24  # smoke: 2 | what it means`:
+name, type, full value, the value for a quick test, and the meaning. Knows nothing about what the notebooks say.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TextIO
+
+from specdec_lib.types import Refusal
+
+OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a page on its own fetches nothing
+KINDS = {"int": int, "float": (int, float), "str": str, "list": list, "bool": bool}
+
+
+class NotebookError(RuntimeError):
+    """A cell failed or took too long; what was executed until then is kept where the message says."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of a notebook's parameters cell."""
+
+    name: str
+    kind: str                                      # one of KINDS
+    default: Any
+    smoke: Any                                     # the value of a quick run
+    meaning: str
+
+
+@dataclass(frozen=True)
+class NotebookRun:
+    """An executed notebook."""
+
+    path: Path
+    seconds: float                                 # wall-clock, the start of the kernel included
+
+
+def parameters(notebook: str | Path) -> dict[str, Parameter]:
+    """The parameters of a notebook by name; Refusal for an unreadable one, ValueError for a malformed line."""
+    import papermill
+
+    path = Path(notebook)
+    if not path.is_file():
+        raise Refusal(f"there is no notebook {path}")
+    try:
+        found = papermill.inspect_notebook(str(path))
+    except Exception as error:
+        raise Refusal(f"{path} cannot be read as a notebook: {error}") from error
+    return {name: _parameter(path.name, facts) for name, facts in found.items()}
+
+
+def smoke_values(notebook: str | Path) -> dict[str, Any]:
+    """The values with which a notebook runs quickly."""
+    return {name: known.smoke for name, known in parameters(notebook).items()}
+
+
+def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, if the notebook knows every name and every type fits; else a Refusal that says what it takes."""
+    known = parameters(notebook)
+    for name, value in values.items():
+        if name not in known:
+            raise Refusal(f"{Path(notebook).name} has no parameter {name!r}; it has: {', '.join(known) or 'none'}")
+        kind = known[name].kind
+        if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
+            raise Refusal(f"the parameter {name} of {Path(notebook).name} is of type {kind}, got {value!r}")
+    return dict(values)
+
+
+def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, Any] | None = None, *,
+                 env: Mapping[str, str] | None = None, cell_seconds: int = 600, progress: bool = False,
+                 echo: TextIO | None = None) -> NotebookRun:
+    """Executes a notebook with these parameters and writes it, outputs included, to `output`.
+
+    `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
+    left, `echo` gets what the cells print while they print it. Raises Refusal before anything runs, NotebookError if
+    a cell fails; the output is kept in either case that it was started.
+    """
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    values = checked_values(notebook, values or {})
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    start = perf_counter()
+    try:
+        with _environment(env or {}):
+            papermill.execute_notebook(str(notebook), str(output), values, cwd=str(Path(notebook).parent),
+                                       progress_bar=progress, execution_timeout=cell_seconds, stdout_file=echo,
+                                       stderr_file=echo)
+    except PapermillExecutionError as error:
+        raise NotebookError(f"{Path(notebook).name} failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
+                            f" (kept in {output})") from error
+    except Exception as error:                     # a cell over its time, a kernel that died or never came up
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise NotebookError(f"{Path(notebook).name} did not finish: {said[0]} (kept in {output})") from error
+    return NotebookRun(output, perf_counter() - start)
+
+
+def export_env(explore: str = "html") -> dict[str, str]:
+    """What a kernel needs so that its figures and sliders work in an exported page without a network."""
+    return {"PLOTLY_RENDERER": "notebook", "SPECDEC_EXPLORE": explore}
+
+
+def to_html(executed: str | Path, page: str | Path, code: bool = True, title: str | None = None) -> Path:
+    """One self-contained page of an executed notebook; `code` False leaves out inputs and progress bars.
+
+    Figures are in it if the notebook ran with `export_env()`. The page is written whole or not at all.
+    """
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    notebook = nbformat.read(str(executed), as_version=4)
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("papermill", None)
+        if not code and cell.cell_type == "code":
+            cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+    exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
+                            mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="")
+    body, _ = exporter.from_notebook_node(
+        notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
+    page = Path(page)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    half = page.with_name(page.name + ".part")
+    half.write_text(OUTSIDE.sub("", body), encoding="utf-8")
+    half.replace(page)
+    return page
+
+
+def _parameter(notebook: str, facts: Mapping[str, str]) -> Parameter:
+    """One parameter from what papermill found: its name, its type, its default and the comment as `help`."""
+    name, kind, comment = facts["name"], facts["inferred_type_name"], facts.get("help") or ""
+    if kind not in KINDS:
+        raise ValueError(f"{notebook}: the parameter {name} needs a type out of {', '.join(KINDS)}, got {kind}")
+    smoke, bar, meaning = comment.partition("|")
+    if not smoke.strip().startswith("smoke:") or not bar:
+        raise ValueError(f"{notebook}: the comment of {name} must read '# smoke: value | meaning', got {comment!r}")
+    try:
+        default = ast.literal_eval(facts["default"])
+        quick = ast.literal_eval(smoke.strip().removeprefix("smoke:").strip())
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"{notebook}: the values of {name} must be plain Python literals") from error
+    return Parameter(name, kind, default, quick, meaning.strip())
+
+
+@contextmanager
+def _environment(extra: Mapping[str, str]) -> Iterator[None]:
+    """These variables for a while: a kernel inherits them when it starts."""
+    before = {name: os.environ.get(name) for name in extra}
+    os.environ.update(extra)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,37 @@
+"""The report of a finished run: the notebook executed on its folder, exported as one page that needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specdec_lib.commands import notebook_runner
+from specdec_lib.types import Refusal
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = "90_report"
+
+
+def notebook(name: str) -> Path:
+    """A notebook of the workbook; Refusal where the package was installed without its checkout."""
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    if not path.is_file():
+        raise Refusal(f"the notebook {name} is not beside the package: install from a checkout with pip install -e .")
+    return path
+
+
+def report_notebook() -> Path:
+    """The report notebook, found and readable."""
+    path = notebook(REPORT)
+    notebook_runner.checked_values(path, {"run": "folder"})
+    return path
+
+
+def write_report(run: Path) -> Path:
+    """Writes report.html, and the executed notebook beside it, into the folder of a finished run."""
+    run = Path(run)
+    if not (run / "summary.json").is_file():
+        raise Refusal(f"{run} holds no finished run: measure one with `specdec bench --out {run}`")
+    executed = run / "report.ipynb"
+    notebook_runner.run_notebook(report_notebook(), executed, {"run": str(run.resolve())},
+                                 env=notebook_runner.export_env(), progress=True)
+    return notebook_runner.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured")

@@ -1,0 +1,102 @@
+"""What stands behind `specdec train`: names and flags become a target, an order and a provenance, or one refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
+from specdec_lib.bench.provenance import provenance, without_folders
+from specdec_lib.checkpoints.card import card_text
+from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
+from specdec_lib.hub import locate
+from specdec_lib.hub.load import load_lm
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.fit_length import LengthSettings
+from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.pipeline import TrainingOrder, train_drafter
+from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.train_length import train_length
+from specdec_lib.training.train_ngram import train_ngram
+from specdec_lib.types import Refusal
+
+Say = Callable[[str], None]
+
+
+def train_by_name(name: str, target: str, device: str, dtype: str, threads: int | None, minutes: float,
+                  prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str | None,
+                  depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
+                  optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
+                  attention: str | None = None, lengths: Mapping[str, Any] | None = None) -> str:
+    """Trains what has this name and gives its card as text. Refusal for whatever was asked for wrongly.
+
+    `lengths` are fields of `length_fit.Lengths`, those that were given, for the length predictor alone.
+    """
+    name = with_attention(name, attention)
+    which = None if name in (NGRAM, LENGTH) else recipe(name)
+    asked = length_settings(name, lengths or {}, rate, seed)
+    order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
+                          seed=seed,
+                          objective=objective(which, loss, depths, smooth), cache=cache, target=without_folders(target))
+    lm, text, device, dtype = open_target(target, device, dtype, threads, say)
+    made = card_provenance(provenance(), dtype)
+    if asked is not None:
+        return card_text(train_length(asked, order, lm, text, made, say, progress).card)
+    done = train_ngram(order, lm, text, made, say, progress) if which is None else train_drafter(which, order, lm, text,
+                                                                                                 made,
+                                                                                                say, progress)
+    return card_text(done.card)
+
+
+def with_attention(name: str, attention: str | None) -> str:
+    """The recipe of this name with this attention; Refusal where there is no such choice."""
+    if attention is None:
+        return name
+    if name != "diffusion-lm" or attention not in ATTENTION:
+        raise Refusal(f"--attention is {' or '.join(ATTENTION)} and of diffusion-lm alone, got {attention} for {name}")
+    return name if attention == CAUSAL else f"{name}-{attention}"
+
+
+def length_settings(name: str, given: Mapping[str, Any], rate: float | None, seed: int) -> LengthSettings | None:
+    """What is asked of a length predictor; None for another name, Refusal where one is given what is not its own."""
+    if name != LENGTH and given:
+        raise Refusal(f"--{next(iter(given))} is of {LENGTH} alone, got it for {name}")
+    rated = {} if rate is None else {"rate": rate}
+    return LengthSettings(**given, **rated, seed=seed) if name == LENGTH else None
+
+
+def open_target(target: str, device: str, dtype: str, threads: int | None,
+                say: Say) -> tuple[Transformer, Tokenizer, str, str]:
+    """The target and its tokenizer, and the device and type that were settled on.
+
+    Refusal for one that does not run in our own decoder, since trained drafters need it.
+    """
+    device = device_of(device)
+    dtype = dtype_of(dtype, device)
+    folder = locate.model_folder(target, say)
+    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say)
+    if not isinstance(lm, Transformer):
+        raise Refusal(f"{without_folders(target)} runs through transformers, and drafters are trained on models of the Llama "
+                      "family alone")
+    return lm, text, device, dtype
+
+
+def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:
+    """The recipe's objective but for what is given here; Refusal where there is none such."""
+    usual = which.objective if which else Objective()
+    if smooth is None and depths in (None, usual.depth):
+        smooth = usual.smooth                      # that of other depths is their own
+    try:
+        return Objective(loss or usual.slot, depths or usual.depth, smooth)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+def card_provenance(made: dict, dtype: str) -> dict:
+    """The part of a provenance that a card keeps."""
+    machine = made["machine"]
+    return {"command": made["command"], "commit": made["commit"], "changed": made["changed"],
+            "date": made["created"][:10], "machine": machine["gpu"] or machine["processor"],
+            "threads": machine["threads"], "dtype": dtype, "torch": made["versions"].get("torch")}

@@ -1,0 +1,1 @@
+"""What a forward costs: measured curves, counted operations, break-even, draft lengths from costs."""

@@ -1,0 +1,177 @@
+"""What a forward costs by its width, and the speed that follows: seconds from counts.
+
+A cost curve is measured once on a machine, kept with its provenance, and read wherever a decision or a prediction
+needs seconds, so that neither depends on the clock. Source of the algebra: Leviathan et al. 2023, section 3.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from specdec_lib.cost.lengths import best_length
+from specdec_lib.types import LM, Draft, Kit, Refusal
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
+DEFAULT_NODES = 8                                  # where nobody has measured
+TOLERANCE = 1.25
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """Seconds of one forward by its width in tokens, at each context length measured; `seconds [contexts][widths]`."""
+
+    widths: tuple[int, ...]
+    contexts: tuple[int, ...]
+    seconds: tuple[tuple[float, ...], ...]
+    target: str = ""
+    device: str = ""
+    dtype: str = ""
+    threads: int | None = None
+    provenance: Mapping = field(default_factory=dict)
+
+    def __post_init__(self):
+        ordered = all(list(x) == sorted(set(x)) and x for x in (self.widths, self.contexts))
+        if not ordered or self.widths[0] != 1:
+            raise Refusal("a cost curve needs rising widths that start at 1, and rising contexts")
+        if [len(row) for row in self.seconds] != [len(self.widths)] * len(self.contexts):
+            raise Refusal("a cost curve needs one time for every width at every context")
+        if not all(s > 0 for row in self.seconds for s in row):
+            raise Refusal("a cost curve needs times above zero")
+
+    def __call__(self, width: float, context: float | None = None) -> float:
+        """Seconds of a forward of `width` tokens: straight lines between measurements, the last one drawn on.
+
+        Between contexts it interpolates too, outside of them it stays; None is the shortest context measured.
+        """
+        if width < 1:
+            raise ValueError(f"a forward has at least one token, got {width}")
+        rows = [_interpolate(self.widths, row, width) for row in self.seconds]
+        if context is None or len(rows) == 1:
+            return rows[0]
+        return _interpolate(self.contexts, rows, min(max(context, self.contexts[0]), self.contexts[-1]))
+
+    def nodes(self, tolerance: float = TOLERANCE) -> int:
+        """The widest draft whose verification costs at most `tolerance` plain forwards: T(n + 1) <= tolerance T(1).
+
+        Among the widths measured; at least 1, so that a draft exists even where it does not pay.
+        """
+        limit = tolerance * self(1)
+        return max((n for n in range(1, self.widths[-1]) if self(n + 1) <= limit), default=1)
+
+    def price(self) -> float:
+        """What one node more costs, in plain forwards: the mean up to four times the nodes that cost little."""
+        nodes = 4 * self.nodes()
+        return max(0.0, self(nodes + 1) / self(1) - 1) / nodes
+
+    def expected_speedup(self, tokens: float, width: float, draft: float = 0.0, overhead: float = 0.0) -> float:
+        """Predicted from the curve: `tokens` per forward of mean `width`, seconds of drafting and overhead a round."""
+        return tokens * self(1) / (self(width) + draft + overhead)
+
+    def as_dict(self) -> dict:
+        """As JSON keeps it."""
+        return asdict(self) | {"widths": list(self.widths), "contexts": list(self.contexts),
+                               "seconds": [list(row) for row in self.seconds], "provenance": dict(self.provenance)}
+
+    def save(self, path: str | Path) -> None:
+        """One JSON file, its folder made where it is missing."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_dict(), indent=1) + "\n", encoding="utf-8")
+
+
+def load_curve(path: str | Path) -> CostCurve:
+    """A saved curve; Refusal where the file is missing or is none."""
+    try:
+        return from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise Refusal(f"the cost curve {path} cannot be read ({error.strerror}): make one with"
+                      " 'specdec cost --out FILE'") from None
+    except Refusal as error:
+        raise Refusal(f"{path} is no cost curve: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise Refusal(f"{path} is no cost curve ({error}): make one with 'specdec cost --out FILE'") from None
+
+
+def from_dict(saved: Mapping) -> CostCurve:
+    """The inverse of `as_dict`."""
+    return CostCurve(tuple(saved["widths"]), tuple(saved["contexts"]), tuple(tuple(row) for row in saved["seconds"]),
+                     saved.get("target", ""), saved.get("device", ""), saved.get("dtype", ""), saved.get("threads"),
+                     saved.get("provenance", {}))
+
+
+def node_budget(curve: CostCurve | None, tolerance: float = TOLERANCE) -> int:
+    """The node budget of a machine, or 8 where it was never measured."""
+    return DEFAULT_NODES if curve is None else curve.nodes(tolerance)
+
+
+def step_price(curve: CostCurve | None) -> float:
+    """The price of a node on a machine, in plain forwards, or 0.03 where it was never measured."""
+    return Kit.price if curve is None else curve.price()
+
+
+def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int] = (256,), repeats: int = 11,
+                  vocab: int = 1000, clock: Callable[[], float] = perf_counter,
+                  progress: Callable[[int, int], None] = lambda done, total: None, target: str = "",
+                  device: str = "", dtype: str = "", threads: int | None = None,
+                  provenance: Mapping | None = None) -> CostCurve:
+    """The curve of this model on this machine: lower quartile of `repeats`, widths taken in turn so that drift cancels.
+
+    The quartile and not the median, because what else the machine does only ever adds time.
+    Ids stay below `vocab`; what they say costs nothing. The names are kept with the curve and not checked.
+    """
+    times = {(c, w): [] for c in contexts for w in widths}
+    total, done = len(times) * (repeats + 1), 0
+    for context in contexts:
+        base = tuple(i * 7 % vocab for i in range(context))
+        lm.prefill(base)
+        for repeat in range(repeats + 1):
+            for width in widths if repeat % 2 else reversed(widths):
+                fresh = (1 + done) % vocab         # another last token each time, or the cache would answer
+                tokens = base + (fresh,)
+                draft = Draft(tuple((fresh + i) % vocab for i in range(1, width)), tuple(range(-1, width - 2)))
+                start = clock()
+                assert lm(tokens, draft).best      # logits exist, on the host
+                times[context, width].append(clock() - start)
+                done += 1
+                progress(done, total)
+    seconds = tuple(tuple(_quartile(times[c, w][1:]) for w in widths) for c in contexts)   # the first round warms up
+    return CostCurve(tuple(widths), tuple(contexts), seconds, target, device, dtype, threads, provenance or {})
+
+
+def expected_tokens(alpha: float, k: int) -> float:
+    """Tokens per target forward when each of `k` drafted tokens is accepted independently with chance alpha."""
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is a probability, got {alpha}")
+    return k + 1.0 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha)
+
+
+def expected_speedup(alpha: float, k: int, c: float, verify: float = 1.0) -> float:
+    """Speed over plain decoding with `k` drafted tokens of cost `c` each and a verification costing `verify`.
+
+    All costs in plain target forwards. Leviathan et al. 2023, theorem 3.8, with a verification that need not be free.
+    """
+    return expected_tokens(alpha, k) / (verify + k * c)
+
+
+def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: int = 32) -> int:
+    """The depth k of highest expected speed, 0 where drafting does not pay; a curve prices the verification."""
+    return best_length([alpha] * deepest, lambda k: k * c + (1.0 if curve is None else curve(k + 1) / curve(1)))
+
+
+def _quartile(values: Sequence[float]) -> float:
+    """The lower quartile: of one value itself, of few the second smallest."""
+    return sorted(values)[len(values) // 4]
+
+
+def _interpolate(places: Sequence[float], values: Sequence[float], at: float) -> float:
+    """Straight lines through (places, values), the first and last drawn on."""
+    if len(places) == 1:
+        return values[0]
+    right = min(max(bisect_right(places, at), 1), len(places) - 1)
+    x0, x1, y0, y1 = places[right - 1], places[right], values[right - 1], values[right]
+    return y0 + (y1 - y0) * (at - x0) / (x1 - x0)

@@ -1,0 +1,64 @@
+"""Parts added one at a time: what each step is worth, where a token's time goes, and who drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series
+
+ROLES = {"target": "target", "what": "draft", "how": "extra", "when": "rejected"}      # part of a round -> its colour
+Interval = Sequence[float] | None
+
+
+def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequence[Interval],
+           title: str | None = None, axis: str = "times as fast (95 % interval)") -> go.Figure:
+    """How many times as fast one side is as the other, a line each with its 95 % interval; beyond 1 is faster.
+
+    With a title and an `axis` of its own it draws ratios of anything of which more is better.
+    """
+    same_length(names=names, values=values, intervals=intervals)
+    above = sum(bool(span and span[0] > 1) for span in intervals)
+    below = sum(bool(span and span[1] < 1) for span in intervals)
+    said = f"Of {len(names)} comparisons {above} are surely faster and {below} surely slower"
+    figure = canvas(title or said, axis, "")
+    rows = [row for row in zip(names, values, intervals, strict=True) if row[1] is not None]
+    kept, known = [name for name, *_ in rows], [(value, span or (value, value)) for _, value, span in rows]
+    bars = {"type": "data", "symmetric": False, "array": [float(span[1] - value) for value, span in known],
+            "arrayminus": [float(value - span[0]) for value, span in known], "color": PALETTE["target"]}
+    marks = ["circle-open" if not span or span[0] <= 1 <= span[1] else "circle" if span[0] > 1 else "x"
+             for *_, span in rows]
+    figure.add_scatter(x=[float(value) for value, _ in known], y=kept, mode="markers", error_x=bars, showlegend=False,
+                       marker={"symbol": marks, "size": 11, "color": PALETTE["extra"]})
+    figure.add_vline(x=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
+    return figure.update_layout(height=160 + 40 * len(kept), yaxis={"autorange": "reversed"})
+
+
+def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
+    """Milliseconds per emitted token in when, what, target and how, a bar for each method."""
+    total = {name: sum(split.values()) for name, split in parts.items()}
+    least = min(total, key=total.get)
+    figure = canvas(title or f"{least} takes the least time per token: {total[least]:.1f} ms", "ms per token", "")
+    for part, role in ROLES.items():
+        values = [split[part] for split in parts.values()]
+        figure.add_bar(y=list(parts), x=numbers(values), name=part, orientation="h", marker=fill(role),
+                       text=[f"{value:.1f}" if value >= 0.05 * max(total.values()) else "" for value in values],
+                       insidetextanchor="middle", textfont={"color": "white"})
+    return figure.update_layout(barmode="stack", height=160 + 40 * len(parts), yaxis={"autorange": "reversed"})
+
+
+def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[str, str]] | None = None,
+           title: str | None = None) -> go.Figure:
+    """Share of the rounds that each source drafted, a bar for each method; `hints` are shown at a touch."""
+    sources = list(dict.fromkeys(source for own in mix.values() for source in own))
+    figure = canvas(title or "Who drafted", "share of rounds (%)", "")
+    for place, source in enumerate(sources):
+        look = series(place)
+        values = [100 * float(own.get(source, 0.0)) for own in mix.values()]
+        figure.add_bar(y=list(mix), x=values, name=source, orientation="h",
+                       marker=hatched(look["colour"], look["pattern"]),
+                       hovertext=[(hints or {}).get(name, {}).get(source, "") for name in mix],
+                       text=[f"{value:.0f}" if value >= 5 else "" for value in values], insidetextanchor="middle",
+                       textfont={"color": "white"})
+    return figure.update_layout(barmode="stack", height=160 + 40 * len(mix), yaxis={"autorange": "reversed"})

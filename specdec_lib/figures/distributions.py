@@ -1,0 +1,49 @@
+"""Laws over a few tokens: target, draft and residual side by side, and the chance that each token is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series
+
+ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted", "rejected": "rejected"}
+
+
+def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float]], title: str | None = None,
+                  x_title: str = "token", y_title: str = "chance") -> go.Figure:
+    """Laws over the same tokens as grouped bars; the names p, q, residual, accepted, rejected keep their colours."""
+    figure = canvas(title or _widest_gap(words, probs), x_title, y_title)
+    for place, (name, values) in enumerate(probs.items()):
+        same_length(words=words, values=values)
+        look = series(place)
+        marker = fill(ROLES[name]) if name in ROLES else hatched(look["colour"], look["pattern"])
+        figure.add_bar(x=list(words), y=numbers(values), name=name, text=[f"{value:.2f}" for value in values],
+                       textposition="outside", cliponaxis=False, marker=marker)
+    return figure.update_layout(showlegend=True).update_yaxes(rangemode="tozero").update_xaxes(type="category")
+
+
+def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None = None,
+               x_title: str = "drafted token") -> go.Figure:
+    """The chance that each token is accepted if it is drafted; `x_title` where the bars are not tokens."""
+    same_length(words=words, probs=probs)
+    sure = sum(prob >= 1 for prob in probs)
+    figure = canvas(title or f"{sure} of {len(words)} tokens are always accepted", x_title,
+                    "chance of acceptance")
+    figure.add_bar(x=list(words), y=numbers(probs), text=[f"{prob:.2f}" for prob in probs], name="accepted",
+                   textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False)
+    figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot"})
+    return figure.update_yaxes(range=[0, 1.15]).update_xaxes(type="category")
+
+
+def _widest_gap(words, probs) -> str:
+    """Names the token on which the first two laws differ most."""
+    if len(probs) < 2:
+        return "The law of the next token"
+    (one, first), (other, second) = list(probs.items())[:2]
+    gaps = [abs(a - b) for a, b in zip(first, second, strict=True)]
+    place = gaps.index(max(gaps))
+    if gaps[place] < 5e-10:
+        return f"{one} and {other} agree"
+    return f"{one} and {other} differ most on “{words[place]}”: {first[place]:.2f} against {second[place]:.2f}"

@@ -1,0 +1,80 @@
+"""Along one output: what each round kept, where tokens came from, and what the drafter or the index saw there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
+
+
+def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = None) -> go.Figure:
+    """Accepted and rejected draft nodes of every round, stacked."""
+    same_length(drafted=drafted, accepted=accepted)
+    share = f"{sum(accepted)} of {sum(drafted)} drafted tokens were accepted in {len(drafted)} rounds"
+    figure = canvas(title or share, "round", "draft nodes")
+    turns = list(range(1, len(drafted) + 1))
+    wasted = [int(n) - int(kept) for n, kept in zip(drafted, accepted, strict=True)]
+    figure.add_bar(x=turns, y=[int(kept) for kept in accepted], name="accepted", marker=fill("accepted"))
+    figure.add_bar(x=turns, y=wasted, name="rejected", marker=fill("rejected"))
+    return figure.update_layout(barmode="stack")
+
+
+def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
+    """Who proposed each emitted token, a row for each source; "" is the target itself."""
+    same_length(by_token=by_token, words=words)
+    named = [source or "target" for source in by_token]
+    counts = Counter(named)
+    rows = [name for name, _ in counts.most_common() if name != "target"] + ["target"] * ("target" in counts)
+    drafted = len(named) - counts["target"]
+    said = f"{drafted} of {len(named)} tokens came from a draft" + (f", most from {rows[0]}" if drafted else "")
+    figure = canvas(title or said, "token of the output", "")
+    for place, name in enumerate(rows):
+        where = [i for i, source in enumerate(named) if source == name]
+        look = series(place)
+        colour = PALETTE["target"] if name == "target" else look["colour"]
+        figure.add_scatter(x=[i + 1 for i in where], y=[name] * len(where), mode="markers", name=name,
+                           text=[words[i] for i in where] if words else None,
+                           marker={"color": colour, "symbol": look["symbol"], "size": 10, "opacity": 0.9})
+    return figure.update_layout(showlegend=False, height=170 + 40 * len(rows), yaxis={"autorange": "reversed"})
+
+
+def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "nats", threshold: float | None = None,
+           stops: Sequence[int] = (), words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
+    """A signal along the output (entropy, confidence), its threshold, and a cross where drafting stopped.
+
+    `stops` are places in `values`, counted from 0.
+    """
+    same_length(values=values, words=words)
+    wrong = [place for place in stops if not 0 <= place < len(values)]
+    if wrong:
+        raise ValueError(f"stops are places of the {len(values)} values, got {wrong[0]}")
+    said = f"Drafting stops at {len(stops)} of {len(values)} tokens" if stops else f"The {name} along the output"
+    figure = canvas(title or said, "token of the output", f"{name} ({unit})" if unit else name)
+    figure.add_scatter(x=list(range(1, len(values) + 1)), y=numbers(values), mode="lines", name=name,
+                       text=list(words) if words else None, line={"color": PALETTE["draft"], "width": 2})
+    if stops:
+        figure.add_scatter(x=[place + 1 for place in stops], y=numbers([values[place] for place in stops]),
+                           mode="markers", name="stop",
+                           marker={"symbol": "x", "size": 10, "color": PALETTE["rejected"]})
+    if threshold is not None:
+        figure.add_hline(y=threshold, line={"color": PALETTE["target"], "dash": "dash"},
+                         annotation_text=f"threshold {threshold:g}", annotation_position="top left")
+    return figure
+
+
+def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Sequence[str] | None = None,
+                  title: str | None = None) -> go.Figure:
+    """How many tokens of the suffix stood earlier in the text, at every position; `shortest` marks a rule's bar."""
+    same_length(lengths=lengths, words=words)
+    longest = max(lengths, default=0)
+    figure = canvas(title or f"The longest repeated suffix has {longest} tokens", "token of the text",
+                    "match length (tokens)")
+    figure.add_bar(x=list(range(1, len(lengths) + 1)), y=[int(value) for value in lengths], name="match length",
+                   text=list(words) if words else None, textposition="none", marker=fill("draft"), showlegend=False)
+    if shortest is not None:
+        figure.add_hline(y=shortest, line={"color": PALETTE["target"], "dash": "dash"},
+                         annotation_text=f"draft from {shortest}", annotation_position="top left")
+    return figure

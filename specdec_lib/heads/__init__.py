@@ -1,0 +1,1 @@
+"""Trained networks that draft from a target's hidden states or tokens."""

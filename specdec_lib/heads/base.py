@@ -1,0 +1,91 @@
+"""Trained drafters made ready to draft: checkpoint tensors meet a target's own weights, are packed once, and answer."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from specdec_lib.models.llama.decoder import CHUNK, Transformer
+from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.types import Refusal
+
+
+def output_rows(weights: LlamaWeights, ids: Tensor) -> PackedLinear:
+    """The target's own output rows of these tokens: the head of every restricted drafter."""
+    rows = weights.embedding if weights.shape.tied else weights.head.dense()
+    return PackedLinear(rows[ids.to(rows.device)].contiguous())
+
+
+def tap_levels(target: Transformer, levels: Sequence[int]) -> None:
+    """Taps these streams of the target beside those that somebody else listens to; call it before the prompt is fed.
+
+    Refusal where a target keeps no features.
+    """
+    if not hasattr(target, "tap"):
+        raise Refusal("this target keeps no features: a recording and a table have none to show")
+    there = target.cache.taps if hasattr(target, "cache") else ()
+    target.tap((*there, *(level for level in levels if level not in there)))
+
+
+def new_features(target: Transformer, tokens: tuple[int, ...], start: int, levels: Sequence[int]
+                 ) -> Iterator[tuple[int, Tensor]]:
+    """The target's streams [rows, levels, hidden] from row `start` to the one before the last token, in chunks.
+
+    Each comes with its first row; the target reads what it lacks, which in the loop is nothing.
+    """
+    stop = len(tokens) - 1
+    if start >= stop:
+        return
+    target.prefill(tokens[:-1])
+    streams, taps = target.features(tokens)[:stop], target.cache.taps
+    for at in range(start, stop, CHUNK):
+        some = streams[at:at + CHUNK]
+        yield at, some if taps == tuple(levels) else some[:, [taps.index(level) for level in levels]]
+
+
+def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]],
+                    weights: LlamaWeights) -> dict[str, Tensor]:
+    """These tensors on the target's device in its dtype. Refusal for one that is missing or has another shape.
+
+    `names` gives each tensor's shape; a size of -1 may be anything.
+    """
+    for name, shape in names.items():
+        if name not in state:
+            raise Refusal(f"the checkpoint lacks the tensor {name}: train it again or copy it again")
+        there = tuple(state[name].shape)
+        if len(there) != len(shape) or any(want not in (-1, have) for want, have in zip(shape, there, strict=True)):
+            raise Refusal(f"the checkpoint's {name} has the shape {there}, this target needs {shape}:"
+                          " it was trained for another model")
+    return {name: state[name].to(weights.device, weights.dtype) for name in names}
+
+
+def draft_vocabulary(state: Mapping[str, Tensor], weights: LlamaWeights) -> Tensor:
+    """The tokens [rows] that a drafter's head knows; Refusal where they are not tokens of this target."""
+    ids = state.get("ids")
+    if ids is None or ids.ndim != 1 or len(ids) < 2 or not 0 <= int(ids.min()) <= int(ids.max()) < weights.shape.vocab:
+        raise Refusal(f"the checkpoint's ids do not name tokens of a vocabulary of {weights.shape.vocab}:"
+                      " it was trained for another model")
+    return ids.long().to(weights.device)
+
+
+class PerTarget:
+    """Calls `make(checkpoint, weights)` once for the same two objects, so that a new decode packs nothing again.
+
+    What was made is let go soon after either of the two is.
+    """
+
+    def __init__(self, make: Callable[[Any, LlamaWeights], Any]):
+        self.make, self.made = make, {}
+
+    def __call__(self, checkpoint, weights: LlamaWeights) -> Any:
+        for key, (sources, _) in list(self.made.items()):
+            if any(source() is None for source in sources):
+                del self.made[key]
+        key = id(checkpoint), id(weights)
+        if key not in self.made:
+            self.made[key] = (weakref.ref(checkpoint), weakref.ref(weights)), self.make(checkpoint, weights)
+        return self.made[key][1]

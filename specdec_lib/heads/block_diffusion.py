@@ -1,0 +1,193 @@
+"""A block drafter: one forward over the anchor and masks drafts a whole block from the target's own streams.
+
+Source: DFlash (arXiv 2602.06036) for the streams injected as keys and values and the two-way block; DSpark (arXiv
+2607.05147) for the anchor slot that predicts, the left-to-right correction and the confidence. A committed token costs
+the drafter one product and its keys and values, made once; it passes no layer. The anchor is the last committed token:
+its own stream does not exist yet, so the block sees the streams strictly before it.
+
+Every block has the same length, however few of its tokens are wanted: masks further right change what the first slots
+say, so a shorter draft is the beginning of the longer one, here as in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, new_features, output_rows, tap_levels
+from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.config import rope_table
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.forward import columns, decoder_layer, scaled, view_of
+from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
+from specdec_lib.scores import TokenStats
+from specdec_lib.topk import top_k
+from specdec_lib.types import Draft, Lattice, Refusal
+
+
+@dataclass(frozen=True)
+class BlockWeights:
+    """The tensors of a block drafter, packed for one target."""
+
+    fc: PackedLinear                               # taps side by side -> hidden
+    fc_norm: Tensor                                # [hidden]
+    inject: PackedLinear                           # hidden -> keys and values of every layer, layer after layer
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor                                   # [hidden], before the head
+    head: PackedLinear                             # the target's output rows of `ids`
+    rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
+    mask: Tensor                                   # [hidden] stands where no token is known yet
+    correction: PackedLinear                       # the token before -> what it adds to a slot's stream
+    confidence: Tensor                             # [2 hidden] reads a slot's stream and the token before
+    ids: Tensor                                    # [rows] the draft vocabulary
+
+    @staticmethod
+    def pack(state: Mapping[str, Tensor], taps: int, target: LlamaWeights) -> BlockWeights:
+        """From a checkpoint's tensors, for `taps` tapped streams. Refusal where they do not fit the target."""
+        shape, h = target.shape, target.shape.hidden
+        queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
+        put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,), "correction": (h, h),
+                                      "confidence": (2 * h,)}, target)
+        sizes = {"qkv": (queries + keys, h), "out": (h, queries), "gate_up": (-1, h), "down": (h, -1)}
+        made = []
+        while not made or f"layers.{len(made)}.qkv" in state:
+            at = f"layers.{len(made)}."
+            layer = checked_tensors(state, {at + name: size for name, size in sizes.items()}, target)
+            made.append({name: layer[at + name] for name in sizes})
+        ids = draft_vocabulary(state, target)
+        head = output_rows(target, ids)
+        inject = torch.cat([layer["qkv"][queries:] for layer in made])
+        return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
+                            tuple(LayerWeights(*map(PackedLinear, layer.values())) for layer in made), put["norm"],
+                            head,
+                            head.dense().contiguous(), put["mask"], PackedLinear(put["correction"]), put["confidence"],
+                            ids)
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one forward drafted: the slots by themselves, and a chain walked through them from left to right.
+
+    `lattice` holds the candidates of each slot under the slot's own law over the draft vocabulary (no correction), on
+    the device. `tokens` is the greedy walk; a sight is of the corrected law over a slot's candidates, given the walk
+    up to it; `confidence` is the drafter's own chance that the slot's token is accepted once it is reached.
+    """
+
+    lattice: Lattice
+    tokens: tuple[int, ...]
+    stats: tuple[TokenStats, ...]
+    confidence: tuple[float, ...]
+
+
+class BlockHead:
+    """Answers `head(tokens, depth)` with a `Block`; `forwards` counts blocks, `fed` committed tokens read.
+
+    Taps the target when made, so make it before the prompt is fed. Streams it lacks are read at the next call from
+    `target.features`, however many rounds went by without one; only those before the last token are read.
+    """
+
+    def __init__(self, state: Mapping[str, Tensor], meta: Mapping, target: Transformer, block: int | None = None,
+                 packed: BlockWeights | None = None):     # packed before from this very state
+        self.block = meta["block"] if block is None else block            # trained for meta["block"]
+        if self.block < 1:
+            raise Refusal(f"a block has at least one slot, got {self.block}")
+        tap_levels(target, meta["taps"])
+        self.levels = tuple(meta["taps"])
+        self.target, self.shape, self.embedding = target, target.shape, target.weights.embedding
+        self.weights = BlockWeights.pack(state, len(meta["taps"]), target.weights) if packed is None else packed
+        self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
+        self.cache = KVCache(self.shape, len(self.weights.layers), target.dtype, target.device)
+        self.rope = rope_table(self.shape, self.cache.capacity, target.dtype, target.device)
+        self.forwards = self.fed = 0
+
+    @property
+    def ids(self) -> Tensor:
+        return self.weights.ids
+
+    def __call__(self, tokens: tuple[int, ...], depth: int) -> Block:
+        """The block after these tokens, its first `depth` slots walked. ValueError for an impossible depth."""
+        if not 1 <= depth <= self.block:
+            raise ValueError(f"a block of {self.block} drafts 1 to {self.block} tokens, {depth} were asked for")
+        self.read(tokens)
+        with torch.inference_mode():
+            x = self.streams(tokens)[:depth]
+            logits = self.weights.head(x)
+            value, column = top_k(logits.to(torch.promote_types(logits.dtype, torch.float32)),
+                                  self.candidates)
+            logp = value - torch.logsumexp(logits.to(value.dtype), -1, keepdim=True)
+            return self.walk(tokens[-1], x, Lattice(self.ids[column], logp), self.weights.rows[column])
+
+    def read(self, tokens: tuple[int, ...]) -> None:
+        """Keys and values of the committed tokens before the last one that are missing, from the target's streams."""
+        self.cache.align(tokens[:-1], Draft())
+        for at, streams in new_features(self.target, tokens, len(self.cache.rows), self.levels):
+            with torch.inference_mode():
+                self.keep(streams, at)
+            self.fed += len(streams)
+
+    def keep(self, taps: Tensor, start: int) -> None:
+        """Writes the rows from `start` on, whose streams are `taps` [rows, taps, hidden]."""
+        shape, w, stop = self.shape, self.weights, start + len(taps)
+        self.reserve(stop)
+        cos, sin = (table[start:stop] for table in self.rope)
+        c = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps).view(len(taps), -1))
+        c = F.rms_norm(c, (shape.hidden,), w.fc_norm, shape.eps)
+        kv = w.inject(c).view(len(c), len(w.layers), 2, shape.kv_heads, shape.head_dim).permute(1, 2, 3, 0, 4)
+        keys = kv[:, 0]
+        self.cache.kv[:, 0, :, start:stop] = keys * cos + keys.roll(shape.head_dim // 2, -1) * sin
+        self.cache.kv[:, 1, :, start:stop] = kv[:, 1]
+        self.cache.rows.depth += [1] * len(taps)
+
+    def streams(self, tokens: tuple[int, ...]) -> Tensor:
+        """Normed streams [block, hidden] of the anchor and the masks behind it; their rows are kept nowhere."""
+        start, stop = len(tokens) - 1, len(tokens) - 1 + self.block
+        self.reserve(stop)
+        cos, sin = (table[start:stop] for table in self.rope)
+        view = view_of(slice(start, stop), cos, sin, None, self.shape.group, self.cache.capacity)
+        anchor = self.embedding[tokens[-1]][None]
+        x = torch.cat((anchor, self.weights.mask.expand(self.block - 1, -1)))
+        for layer, kv in zip(self.weights.layers, columns(self.cache.kv, view), strict=True):
+            x = decoder_layer(x, layer, self.shape, kv, view)
+        self.forwards += 1
+        return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
+
+    def walk(self, anchor: int, x: Tensor, lattice: Lattice, rows: Tensor) -> Block:
+        """The greedy chain: each slot's candidates [n, K] are weighed anew by the token chosen before them.
+
+        Nothing leaves the device before the last slot is chosen, and then everything in one transfer.
+        """
+        before, weighed, chosen = [], [], []
+        token = torch.tensor([anchor], device=x.device)
+        for logp, ids, each in zip(lattice.logp, lattice.ids, rows, strict=True):
+            before.append(scaled(F.embedding(token, self.embedding), self.shape.eps))
+            weighed.append(logp + torch.mv(each, self.weights.correction(before[-1])[0]).to(logp.dtype))
+            token = ids.gather(0, weighed[-1].argmax(-1, keepdim=True))
+            chosen.append(token)
+        logp = torch.log_softmax(torch.stack(weighed), -1)
+        two = logp.topk(2, -1).values.exp()
+        entropy = torch.special.entr(logp.exp()).sum(-1)
+        confidence = torch.sigmoid(torch.mv(torch.cat((x, torch.cat(before)), -1), self.weights.confidence))
+        told = torch.stack((torch.cat(chosen).double(), two[:, 0].double(), two[:, 0].double(), two[:, 1].double(),
+                            entropy.double(), confidence.double()), 1).tolist()
+        return Block(lattice, tuple(int(row[0]) for row in told), tuple(TokenStats(*row[1:5]) for row in told),
+                     tuple(row[5] for row in told))
+
+    def reserve(self, rows: int) -> None:
+        """Room in the cache, and angles for it."""
+        self.cache.reserve(rows)
+        if len(self.rope[0]) < self.cache.capacity:
+            self.rope = rope_table(self.shape, self.cache.capacity, self.target.dtype, self.target.device)
+
+
+PACKED = PerTarget(lambda checkpoint, target: BlockWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))
+
+
+def block_head(checkpoint, target: Transformer, block: int | None = None) -> BlockHead:
+    """The drafter of a loaded checkpoint on this target's streams; its weights are packed once for all decodes."""
+    tap_levels(target, checkpoint.meta["taps"])    # refused first where a target keeps no features
+    return BlockHead(checkpoint.state, checkpoint.meta, target, block, PACKED(checkpoint, target.weights))

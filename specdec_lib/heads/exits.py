@@ -1,0 +1,54 @@
+"""Exit heads: what a layer half way up already knows of the next token, read through a small adapter and its own norm.
+
+The adapter is x + up silu(down scaled(x)); the output rows are the target's own, restricted to the draft vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, output_rows
+from specdec_lib.models.llama.forward import scaled
+from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.types import Refusal
+
+
+@dataclass(frozen=True)
+class ExitHead:
+    """Stream [rows, hidden] to logits [rows, len(ids)]; made for one layer's stream."""
+
+    down: PackedLinear                             # hidden -> a few
+    up: PackedLinear
+    norm: Tensor                                   # [hidden]
+    head: PackedLinear                             # the target's output rows of `ids`
+    ids: Tensor                                    # [rows] the draft vocabulary
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = x + self.up(F.silu(self.down(scaled(x, self.eps))))
+        return self.head(F.rms_norm(x, x.shape[1:], self.norm, self.eps))
+
+
+def exit_heads(state: Mapping[str, Tensor], layers: tuple[int, ...], target: LlamaWeights) -> dict[int, ExitHead]:
+    """The heads of these exit layers by layer; their output rows are packed once. Refusal where they do not fit."""
+    h = target.shape.hidden
+    if not layers:
+        raise Refusal("the checkpoint names no exit layer: train it again")
+    ids = draft_vocabulary(state, target)
+    head, out = output_rows(target, ids), {}
+    for layer in layers:
+        if not 0 < layer <= target.shape.layers:
+            raise Refusal(f"the checkpoint has an exit after layer {layer} and this target has {target.shape.layers}:"
+                          " it was trained for another model")
+        names = {f"exit.{layer}.{name}": shape for name, shape in (("down", (-1, h)), ("up", (h, -1)), ("norm", (h,)))}
+        down, up, norm = checked_tensors(state, names, target).values()
+        out[layer] = ExitHead(PackedLinear(down), PackedLinear(up), norm, head, ids, target.shape.eps)
+    return out
+
+
+PACKED = PerTarget(lambda checkpoint, target: exit_heads(checkpoint.state, tuple(checkpoint.meta["layers"]), target))

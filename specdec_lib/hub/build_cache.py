@@ -1,0 +1,129 @@
+"""A folder that is built once: under a lock, in a temporary neighbour, renamed when whole, checked when used.
+
+An interrupted build leaves nothing under the folder's name, and its leftovers go at the next start. Two
+processes that start together build once. Knows nothing about models.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from specdec_lib.types import Refusal
+
+try:
+    import fcntl
+except ImportError:                                # no such locks here: both build, the first rename wins
+    fcntl = None
+
+MANIFEST = "manifest.json"
+Say = Callable[[str], None]
+
+
+def build_once(folder: Path, make: Callable[[Path, Say], None], say: Say, needed: int = 0) -> Path:
+    """The folder; if missing, `make(temporary folder, say)` fills it, which takes `needed` bytes of disk."""
+    if not folder.exists():
+        room_or_refuse(folder, needed)
+        with cache_lock(folder, say) as alone:
+            if alone:
+                sweep(folder)
+            if not folder.exists():
+                build(folder, make, say)
+    return checked_folder(folder)
+
+
+def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
+    """Fills a temporary neighbour and gives it its name in one step."""
+    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
+    partial.mkdir()
+    try:
+        make(partial, say)
+        (partial / MANIFEST).write_text(json.dumps(listing(partial), indent=1) + "\n")
+        give_name(partial, folder)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refusal(f"the disk of {folder.parent} is full: free some or set XDG_CACHE_HOME") from error
+        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def give_name(partial: Path, folder: Path) -> None:
+    """Renames, unless another process did so first: then its folder stays."""
+    try:
+        partial.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+
+
+@contextmanager
+def cache_lock(folder: Path, say: Say) -> Iterator[bool]:
+    """Holds the build of one folder; yields whether the system gave a real lock. It dies with the process."""
+    with folder.with_name(f"{folder.name}.lock").open("w") as file:
+        yield fcntl is not None and taken(file, folder, say)
+
+
+def taken(file, folder: Path, say: Say) -> bool:
+    """Waits for the lock; False on file systems that have none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(f"another process is making {folder.name}, waiting for it")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True
+
+
+def sweep(folder: Path) -> None:
+    """Removes what interrupted builds of this folder left."""
+    for partial in folder.parent.glob(f"{folder.name}.partial-*"):
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def room_or_refuse(folder: Path, needed: int) -> None:
+    """Makes the cache folder; refuses where it cannot be written or has too little room."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder.parent).free
+    except OSError as error:
+        raise Refusal(f"the cache folder {folder.parent} cannot be made ({error.strerror}): "
+                      "set XDG_CACHE_HOME to one that can") from error
+    if free < needed:
+        raise Refusal(f"{folder.parent} has {free / 1e9:.1f} GB free and {needed / 1e9:.1f} GB are needed: "
+                      "free some space, or set XDG_CACHE_HOME")
+
+
+def listing(folder: Path) -> dict:
+    """Size and SHA-256 of every file below a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": file_digest(file)}
+            for file in files}
+
+
+def checked_folder(folder: Path, deep: bool = False) -> Path:
+    """The folder, if its files have the sizes (deep: and checksums) they were written with; else Refusal."""
+    again = "run `make clean-cache`, then start again"
+    try:
+        written = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{folder} has no readable {MANIFEST}: {again}") from error
+    for name, facts in written.items():
+        path = folder / name
+        same = path.is_file() and path.stat().st_size == facts["bytes"]
+        if not same or (deep and file_digest(path) != facts["sha256"]):
+            raise Refusal(f"{path} is damaged: {again}")
+    return folder
+
+
+def file_digest(path: Path) -> str:
+    """Hex digest of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

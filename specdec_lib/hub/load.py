@@ -1,0 +1,83 @@
+"""Loading: a folder becomes a language model, our own for the Llama family, else transformers'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.config import UnsupportedConfig
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
+from specdec_lib.models.llama.weights import safetensors_files
+from specdec_lib.types import LM, Refusal
+
+SPARE = 1.15                                       # of the weights: packing and caches want some room beside them
+
+
+def load(name: str = "smollm2-135m", dtype: torch.dtype | str = "auto", device: str = "auto") -> tuple[LM, Tokenizer]:
+    """A model and its tokenizer by name: the default target, a local folder, or a hub name."""
+    from specdec_lib.hub.locate import model_folder
+
+    folder = model_folder(name)
+    return load_lm(folder, dtype, device), Tokenizer(folder)
+
+
+def load_lm(folder: str | Path, dtype: torch.dtype | str = "auto", device: str = "auto",
+            threads: int | None = None) -> LM:
+    """The model in a folder. Refusal where its weights are missing, corrupt, or larger than the free memory."""
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    dtype = default_dtype(device) if dtype == "auto" else dtype
+    if threads is not None:
+        torch.set_num_threads(threads)
+    refuse_too_large(Path(folder), dtype, device)
+    try:
+        return Transformer.load(folder, dtype, device)
+    except UnsupportedConfig as why:
+        from specdec_lib.models.huggingface import HuggingFace
+
+        return HuggingFace.load(folder, dtype, device, why=str(why))
+
+
+def default_dtype(device: str) -> torch.dtype:
+    """bf16 where the processor has kernels for it, else fp32."""
+    if device.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return torch.bfloat16 if bfloat16_is_fast() else torch.float32
+
+
+def refuse_too_large(folder: Path, dtype: torch.dtype, device: str) -> None:
+    """Raises Refusal where the weights would not fit into what is free now."""
+    need = SPARE * parameter_count(folder) * dtype.itemsize
+    free = free_memory(device)
+    if free is not None and need > free:
+        gib = 2 ** 30
+        raise Refusal(f"{folder.name} needs about {need / gib:.1f} GiB on {device} and {free / gib:.1f} GiB are free: "
+                      "take a smaller model, a narrower --dtype, or another --device")
+
+
+def parameter_count(folder: Path) -> int:
+    """How many numbers the checkpoint holds, from the headers of its files."""
+    from safetensors import safe_open
+
+    total = 0
+    for path in sorted(set(safetensors_files(folder).values())):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():               # noqa: SIM118
+                size = 1
+                for side in file.get_slice(name).get_shape():
+                    size *= side
+                total += size
+    return total
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes that may be taken on this device now; None where the system does not say."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)

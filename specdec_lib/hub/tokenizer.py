@@ -1,0 +1,159 @@
+"""Text on one side, token ids on the other: chat template, decoding as a stream, what rules need to know.
+
+Reads a transformers folder; knows nothing about weights.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.types import Facts, Refusal
+
+HALF = "\ufffd"                                    # what a decoder puts where a character lacks bytes
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies write a single byte
+ROLES = ("user", "assistant")
+History = Sequence[str | tuple[str, str]]          # texts by turns, the user's first; or (role, text) pairs
+
+
+class Tokenizer:
+    """The tokenizer of one model folder; `warn` hears once that a model has no chat template."""
+
+    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda line: None):
+        self.folder = Path(folder)
+        self.tokenizer = load_tokenizer(self.folder)
+        self.facts = read_facts(self.folder, self.tokenizer)
+        self.warn = warn
+        self.warned = False
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the model says how a conversation is written; without, turns are raw text, one a line."""
+        return bool(self.tokenizer.chat_template)
+
+    def encode_chat(self, history: History) -> tuple[int, ...]:
+        """Ids of a conversation up to where the model's next answer begins. Refuses an empty turn."""
+        messages = as_messages(history)
+        if not self.has_template:
+            self.warn_once()
+            return self.encode("\n".join(message["content"] for message in messages))
+        try:
+            written = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception as error:                 # templates are small programs and raise what they like
+            raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}") from error
+        return tuple(self.tokenizer.encode(written, add_special_tokens=False))
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of raw text, with the begin token where the model is used to one."""
+        return tuple(self.tokenizer.encode(text))
+
+    def warn_once(self) -> None:
+        if not self.warned:
+            self.warned = True
+            self.warn(f"{self.folder.name} has no chat template: it gets the prompt as raw text")
+
+    def decode(self, ids: Iterable[int], control: bool = False) -> str:
+        """Text of ids, as it was written: no blanks tidied; control tokens only when asked for."""
+        return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not control,
+                                     clean_up_tokenization_spaces=False)
+
+    def name(self, token: int) -> str:
+        """The text of one token alone, control tokens by their name."""
+        return self.decode([token], control=True)
+
+    def stream(self) -> TextStream:
+        """Decoding bit by bit, from nothing."""
+        return TextStream(self.decode)
+
+
+class TextStream:
+    """Text of ids as they come; a character spread over tokens is held back until it is whole."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]):
+        self.decode = decode
+        self.before: list[int] = []                # shown, and kept because blanks depend on the neighbour
+        self.waiting: list[int] = []
+
+    def push(self, ids: Iterable[int]) -> str:
+        """What these ids add to the text that can be shown by now."""
+        return "".join(self.step(token) for token in ids)
+
+    def step(self, token: int) -> str:
+        self.waiting.append(int(token))
+        new = self.pending()
+        if new.endswith(HALF):
+            return ""
+        self.before, self.waiting = self.waiting, []
+        return new
+
+    def pending(self) -> str:
+        return self.decode(self.before + self.waiting)[len(self.decode(self.before)):]
+
+    def finish(self) -> str:
+        """What is still held back, incomplete as it is."""
+        new = self.pending()
+        self.before, self.waiting = [], []
+        return new
+
+
+def as_messages(history: History) -> list[dict[str, str]]:
+    """Role and content of every turn. Refuses no turn, an empty one, and text in the place of a list."""
+    if isinstance(history, str):
+        raise ValueError("a conversation is a list of turns: write [prompt]")
+    pairs = [(ROLES[i % 2], turn) if isinstance(turn, str) else turn for i, turn in enumerate(history)]
+    if not pairs or any(role == "user" and not text.strip() for role, text in pairs):
+        raise Refusal("the prompt is empty: give some text to answer")
+    return [{"role": role, "content": text} for role, text in pairs]
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """transformers' tokenizer of a folder, or one sentence on why there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:                     # a file missing or broken, or code that asks for trust
+        raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
+                      f"model ({type(error).__name__})") from error
+
+
+def read_facts(folder: Path, tokenizer: Any) -> Facts:
+    """End, control, digit and fence tokens, vocabulary context, from the folder and its tokenizer."""
+    config = read_json(folder / "config.json")
+    config = config.get("text_config", config)
+    generation = read_json(folder / "generation_config.json")
+    pieces = {token: decoded_piece(piece) for piece, token in tokenizer.get_vocab().items()}
+    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    control = frozenset(special | set(tokenizer.all_special_ids))
+    return Facts(
+        end=ends(generation.get("eos_token_id", config.get("eos_token_id"))) | ends(tokenizer.eos_token_id),
+        control=control,
+        digit=frozenset(t for t, piece in pieces.items() if t not in control and re.search("[0-9]", piece)),
+        fence=frozenset(t for t, piece in pieces.items() if t not in control and "```" in piece),
+        vocab=config.get("vocab_size") or len(tokenizer),
+        context=config.get("max_position_embeddings"),
+    )
+
+
+def decoded_piece(piece: str) -> str:
+    """A vocabulary entry with a single byte's name turned into its character."""
+    byte = BYTE.fullmatch(piece)
+    return chr(int(byte[1], 16)) if byte else piece
+
+
+def ends(value: int | list[int] | None) -> frozenset[int]:
+    """Configurations give one end token, several, or none."""
+    return frozenset() if value is None else frozenset([value] if isinstance(value, int) else value)
+
+
+def read_json(path: Path) -> dict:
+    """A configuration file; a missing one is empty. Refuses one that is not JSON."""
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Refusal(f"{path} is not readable JSON: copy or download it again") from error

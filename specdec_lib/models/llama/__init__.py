@@ -1,0 +1,1 @@
+"""Our own decoder of the Llama family: cache rows, packed weights, static shapes."""

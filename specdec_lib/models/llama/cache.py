@@ -1,0 +1,71 @@
+"""The key-value cache that aligns itself: one preallocated tensor, and the books on what its rows hold (`rows.py`).
+
+Accepted rows are gathered behind the context with one copy for all layers. Knows nothing about weights.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.cache_rows import CacheRows
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.types import Draft
+
+
+class KVCache:
+    """Keys and values [layers, 2, kv_heads, capacity, head_dim] of `rows`.
+
+    Where a row has not been through the whole model, `hidden[row]` is its residual stream at that point. `taps` are
+    the residual streams that `features` keeps [capacity, taps, hidden].
+    """
+
+    def __init__(self, shape: LlamaConfig, layers: int, dtype: torch.dtype, device, taps: tuple[int, ...] = (),
+                 capacity: int = 512):
+        self.kv = torch.zeros(layers, 2, shape.kv_heads, capacity, shape.head_dim, dtype=dtype, device=device)
+        self.size, self.rows = shape.hidden, CacheRows()
+        self.hidden: Tensor | None = None
+        self.features: Tensor | None = None
+        self.tap(taps)
+
+    @property
+    def capacity(self) -> int:
+        return self.kv.shape[3]
+
+    def stream(self, *inner: int) -> Tensor:
+        return torch.zeros(self.capacity, *inner, self.size, dtype=self.kv.dtype, device=self.kv.device)
+
+    def tap(self, taps: tuple[int, ...]) -> None:
+        """Keeps these residual streams from now on, and forgets every row, since they lack them."""
+        self.taps, self.rows = tuple(taps), CacheRows()
+        self.features = self.stream(len(taps)) if taps else None
+
+    def reserve(self, rows: int, half_way: bool = False) -> None:
+        """Room for this many rows, by doubling; for their residual streams too, if some stop half way."""
+        while self.capacity < rows:
+            self.kv = twice(self.kv, 3)
+            self.hidden = None if self.hidden is None else twice(self.hidden, 0)
+            self.features = None if self.features is None else twice(self.features, 0)
+        if half_way and self.hidden is None:
+            self.hidden = self.stream()
+
+    def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
+        """Keeps the leading rows of tokens + draft that are held, and forgets all others."""
+        first, sources = self.rows.align(tokens, draft)
+        if sources:
+            to, source = slice(first, first + len(sources)), torch.tensor(sources, device=self.kv.device)
+            self.kv[:, :, :, to] = self.kv[:, :, :, source]
+            for stream in (self.hidden, self.features):
+                if stream is not None:
+                    stream[to] = stream[source]
+
+    def fed(self, tokens: tuple[int, ...], depth: int) -> int:
+        """How many leading tokens are held at least `depth` layers deep; accepted nodes of the last draft count."""
+        if self.rows.follows(tokens):
+            self.align(tokens, Draft())
+        return self.rows.fed(tokens, depth)
+
+
+def twice(tensor: Tensor, dim: int) -> Tensor:
+    """The same with as many zeros behind it."""
+    return torch.cat((tensor, torch.zeros_like(tensor)), dim)

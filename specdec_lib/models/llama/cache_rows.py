@@ -1,0 +1,120 @@
+"""Which tokens the rows of a cache hold: what of a new call is there already, and which rows have to move.
+
+The rows are the flat sequence of the last call: the context's tokens, then the draft's nodes. The next call is compared
+with them: the common prefix stays, rows on the accepted path of the last draft belong behind it, the rest is forgotten.
+Nobody calls rollback. Knows nothing about tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specdec_lib.types import ROOT, Draft
+
+
+class CacheRows:
+    """`tokens` and `draft` are what the rows are meant to hold, and they do as far as `depth` reaches.
+
+    `depth[i]` is the number of layers that row i has been through; it never rises along the rows, because a row that
+    is computed at some layer has had all earlier ones computed there.
+    """
+
+    def __init__(self):
+        self.tokens: tuple[int, ...] = ()
+        self.draft = Draft()
+        self.depth: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.depth)
+
+    def align(self, tokens: tuple[int, ...], draft: Draft) -> tuple[int, list[int]]:
+        """Keeps the leading rows of tokens + draft that are held; returns what has to move there.
+
+        (first, sources): row first + i must become what row sources[i] is now. Sources rise.
+        """
+        held, moves = len(self.depth), (0, [])
+        same = common(self.tokens[:held], tokens)
+        if same == len(self.tokens):
+            nodes = held - same
+            if same == len(tokens):
+                same += min(nodes, common_nodes(self.draft, draft))
+            else:
+                path = accepted_path(self.draft, nodes, tokens[same:])
+                moves = self.accept(path)
+                same += len(path)
+        del self.depth[same:]
+        self.tokens, self.draft = tokens, draft
+        return moves
+
+    def accept(self, path: Sequence[int]) -> tuple[int, list[int]]:
+        """The rows of these nodes now follow the context; those at the front of the draft lie in place already."""
+        base = len(self.tokens)
+        self.depth[base:] = [self.depth[base + node] for node in path]
+        moved = next((i for i, node in enumerate(path) if i != node), len(path))
+        return base + moved, [base + node for node in path[moved:]]
+
+    def position(self, row: int) -> int:
+        """Where this row stands in its own path, from 0."""
+        ahead = len(self.tokens)
+        return row if row < ahead else ahead - 1 + self.draft.depths[row - ahead]
+
+    def flat(self, start: int, stop: int) -> tuple[int, ...]:
+        """The tokens of these rows."""
+        ahead = len(self.tokens)
+        return self.tokens[start:stop] + self.draft.tokens[max(0, start - ahead):max(0, stop - ahead)]
+
+    def chain(self, stop: int) -> bool:
+        """Whether each row before `stop` follows the one before it, as in plain text."""
+        return stop <= len(self.tokens) or self.draft.depths[-1] == len(self.draft)
+
+    def follows(self, tokens: tuple[int, ...]) -> bool:
+        """Whether these tokens go on where the context that is held ends, so that accepted nodes may be among them."""
+        ahead = len(self.tokens)
+        return ahead < len(tokens) and ahead <= len(self.depth) and tokens[:ahead] == self.tokens
+
+    def fed(self, tokens: tuple[int, ...], depth: int) -> int:
+        """How many leading tokens are held in the context, at least `depth` layers deep."""
+        same = min(common(self.tokens[:len(self.depth)], tokens), len(self.depth))
+        while same and self.depth[same - 1] < depth:
+            same -= 1
+        return same
+
+    def shallow(self, depth: int) -> int:
+        """The first row that has not been through this many layers."""
+        row = len(self.depth)
+        while row and self.depth[row - 1] < depth:
+            row -= 1
+        return row
+
+
+def common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """Length of the common prefix, by comparing slices: microseconds for thousands of tokens."""
+    low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
+    while high - low > 1:                          # a[:low] agrees, a[:high] does not
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def common_nodes(a: Draft, b: Draft) -> int:
+    """How many leading nodes two drafts share, parents included."""
+    return min(common(a.tokens, b.tokens), common(a.parents, b.parents))
+
+
+def accepted_path(draft: Draft, nodes: int, following: tuple[int, ...]) -> list[int]:
+    """The path through the first `nodes` nodes that these tokens took."""
+    node, path = ROOT, []
+    if not nodes:
+        return path
+    for token in following:
+        node = next((child for child in draft.children.get(node, ())
+                     if child < nodes and draft.tokens[child] == token), None)
+        if node is None:
+            break
+        path.append(node)
+    return path

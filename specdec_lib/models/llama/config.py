@@ -1,0 +1,140 @@
+"""The shape of a Llama-family decoder, read from a transformers config; and its rotary angles.
+
+Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3.
+Knows nothing about weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdec_lib.types import Refusal
+
+NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+class UnsupportedConfig(Refusal):
+    """The config describes a model that is not of this family: transformers runs it instead."""
+
+
+@dataclass(frozen=True)
+class Rope:
+    """How positions turn into angles; `kind` is default, linear or llama3, whose four numbers are Llama 3.1's."""
+
+    theta: float = 10000.0
+    kind: str = "default"
+    factor: float = 1.0
+    low: float = 1.0                               # wavelengths longer than original / low are stretched in full
+    high: float = 4.0                              # wavelengths shorter than original / high are left alone
+    original: int = 8192                           # context before the stretch
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Everything the forward needs to know besides the weights."""
+
+    layers: int
+    hidden: int
+    heads: int                                     # query heads
+    kv_heads: int
+    head_dim: int
+    mlp: int
+    vocab: int
+    context: int
+    eps: float = 1e-5
+    rope: Rope = Rope()
+    tied: bool = False                             # the head is the embedding
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    head_norms: bool = False                       # Qwen3 normalises every query and key head
+
+    def __post_init__(self):
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{self.heads} query heads cannot share {self.kv_heads} key-value heads evenly")
+        if self.head_dim % 2:
+            raise ValueError(f"rotary angles need an even head size, got {self.head_dim}")
+
+    @property
+    def group(self) -> int:
+        """Query heads per key-value head."""
+        return self.heads // self.kv_heads
+
+
+def config_of(config: Mapping[str, Any]) -> LlamaConfig:
+    """The shape that a `config.json` describes; Foreign if not ours, Refusal for an active sliding window."""
+    family = config.get("model_type")
+    if family not in FAMILIES:
+        raise UnsupportedConfig(f"architecture {family!r} is not of the Llama family")
+    if config.get("hidden_act", "silu") not in ("silu", "swish"):
+        raise UnsupportedConfig(f"activation {config['hidden_act']!r} is not the family's SiLU")
+    if config.get("quantization_config"):
+        raise UnsupportedConfig("the weights are stored quantised")
+    missing = [name for name in NEEDED if name not in config]
+    if missing:
+        raise Refusal(f"the model's config.json lacks {', '.join(missing)}: fetch the model again")
+    context = config.get("max_position_embeddings") or 2048
+    refuse_window(config, context)
+    heads = config["num_attention_heads"]
+    biased = bool(config.get("attention_bias", False))
+    return LlamaConfig(layers=config["num_hidden_layers"], hidden=config["hidden_size"], heads=heads,
+                       kv_heads=config.get("num_key_value_heads") or heads,
+                       head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+                       mlp=config["intermediate_size"], vocab=config["vocab_size"], context=context,
+                       eps=config.get("rms_norm_eps", 1e-6), rope=rope_of(config, context),
+                       tied=bool(config.get("tie_word_embeddings", False)),
+                       qkv_bias=biased or family == "qwen2", out_bias=biased and family != "qwen2",
+                       mlp_bias=bool(config.get("mlp_bias", False)), head_norms=family == "qwen3")
+
+
+def refuse_window(config: Mapping[str, Any], context: int) -> None:
+    """Raises Refusal where some layer would forget tokens before the context is full."""
+    window = config.get("sliding_window")
+    used = config.get("use_sliding_window", config.get("model_type") == "mistral")
+    used = used or "sliding_attention" in (config.get("layer_types") or ())
+    if used and window is not None and window < context:
+        raise Refusal(f"this model attends to a sliding window of {window} tokens inside a context of {context}:"
+                      " choose a model whose config has sliding_window null")
+
+
+def rope_of(config: Mapping[str, Any], context: int) -> Rope:
+    """The rotary part of a config, in the spelling of transformers 4 (`rope_scaling`) or 5 (`rope_parameters`)."""
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = scaling.get("rope_theta") or config.get("rope_theta") or 10000.0
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind not in ("default", "linear", "llama3") or scaling.get("partial_rotary_factor", 1.0) != 1.0:
+        raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3")
+    if kind == "llama3":
+        return Rope(theta, kind, scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
+                    scaling.get("original_max_position_embeddings") or context)
+    return Rope(theta, kind, scaling.get("factor") or 1.0)
+
+
+def frequencies(rope: Rope, head_dim: int) -> Tensor:
+    """Angle per position of each pair of coordinates, float32 [head_dim / 2]."""
+    plain = 1.0 / rope.theta ** (torch.arange(0, head_dim, 2).float() / head_dim)
+    if rope.kind == "default":
+        return plain
+    if rope.kind == "linear":
+        return plain / rope.factor
+    turns = rope.original * plain / (2 * math.pi)          # full turns within the original context
+    smooth = ((turns - rope.low) / (rope.high - rope.low)).clamp(0, 1)
+    return plain * (smooth + (1 - smooth) / rope.factor)
+
+
+def rope_table(shape: LlamaConfig, length: int, dtype: torch.dtype, device) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines [length, head_dim]: x * cos + roll(x, head_dim / 2) * sin turns x.
+
+    The angles are float32, as transformers computes them; the first half of the sines carries the minus sign of
+    the turn, so no half has to be negated in the forward.
+    """
+    angles = torch.arange(length).float()[:, None] * frequencies(shape.rope, shape.head_dim)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), -1).to(device, dtype), torch.cat((-sin, sin), -1).to(device, dtype)

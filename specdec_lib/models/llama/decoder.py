@@ -1,0 +1,270 @@
+"""One lean decoder of the Llama family that answers (tokens, draft) with raw logits, and feeds only what is new.
+
+Queries, keys and values come from one product, gate and up from another (`weights.py`); rows write themselves into one
+preallocated cache that aligns itself (`cache.py`). Feeding a draft that continues the last one costs its new nodes
+alone, and the logits of the old ones are handed out again (`answers.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.models.llama.attention import hidden_block
+from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.config import LlamaConfig, config_of, rope_table
+from specdec_lib.models.llama.cuda_graph import CapturedStep, width_for
+from specdec_lib.models.llama.forward import LayerView, columns, decoder_layer, view_of
+from specdec_lib.models.llama.logits_cache import LogitsCache
+from specdec_lib.models.llama.weights import LlamaWeights, fuse, random_weights, read_config, reader
+from specdec_lib.scores import RowStats, Scores
+from specdec_lib.topk import top_k
+from specdec_lib.types import Draft
+
+CHUNK = 512                                        # rows fed at once while a prompt is read
+
+
+class Head(Protocol):
+    """What an early exit may have of its own: the stream [rows, hidden] to logits [rows, len(ids) or V]."""
+
+    ids: Tensor | None                             # tokens of its columns; None = all, in order
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
+class Transformer:
+    """A language model (types.LM). `forwards` counts passes through the layers, `fed` the tokens embedded for them.
+
+    `taps` names residual streams to keep for `features`: 0 is the embedding, i what layer i gives, the last one the
+    normed stream before the head, exactly transformers' `hidden_states`. With `bidirectional`, draft nodes see each
+    other, whatever their parents, and none of their rows is kept. `static` pads steps to fixed widths (`static.py`);
+    it is off unless asked for, because capture in CUDA graphs is untested until a run on a GPU is recorded.
+    """
+
+    def __init__(self, weights: LlamaWeights, taps: tuple[int, ...] = (), bidirectional: bool = False,
+                 static: bool = False, cache: KVCache | None = None, depth: int | None = None,
+                 head: Head | None = None):
+        self.weights, self.shape, self.bidirectional, self.head = weights, weights.shape, bidirectional, head
+        self.static, self.depth = static, len(weights.layers) if depth is None else depth
+        self.cache = cache or KVCache(self.shape, len(weights.layers), weights.dtype, weights.device, taps)
+        self.rope = rope_table(self.shape, self.cache.capacity, weights.dtype, weights.device)
+        self.steps: dict[tuple[int, int], CapturedStep] = {}
+        self.answers = LogitsCache()
+        self.forwards = self.fed = 0
+
+    @staticmethod
+    def load(folder: str | Path, dtype: torch.dtype = torch.float32, device="cpu", layers: int | None = None,
+             ids: Tensor | None = None) -> Transformer:
+        """The checkpoint in this folder; its first `layers` layers, a head with the rows `ids`. Refusal if not ours."""
+        return Transformer(fuse(config_of(read_config(folder)), reader(folder), dtype, device, layers, ids))
+
+    @staticmethod
+    def random(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu") -> Transformer:
+        """A decoder nobody trained."""
+        return Transformer(random_weights(shape, seed, dtype, device))
+
+    @property
+    def context(self) -> int:
+        return self.shape.context
+
+    @property
+    def vocab(self) -> int:
+        return self.shape.vocab
+
+    @property
+    def layers(self) -> int:
+        return len(self.weights.layers)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.weights.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.device
+
+    def fresh(self, bidirectional: bool | None = None) -> Transformer:
+        """The same weights and taps, an empty cache."""
+        both = self.bidirectional if bidirectional is None else bidirectional
+        return Transformer(self.weights, self.cache.taps, both, self.static, depth=self.depth, head=self.head)
+
+    def first_layers(self, count: int) -> Transformer:
+        """An independent model of the first layers, the same norm and head: a draft baseline. Weights are shared."""
+        return Transformer(replace(self.weights, layers=self.weights.layers[:self.checked(count)]), static=self.static)
+
+    def restricted(self, ids: Tensor) -> Transformer:
+        """The same with a head of these rows alone, and an empty cache."""
+        weights = replace(self.weights, head=self.weights.head.rows(ids), ids=ids)
+        return Transformer(weights, self.cache.taps, self.bidirectional, self.static, depth=self.depth)
+
+    def exit(self, layer: int, head: Head | None = None) -> Transformer:
+        """A model on the same rows that stops after `layer` layers; the full one resumes its rows from there.
+
+        `head` reads the stream that leaves there; without one, the model's own norm and head do.
+        """
+        return Transformer(self.weights, (), self.bidirectional, self.static, self.cache, self.checked(layer), head)
+
+    def checked(self, layer: int) -> int:
+        if not 0 < layer <= self.layers:
+            raise ValueError(f"the model has {self.layers} layers, {layer} were asked for")
+        return layer
+
+    def tap(self, layers: tuple[int, ...]) -> None:
+        """Chooses the residual streams kept for `features`; rows fed before are forgotten if the choice is new."""
+        if not all(0 <= layer <= self.layers for layer in layers):
+            raise ValueError(f"taps lie between 0 and {self.layers}, got {tuple(layers)}")
+        if tuple(layers) != self.cache.taps:
+            self.cache.tap(tuple(layers))
+            self.steps.clear()
+
+    def features(self, tokens: tuple[int, ...]) -> Tensor:
+        """The taps [fed, taps, hidden] of exactly this context, without a forward; accepted nodes are in it.
+
+        The last token may not have been fed yet; ValueError if more are missing. A view: it holds until the context
+        goes back.
+        """
+        if self.cache.features is None:
+            raise ValueError("no taps were chosen: call tap(layers) before the prompt is fed")
+        fed = self.cache.fed(tokens, max(self.cache.taps))
+        if fed < len(tokens) - 1:
+            raise ValueError(f"only {fed} of these {len(tokens)} tokens have been fed")
+        return self.cache.features[:fed]
+
+    def prefill(self, tokens: tuple[int, ...]) -> None:
+        """Feeds these tokens and computes no logits."""
+        self.cache.align(tokens, Draft())
+        self.catch_up(len(tokens))
+
+    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
+        if not tokens:
+            raise ValueError("a model needs at least one token of context")
+        known = self.answers.known(tokens, draft)
+        if self.bidirectional and not known - 1 == len(draft) == len(self.answers.draft):
+            known = 0                              # a node more changes the logits of all others
+        if known <= len(draft):
+            self.answers.keep(tokens, draft, known, self.score(tokens, draft, known))
+        logits = self.answers.rows(draft)
+        ids = self.weights.ids if self.head is None else self.head.ids
+        return Scores(logits, ids, row_stats_of(logits, ids) if logits.is_cuda else None)
+
+    def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> Tensor:
+        """Feeds what is missing, and gives the logits of the rows from `known` on."""
+        self.cache.align(tokens, draft)
+        rows, first, total = self.cache.rows, len(tokens) - 1 + known, len(tokens) + len(draft)
+        if self.bidirectional:
+            del rows.depth[len(tokens):]
+        if len(rows) > first and rows.depth[first] >= self.depth:
+            del rows.depth[first:]                 # deep enough, but nobody kept their logits
+        self.catch_up(len(tokens) - 1, CHUNK)
+        x = self.run(total)
+        if self.bidirectional:
+            del rows.depth[len(tokens):]
+        with torch.inference_mode():
+            last = x[first - total:]
+            return self.weights.head(self.normed(last)) if self.head is None else self.head(last)
+
+    def catch_up(self, stop: int, slack: int = 0) -> None:
+        """Feeds the context up to row `stop` in chunks, unless at most `slack` rows of it are missing."""
+        while stop - self.cache.rows.shallow(self.depth) > slack:
+            self.run(min(stop, self.cache.rows.shallow(self.depth) + CHUNK))
+
+    def run(self, stop: int) -> Tensor:
+        """Takes all rows before `stop` through this model's layers; their residual stream [rows, hidden]."""
+        rows = self.cache.rows
+        start, at = rows.shallow(self.depth), min(stop, len(rows))
+        width = width_for(stop - start) if self.static and at == start else None
+        self.reserve(stop if width is None else start + width)
+        with torch.inference_mode():
+            if width is None:
+                flat = torch.tensor(rows.flat(at, stop), dtype=torch.long).to(self.device)
+                x = self.climb(F.embedding(flat, self.weights.embedding), start, at, stop)
+            else:
+                x = self.step(width)(rows.flat(start, stop), [rows.position(row) for row in range(start, stop)],
+                                     start, self.block(start, stop))
+            if self.cache.hidden is not None:
+                self.cache.hidden[start:stop] = x
+        rows.depth[start:stop] = [self.depth] * (stop - start)
+        self.forwards, self.fed = self.forwards + 1, self.fed + stop - at
+        return x
+
+    def climb(self, x: Tensor, start: int, at: int, stop: int) -> Tensor:
+        """Embedded rows `at` to `stop` go through the layers; rows from `start` join where an early exit left them."""
+        depth, level = self.cache.rows.depth, 0
+        while True:
+            upto = self.depth if at == start else depth[at - 1]
+            if len(x):
+                x = self.through(x, self.view(at, stop), level, upto)
+            level = upto
+            if at == start:
+                return x
+            below = at
+            while at > start and depth[at - 1] == level:
+                at -= 1
+            x = torch.cat((self.cache.hidden[at:below], x))
+
+    def through(self, x: Tensor, view: LayerView, first: int, last: int) -> Tensor:
+        """Layers `first` to `last` for rows seen as `view` says; the tapped streams are kept on the way."""
+        if first == 0:
+            self.keep(x, 0, view)
+        layers = self.weights.layers[first:last]
+        for i, (w, kv) in enumerate(zip(layers, columns(self.cache.kv[first:last], view), strict=True), first + 1):
+            x = decoder_layer(x, w, self.shape, kv, view)
+            self.keep(x, i, view)
+        return x
+
+    def keep(self, x: Tensor, level: int, view: LayerView) -> None:
+        """Stores the stream of these rows where it is tapped."""
+        for place, tap in enumerate(self.cache.taps):
+            if tap == level:
+                self.cache.features[view.where, place] = self.normed(x) if tap == self.layers else x
+
+    def normed(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
+
+    def view(self, start: int, stop: int) -> LayerView:
+        """Angles and masks of these rows: a slice of the tables for a chain, gathered by depth for a tree."""
+        cos, sin = self.rope
+        where = slice(start, stop)
+        if not self.cache.rows.chain(stop):
+            where = torch.tensor([self.cache.rows.position(row) for row in range(start, stop)], device=self.device)
+        return view_of(slice(start, stop), cos[where], sin[where], self.block(start, stop), self.shape.group,
+                       self.cache.capacity)
+
+    def block(self, start: int, stop: int) -> Tensor | None:
+        """What these rows must not see, at the right edge of their columns."""
+        ahead = len(self.cache.rows.tokens)
+        committed = max(0, min(stop, ahead) - start)
+        parents = self.cache.rows.draft.parents if stop > ahead else ()
+        return hidden_block(parents, committed, stop - start, self.bidirectional, self.dtype, self.device)
+
+    def step(self, width: int) -> CapturedStep:
+        """The step of this width, made anew when the cache has grown."""
+        if (width, self.cache.capacity) not in self.steps:
+            self.steps = {key: step for key, step in self.steps.items() if key[1] == self.cache.capacity}
+            self.steps[width, self.cache.capacity] = CapturedStep(
+                width, self.cache.capacity, self.shape.group, self.weights.embedding, self.rope,
+                lambda x, view: self.through(x, view, 0, self.depth))
+        return self.steps[width, self.cache.capacity]
+
+    def reserve(self, rows: int) -> None:
+        """Room in the cache, and angles for it."""
+        self.cache.reserve(rows, self.depth < self.layers)
+        if len(self.rope[0]) < self.cache.capacity:
+            self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, self.device)
+
+
+def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = 8) -> RowStats:
+    """Top k, log-sum-exp and entropy of every row, brought to the host in one transfer."""
+    value, column = top_k(logits, min(k, logits.shape[1]))
+    lse = torch.logsumexp(logits, -1)
+    entropy = lse - ((logits - lse[:, None]).exp() * logits).sum(-1)
+    column = column if ids is None else ids.to(column.device)[column]
+    packed = torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1).cpu()
+    value, column = packed[:, :value.shape[1]], packed[:, value.shape[1]:-2].long()
+    return RowStats(column, value.to(logits.dtype), tuple(range(len(logits))), tuple(packed[:, -2].tolist()),
+                    tuple(packed[:, -1].clamp(min=0).tolist()))

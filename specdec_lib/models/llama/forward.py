@@ -1,0 +1,87 @@
+"""The forward of some rows through decoder layers, over a cache they write themselves into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.models.llama.attention import attend, plainly, widened, widened_mask
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.weights import LayerWeights
+
+
+@dataclass(frozen=True)
+class LayerView:
+    """Where rows stand and what they see, the same for every layer."""
+
+    where: slice | Tensor                          # their rows in the cache
+    stop: int                                      # columns they may see at all
+    cos: Tensor                                    # [rows, head_dim]
+    sin: Tensor
+    block: Tensor | None = None                    # the mask for plain products, see attention.py
+    full: Tensor | None = None                     # the mask for the fused kernel
+    plain: bool = False
+
+
+def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group: int, capacity: int) -> LayerView:
+    """The view of rows that see all columns before them but those hidden by `block`, for the faster attention."""
+    rows, stop = where.stop - where.start, where.stop
+    if not plainly(rows, stop, cos.dtype, cos.device):
+        return LayerView(where, stop, cos, sin, block, widened_mask(block, rows, stop, group))
+    block, stop = widened(block, rows, stop, capacity, cos.dtype)
+    return LayerView(where, stop, cos, sin, block, None, True)
+
+
+class Columns(NamedTuple):
+    """One layer's part of the cache, as some rows meet it."""
+
+    keys: Tensor                                   # [kv_heads, columns, head_dim]
+    values: Tensor
+    slots: Tensor                                  # where they write themselves, [2, kv_heads, rows, head_dim]
+
+
+def columns(kv: Tensor, view: LayerView) -> Iterator[Columns]:
+    """Per layer of kv [layers, 2, kv_heads, capacity, head_dim]; sliced once for all layers, since calls cost time."""
+    keys, values = kv[:, :, :, :view.stop].unbind(1)
+    slots = kv[:, :, :, view.where] if isinstance(view.where, slice) else kv
+    return map(Columns, keys.unbind(0), values.unbind(0), slots.unbind(0))
+
+
+def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
+    """One layer over x [rows, hidden], whose keys and values it writes into the cache."""
+    return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, kv, view)
+
+
+def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
+    """The rest of a layer, once queries, keys and values [rows, (heads + 2 kv_heads) * head_dim] were made of x."""
+    rows, heads, kv_heads, d = len(x), shape.heads, shape.kv_heads, shape.head_dim
+    qkv = qkv.view(rows, -1, d).transpose(0, 1).contiguous()                             # [heads, rows, d]
+    turned = qkv[:heads + kv_heads]
+    if w.q_norm is not None:
+        turned[:heads] = F.rms_norm(turned[:heads], (d,), w.q_norm, shape.eps)
+        turned[heads:] = F.rms_norm(turned[heads:], (d,), w.k_norm, shape.eps)
+    other = turned.roll(d // 2, -1)
+    turned.mul_(view.cos).addcmul_(other, view.sin)
+    new = qkv[heads:].view(2, kv_heads, rows, d)
+    if isinstance(view.where, slice):
+        kv.slots.copy_(new)
+    else:
+        kv.slots.index_copy_(2, view.where, new)
+    x = w.out(attend(qkv[:heads], kv.keys, kv.values, view.block, view.full, view.plain)).add_(x)
+    gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
+    return w.down(F.silu(gate).mul_(up)).add_(x)
+
+
+def scaled(x: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean x^2 + eps) per row: the norm without its weight.
+
+    Beside its own negative a row has mean zero, so the fused layer norm of both is the root mean square norm of each,
+    rounded once; it is faster than `F.rms_norm`, which torch puts together from single steps on a CPU.
+    """
+    hidden = x.shape[-1]
+    return torch.layer_norm(torch.cat((x, -x), -1), (2 * hidden,), None, None, eps)[:, :hidden].contiguous()

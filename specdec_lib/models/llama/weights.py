@@ -1,0 +1,171 @@
+"""Weights of a Llama-family decoder: from a folder of safetensors, or random; fused and packed layer by layer.
+
+The weight of a norm that feeds a linear layer is multiplied into it, and attention's 1 / sqrt(head size) into the
+queries, so the forward does neither. Nothing is ever read through pickle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.types import Refusal
+
+Get = Callable[[str], Tensor]                      # name in a transformers checkpoint -> tensor
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """One decoder layer, its input norms folded into `qkv` and `gate_up`."""
+
+    qkv: PackedLinear                              # query heads, then key heads, then value heads
+    out: PackedLinear
+    gate_up: PackedLinear
+    down: PackedLinear
+    q_norm: Tensor | None = None                   # [head_dim], attention's scale in it
+    k_norm: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LlamaWeights:
+    shape: LlamaConfig
+    embedding: Tensor                              # [V, hidden]
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor                                   # [hidden], before the head
+    head: PackedLinear                             # [V or restricted rows, hidden]
+    ids: Tensor | None = None                      # tokens of the head's rows; None = all, in order
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+
+def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int | None = None,
+         ids: Tensor | None = None) -> LlamaWeights:
+    """Weights in the order the forward wants them, the first `layers` layers, the head's rows `ids`."""
+    count = shape.layers if layers is None else layers
+    if not 0 < count <= shape.layers:
+        raise ValueError(f"the model has {shape.layers} layers, {count} were asked for")
+
+    def put(tensor: Tensor) -> Tensor:
+        return tensor.to(device, dtype)
+
+    embedding = put(get("model.embed_tokens.weight"))
+    decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put) for i in range(count))
+    head = embedding if shape.tied else put(get("lm_head.weight"))
+    return LlamaWeights(shape, embedding, decoder, put(get("model.norm.weight")),
+                        PackedLinear(head if ids is None else head[ids.to(head.device)]), ids)
+
+
+def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> LayerWeights:
+    """One layer: query, key and value become one matrix, gate and up another."""
+    def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> PackedLinear:
+        """Several matrices as one; the first is multiplied by `scale`, all by the norm before them, before rounding."""
+        weights = [wide(get(f"{prefix}{name}.weight")) for name in names]
+        weights[0] = weights[0] * scale
+        weight = torch.cat(weights) * (1 if norm is None else get(prefix + norm))
+        biases = [get(f"{prefix}{name}.bias") for name in names] if biased else []
+        return PackedLinear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
+
+    normed, scale = shape.head_norms, shape.head_dim ** -0.5
+    norms = [put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk"] if normed else (None, None)
+    if normed:
+        norms[0] = norms[0] * scale
+    return LayerWeights(join(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), shape.qkv_bias,
+                             "input_layernorm.weight", 1.0 if normed else scale),
+                        join(("self_attn.o_proj",), shape.out_bias),
+                        join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight"),
+                        join(("mlp.down_proj",), shape.mlp_bias), *norms)
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least single precision, so that products are rounded once."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def random_weights(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu",
+                   scale: float | None = None) -> LlamaWeights:
+    """Weights nobody trained: for tests, and for timing a shape. `scale` is the spread, 1 / sqrt(in) if None."""
+    dice = torch.Generator().manual_seed(seed)
+
+    def get(name: str) -> Tensor:
+        module, kind = name.split(".")[-2:]
+        size = size_of(shape, name)
+        if "norm" in module or kind == "bias":
+            return torch.full(size, float("norm" in module))
+        return torch.randn(size, generator=dice) * (size[1] ** -0.5 if scale is None else scale)
+
+    return fuse(shape, get, dtype, device)
+
+
+def size_of(shape: LlamaConfig, name: str) -> tuple[int, ...]:
+    """The size of the tensor of this name, such as `model.layers.0.mlp.down_proj.weight`."""
+    module, kind = name.split(".")[-2:]
+    if "norm" in module:
+        return (shape.head_dim if module in ("q_norm", "k_norm") else shape.hidden,)
+    heads, pairs = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    out, into = {"q_proj": (heads, shape.hidden), "k_proj": (pairs, shape.hidden), "v_proj": (pairs, shape.hidden),
+                 "o_proj": (shape.hidden, heads), "gate_proj": (shape.mlp, shape.hidden),
+                 "up_proj": (shape.mlp, shape.hidden), "down_proj": (shape.hidden, shape.mlp),
+                 "embed_tokens": (shape.vocab, shape.hidden), "lm_head": (shape.vocab, shape.hidden)}[module]
+    return (out,) if kind == "bias" else (out, into)
+
+
+def read_config(folder: str | Path) -> dict:
+    """The `config.json` of a checkpoint folder; Refusal if there is none or it cannot be read."""
+    path = Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise Refusal(f"{folder} is no model folder: it has no config.json") from None
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path} cannot be read ({error}): fetch the model again") from None
+    if not isinstance(config, dict):
+        raise Refusal(f"{path} does not hold a model configuration: fetch the model again")
+    return config
+
+
+def safetensors_files(folder: str | Path) -> dict[str, Path]:
+    """Where each tensor of a checkpoint folder lies; Refusal if a file is missing or corrupt."""
+    from safetensors import SafetensorError, safe_open
+
+    folder, out = Path(folder), {}
+    files = sorted(folder.glob("*.safetensors"))
+    if folder / "model.safetensors" in files:      # beside it some models keep the same weights under other names
+        files = [folder / "model.safetensors"]
+    if not files:
+        raise Refusal(f"{folder} holds no .safetensors file, and weights are read from nothing else")
+    for path in files:
+        try:
+            with safe_open(path, "pt") as file:
+                out |= dict.fromkeys(file.keys(), path)
+        except (SafetensorError, OSError) as error:
+            raise Refusal(f"{path} is corrupt ({error}): delete it and fetch the model again") from None
+    return out
+
+
+def reader(folder: str | Path) -> Get:
+    """Reads one tensor at a time, so a model is never in memory twice; Refusal for one that is missing."""
+    from safetensors import safe_open
+
+    where = safetensors_files(folder)
+
+    def get(name: str) -> Tensor:
+        if name not in where:
+            raise Refusal(f"{folder} lacks the tensor {name}: the download is incomplete or the config is another"
+                          " model's")
+        with safe_open(where[name], "pt") as file:
+            return file.get_tensor(name)
+
+    return get

@@ -1,0 +1,1 @@
+"""Making recordings of decodes, and replaying methods on them without a model."""

@@ -1,0 +1,130 @@
+"""Proposals: what a recording keeps of one drafter, asked from every prefix of a text that stands already.
+
+Chains are kept at each length. Of a drafter that grows trees a forest is kept, from which every tree up to the size
+named can be read. One whose card says `off_path` (it learns from refused nodes) is recorded on its own run, at one
+length, and the prefixes that its run jumped over hold no draft. A drafter that fills lattices, as its `lattice` shows,
+has them kept beside its chains; one whose block is shorter than a length fills no more than its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from specdec_lib import catalog
+from specdec_lib.loop import decode
+from specdec_lib.models.replay import Recording
+from specdec_lib.recordings.tree_union import union_tree
+from specdec_lib.types import NO_DICE, Budget, Draft, Kit, Lattice, Session
+
+CANDIDATES = 16                                    # of each slot of a lattice
+
+
+@dataclass(frozen=True)
+class RecordedDrafts:
+    """What one drafter said, by length; the i-th of each is from the i-th prefix that ends in or before the output."""
+
+    drafts: Mapping[int, tuple[Draft, ...]]
+    seconds: Mapping[int, tuple[float, ...]]
+    lattices: Mapping[int, tuple[Lattice, ...]] = field(default_factory=dict)
+    blocks: tuple[int, ...] = ()                   # lengths of block that a drafter of lattices was trained for
+    largest: Budget | None = None                  # of trees
+
+
+def record_drafts(name: str, session: Session, kit: Kit, lengths: Sequence[int],
+                  trees: Mapping[str, Budget]) -> RecordedDrafts:
+    """Everything that is kept of this part; trees where `trees` names it, and chains at each of `lengths` elsewhere."""
+    if catalog.part_card(name).off_path:
+        return RecordedDrafts(*own_run(name, session, kit))
+    if name in trees:
+        return RecordedDrafts(*every_tree(name, session, kit, trees[name]), largest=trees[name])
+    chains = every_prefix(name, session, kit, lengths)
+    if not hasattr(fresh(name, kit), "lattice"):
+        return RecordedDrafts(*chains)
+    return RecordedDrafts(*chains, every_lattice(name, session, kit, lengths), trained_for(name, kit))
+
+
+def with_drafts(recording: Recording, found: Mapping[str, RecordedDrafts]) -> Recording:
+    """The recording with these drafters beside those that it has."""
+    lattices = {name: one.lattices for name, one in found.items() if one.lattices}
+    return replace(recording, drafts={**recording.drafts, **{name: one.drafts for name, one in found.items()}},
+                   seconds={**recording.seconds, **{name: one.seconds for name, one in found.items()}},
+                   trees={**recording.trees, **{name: one.largest for name, one in found.items() if one.largest}},
+                   lattices={**recording.lattices, **lattices},
+                   blocks={**recording.blocks, **{name: found[name].blocks for name in lattices}})
+
+
+def fresh(name: str, kit: Kit):
+    """The part with nothing read yet."""
+    return catalog.make_part(name, replace(kit, indexes={}, target=kit.target.fresh()))
+
+
+def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
+    """The largest draft at each length from every committed prefix, each by a part that reads them in order."""
+    drafts, seconds = {}, {}
+    for length in lengths:
+        part = fresh(name, kit)
+        kept, took = [], []
+        for place in range(session.prompt, len(session.tokens)):
+            here = replace(session, tokens=session.tokens[:place], remaining=length + 1)
+            start = perf_counter()
+            kept.append(part(here, Budget(length), NO_DICE).bare())
+            took.append(perf_counter() - start)
+        drafts[length], seconds[length] = tuple(kept), tuple(took)
+    return drafts, seconds
+
+
+def every_lattice(name: str, session: Session, kit: Kit, lengths: Sequence[int]) -> dict[int, tuple[Lattice, ...]]:
+    """The lattice from every committed prefix at each length, under the number of slots that it has."""
+    out: dict[int, tuple[Lattice, ...]] = {}
+    for length in lengths:
+        part = fresh(name, kit)
+        kept = [part.lattice(replace(session, tokens=session.tokens[:place], remaining=length + 1), length, CANDIDATES)
+                for place in range(session.prompt, len(session.tokens))]
+        out.setdefault(len(kept[0].ids), tuple(Lattice(one.ids.cpu().clone(), one.logp.float().cpu().clone())
+                                               for one in kept))
+    return out
+
+
+def trained_for(name: str, kit: Kit) -> tuple[int, ...]:
+    """The lengths of block that the checkpoints of this part were trained for."""
+    metas = [getattr(kit.checkpoints[need], "meta", {}) for need in catalog.part_card(name).needs
+             if need in kit.checkpoints]
+    return tuple(sorted({size for meta in metas for size in meta.get("blocks", [meta.get("block")]) if size}))
+
+
+def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
+    """The forest of every committed prefix, and the seconds of its largest tree; under the most nodes of a tree.
+
+    Nodes cost nothing here, so that none is left out for its price: `recorded` can leave it out as well.
+    """
+    part = fresh(name, replace(kit, price=0.0))
+    kept, took = [], []
+    for place in range(session.prompt, len(session.tokens)):
+        here, spent = replace(session, tokens=session.tokens[:place], remaining=largest.depth + 1), []
+
+        def ask(budget: Budget, here=here, spent=spent) -> Draft:
+            start = perf_counter()
+            draft = part(here, budget, NO_DICE)
+            spent.append(perf_counter() - start)
+            return draft
+
+        kept.append(union_tree(ask, largest))
+        took.append(spent[0])
+    return {largest.size: tuple(kept)}, {largest.size: tuple(took)}
+
+
+def own_run(name: str, session: Session, kit: Kit):
+    """The drafts of this drafter's own decode at the kit's node budget, by the prefix they were made for."""
+    anew = replace(kit, indexes={}, target=kit.target.fresh())
+    method = catalog.build(name, anew)
+    empty = len(session.tokens) - session.prompt
+    kept, took = [Draft()] * empty, [0.0] * empty
+    place = 0
+    for now in decode(session.tokens[:session.prompt], anew.target, *method, end=kit.facts.end,
+                      max_new_tokens=len(session.tokens) - session.prompt):
+        round = now.rounds[-1]
+        kept[place], took[place] = round.draft, round.seconds.what
+        place += len(round.verdict.tokens)
+    return {kit.nodes: tuple(kept)}, {kit.nodes: tuple(took)}

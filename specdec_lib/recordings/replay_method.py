@@ -1,0 +1,73 @@
+"""A recorded answer told again by an assembled method, without a model: what it would draft, round by round.
+
+Parts that live on the text are asked live. A drafter that needs a trained checkpoint speaks as it was recorded, and
+where it was not, another recorded one speaks for it: `speaker` says who. A lossy rule is judged strictly here, since a
+recording knows one text. Drafts and acceptance are exact for what was recorded; a speed from them is a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specdec_lib import catalog, measure
+from specdec_lib.bench.plan import cards_of, needs
+from specdec_lib.cost import curves
+from specdec_lib.loop import decode
+from specdec_lib.models.replay import Recording, Replay
+from specdec_lib.types import Facts, Kit, Method, Refusal, Round, Session
+
+STAND_INS = ("eagle2", "eagle", "draft-model")
+
+
+def model_drafter(recording: Recording, name: str) -> str:
+    """The recorded drafter that speaks for `name`: itself where it was recorded."""
+    found = [one for one in (name, *STAND_INS) if one in recording.drafts]
+    if not found:
+        raise Refusal(f"the recording has neither {name} nor a model drafter that could stand in for it: record one"
+                      f" with `specdec record --drafters {name}`")
+    return found[0]
+
+
+def assembled(spec: str, recording: Recording, curve: curves.CostCurve | None, shelf: Mapping | None = None) -> Method:
+    """The method of this spec over the recording, its node budget from the curve.
+
+    `shelf` holds checkpoints that are asked live all the same, such as a trigram.
+    """
+    def part(name: str, kit: Kit, **values):
+        card = catalog.part_card(name)
+        if set(card.needs) - {"recording"}:
+            return catalog.make_part("recorded", kit, drafter=model_drafter(recording, name))
+        return catalog.make_part(name, kit, **values)
+    stands_in = dict.fromkeys(needs(cards_of(spec)))
+    kit = Kit(Replay(recording), Facts(end=recording.end, vocab=recording.about.get("vocab", 0)), cost=curve,
+              nodes=curves.node_budget(curve),
+              recording=recording, checkpoints=stands_in | dict(shelf or {}), parts=part)
+    method = catalog.build(spec, kit)
+    return method if catalog.card_of(spec).lossless else method._replace(how=kit.part("match"))
+
+
+def replay_method(spec: str, recording: Recording, curve: curves.CostCurve | None,
+                  shelf: Mapping | None = None) -> Session:
+    """The recorded answer as this method would have decoded it."""
+    *_, last = decode(recording.tokens[:recording.prompt], Replay(recording), *assembled(spec, recording, curve, shelf),
+                      end=recording.end,
+                      max_new_tokens=len(recording.output))
+    return last
+
+
+def writing(session: Session, place: int) -> tuple[Round, int]:
+    """The round that wrote token `place` of the output, counted from 0, and the place at which it began."""
+    start = 0
+    for round in session.rounds:
+        if place < start + len(round.verdict.tokens):
+            return round, start
+        start += len(round.verdict.tokens)
+    raise ValueError(f"the output has {start} tokens, counted from 0: there is no token {place}")
+
+
+def predicted_rates(sessions: Sequence[Session], curve: curves.CostCurve, level: float) -> dict[str, float]:
+    """Tokens per forward, counted, and the speed that the curve predicts; a model's tree costs `level` s a level."""
+    rows = [row for session in sessions for row in measure.rows(session)]
+    spent = sum(curve(row.width) + level * row.depth * (row.source in STAND_INS) for row in rows)
+    return {"tokens per forward": measure.tokens_per_target_forward(rows),
+            "predicted speed": sum(row.emitted for row in rows) * curve(1) / spent}

@@ -1,0 +1,119 @@
+"""What one forward of a model says: distributions over tokens, raw logits and their statistics. Knows tensors alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from specdec_lib.topk import argmax, block_maxima, top_k
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A probability law on its support: `ids [m]` int64 and `chances [m]`, which sum to one; m = 1 is certainty."""
+
+    ids: Tensor
+    probs: Tensor
+
+    @staticmethod
+    @lru_cache(4096)                               # the same few thousand tokens again and again: tensors cost 20 us
+    def point_mass(token: int) -> Distribution:
+        return Distribution(torch.tensor([token]), torch.ones(1, dtype=torch.float64))
+
+    @cached_property
+    def only(self) -> int | None:
+        """The only token of a certain law; None where there is a choice."""
+        return int(self.ids[0]) if len(self.ids) == 1 else None
+
+    def probability(self, token: int) -> float:
+        """The chance of `token`; zero outside the support."""
+        if self.only is not None:
+            return 1.0 if self.only == token else 0.0
+        return float(self.probs[self.ids == token].sum())
+
+
+class TokenStats(NamedTuple):
+    """What a drafter saw when it drew one token, as floats of the raw softmax at temperature 1 (entropy in nats)."""
+
+    prob: float
+    first: float                                   # the two best chances of that row
+    second: float
+    entropy: float
+
+
+@dataclass(frozen=True)
+class RowStats:
+    """What is remembered of scores: per row the top ids and raw logits; log-sum-exp and entropy of `rows` alone.
+
+    `ids`, `logits` are [rows of the forward, k]; `lse`, `entropy` are floats (nats, raw softmax, temperature 1), one
+    for each row named in `rows`.
+    """
+
+    ids: Tensor
+    logits: Tensor
+    rows: tuple[int, ...] = ()
+    lse: tuple[float, ...] = ()
+    entropy: tuple[float, ...] = ()
+
+
+class Scores:
+    """Raw logits [1 + n, V] of one forward: row 0 after the context, row i + 1 after node i.
+
+    `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
+    ids of `brief` may be handed in by a model that has already moved them to the host (one transfer a round).
+    """
+
+    def __init__(self, logits: Tensor, ids: Tensor | None = None, row_stats: RowStats | None = None):
+        self.logits, self.ids, self._row_stats = logits, ids, row_stats
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @cached_property
+    def peaks(self) -> Tensor | None:
+        return block_maxima(self.logits)
+
+    @cached_property
+    def best(self) -> tuple[int, ...]:
+        """The most likely token of each row."""
+        if self._row_stats is not None:
+            return tuple(self._row_stats.ids[:, 0].tolist())
+        column = argmax(self.logits, self.peaks)
+        return tuple((column if self.ids is None else self.ids[column]).tolist())
+
+    def distribution(self, row: int, sampling=None) -> Distribution:
+        """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
+        if sampling is None or sampling.greedy:
+            return Distribution.point_mass(self.best[row])
+        return sampling.distribution(self.logits[row], self.ids)
+
+    def logit(self, row: int, token: int) -> float:
+        """The raw logit of one token, read from what already lies on the host where that is possible."""
+        if self._row_stats is not None:
+            place = (self._row_stats.ids[row] == token).nonzero()
+            if len(place):
+                return float(self._row_stats.logits[row, place[0, 0]])
+        column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
+        return float(self.logits[row, column])
+
+    def row_stats(self, rows: tuple[int, ...] = (), k: int = 8) -> RowStats:
+        """Top k of every row, and log-sum-exp and entropy of `rows`."""
+        if self._row_stats is not None and self._row_stats.ids.shape[1] >= k:
+            have = self._row_stats
+            picked = [have.rows.index(row) for row in rows]
+            return RowStats(have.ids[:, :k], have.logits[:, :k], rows, tuple(have.lse[i] for i in picked),
+                            tuple(have.entropy[i] for i in picked))
+        value, column = top_k(self.logits, k, self.peaks)
+        ids = column if self.ids is None else self.ids[column]
+        chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy
+        picked = self.logits[:len(rows)] if chain else self.logits[list(rows)]
+        picked = picked.to(torch.promote_types(picked.dtype, torch.float32))
+        largest = picked.amax(-1, keepdim=True)
+        weight = (picked - largest).exp_()         # in place, and one for both: more buffers over V cost more than exp
+        lse = largest[:, 0] + weight.sum(-1).log()
+        entropy = lse - torch.linalg.vecdot(weight, picked) / weight.sum(-1)
+        return RowStats(ids, value, rows, tuple(lse.tolist()), tuple(entropy.clamp(min=0).tolist()))

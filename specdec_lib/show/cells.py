@@ -1,0 +1,83 @@
+"""Claims, tables, lattices, and the source of library objects, as notebooks show them."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from specdec_lib import figures
+from specdec_lib.analysis.lattice_recall import token_ranks
+from specdec_lib.figures.theme import PALETTE
+from specdec_lib.show.html import Html, token, visible
+from specdec_lib.show.toy_text import Names, naming
+from specdec_lib.types import Lattice
+
+
+def check(sentence: str, condition) -> Html:
+    """The sentence with a tick where the condition holds; raises AssertionError with the sentence where it does not."""
+    if not bool(condition):
+        raise AssertionError(f"this does not hold: {sentence}")
+    tick = f'<span style="color:{PALETTE["accepted"]};font-weight:bold">✓</span>'
+    return Html(f"<div>{tick} {escape(sentence)}</div>", f"✓ {sentence}")
+
+
+def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, caption: str = ""):
+    """Rows as a plain table: a list of mappings, or a mapping from the name of each row to its values."""
+    import pandas as pd  # here alone, so that strips need no pandas
+
+    frame = pd.DataFrame.from_dict(rows, orient="index") if isinstance(rows, Mapping) else pd.DataFrame(list(rows))
+    style = frame.style.format(precision=digits, na_rep="–")
+    style = style if isinstance(rows, Mapping) else style.hide(axis="index")
+    left = {"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}
+    return style.set_table_styles([left]).set_caption(caption) if caption else style.set_table_styles([left])
+
+
+def source(thing, doc: bool = True) -> Html:
+    """The library's own source of a function, class or module, highlighted; `doc` False leaves out its docstring."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    code = textwrap.dedent(inspect.getsource(thing)).rstrip() + "\n"
+    if not doc and inspect.getdoc(thing):
+        code = _undocumented(code)
+    where = f"{inspect.getmodule(thing).__name__}"
+    html = highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
+                                                          prestyles="font-family:monospace;font-size:12px"))
+    return Html(f'<div style="font-size:85%;color:#555">{escape(where)}</div>{html}', code)
+
+
+def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:
+    """The best candidates of every position, side by side, each with its chance."""
+    name = naming(names, ())
+    columns = []
+    for place, (ids, logps) in enumerate(zip(one.ids.tolist(), one.logp.exp().tolist(), strict=True), start=1):
+        cells = "".join(f"<div>{token(name(i), 'draft')} {prob:.2f}</div>"
+                        for i, prob in list(zip(ids, logps, strict=True))[:best])
+        columns.append(f'<div style="margin-right:14px"><div style="color:#555">position {place}</div>{cells}</div>')
+    plain = "\n".join(" ".join(f"{name(i)} {prob:.2f}" for i, prob in list(zip(ids, probs, strict=True))[:best])
+                      for ids, probs in zip(one.ids.tolist(), one.logp.exp().tolist(), strict=True))
+    return Html('<div style="display:flex;flex-wrap:wrap">' + "".join(columns) + "</div>", plain)
+
+
+def lattice_map(one: Lattice, names: Names | None = None, paths: Mapping[str, Sequence[int]] | None = None,
+                came: Sequence[int] | None = None, title: str | None = None):
+    """The lattice as a figure, shaded by log-probability; `paths` and `came`, what the target said, are token ids."""
+    name, ids = naming(names, ()), one.ids.tolist()
+    words = [[visible(name(token)) for token in row] for row in ids]
+    return figures.lattice(words, one.logp.tolist(),
+                           {who: token_ranks(ids, path) for who, path in (paths or {}).items()},
+                           None if came is None else token_ranks(ids, came), title=title)
+
+
+def _undocumented(code: str) -> str:
+    """The code without the docstring of its first statement."""
+    import ast
+
+    body = ast.parse(code).body
+    inner = body[0].body if isinstance(body[0], ast.ClassDef | ast.FunctionDef) else body
+    lines = code.splitlines(keepends=True)
+    first = inner[0]
+    return "".join(lines[:first.lineno - 1] + lines[first.end_lineno:])

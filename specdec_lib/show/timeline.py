@@ -1,0 +1,43 @@
+"""Along a decode: what its rounds kept, where each token came from, and how unsure the target was there, as figures."""
+
+from __future__ import annotations
+
+from specdec_lib import figures
+from specdec_lib.show.html import visible
+from specdec_lib.show.toy_text import Names, naming
+from specdec_lib.types import Session
+
+
+def rounds(session: Session, title: str | None = None):
+    """Accepted and rejected nodes of every round."""
+    drafted = [len(one.draft) for one in session.rounds]
+    return figures.rounds(drafted, [len(one.verdict.path) for one in session.rounds], title)
+
+
+def sources(session: Session, names: Names | None = None, title: str | None = None):
+    """Who proposed each token of the output; the verdict's own tokens count for the target."""
+    by_token = []
+    for one in session.rounds:
+        path = [one.draft.source[node] if one.draft.source else "draft" for node in one.verdict.path]
+        by_token += path + [""] * (len(one.verdict.tokens) - len(path))
+    return figures.sources(by_token, _words(session, names), title)
+
+
+def entropy(session: Session, threshold: float | None = None, names: Names | None = None, title: str | None = None):
+    """Entropy of the target at every token of the output, in nats, with a cross where a round's last token stands."""
+    values = [value for one in session.rounds for value in one.row_stats.entropy]
+    ends, place = [], -1
+    for one in session.rounds:
+        place += len(one.verdict.tokens)
+        ends.append(place)
+    said = title or f"{len(ends)} rounds end at the crosses, at {_mean(values, ends):.2f} nats on average"
+    return figures.signal(values, "entropy of the target", "nats", threshold, ends, _words(session, names), said)
+
+
+def _words(session: Session, names: Names | None) -> list[str]:
+    name = naming(names, session.tokens)
+    return [visible(name(token)) for token in session.output]
+
+
+def _mean(values: list[float], places: list[int]) -> float:
+    return sum(values[place] for place in places) / max(1, len(places))

@@ -1,0 +1,1 @@
+"""Small worlds without downloads, for tests and first examples."""

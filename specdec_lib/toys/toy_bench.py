@@ -1,0 +1,72 @@
+"""A bench run on the toy: a small random target and a diffusion drafter trained for it on the spot, in seconds.
+
+It stands in where no kept run is at hand, so that what reads a run has one to read. How fast anything is on the toy
+says nothing about a model that means something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.bench import run
+from specdec_lib.bench.environment import Environment
+from specdec_lib.bench.plan import Plan, cards_of, named, needs
+from specdec_lib.bench.prompts import Prompt
+from specdec_lib.hub.tokenizer import TextStream
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.toys.tiny_target import ROWS, SHAPE, ToyText, fit_toy, toy_answers, toy_target, unsaved_checkpoint
+from specdec_lib.training.data.dataset import make_dataset
+from specdec_lib.training.data.ngram_counts import count
+
+TRAINED = ("diffusion-lm", "ngram")                # what the toy brings along
+
+
+def toy_environment(steps: int = 30, answers: int = 100) -> Environment:
+    """The toy, its drafter after so many steps on so many of the toy's answers, and a trigram of them."""
+    lm = toy_target()
+    said = toy_answers(lm, answers)
+    with TemporaryDirectory() as folder:
+        lessons = make_dataset(lm, ToyText(), said, Path(folder) / "features", rows=ROWS, batch=1024)
+        drafter = fit_toy("diffusion-lm", lm, lessons, Path(folder), steps)[1]
+    return replace(untrained_environment(), checkpoints={
+        "diffusion-lm": unsaved_checkpoint("diffusion-lm", drafter),
+        "ngram": Ngram(count([one["output"] for one in said], SHAPE.vocab))})
+
+
+def untrained_environment(layers: int = 0) -> Environment:
+    """The toy without checkpoints; its own first `layers` are the draft model, of all six if they are to be right."""
+    lm, text = toy_target(), ToyText()
+    return Environment(lm, lambda messages: numbered(messages[-1][1]), text.decode, lambda: TextStream(text.decode),
+                       text.facts, draft=lm.first_layers(layers) if layers else None,
+                       about={"name": "toy", "device": "cpu", "dtype": "float32"}, name=text.name)
+
+
+def numbered(words: str) -> tuple[int, ...]:
+    """The toy's tokens of a text: numbers are themselves, any other word is the token of its letters' sum."""
+    return tuple(int(word) if word.isdecimal() else sum(map(ord, word)) % SHAPE.vocab for word in words.split())
+
+
+def toy_methods(specs: Sequence[str]) -> tuple[str, ...]:
+    """Those of these methods that need nothing which the toy has not."""
+    return tuple(spec for spec in specs if {*needs(cards_of(spec)), *named(spec)} <= {*TRAINED})
+
+
+def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: int = 30) -> Report:
+    """Those of these methods that the toy can make, on so many of its prompts, as a finished run."""
+    return toy_report(toy_environment(steps), toy_methods(specs), prompts, tokens)
+
+
+def toy_report(world: Environment, specs: Sequence[str], prompts: int = 6, tokens: int = 16,
+               temperature: float = 0.0) -> Report:
+    """A finished run of these methods on a world of the toy; prompts take turns in three families."""
+    asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
+             for place, one in enumerate(toy_answers(world.target, prompts, seed=1))]
+    plan = Plan(tuple(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens,
+                temperature=temperature)
+    with TemporaryDirectory() as folder:
+        run.run_bench(plan, world, asked, Path(folder))
+        return load_report(folder)

@@ -1,0 +1,56 @@
+"""Recipes that go on from another checkpoint: where that one is found, and that it stands beside what comes of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from specdec_lib.checkpoints.card import read_card
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.recipes import Recipe
+from specdec_lib.types import Refusal
+
+
+def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokenizer | None, name: str,
+                    shipped: Path = SHIPPED,
+                    say: Callable[[str], None] = lambda line: None) -> Recipe:
+    """The recipe with the checkpoint that it starts from, if it does: the one in `out`, else the shipped one.
+
+    A shipped one is copied into `out`, since a difference is read with its base beside it. `name` is the target's.
+    Refusal where there is neither, and where it was made for another kind of target.
+    """
+    if not which.upon:
+        return which
+    here = CheckpointFolder(out, target, text, name, say)
+    found = here if which.upon in here else CheckpointFolder(shipped, target, text, name, say)
+    if which.upon not in found:
+        raise Refusal(f"{which.name} goes on from the checkpoint {which.upon}, and there is none in {out}: "
+                      f"`specdec train {which.upon} --out {out}` makes it")
+    base = found[which.upon]
+    if found is not here:
+        say(f"{which.name} starts from the shipped {which.upon}, which is copied into {out}")
+        for name in lineage(shipped, which.upon):
+            if name not in here:
+                copied(shipped / name, out / name)
+    return replace(which, base=base)
+
+
+def lineage(folder: Path, name: str) -> list[str]:
+    """A checkpoint of this folder and those that it is a difference from, one from another."""
+    above = read_card(folder, name)["settings"].get("base")
+    return [name, *(lineage(folder, above["name"]) if above else [])]
+
+
+def copied(source: Path, place: Path) -> None:
+    """Copies a folder whole or not at all."""
+    rough = place.with_name(f".{place.name}.partial-{os.getpid()}")
+    try:
+        shutil.copytree(source, rough)
+        rough.rename(place)
+    finally:
+        shutil.rmtree(rough, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""What drafters are trained on: prompts, the target's answers, features, batches, labels."""

@@ -1,0 +1,172 @@
+"""The data drafters are trained on: what the target answers to prompts of its own and to those of a file.
+
+Half of the answers are greedy, three in ten at temperature 0.7, two in ten at 1, so that a drafter meets the texts it
+will be asked to draft. A killed run goes on after its last whole shard and makes what it would have made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec_lib.checkpoints.fingerprint import fingerprint, hashed
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.batched_sampling import Reply, Request, sample_batched
+from specdec_lib.training.data.prompt_sources import Sieve, opener, read_prompts, self_prompts, shipped
+from specdec_lib.training.data.shards import Record, Shards
+from specdec_lib.types import Refusal
+
+MIX = (0.0, 0.7, 0.0, 1.0, 0.0, 0.7, 0.0, 1.0, 0.0, 0.7)    # temperatures of every ten answers from one source
+OWN = "self"                                       # the source of prompts that the target made up
+PROMPT = 192                                       # tokens the target may take to make one up
+READ = 1024                                        # tokens a prompt may have
+STUMP = 16                                         # an answer cut by the clock before that is dropped
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a folder holds after a run, and what the run did."""
+
+    records: int                                   # in the folder
+    tokens: int
+    shards: int                                    # made by this run
+    tried: int                                     # prompts the target began to make up in this run
+    seconds: float
+    stopped: str                                   # tokens (there are enough), time, or prompts (there are no more)
+
+
+@dataclass(frozen=True)
+class AnswerPlan:
+    """How answers are made."""
+
+    size: int = 200                                # records of a shard
+    max_new: int = 256
+    own: float = 0.5                               # share of prompts the target makes up, where a file has others
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.size < 1 or self.max_new < 1 or not 0 <= self.own <= 1:
+            raise Refusal(f"a shard needs a record, an answer a token, and a share lies between 0 and 1, got {self}")
+
+    def key(self, *place: str | int) -> int:
+        """A seed for the coins of one text."""
+        return int.from_bytes(hashlib.blake2b(repr((self.seed, *place)).encode(), digest_size=7).digest())
+
+
+class PromptLot:
+    """One shard under way: asks for prompts, then for answers to them, and keeps these as records."""
+
+    def __init__(self, text: Tokenizer, plan: AnswerPlan, number: int, sieve: Sieve, given: Iterator[tuple[str, str]],
+                 wanted: int, context: int | None = None):
+        self.text, self.plan, self.number, self.sieve, self.given = text, plan, number, sieve, given
+        self.wanted, self.context = wanted, context or READ + plan.max_new
+        self.records: list[Record] = []
+        self.waiting: deque[Request] = deque()
+        self.started: Counter[str] = Counter()     # answers begun, per source
+        self.making = self.tried = self.tokens = 0
+
+    def poll(self) -> Request | None:
+        """What to run next; None when the shard is full or has its tokens, as far as is known by now."""
+        if self.waiting:
+            return self.waiting.popleft()
+        begun = self.started.total() + self.making
+        if begun >= self.plan.size or self.tokens >= self.wanted:
+            return None
+        if self.started[OWN] + self.making >= self.plan.own * (begun + 1):
+            request = next(filter(None, (self.answer(*each) for each in self.given)), None)
+            if request is not None:
+                return request
+        return self.make_up()
+
+    def make_up(self) -> Request | None:
+        """A prompt of the target's own, unless too many have come to nothing."""
+        if self.plan.own == 0 or self.tried >= 20 + 10 * self.plan.size:
+            return None
+        self.making, self.tried = self.making + 1, self.tried + 1
+        return Request(opener(self.text), PROMPT, 1.0, self.plan.key(self.number, "prompt", self.tried))
+
+    def answer(self, prompt: str, source: str) -> Request | None:
+        """A request to answer this prompt, unless it is closed or too long."""
+        if not self.sieve.admit(prompt):
+            return None
+        ids = self.text.encode_chat([prompt])
+        if len(ids) > READ or len(ids) + self.plan.max_new > self.context:
+            return None
+        place, self.started[source] = self.started[source], self.started[source] + 1
+        return Request(ids, self.plan.max_new, MIX[place % len(MIX)], self.plan.key(self.number, source, place),
+                       (source, prompt))
+
+    def take(self, reply: Reply) -> None:
+        """A prompt that was made up is asked; an answer is kept."""
+        if reply.request.note:
+            source, prompt = reply.request.note
+            if reply.whole or len(reply.output) >= STUMP:
+                self.tokens += len(reply.output)
+                self.records.append({"source": source, "temperature": reply.request.temperature, "prompt": prompt,
+                                     "output": list(reply.output)})
+            return
+        self.making -= 1
+        prompt = self_prompts(self.text, reply.output) if reply.whole else None
+        request = None if prompt is None else self.answer(prompt, OWN)
+        if request is not None:
+            self.waiting.append(request)
+
+
+def make_answers(lm: Transformer, text: Tokenizer, folder: str | Path, tokens: int, minutes: float,
+                 prompts: Iterable[Path] = (),
+                 forbidden: Iterable[str] = (), plan: AnswerPlan = AnswerPlan(), batch: int = 32, top_p: float = 0.98,
+                 target: str | None = None, say: Callable[[str], None] = lambda line: None,
+                 progress: Callable[[int, float], None] = lambda tokens, seconds: None,
+                 clock: Callable[[], float] = time.monotonic) -> Made:
+    """Fills `folder` with shards until it holds `tokens` output tokens or `minutes` are over.
+
+    `prompts` are JSON-lines files beside the target's own inventions; the shipped prompts and `forbidden` texts are
+    never asked. `progress(tokens in the folder, seconds)` hears of every answer. The same seed and batch make the same
+    shards, however often the run was killed between. `target` names what speaks: `name_of(lm, text)` if None.
+    """
+    if not isinstance(lm, Transformer):
+        raise Refusal("data are generated by our own decoder of the Llama family: this target is of another one")
+    if tokens < 1 or not minutes > 0 or batch < 1:
+        raise Refusal(f"nothing to do with {tokens} tokens, {minutes} minutes and a batch of {batch}")
+    begun = clock()
+    given = [(prompt, Path(path).stem) for path in prompts for prompt in read_prompts(path)]
+    random.Random(plan.seed).shuffle(given)
+    plan = plan if given else AnswerPlan(plan.size, plan.max_new, 1.0, plan.seed)
+    shards = Shards(folder, target or name_of(lm, text))
+    closed = Sieve([*shipped(), *forbidden, *(record["prompt"] for record in shards)]).closed
+    count, tried, stopped = 0, 0, "tokens"
+
+    def late() -> bool:
+        return clock() - begun >= 60 * minutes
+
+    while shards.tokens < tokens and stopped == "tokens":
+        place = shards.free                        # one that was damaged is made as long as it was
+        lot = PromptLot(text, plan, place, Sieve(closed), iter(given), tokens - shards.before(place), lm.context)
+        for reply in sample_batched(lm.weights, lot.poll, text.facts.end, max(PROMPT, plan.max_new), batch, top_p,
+                                    late):
+            lot.take(reply)
+            progress(shards.tokens + lot.tokens, clock() - begun)
+        tried += lot.tried
+        if lot.records:
+            shards.write(lot.number, lot.records)
+            count, closed = count + 1, Sieve([*closed, *(record["prompt"] for record in lot.records)]).closed
+            say(f"shard {lot.number}: {len(lot.records)} answers, {lot.tokens} tokens, {shards.tokens} in all")
+        if late():
+            stopped = "time"
+        elif not lot.records:
+            stopped = "prompts"
+    if stopped == "prompts" and not shards.records:
+        raise Refusal("the target made up no prompt that can be used: give some in a file")
+    stopped = "tokens" if shards.tokens >= tokens else stopped
+    return Made(shards.records, shards.tokens, count, tried, clock() - begun, stopped)
+
+
+def name_of(lm: Transformer, text: Tokenizer) -> str:
+    """A short name that changes with shape, weights and vocabulary, and not with the precision they are run in."""
+    return hashed(fingerprint(lm, text))[:16]

@@ -1,0 +1,162 @@
+"""Many continuations at once: a batch that stays full for as long as somebody asks for more.
+
+State lives on the device; one look at which rows are over comes to the host every few steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.batched import BatchedLlama, draw, draws_for
+from specdec_lib.models.llama.weights import LlamaWeights
+
+SPAN = 64                                          # a text that repeats so many tokens of itself in a row loops
+LOOKS = {"cuda": 8}                                # steps between two looks; 1 where looking costs nothing
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text to be continued by at most `limit` tokens; the same `key` means the same coins, whatever runs beside."""
+
+    prompt: tuple[int, ...]
+    limit: int
+    temperature: float = 0.0
+    key: int = 0
+    note: tuple = ()                               # what the asker wants to find again
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What was said to a request, its end token included; `whole` unless time ran out."""
+
+    request: Request
+    output: tuple[int, ...]
+    whole: bool
+
+
+def sample_batched(weights: LlamaWeights, poll: Callable[[], Request | None], ends: Iterable[int], limit: int,
+                   rows: int = 32,
+                   top_p: float = 0.98, over: Callable[[], bool] = lambda: False) -> Iterator[Reply]:
+    """Replies as they come; `poll` is asked for more whenever a row is free, until nothing runs and it has none.
+
+    A text ends with one of `ends`, at its limit (none above `limit`), where it starts to loop, or cut when `over`.
+    """
+    first = take(poll, rows)
+    if not first:
+        return
+    slots = BatchRows(weights, sorted(ends), limit, top_p)
+    slots.open(first)
+    while True:
+        for _ in range(LOOKS.get(weights.device.type, 1)):
+            slots.advance()
+        late = over()
+        yield from slots.close(everything=late)
+        if late:
+            return
+        free = slots.free
+        new = take(poll, len(free))
+        slots.fill(free[:len(new)], new)
+        if len(slots.free) == len(slots.asked):
+            return
+        if 2 * len(slots.free) >= len(slots.asked):
+            slots.shrink()
+
+
+def take(poll: Callable[[], Request | None], count: int) -> list[Request]:
+    """Up to so many requests."""
+    out: list[Request] = []
+    while len(out) < count and (request := poll()) is not None:
+        out.append(request)
+    return out
+
+
+class BatchRows:
+    """The rows of a batch with what each has said so far [rows, limit + 1], all of it on the device."""
+
+    def __init__(self, weights: LlamaWeights, ends: Sequence[int], limit: int, top_p: float):
+        self.batch, self.device, self.limit, self.top_p = BatchedLlama(weights), weights.device, limit, top_p
+        self.ends = torch.tensor(ends, dtype=torch.long, device=self.device)
+        self.asked: list[Request | None] = []
+
+    @property
+    def free(self) -> list[int]:
+        return [row for row, request in enumerate(self.asked) if request is None]
+
+    def open(self, requests: list[Request]) -> None:
+        """As many rows as requests."""
+        rows, device = len(requests), self.device
+        self.asked = list(requests)
+        self.token, self.count, self.most = (torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3))
+        self.alive = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.temperature = torch.zeros(rows, device=device)
+        self.said = torch.zeros(rows, self.limit + 1, dtype=torch.long, device=device)   # a row that is over writes
+        self.coins = torch.zeros(rows, self.limit + 1, draws_for(self.top_p), device=device)   # into the last column
+        self.recent = torch.full((rows, self.limit), -1, device=device)
+        self.runs = torch.zeros(rows, self.limit, dtype=torch.long, device=device)
+        self.batch.prefill([()] * rows)
+        self.fill(list(range(rows)), requests)
+
+    def fill(self, rows: list[int], requests: list[Request]) -> None:
+        """Starts these requests in these rows."""
+        if not rows:
+            return
+        for row, request in zip(rows, requests, strict=True):
+            if not request.prompt or not 0 < request.limit <= self.limit:
+                raise ValueError(f"a request needs a text and a limit up to {self.limit}, got {request}")
+            self.asked[row] = request
+        self.batch.prefill([request.prompt[:-1] for request in requests], rows)
+        at = torch.tensor(rows, device=self.device)
+        self.token[at] = torch.tensor([request.prompt[-1] for request in requests], device=self.device)
+        self.most[at] = torch.tensor([request.limit for request in requests], device=self.device)
+        self.temperature[at] = torch.tensor([float(request.temperature) for request in requests], device=self.device)
+        self.coins[at] = torch.stack([self.toss(request.key) for request in requests]).to(self.device)
+        self.alive[at], self.count[at], self.recent[at], self.runs[at] = True, 0, -1, 0
+
+    def toss(self, key: int) -> Tensor:
+        """All coins of one text, made on the host, so that they are the same on every device."""
+        return torch.rand(self.coins.shape[1:], generator=torch.Generator().manual_seed(key))
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        """One token more in every row that is not over."""
+        row = torch.arange(len(self.token), device=self.device)
+        logits = self.batch.step(self.token, self.alive)
+        column = draw(logits, self.temperature, self.coins[row, self.count], self.top_p)
+        ids = self.batch.weights.ids
+        self.token = column if ids is None else ids.to(self.device)[column]
+        self.said[row, self.count] = self.token
+        self.recent, self.runs = loop_runs(self.recent, self.runs, self.token)
+        self.count = self.count + self.alive.long()
+        loops = (self.runs >= SPAN).any(1)
+        self.alive = self.alive & ~(torch.isin(self.token, self.ends) | (self.count >= self.most) | loops)
+
+    def close(self, everything: bool = False) -> Iterator[Reply]:
+        """Hands out the rows that are over, or all; they are free then."""
+        counts = torch.where(self.alive, -self.count, self.count).tolist()         # the one look at the device
+        rows = [row for row, request in enumerate(self.asked)
+                if request is not None and (everything or counts[row] > 0)]
+        if not rows:
+            return
+        for row, said in zip(rows, self.said[torch.tensor(rows, device=self.device)].tolist(), strict=True):
+            request, self.asked[row] = self.asked[row], None
+            yield Reply(request, tuple(said[:abs(counts[row])]), counts[row] > 0)
+
+    def shrink(self) -> None:
+        """Goes on with the rows that are not free."""
+        rows = [row for row, request in enumerate(self.asked) if request is not None]
+        at = torch.tensor(rows, device=self.device)
+        self.batch.keep(rows)
+        self.asked = [self.asked[row] for row in rows]
+        for name in ("token", "count", "most", "alive", "temperature", "said", "coins", "recent", "runs"):
+            setattr(self, name, getattr(self, name)[at])
+
+
+def loop_runs(recent: Tensor, runs: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with one token [rows] more: the last tokens [rows, lags], latest first, and per lag how many tokens in a
+    row have equalled the one so far before them."""
+    runs = (runs + 1) * (recent == token[:, None])
+    return torch.cat((token[:, None], recent[:, :-1]), 1), runs

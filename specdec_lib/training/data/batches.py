@@ -1,0 +1,71 @@
+"""Batches: examples of like length padded side by side, in an order that follows from a seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_lib.training.data.examples import Example
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B examples padded on the right to S tokens, with what the target's forward over them gave.
+
+    Row t of `streams`, `top_ids`, `top_logp` stands after token t: the target's law there is that of token t + 1.
+    """
+
+    tokens: Tensor                                 # [B, S] int64
+    start: Tensor                                  # [B] length of the prompt: the first token that may be drafted
+    stop: Tensor                                   # [B] length of the example
+    streams: dict[int, Tensor]                     # level -> [B, S, hidden], only those asked for
+    top_ids: Tensor                                # [B, S, K] the target's most likely tokens, best first
+    top_logp: Tensor                               # [B, S, K] their log-probabilities over the whole vocabulary
+    seed: int = 0                                  # of what a loss draws at random for this very step
+    step: int = 0                                  # of the fit, for what changes along it
+
+    def to(self, device) -> Batch:
+        return Batch(self.tokens.to(device), self.start.to(device), self.stop.to(device),
+                     {level: stream.to(device) for level, stream in self.streams.items()},
+                     self.top_ids.to(device), self.top_logp.to(device), self.seed, self.step)
+
+    def drafted(self, ahead: int) -> Tensor:
+        """[B, S]: may the token `ahead` places after t be drafted, that is, does it belong to the answer?"""
+        place = torch.arange(self.tokens.shape[1], device=self.tokens.device) + ahead
+        return (place >= self.start[:, None]) & (place < self.stop[:, None])
+
+    def later(self, values: Tensor, ahead: int) -> Tensor:
+        """`values` [B, S, ...] moved so that row t holds what stood at t + ahead; zeros behind the end."""
+        out = torch.zeros_like(values)
+        if ahead < values.shape[1]:
+            out[:, :values.shape[1] - ahead] = values[:, ahead:]
+        return out
+
+
+def grouped(data: Sequence[Example], tokens: int) -> list[tuple[int, ...]]:
+    """Indices of examples by batch: neighbours in length, at most `tokens` padded tokens, the last may be smaller.
+
+    An example that is longer than this stands alone.
+    """
+    order = sorted(range(len(data)), key=lambda i: (len(data[i]), i))
+    out: list[tuple[int, ...]] = []
+    group: list[int] = []
+    for i in order:
+        if group and (len(group) + 1) * len(data[i]) > tokens:
+            out.append(tuple(group))
+            group = []
+        group.append(i)
+    return out + [tuple(group)] if group else out
+
+
+def order(count: int, epoch: int, seed: int) -> list[int]:
+    """In which order an epoch takes the batches."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch)).tolist()
+
+
+def padded(rows: Sequence[Tensor]) -> Tensor:
+    """Rows of unequal length as one tensor [B, S, ...], zeros on the right."""
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)

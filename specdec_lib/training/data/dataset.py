@@ -1,0 +1,71 @@
+"""A course: the examples, the draft vocabulary, the batches and the features that a set of drafters learns from.
+
+Everything follows from the records and the target; two drafters trained on the same data read the same features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.batches import Batch, grouped, order
+from specdec_lib.training.data.examples import Example, examples, frequent
+from specdec_lib.training.data.features import Features
+from specdec_lib.training.nets.eagle import default_taps
+from specdec_lib.training.nets.early_exit import default_exits
+from specdec_lib.types import Refusal
+
+ROWS = 8192                                        # of the draft vocabulary
+BATCH = 2048                                       # padded tokens a step sees
+LOOK = 8                                           # held-out batches that are looked at while training
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is learned from: groups of examples to train on, groups to look at, and what the target shows of them."""
+
+    data: tuple[Example, ...]
+    ids: Tensor                                    # [rows] the draft vocabulary, sorted
+    train: tuple[tuple[int, ...], ...]
+    held: tuple[tuple[int, ...], ...]              # in no order of length: the first few stand for all
+    features: Features
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all training examples, prompts and answers."""
+        return sum(len(self.data[i]) for group in self.train for i in group)
+
+    def held_out(self, levels: Sequence[int], count: int | None = None) -> Iterator[tuple[Batch, list[str]]]:
+        """Held-out batches and the family of each of their examples."""
+        for group in self.held[:count]:
+            yield self.features(group, levels), [self.data[i].source for i in group]
+
+
+def make_dataset(target: Transformer, text: Tokenizer, records: Iterable[Mapping], folder: Path | None,
+                 forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int = BATCH, limit: float = 8e9,
+                 say: Callable[[str], None] = lambda line: None) -> Dataset:
+    """The course of these records for this target. Refusal where nothing is left to train on or to measure with."""
+    data = tuple(examples(records, text.encode_chat, forbidden, min(640, target.context)))
+    train = [i for i, example in enumerate(data) if not example.held_out]
+    held = [i for i, example in enumerate(data) if example.held_out and example.temperature == 0]
+    if not train or not held:
+        raise Refusal(f"{len(train)} examples to train on and {len(held)} greedy ones to measure with: more data is "
+                      "needed, give more --minutes or more --prompts")
+    ids = torch.tensor(frequent((data[i] for i in train), rows, text.facts.end))
+    levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
+    say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
+        f"{len(ids)} tokens in the draft vocabulary")
+    held = batches_of(data, held, batch)
+    held = tuple(held[i] for i in order(len(held), 0, 0))
+    return Dataset(data, ids, batches_of(data, train, batch), held, Features(target, data, levels, folder, limit))
+
+
+def batches_of(data: Sequence[Example], chosen: Sequence[int], batch: int) -> tuple[tuple[int, ...], ...]:
+    """Groups of the chosen examples, as indices into all of them."""
+    return tuple(tuple(chosen[i] for i in group) for group in grouped([data[i] for i in chosen], batch))

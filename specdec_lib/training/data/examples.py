@@ -1,0 +1,99 @@
+"""Examples to learn from: a prompt and what the target answered, as token ids, cleaned and split by prompt.
+
+Knows nothing about models. Held-out prompts are chosen by a hash of their text, so every checkpoint holds out the same
+ones, whatever else it was trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from specdec_lib.types import Refusal
+
+HELD_OUT = 20                                      # one prompt in twenty
+LONGEST_LOOP = 64                                  # tokens of a block's repetitions that are kept
+FIELDS = ("source", "temperature", "prompt", "output")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One answer. `held_out` prompts are measured on and never trained on."""
+
+    prompt: tuple[int, ...]
+    output: tuple[int, ...]
+    source: str = ""
+    temperature: float = 0.0
+    held_out: bool = False
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.prompt + self.output
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.output)
+
+
+def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple[int, ...]],
+             forbidden: frozenset[str] = frozenset(), longest: int = 640) -> Iterator[Example]:
+    """Clean examples of records {source, temperature, prompt, output}; duplicates and forbidden prompts are dropped.
+
+    `encode([prompt])` gives the ids up to where the answer begins; `forbidden` holds plain texts (see `plain`). Outputs
+    are cut where they loop and where `longest` tokens are reached. Raises Refusal for a record without its fields.
+    """
+    seen: set[tuple] = set()
+    for place, record in enumerate(records, 1):
+        absent = [name for name in FIELDS if name not in record]
+        if absent:
+            raise Refusal(f"record {place} of the training data lacks {absent[0]!r}: it needs {', '.join(FIELDS)}")
+        text, output = record["prompt"], tuple(record["output"])
+        key = (normalised(text), output)
+        if key in seen or key[0] in forbidden:
+            continue
+        seen.add(key)
+        prompt = tuple(encode([text]))
+        output = without_loop(output)[:max(0, longest - len(prompt))]
+        if len(output) >= 2:
+            yield Example(prompt, output, record["source"], float(record["temperature"]), is_held_out(text))
+
+
+def normalised(text: str) -> str:
+    """The text as prompts are compared: small letters, single blanks."""
+    return " ".join(text.casefold().split())
+
+
+def is_held_out(prompt: str) -> bool:
+    """Whether this prompt is measured on; the same answer for all its outputs."""
+    return int.from_bytes(hashlib.sha256(normalised(prompt).encode()).digest()[:4], "big") % HELD_OUT == 0
+
+
+def without_loop(output: Sequence[int], longest: int = LONGEST_LOOP, period: int = 32) -> tuple[int, ...]:
+    """The output up to where a block of at most `period` tokens has repeated itself for more than `longest` tokens.
+
+    Small models loop at temperature 0, and loops are so easy to draft that they flatter every drafter.
+    """
+    output = tuple(output)
+    stop = len(output)
+    for step in range(1, period + 1):
+        same = 0
+        for i in range(step, len(output)):
+            same = same + 1 if output[i] == output[i - step] else 0
+            if same > longest:
+                stop = min(stop, i)
+                break
+    return output[:stop]
+
+
+def frequent(data: Iterable[Example], rows: int, keep: Iterable[int] = ()) -> list[int]:
+    """The `rows` most frequent output tokens, sorted: a drafter's vocabulary (FR-Spec).
+
+    Tokens of `keep` go before all others, however rare; one that no output holds is left out, nobody can learn it.
+    """
+    counts: dict[int, int] = {}
+    for example in data:
+        for token in example.output:
+            counts[token] = counts.get(token, 0) + 1
+    kept = set(keep)
+    best = sorted(counts, key=lambda token: (token not in kept, -counts[token], token))
+    return sorted(best[:rows])

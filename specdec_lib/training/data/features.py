@@ -1,0 +1,113 @@
+"""What the target shows of its examples: residual streams and the head of its laws, kept on disk as they are made.
+
+One forward of the target feeds every drafter that learns from it. A batch is computed at its first use and written
+whole or not at all, so a killed run goes on where it was; beyond `limit` bytes nothing more is written, and batches
+are computed again when they come round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.topk import top_k
+from specdec_lib.training.data.batches import Batch, padded
+from specdec_lib.training.data.examples import Example
+
+TOP = 32                                           # tokens of every law that are kept
+ROWS = 512                                         # rows whose logits exist at the same time
+
+
+class Features:
+    """Streams `levels` of a target over groups of examples; call it with a group of indices."""
+
+    def __init__(self, target: Transformer, data: Sequence[Example], levels: Sequence[int], folder: Path | None,
+                 limit: float = 8e9):
+        self.target, self.data, self.levels, self.folder = target, data, tuple(sorted(levels)), folder
+        self.limit, self.computed = limit, 0
+        self.written = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0
+
+    def __call__(self, group: Sequence[int], levels: Sequence[int] = ()) -> Batch:
+        """The batch of these examples, its streams of `levels` alone."""
+        examples = [self.data[i] for i in group]
+        sizes = [len(example) for example in examples]
+        flat = self.flat(examples)
+        streams = {level: padded(flat["streams"][:, self.levels.index(level)].split(sizes)) for level in levels}
+        return Batch(padded([torch.tensor(example.tokens) for example in examples]),
+                     torch.tensor([len(example.prompt) for example in examples]), torch.tensor(sizes), streams,
+                     padded(flat["top_ids"].long().split(sizes)), padded(flat["top_logp"].float().split(sizes)))
+
+    def flat(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """The rows of these examples one behind the other: from disk if they are there, else from the target."""
+        if self.folder is None:
+            return self.compute(examples)
+        path = self.folder / f"{self.key(examples)}.safetensors"
+        kept = read_features(path)
+        if kept is not None:
+            return kept
+        flat = self.compute(examples)
+        if self.written < self.limit:
+            self.written += write_features(path, flat)
+        return flat
+
+    def key(self, examples: Sequence[Example]) -> str:
+        """A name that changes with the tokens, the levels and how much of a law is kept."""
+        told = json.dumps([self.levels, TOP, [example.tokens for example in examples]])
+        return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+    def compute(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """One forward of the target over each example."""
+        self.computed += sum(map(len, examples))
+        parts = [text_features(self.target, example.tokens, self.levels,
+                               len(example.prompt) - 1) for example in examples]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def text_features(target: Transformer, tokens: tuple[int, ...], levels: tuple[int, ...], first: int = 0) -> dict[str,
+                                                                                                                 Tensor]:
+    """Streams [S, levels, hidden] and the head of the law after each token: ids and log-probabilities [S, TOP].
+
+    Laws before row `first` are left at zero: nobody drafts a prompt, and the head is a quarter of a small model.
+    """
+    lm, last = target.fresh(), target.layers
+    lm.tap(tuple(sorted({*levels, last})))
+    lm.prefill(tokens)
+    streams, top = lm.features(tokens), min(TOP, target.vocab)        # the last level is normed: the head's input
+    ids = torch.zeros(len(tokens), top, dtype=torch.int32)
+    logp = torch.zeros(len(tokens), top, dtype=torch.float16)
+    with torch.inference_mode():
+        for at in range(max(0, first), len(tokens), ROWS):
+            logits = target.weights.head(streams[at:at + ROWS, -1].contiguous())
+            value, column = top_k(logits, top)
+            ids[at:at + ROWS] = column.int().cpu()
+            logp[at:at + ROWS] = (value.float() - torch.logsumexp(logits.float(), -1, keepdim=True)).half().cpu()
+        return {"streams": streams[:, :len(levels)].to("cpu", copy=True), "top_ids": ids, "top_logp": logp}
+
+
+def read_features(path: Path) -> dict[str, Tensor] | None:
+    """What was kept; None if nothing was, or not whole."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError):
+        return None
+
+
+def write_features(path: Path, flat: dict[str, Tensor]) -> int:
+    """Writes whole or not at all; the bytes written."""
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".partial-{os.getpid()}")
+    save_file({name: tensor.contiguous() for name, tensor in flat.items()}, partial)
+    os.replace(partial, path)
+    return path.stat().st_size

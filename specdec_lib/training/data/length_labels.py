@@ -1,0 +1,97 @@
+"""What a length predictor learns from: at every place of an answer, how many drafted tokens the target would have kept.
+
+Source: AdaEAGLE (arXiv 2412.18910), section 3.3. At temperature 0 the kept tokens are those before the first one that
+is not the target's own, and up to there the drafter reads the committed text, so one teacher-forced pass (`judge.py`)
+holds the labels of all places. A streak that reaches the end of an answer that was cut tells no length: it gets -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_lib.checkpoints.checkpoint_files import Checkpoint
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.batches import Batch
+from specdec_lib.training.eval.teacher_forced import matches
+from specdec_lib.training.nets.base import TrainableDrafter
+from specdec_lib.training.nets.draft_lm import DraftLMNet
+from specdec_lib.training.nets.eagle import EagleNet
+from specdec_lib.training.nets.early_exit import EarlyExitNet
+from specdec_lib.types import Refusal
+
+DRAFTERS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit"}      # checkpoint -> its *what*
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class LengthLabels:
+    """Positions to learn from: `tokens` [n], the target's normed `states` [n, hidden] one row earlier, labels [n]."""
+
+    tokens: Tensor
+    states: Tensor
+    labels: Mapping[str, Tensor]                   # by drafter, int8; UNKNOWN where the text does not tell
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def ready_drafter(name: str, stored: Checkpoint, target: Transformer) -> TrainableDrafter:
+    """The trained drafter as it drafts by default, on the target's device. Refusal for one that drafts no chains."""
+    ids, meta = stored.state["ids"].to(target.device), stored.meta
+    if name == "eagle":
+        drafter: TrainableDrafter = EagleNet(target, ids, tuple(meta["taps"]))
+    elif name == "draft-lm":
+        drafter = DraftLMNet(target, ids, tuple(meta["layers"]))
+    elif name == "early-exit":
+        lowest = min(meta["layers"])
+        drafter = EarlyExitNet(target, ids, (lowest,), len(stored.state[f"exit.{lowest}.down"]))
+    else:
+        raise Refusal(f"there is no length predictor for {name!r}; there are: {', '.join(DRAFTERS)}")
+    drafter.take(stored.state)
+    return drafter.to(target.device)
+
+
+def labelled_positions(target: Transformer, batch: Batch, drafters: Mapping[str, TrainableDrafter], longest: int,
+                       end: frozenset[int] = frozenset()) -> LengthLabels:
+    """All places of greedy answers from which a token is drafted; `batch` has the target's last stream and all others.
+
+    A place is the last known token, which nobody has fed; its state is that of the token before.
+    """
+    anchors = batch.drafted(1)
+    anchors[:, 0] = False                          # nothing was read before the first token
+    states = torch.zeros_like(batch.streams[target.layers])
+    states[:, 1:] = batch.streams[target.layers][:, :-1]
+    found = {name: kept_lengths(matches(drafter, batch, longest)[0], batch, end)[anchors].to("cpu", torch.int8)
+             for name, drafter in drafters.items()}
+    return LengthLabels(batch.tokens[anchors].cpu(), states[anchors].to("cpu", torch.float16), found)
+
+
+def kept_lengths(right: Tensor, batch: Batch, end: frozenset[int] = frozenset()) -> Tensor:
+    """Kept tokens [B, S] of the chains drafted from each place, of which slot k was `right` [longest, B, S].
+
+    A chain is followed as long as the answer is the target's own greedy one. Where it was right until the answer was
+    cut, or until the answer went another way, its length is UNKNOWN; after an end token nothing more can be kept.
+    """
+    own = batch.later(batch.tokens, 1) == batch.top_ids[..., 0]               # row t: token t + 1 is the greedy one
+    last = batch.tokens.gather(1, (batch.stop - 1)[:, None])
+    ended = torch.isin(last, torch.tensor(sorted(end), dtype=last.dtype, device=last.device))       # [B, 1]
+    kept = torch.zeros_like(batch.tokens)
+    running, told = torch.ones_like(own), torch.ones_like(own)
+    for k, slot in enumerate(right):
+        inside = batch.drafted(1 + k)
+        told = told & ~(running & ~inside & ~ended)                           # it ran into the cut
+        running = running & slot & inside
+        kept += running
+        if k + 1 < len(right):                                                # kept, but did the text follow it?
+            told = told & ~(running & ~batch.later(own, k))
+    return torch.where(told, kept, UNKNOWN)
+
+
+def join_labels(parts: Sequence[LengthLabels]) -> LengthLabels:
+    """All of them one behind the other."""
+    return LengthLabels(torch.cat([part.tokens for part in parts]), torch.cat([part.states for part in parts]),
+                        {name: torch.cat([part.labels[name] for part in parts]) for name in parts[0].labels})

@@ -1,0 +1,132 @@
+"""Where prompts come from: the target makes them up, or a file has them; and which ones never pass.
+
+A chat model that is left at the point where the user's turn begins writes a user's turn. What we measure with is kept
+out by its text, whatever its case and blanks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from specdec_lib.hub.tokenizer import HALF, Tokenizer
+from specdec_lib.types import Refusal
+
+SHIPPED = Path(__file__).resolve().parents[3] / "data" / "prompts"
+SENTINEL = "specdec-user-turn"                     # stands for the user's words in a rendered conversation
+FIELDS = ("prompt", "question", "instruction")
+SHORTEST, LONGEST, WORDS = 12, 1500, 3             # characters; words at least
+RAW = "Question:"                                  # opens a text of a model with neither template nor begin token
+
+
+class Sieve:
+    """Lets every text through once, and forbidden ones never; texts are compared by `normalised`."""
+
+    def __init__(self, closed: Iterable[str] = ()):
+        self.closed = set(map(normalised, closed))
+
+    def admit(self, text: str) -> bool:
+        """Whether this is the first time; it is closed afterwards."""
+        key = normalised(text)
+        if key in self.closed:
+            return False
+        self.closed.add(key)
+        return True
+
+
+def normalised(text: str) -> str:
+    """The text without differences of case and blanks."""
+    return " ".join(text.casefold().split())
+
+
+def opener(text: Tokenizer) -> tuple[int, ...]:
+    """Ids of a conversation up to where the user's words begin; without a template the begin token or a few words."""
+    if not text.has_template:
+        begin = text.tokenizer.bos_token_id
+        return tuple(text.encode(RAW)) if begin is None else (begin,)
+    try:
+        written = text.tokenizer.apply_chat_template([{"role": "user", "content": SENTINEL}], tokenize=False)
+    except Exception as error:                     # templates are small programs and raise what they like
+        raise Refusal(f"the chat template cannot write a user's turn ({error}): give prompts in a file") from error
+    before, found, _ = written.partition(SENTINEL)
+    ids = tuple(text.tokenizer.encode(before, add_special_tokens=False)) if found else ()
+    if not ids:
+        raise Refusal("the chat template does not show where the user's turn begins: give prompts in a file")
+    return ids
+
+
+def self_prompts(text: Tokenizer, output: Sequence[int]) -> str | None:
+    """The prompt that the target wrote after `opener`; None if it is not over, too short or long, or has control
+    tokens in it. Without a template a prompt is the first line."""
+    ended = bool(output) and output[-1] in text.facts.end
+    ids = tuple(output[:-1]) if ended else tuple(output)
+    if not text.has_template:
+        control = next((i for i, token in enumerate(ids) if token in text.facts.control), len(ids))
+        line, newline, _ = text.decode(ids[:control]).lstrip().partition("\n")
+        return cleaned(line) if newline or ended or control < len(ids) else None
+    if not ended or text.facts.control.intersection(ids):
+        return None
+    return cleaned(text.decode(ids))
+
+
+def cleaned(written: str) -> str | None:
+    """The text without blanks around it, if it is whole characters and of a size to answer."""
+    written = written.strip()
+    sized = SHORTEST <= len(written) <= LONGEST and len(written.split()) >= WORDS
+    return written if sized and HALF not in written else None
+
+
+def read_prompts(path: str | Path) -> list[str]:
+    """The first prompt of every line of a JSON-lines file: of `turns`, or `prompt`, `question`, `instruction`.
+
+    What an instruction is about stands in `input`, as Alpaca's files have it, or in the first of `instances`, as
+    self-instruct's do. Refusal naming the first line that has none of these.
+    """
+    return [turns[0] for turns in every_turn(path)]
+
+
+def texts(path: str | Path) -> list[str]:
+    """Every turn of every line of such a file: what must not be trained on."""
+    return [turn for turns in every_turn(path) for turn in turns]
+
+
+def shipped() -> list[str]:
+    """The project's own prompts, to measure with and to tune on; none where the package stands without its data."""
+    return [turn for path in sorted(SHIPPED.glob("*.jsonl")) for turn in texts(path)]
+
+
+def every_turn(path: str | Path) -> list[list[str]]:
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise Refusal(f"there is no prompt file at {path}: check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"the prompt file {path} cannot be read as UTF-8 text ({error})") from None
+    out = [turns_of(line, f"line {n} of {path}") for n, line in enumerate(lines, 1) if line.strip()]
+    if not out:
+        raise Refusal(f"{path} holds no prompts: it needs one JSON object a line")
+    return out
+
+
+def turns_of(line: str, where: str) -> list[str]:
+    """The turns of one line; `where` names it in a refusal."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise Refusal(f"{where} is not valid JSON: write one JSON object a line") from None
+    row = row if isinstance(row, dict) else {}
+    turns = row.get("turns", [next((row[name] for name in FIELDS if name in row), None)])
+    if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
+        raise Refusal(f"{where} needs text in turns (a list), or in one of {', '.join(FIELDS)}")
+    about = material(row)
+    return [f"{turns[0]}\n\n{about}", *turns[1:]] if about else turns
+
+
+def material(row: dict) -> str:
+    """What an instruction is about, where a line says so beside it."""
+    cases = row.get("instances")
+    case = cases[0] if isinstance(cases, list) and cases and isinstance(cases[0], dict) else row
+    about = case.get("input") if "instruction" in row else None
+    return about.strip() if isinstance(about, str) else ""

@@ -1,0 +1,139 @@
+"""Generated data on disk: shards that are written once and whole, and a manifest with their checksums.
+
+A shard is JSON lines, packed with gzip: `source`, `temperature`, `prompt` (text), `output` (token ids). Knows nothing
+about models.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypedDict
+
+from specdec_lib.types import Refusal
+
+MANIFEST = "manifest.json"
+NAMES = ("shard-*.jsonl", "shard-*.jsonl.gz")
+
+
+class Record(TypedDict):
+    """One answer of the target."""
+
+    source: str                                    # who asked: `self`, or the name of a prompt file
+    temperature: float
+    prompt: str                                    # one user turn
+    output: list[int]                              # token ids, the end token kept where there was one
+
+
+class Shards:
+    """The shards of one folder, made by one target; what is damaged or half written is dropped when it is opened."""
+
+    def __init__(self, folder: str | Path, target: str, packed: bool = True):
+        self.folder, self.target, self.suffix = Path(folder), target, ".jsonl.gz" if packed else ".jsonl"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        written = manifest(self.folder) if (self.folder / MANIFEST).exists() else {"target": target, "shards": {}}
+        refuse_other(self.folder, written, target)
+        self.listed = {name: facts for name, facts in written["shards"].items()
+                       if is_complete(self.folder / name, facts)}
+        self.dropped = sorted(set(written["shards"]) - set(self.listed))
+        self.write_manifest()
+        for pattern in (*NAMES, "*.partial"):
+            for path in self.folder.glob(pattern):
+                if path.name not in self.listed:
+                    path.unlink()
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens in all whole shards."""
+        return sum(facts["tokens"] for facts in self.listed.values())
+
+    @property
+    def records(self) -> int:
+        return sum(facts["records"] for facts in self.listed.values())
+
+    @property
+    def free(self) -> int:
+        """The first number without a whole shard."""
+        taken = {shard_number(name) for name in self.listed}
+        return next(n for n in range(len(taken) + 1) if n not in taken)
+
+    def before(self, place: int) -> int:
+        """Output tokens in the shards before this one."""
+        return sum(facts["tokens"] for name, facts in self.listed.items() if shard_number(name) < place)
+
+    def write(self, place: int, records: Iterable[Record]) -> Path:
+        """Writes shard `place` in one step, then the manifest; ValueError if it is there already."""
+        if place in {shard_number(name) for name in self.listed}:
+            raise ValueError(f"shard {place} of {self.folder} is whole, and whole shards are never rewritten")
+        records = list(records)
+        data = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+        data = gzip.compress(data, mtime=0) if self.suffix.endswith(".gz") else data
+        path = self.folder / f"shard-{place:05d}{self.suffix}"
+        replace(path, data)
+        self.listed[path.name] = {"sha256": hashlib.sha256(data).hexdigest(), "records": len(records),
+                                  "tokens": sum(len(record["output"]) for record in records)}
+        self.write_manifest()
+        return path
+
+    def write_manifest(self) -> None:
+        shards = dict(sorted(self.listed.items()))
+        replace(self.folder / MANIFEST, json.dumps({"target": self.target, "shards": shards}, indent=1).encode())
+
+    def __iter__(self) -> Iterator[Record]:
+        return read_shards(self.folder, self.target)
+
+
+def read_shards(folder: str | Path, target: str | None = None) -> Iterator[Record]:
+    """All records in the order of the shards. Refuses data of another target than this one, and damaged shards."""
+    folder = Path(folder)
+    written = manifest(folder)
+    if target is not None:
+        refuse_other(folder, written, target)
+    for name, facts in sorted(written["shards"].items()):
+        path = folder / name
+        if not is_complete(path, facts):
+            raise Refusal(f"{path} is damaged: generate again into this folder, which makes it anew")
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if name.endswith(".gz") else data).decode()
+        yield from map(json.loads, text.removesuffix("\n").split("\n") if text else ())
+
+
+def manifest(folder: Path) -> dict:
+    """What the folder says of itself; Refusal where it says nothing readable."""
+    try:
+        written = json.loads((folder / MANIFEST).read_text())
+        if isinstance(written["target"], str) and all("sha256" in facts for facts in written["shards"].values()):
+            return written
+    except FileNotFoundError:
+        raise Refusal(f"{folder} holds no generated data: it has no {MANIFEST}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise Refusal(f"{folder / MANIFEST} cannot be read: delete the folder and generate again")
+
+
+def refuse_other(folder: Path, written: dict, target: str) -> None:
+    """Raises Refusal for data that another target said."""
+    if written["target"] != target:
+        raise Refusal(f"{folder} holds the answers of another target ({written['target']}, not {target}): "
+                      "give another folder")
+
+
+def is_complete(path: Path, facts: dict) -> bool:
+    """Whether the file is there with the checksum it was written with."""
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == facts["sha256"]
+
+
+def shard_number(name: str) -> int:
+    """Of a shard's file name."""
+    return int(name.removeprefix("shard-").split(".")[0])
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Writes a neighbour and gives it its name in one step."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(data)
+    os.replace(partial, path)

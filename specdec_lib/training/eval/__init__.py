@@ -1,0 +1,1 @@
+"""Measuring trained drafters: teacher-forced, in the decoding loop, and for their cards."""

@@ -1,0 +1,114 @@
+"""What a drafter would be worth: acceptance by depth and tokens per target forward, from one teacher-forced pass.
+
+At temperature 0 a chain is accepted as long as each slot's best token is the target's. Under an accepted prefix the
+drafter's input is the committed text, so one pass over the target's own answer holds every chain from every anchor,
+and walking along it counts the rounds that the loop would have taken. `live.py` runs the loop to see that it agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specdec_lib.training.data.batches import Batch
+from specdec_lib.training.losses.chunked_head import TeacherRows, slot_losses
+from specdec_lib.training.nets.base import TrainableDrafter
+
+
+@dataclass
+class Tally:
+    """Counts of a walk; `reached[k]` drafts came to depth k (from 0), `accepted[k]` of them went on."""
+
+    tokens: int = 0
+    rounds: int = 0
+    reached: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+
+    def add(self, streak: int, depth: int) -> None:
+        """One round: `streak` of at most `depth` drafted tokens were accepted."""
+        self.rounds += 1
+        self.tokens += streak + 1
+        for counts in (self.reached, self.accepted):
+            counts += [0] * (depth - len(counts))
+        for k in range(min(streak + 1, depth)):
+            self.reached[k] += 1
+            self.accepted[k] += k < streak
+
+    def plus(self, other: Tally) -> Tally:
+        """Both counted together."""
+        size = max(len(self.reached), len(other.reached))
+
+        def both(a: list[int], b: list[int]) -> list[int]:
+            return [sum(pair) for pair in zip(a + [0] * (size - len(a)), b + [0] * (size - len(b)), strict=True)]
+
+        return Tally(self.tokens + other.tokens, self.rounds + other.rounds, both(self.reached, other.reached),
+                     both(self.accepted, other.accepted))
+
+    def told(self) -> dict:
+        """Counts and the two rates: tokens per target forward, acceptance by depth among drafts that came there."""
+        rates = [a / r if r else None for a, r in zip(self.accepted, self.reached, strict=True)]
+        return {"tokens_per_target_forward": self.tokens / self.rounds if self.rounds else None,
+                "conditional_acceptance": rates, "tokens": self.tokens, "rounds": self.rounds}
+
+
+def matches(drafter: TrainableDrafter, batch: Batch, depth: int) -> list[Tensor]:
+    """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?
+
+    Anchors are the rows that a token of the answer follows, since no walk asks any other; false everywhere else. A
+    drafter that pays for every anchor has `slots_at(batch, depth, anchors)`, which leaves the others out.
+    """
+    fast, anchors = drafter.frozen.rows.dtype != torch.float32, batch.drafted(1)
+    with torch.no_grad(), torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=fast):
+        streams = (drafter.slots_at(batch, depth, anchors) if hasattr(drafter, "slots_at")
+                   else drafter.slots(batch, depth))
+        right = [best_tokens(drafter, batch, x, k if drafter.unrolled else 0, anchors) for k, x in enumerate(streams)]
+    if drafter.unrolled:
+        return [torch.stack(right[:depth])]
+    return [torch.stack([batch.later(one, k) for k in range(depth)]) for one in right]
+
+
+def best_tokens(drafter: TrainableDrafter, batch: Batch, x: Tensor, ahead: int, anchors: Tensor) -> Tensor:
+    """[B, S] bool: is the drafter's token the target's? It is its head's best, or what it has `proposed`."""
+    dist = TeacherRows(*(part[anchors.flatten()] for part in drafter.frozen.distribution(batch, ahead)))
+    column = (drafter.proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors]) if hasattr(drafter, "proposed")
+              else slot_losses(x[anchors], drafter.frozen.rows, dist).best)
+    right = torch.zeros_like(anchors)
+    right[anchors] = (column == dist.columns[:, 0]) & dist.covered
+    return right
+
+
+def walk_answer(right: Tensor, start: int, stop: int) -> Tally:
+    """The rounds over one answer, tokens start..stop - 1, whose slots were `right` [depth, S]."""
+    tally, at = Tally(), start - 1                 # the last known token
+    rows = right.T.tolist()
+    while at < stop - 1:
+        depth = min(len(right), stop - 2 - at)     # the loop's own rule: one token of the room is the verdict's
+        streak = next((k for k in range(depth) if not rows[at][k]), depth)
+        tally.add(streak, depth)
+        at += streak + 1
+    return tally
+
+
+def tallies(drafter: TrainableDrafter, batches: Iterable[tuple[Batch, Sequence[str]]],
+            depth: int) -> list[dict[str, Tally]]:
+    """Per drafter the tally of every family; `batches` come with the family of each example."""
+    out: list[dict[str, Tally]] = []
+    for batch, families in batches:
+        found = matches(drafter, batch, depth)
+        out = out or [{} for _ in found]
+        for right, mine in zip(found, out, strict=True):
+            for i, family in enumerate(families):
+                tally = walk_answer(right[:, i].cpu(), int(batch.start[i]), int(batch.stop[i]))
+                mine[family] = mine.get(family, Tally()).plus(tally)
+    return out
+
+
+def together(by_family: dict[str, Tally]) -> Tally:
+    """All families in one tally."""
+    total = Tally()
+    for tally in by_family.values():
+        total = total.plus(tally)
+    return total

@@ -1,0 +1,125 @@
+"""Whole answers masked at random and read in both directions: how a fully bidirectional diffusion model learns.
+
+A rate t is drawn for each text and each token of its answer is hidden with that chance; prompts are never hidden. The
+row before a hidden token is asked for it, as in the language model it starts from (Dream and DiffuLLaMA keep that
+shift), by a cross-entropy that weighs 1 / t, clipped (`masking.py`), against the token that stands there: what the
+target would have said knows nothing of the tokens behind. Sources: Gong et al. 2025 (DiffuLLaMA, arXiv 2410.17891); Nie
+et al. 2025 (LLaDA) for masking answers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.training.data.batches import Batch
+from specdec_lib.training.losses.chunked_head import TeacherRows, slot_losses, weighted_loss
+from specdec_lib.training.losses.objective import Objective, mean
+from specdec_lib.training.losses.random_masking import MOST, hidden_weights, hide_tokens, mask_rates
+from specdec_lib.training.nets.base import normed
+from specdec_lib.training.nets.decoder_layer import scaled
+
+RATES = (0.25, 0.5, 0.75, 1.0)                     # of masking, at which held-out answers are filled
+QUARTERS = 4                                       # of the rates, by which a step tells what it showed
+
+
+class Hidden(NamedTuple):
+    """Which tokens of each text are hidden [B, S], at which rate [B], and what each column is seen by [B, 1, S, S]."""
+
+    masked: Tensor
+    rates: Tensor
+    seen: Tensor
+
+
+class Asked(NamedTuple):
+    """Rows [B, S] whose next token is hidden, those whose next token can be learned at all, and its column [B, S]."""
+
+    rows: Tensor
+    learnable: Tensor
+    columns: Tensor
+
+
+def hide(batch: Batch, anneal: int = 0) -> Hidden:
+    """Tokens hidden and columns seen in a step, all from the batch's seed; see `opened` for `anneal`."""
+    dice, device = torch.Generator().manual_seed(batch.seed), batch.tokens.device
+    t = mask_rates((len(batch.tokens),), dice)
+    masked = hide_tokens(t, batch.tokens.shape[1], dice).to(device) & batch.drafted(0)
+    return Hidden(masked, t.to(device), visible_columns(batch, 1.0 if anneal < 1 else (batch.step + 1) / anneal, dice))
+
+
+def visible_columns(batch: Batch, share: float, dice: torch.Generator | None = None) -> Tensor:
+    """[B, 1, S, S] bool, which columns each row sees: all before it and this share of those behind it, no padding.
+
+    A random share that grows to one over the first steps is DiffuLLaMA's annealing for smaller models; its larger ones
+    have been trained with everything open from the start.
+    """
+    size, device = batch.tokens.shape[1], batch.tokens.device
+    seen = torch.ones(size, size, dtype=torch.bool, device=device)
+    if share < 1:
+        seen = seen.tril() | (torch.rand(size, size, generator=dice) < share).to(device)
+    real = torch.arange(size, device=device) < batch.stop[:, None]
+    return seen & real[:, None, None]
+
+
+def streams(drafter, tokens: Tensor, masked: Tensor, seen: Tensor) -> Tensor:
+    """Normed streams [B, S, hidden] of texts whose masked tokens are masks; row t is about token t + 1."""
+    eps, group = drafter.shape.eps, drafter.shape.group
+    x = torch.where(masked[..., None], drafter.mask, drafter.frozen.embed(tokens))
+    for layer in drafter.layers:
+        q, k, v = layer.heads(scaled(x, eps), *drafter.frozen.angles(tokens.shape[1]))
+        k, v = (heads.repeat_interleave(group, 1) for heads in (k, v))
+        x = layer.rest(x, F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=1.0))
+    return normed(x, drafter.norm, eps)
+
+
+def masked_rows(drafter, batch: Batch, masked: Tensor) -> Asked:
+    """What the rows of these texts are asked for."""
+    columns = drafter.frozen.columns[batch.later(batch.tokens, 1)]
+    learnable = batch.drafted(1) & (columns >= 0)
+    return Asked(batch.later(masked, 1) & learnable, learnable, columns)
+
+
+def certain_labels(columns: Tensor) -> TeacherRows:
+    """The law that is sure of these columns [n]."""
+    one = torch.ones(len(columns), 1, device=columns.device)
+    return TeacherRows(columns[:, None], one, one[:, 0] > 0)
+
+
+def full_diffusion_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
+    """The loss per text, and for each quarter of the masking rates the mean loss and the share of right tokens."""
+    drawn = hide(batch, drafter.anneal)
+    ask = masked_rows(drafter, batch, drawn.masked)
+    weight = hidden_weights(ask.rows, drawn.rates, ask.learnable, MOST) / len(batch.tokens)
+    x, columns = streams(drafter, batch.tokens, drawn.masked, drawn.seen)[ask.rows], ask.columns[ask.rows]
+    total, slots = weighted_loss(x, drafter.frozen.rows, certain_labels(columns), weight[ask.rows], objective.slot)
+    quarter = (drawn.rates * QUARTERS).long().clamp(max=QUARTERS - 1)[:, None].expand_as(ask.rows)[ask.rows]
+    right = (slots.best == columns).float()
+    return total, {name: [mean(values[quarter == k]) for k in range(QUARTERS)]
+                   for name, values in (("loss", slots.loss), ("right", right))}
+
+
+def fill_quality(drafter, batches: Iterable[tuple[Batch, object]]) -> dict:
+    """Hidden tokens of held-out answers at each of `RATES`: nats a token, the share filled rightly in one step, counts.
+
+    Everything is open, and every model that is measured on these batches meets the same masks.
+    """
+    sums = torch.zeros(3, len(RATES), dtype=torch.float64)
+    fast = drafter.frozen.rows.dtype != torch.float32
+    for place, (batch, _) in enumerate(batches):
+        seen, dice = visible_columns(batch, 1.0), torch.Generator().manual_seed(place)
+        for k, rate in enumerate(RATES):
+            t = torch.full((len(batch.tokens),), rate)
+            masked = hide_tokens(t, batch.tokens.shape[1], dice).to(seen.device) & batch.drafted(0)
+            ask = masked_rows(drafter, batch, masked)
+            with torch.no_grad(), torch.autocast(seen.device.type, torch.bfloat16, enabled=fast):
+                x = streams(drafter, batch.tokens, masked, seen)[ask.rows]
+            columns = ask.columns[ask.rows]
+            found = slot_losses(x, drafter.frozen.rows, certain_labels(columns))
+            sums[:, k] += torch.tensor([float(found.loss.sum()), float((found.best == columns).sum()), len(columns)])
+    loss, right, count = sums
+    return {"rates": list(RATES), "nats_per_token": (loss / count.clamp(min=1)).tolist(),
+            "right": (right / count.clamp(min=1)).tolist(), "tokens": count.int().tolist()}

@@ -1,0 +1,77 @@
+"""The objective of a batch: every slot that can be learned, its loss, and how much its depth weighs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_lib.training.data.batches import Batch
+from specdec_lib.training.losses.chunked_head import TeacherRows, slot_losses, weighted_loss
+from specdec_lib.training.losses.distillation import DEPTH_WEIGHTS, SLOT_LOSSES, dpace_weights
+from specdec_lib.training.nets.base import TrainableDrafter
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which loss a slot has and how depths weigh; see `losses.py`."""
+
+    slot: str = "ce"                               # ce, tv or mixed
+    depth: str = "decay"                           # decay, dpace or streak
+    smooth: float | None = None                    # of dpace and streak; None: 0.5 of dpace, 0 of streak
+
+    def __post_init__(self):
+        if self.slot not in SLOT_LOSSES or self.depth not in DEPTH_WEIGHTS:
+            raise ValueError(f"there is no loss {self.slot!r} with weights {self.depth!r}: take one of "
+                             f"{', '.join(SLOT_LOSSES)} and one of {', '.join(DEPTH_WEIGHTS)}")
+        if self.smooth is not None and (self.depth == "decay" or not 0 <= self.smooth < 1):
+            raise ValueError(f"dpace and streak are smoothed by a share from 0 to below 1, got {self.smooth} for "
+                             f"{self.depth}")
+
+    def by_depth(self, probs: Tensor) -> Tensor:
+        """What the slots weigh whose labels have these chances [depth, n].
+
+        D-PACE is the streak of smoothed chances, so with the same `smooth` both are one.
+        """
+        return DEPTH_WEIGHTS[self.depth](probs) if self.smooth is None else dpace_weights(probs, self.smooth)
+
+    def __call__(self, drafter: TrainableDrafter, batch: Batch) -> tuple[Tensor, dict[str, list[float]]]:
+        """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best is right.
+
+        A drafter with a `loss(batch, objective)` of its own, which draws its anchors say, is asked for that.
+        """
+        if hasattr(drafter, "loss"):
+            return drafter.loss(batch, self)
+        streams = drafter.slots(batch)
+        parts = [entry(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
+        weights = self.weights(drafter, streams, parts)
+        total, anchors = 0.0, max(1, int(parts[0][0].sum()))
+        told: dict[str, list[float]] = {"loss": [], "right": []}
+        for x, (chosen, dist), weight in zip(streams, parts, weights, strict=True):
+            part, slots = weighted_loss(x.flatten(0, 1)[chosen], drafter.frozen.rows, dist, weight[chosen], self.slot)
+            total = total + part / anchors
+            told["loss"].append(mean(slots.loss))
+            told["right"].append(mean((slots.best == dist.columns[:, 0]).float()))
+        return total, told
+
+    def weights(self, drafter: TrainableDrafter, streams: list[Tensor], parts: list) -> Tensor:
+        """One weight for every entry and place [entries, B * S]; drafters side by side weigh the same."""
+        blank = torch.ones(len(streams), streams[0].shape[:2].numel(), device=streams[0].device)
+        if not drafter.unrolled or self.depth == "decay":
+            return self.by_depth(blank) if drafter.unrolled else blank
+        probs = torch.zeros_like(blank)
+        for k, (x, (chosen, dist)) in enumerate(zip(streams, parts, strict=True)):
+            probs[k, chosen] = slot_losses(x.flatten(0, 1)[chosen], drafter.frozen.rows, dist).prob
+        return self.by_depth(probs)
+
+
+def entry(drafter: TrainableDrafter, batch: Batch, ahead: int) -> tuple[Tensor, TeacherRows]:
+    """Where `ahead` tokens past the anchor something can be learned [B * S] bool, and the target's law there."""
+    dist = drafter.frozen.distribution(batch, ahead)
+    chosen = batch.drafted(1 + ahead).flatten() & dist.covered
+    return chosen, TeacherRows(*(part[chosen] for part in dist))
+
+
+def mean(values: Tensor) -> float:
+    return float(values.mean()) if len(values) else 0.0

@@ -1,0 +1,1 @@
+"""The trainable form of each drafter."""

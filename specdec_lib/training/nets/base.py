@@ -1,0 +1,73 @@
+"""What every drafter in training has in common: the target's frozen embedding and head, and what a fit asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from specdec_lib.models.llama.config import rope_table
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.batches import Batch
+from specdec_lib.training.data.features import text_features
+from specdec_lib.training.losses.chunked_head import TeacherRows, teacher_rows
+
+
+class TrainableDrafter(Protocol):
+    """A module that drafts: `slots` gives the normed streams before the head [B, S, hidden], aligned on the anchor.
+
+    Anchor t is the last known token. Where the drafter is `unrolled`, entry k drafts token t + 1 + k; else the entries
+    are drafters of their own, each for token t + 1, and a deeper draft is the same drafter asked one token later.
+    `depth` is how far to unroll, by default as far as in training.
+    """
+
+    unrolled: bool
+    levels: tuple[int, ...]                        # of the target's streams that are read
+    frozen: Frozen
+
+    def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]: ...
+    def take(self, state: Mapping[str, Tensor]) -> None: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def meta(self) -> dict: ...
+
+
+class Frozen(nn.Module):
+    """The target's embedding, its rows for the restricted vocabulary `ids`, and its angles. Nothing here is trained."""
+
+    def __init__(self, target: Transformer, ids: Tensor, longest: int = 2048):
+        super().__init__()
+        weights, self.shape, self.ids = target.weights, target.shape, ids
+        rows = weights.head.dense()[ids].contiguous()
+        columns = torch.full((self.shape.vocab,), -1)
+        columns[ids] = torch.arange(len(ids))
+        cos, sin = rope_table(self.shape, longest, torch.float32, target.device)
+        for name, tensor in (("embedding", weights.embedding), ("rows", rows), ("cos", cos), ("sin", sin),
+                             ("columns", columns.to(target.device))):
+            self.register_buffer(name, tensor, persistent=False)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.embedding).float()
+
+    def angles(self, count: int, ahead: int = 0) -> tuple[Tensor, Tensor]:
+        """Of positions ahead, ahead + 1, ..., [count, head_dim]."""
+        return self.cos[ahead:ahead + count], self.sin[ahead:ahead + count]
+
+    def distribution(self, batch: Batch, ahead: int) -> TeacherRows:
+        """The target's law, `ahead` rows after each row of the batch [B * S, K]."""
+        ids, logp = batch.later(batch.top_ids, ahead), batch.later(batch.top_logp, ahead)
+        return teacher_rows(ids.flatten(0, 1), logp.flatten(0, 1), self.columns)
+
+
+def normed(x: Tensor, norm: Tensor, eps: float) -> Tensor:
+    """The stream as the head wants it."""
+    return F.rms_norm(x.float(), x.shape[-1:], norm, eps)
+
+
+def usual_size(target: Transformer, level: int) -> float:
+    """The median root mean square of this stream's rows over a few tokens; a mean would follow the few huge rows."""
+    tokens = tuple(range(min(64, target.vocab)))
+    stream = text_features(target, tokens, (level,))["streams"][:, 0].float()
+    return float(stream.pow(2).mean(-1).sqrt().median())

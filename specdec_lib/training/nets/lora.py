@@ -1,0 +1,40 @@
+"""A decoder layer that learns a small difference: fixed matrices plus products of two thin ones.
+
+Source: Hu et al. 2021 (LoRA), here at a high rank and without a scale. What is trained at the rank that is stored
+loses nothing but rounding when it is written down.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.training.nets.decoder_layer import MATRICES, TrainableLayer
+
+
+class LowRankLayer(TrainableLayer):
+    """`Layer` whose matrices [out, in] start as `state` and change by left [out, rank] right [rank, in]."""
+
+    def __init__(self, shape: LlamaConfig, state: dict[str, Tensor], rank: int, seed: int = 0):
+        nn.Module.__init__(self)
+        self.shape, dice = shape, torch.Generator().manual_seed(seed)
+        self.left, self.right = nn.ParameterDict(), nn.ParameterDict()
+        for name in MATRICES:
+            self.register_buffer(f"fixed_{name}", state[name].float().clone(), persistent=False)
+            out, into = state[name].shape
+            thin = min(rank, out, into)
+            self.left[name] = nn.Parameter(torch.zeros(out, thin))
+            self.right[name] = nn.Parameter(torch.randn(thin, into, generator=dice) * into ** -0.5)
+
+    def matrix(self, name: str) -> Tensor:
+        """The matrix as it stands, differentiable in both factors."""
+        return getattr(self, f"fixed_{name}") + self.left[name] @ self.right[name]
+
+    qkv, out, gate_up, down = (property(lambda self, name=name: self.matrix(name)) for name in MATRICES)
+
+    def take(self, name: str, matrix: Tensor) -> None:
+        """The matrix is this one from now on; what was learned so far is in it or forgotten."""
+        with torch.no_grad():
+            getattr(self, f"fixed_{name}").copy_(matrix)
+            self.left[name].zero_()

@@ -1,0 +1,199 @@
+"""`specdec train NAME`: answers, features, a fit, a measurement and a card, each stage taken up where it was left.
+
+The minutes are those of the whole command: what is left after making answers goes to the fit, less a share for looking
+at held-out answers, and what is measured at the end is as much as the rest allows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from specdec_lib.checkpoints.card import write_atomic, write_card
+from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
+from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.cost.break_even import break_even
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.base_checkpoint import start_from_base
+from specdec_lib.training.data import shards
+from specdec_lib.training.data.answers import make_answers, name_of
+from specdec_lib.training.data.dataset import LOOK, Dataset, make_dataset
+from specdec_lib.training.data.examples import normalised
+from specdec_lib.training.data.prompt_sources import shipped, texts
+from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
+from specdec_lib.training.fit import Progress, Settings, fit, keep_log
+from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.recipes import Recipe, start
+from specdec_lib.training.time_budget import TimeBudget
+from specdec_lib.types import Refusal
+
+ANSWERING = 0.4                                    # share of the minutes for making answers, where none are given
+MEASURING = 0.2                                    # and for looking at held-out answers, on the way and at the end
+FITTING = 0.25                                     # and for the fit at least, however long the answers took
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TrainingOrder:
+    """What was asked for on the command line."""
+
+    out: Path
+    minutes: float = 30.0
+    prompts: tuple[Path, ...] = ()                 # to be answered
+    data: tuple[Path, ...] = ()                    # answers that exist already: the target makes none
+    forbidden: tuple[Path, ...] = ()               # prompt files that are measured with and never trained on
+    tokens: int = 1_000_000                        # of answers, at most
+    objective: Objective | None = None             # None: the recipe's
+    optimiser: str | None = None                   # None: the recipe's
+    rate: float | None = None
+    seed: int = 0
+    cache: float = 10e9                            # bytes of features on disk
+    target: str = "the target"
+
+    def __post_init__(self):
+        if not self.minutes > 0:
+            raise Refusal(f"--minutes is how long this may take, got {self.minutes}")
+        if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not self.rate > 0:
+            raise Refusal("drafters are fitted by adamw or muon at a rate above 0, got "
+                          f"{self.optimiser} at {self.rate}")
+        for path in (*self.prompts, *self.data, *self.forbidden):
+            if not path.exists():
+                raise Refusal(f"there is no file {path}")
+
+
+def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
+                  say: Say = lambda line: None,
+                  progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
+    """The trained, measured and stored drafter; `made` says where it comes from (command, commit, machine, date)."""
+    deadline = TimeBudget(order.minutes)
+    which, objective = start_from_base(which, order.out, target, text, order.target,
+                                       say=say), order.objective or which.objective
+    lessons = prepare_dataset(order, target, text, deadline, say, progress)
+    minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
+    drafter = start(which, target, lessons)
+    folder = order.out / "work" / which.name
+    if which.base:
+        belong(folder, which.base.card["sha256"], f"another {which.upon}")
+
+    def shown(now: Progress, done: float, line: dict) -> None:
+        progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
+
+    def judge() -> dict:
+        return teacher_forced_rates(which, drafter, lessons.held_out(drafter.levels, LOOK))
+
+    settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
+                        seed=order.seed)
+    say(f"training {which.name} for {minutes:.1f} minutes")
+    now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
+              folder, judge, shown)
+    about = {"target": order.target, "limits": [*which.limits, *general(len(drafter.frozen.ids))],
+             "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,
+                      "tokens_of_data": lessons.tokens, "device": str(target.device),
+                      "data": ", ".join(sorted({example.source for example in lessons.data}))},
+             "settings": {**asdict(settings), **asdict(objective), "minutes": round(now.seconds / 60, 1),
+                          "rows": len(drafter.frozen.ids), **drafter.meta()}, "measured": {}}
+    say("measuring")
+    return finish(which, order, lessons, drafter, target, text, about, folder, deadline)
+
+
+def prepare_dataset(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
+                    progress: Callable) -> Dataset:
+    """The course that the order describes; answers are made first where none are given."""
+    work = order.out / "work"
+    belong(work, name_of(target, text))
+    if not order.data:
+        answered(order, target, text, deadline, say, progress)
+    kept = frozenset(map(normalised, [*shipped(), *(line for path in order.forbidden for line in texts(path))]))
+    records = (record for path in order.data or (work / "answers",) for record in read_answers(path, target.vocab))
+    return make_dataset(target, text, records, work / "features", kept, limit=order.cache, say=say)
+
+
+def belong(work: Path, target: str, another: str = "a target with other weights") -> None:
+    """Marks a folder of answers, features and fits as this target's, or what it came of; Refusal if it is another's."""
+    path = work / "target"
+    if not path.is_file():
+        work.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, lambda rough: rough.write_text(target))
+    if path.read_text() != target:
+        raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
+
+
+def answered(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
+             progress: Callable) -> None:
+    """Makes the answers of this order, or counts the time they took where it has them: a fit resumes on the same."""
+    work = order.out / "work"
+    asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
+             "forbidden": [str(path) for path in order.forbidden]}
+    path = work / "answered.json"
+    done = json.loads(path.read_text()) if path.is_file() else {}
+    if done.get("asked") == asked:
+        deadline.spend(done["seconds"])
+        return
+    made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
+                        forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
+                        progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
+    told = json.dumps({"asked": asked, "seconds": made.seconds})
+    write_atomic(path, lambda rough: rough.write_text(told))
+
+
+def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:
+    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for what are no answers."""
+    for place, record in enumerate(shards.read_shards(path) if path.is_dir() else read_json_lines(path), 1):
+        output = record.get("output", []) if isinstance(record, dict) else None
+        if not isinstance(output, list) or not all(isinstance(token, int) and 0 <= token < vocab for token in output):
+            raise Refusal(f"record {place} of {path} has no output of token ids of this target, 0 to {vocab - 1}")
+        yield record
+
+
+def read_json_lines(path: Path) -> Iterator[object]:
+    """What the lines of a JSON-lines file hold."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+    except (OSError, EOFError, ValueError) as error:
+        raise Refusal(f"{path} is no file of answers as JSON lines ({error})") from None
+
+
+def finish(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Transformer, text: Tokenizer,
+           about: dict,
+           folder: Path, deadline: TimeBudget) -> Checkpoint:
+    """Stores the drafter, measures what was stored, and completes the card with it."""
+    batches = deadline.cut(lessons.held_out(drafter.levels), 1 / 5)    # of four such looks the first is slowest
+    measured = {"as trained": teacher_forced_rates(which, drafter, batches)}
+    stored = save_checkpoint(order.out, which.name, drafter.state(), drafter.meta(), about, which.plan, target.weights,
+                             fingerprint(target, text))
+    drafter.take({name: tensor.to(target.device) for name, tensor in stored.state.items()})
+    measured["teacher-forced"] = teacher_forced_rates(which, drafter, lessons.held_out(drafter.levels, batches.taken),
+                                                      families=True)
+    for random, name in ((False, "as it starts"), (True, "from random weights")):
+        other = start(which, target, lessons, random)
+        measured[name] = teacher_forced_rates(which, other, lessons.held_out(other.levels, batches.taken))
+    card = {**stored.card, "measured": measured}
+    if not which.fills:
+        measured["live"] = live_rates(which, lessons, stored, target, text, deadline)
+        card["break_even"] = break_even(which.name, stored, target, measured, machine_facts(about["made"]))
+    write_card(order.out, which.name, card)
+    keep_log(folder, order.out / which.name)
+    return Checkpoint(stored.name, stored.state, stored.meta, card)
+
+
+def machine_facts(made: Mapping) -> dict:
+    """Of a provenance, what seconds depend on."""
+    return {name: made[name] for name in ("date", "machine", "device", "threads", "dtype") if name in made}
+
+
+def general(rows: int) -> list[str]:
+    """What holds for every drafter of so many `rows` trained this way."""
+    return ["Trained on answers of this target alone; other weights, other languages and other kinds of prompt are "
+            "accepted less.",
+            f"It can only draft {rows:,} tokens, the most frequent of those answers.",
+            "Held-out prompts were split off by their text; tasks that quote an answer of the target to another prompt "
+            "may share that text with training."]
+
+

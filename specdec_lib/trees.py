@@ -1,0 +1,166 @@
+"""Draft trees: growing them node by node, making them from known tokens, pruning them, and walking their paths.
+
+A rule of verification walks a draft with `passing_paths`: its test sees a node and the state of the path above, so it
+may look at one token alone (typical acceptance) or carry a sum along the path (Consultant Decoding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
+
+import torch
+
+from specdec_lib.scores import Scores, TokenStats
+from specdec_lib.types import ROOT, Budget, Draft, Refusal, Round, Session, Trail
+
+Path = tuple[int, ...]
+State = TypeVar("State")
+
+
+def passing_paths(draft: Draft, start: State,
+                  test: Callable[[State, int], State | None]) -> Iterator[tuple[Path, State]]:
+    """Every path from the root on which all nodes pass, with what the test came to there; the empty one first.
+
+    `test(state, node)` gives the state after a node that passes, and None for one that does not; it is asked once for
+    each node whose predecessors passed.
+    """
+    todo: list[tuple[Path, State]] = [((), start)]
+    while todo:
+        path, state = todo.pop()
+        yield path, state
+        for child in reversed(draft.children.get(path[-1] if path else ROOT, ())):
+            after = test(state, child)
+            if after is not None:
+                todo.append(((*path, child), after))
+
+
+def longest_path(draft: Draft, scores: Scores, paths: Collection[Path]) -> Path:
+    """The longest of these paths; of several the likeliest under the target, and then the first."""
+    most = max(map(len, paths))
+    rivals = [path for path in paths if len(path) == most]
+    return rivals[0] if len(rivals) == 1 else max(rivals, key=lambda path: path_logprob(draft, scores, path))
+
+
+def path_logprob(draft: Draft, scores: Scores, path: Path) -> float:
+    """Log-probability of a path's tokens under the raw softmax at temperature 1."""
+    rows = tuple(draft.parents[node] + 1 for node in path)
+    lse = scores.row_stats(rows).lse if rows else ()
+    return sum(scores.logit(row, draft.tokens[node]) - z for row, node, z in zip(rows, path, lse, strict=True))
+
+
+def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores], source: str = "") -> Draft:
+    """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next law.
+
+    A token that was drawn stays: the stop rule is asked afterwards and may only leave the next one undrawn, so the
+    promise of `q` holds whatever the rule looked at. At temperature 0 every node is certain. Stops after an end token.
+    """
+    draft = Draft()
+    while len(draft) < min(budget.depth, budget.size):
+        scores = ask(draft)
+        row = len(draft)
+        dist = scores.distribution(row, session.sampling)
+        token = dice.at(len(session.tokens) + row).choose(dist)
+        seen = token_stats(scores, row, token)
+        draft = Draft(draft.tokens + (token,), draft.parents + (row - 1,),
+                      draft.q + (dist if len(dist.ids) > 1 else None,), draft.stats + (seen,),
+                      draft.source + (source,) if source else (), draft.confidence + (seen.prob,))
+        if token in session.end or (budget.stop and budget.stop(draft.stats)):
+            break
+    return draft
+
+
+def token_stats(scores: Scores, row: int, token: int) -> TokenStats:
+    """What one row shows of `token`: its chance, the two best chances and the entropy (raw softmax, nats)."""
+    logits = scores.logits[row]
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    probs = torch.softmax(logits, -1)
+    first, second = torch.topk(probs, 2).values.tolist()
+    entropy = float(torch.special.entr(probs).sum())
+    column = token if scores.ids is None else int((scores.ids == token).nonzero()[0, 0])
+    return TokenStats(float(probs[column]), first, second, entropy)
+
+
+def deterministic_chain(tokens: Sequence[int], source: str = "", confidence: Sequence[float] = ()) -> Draft:
+    """A chain of certain nodes, as retrieval drafts it."""
+    tokens = tuple(tokens)
+    return Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), source=(source,) * len(tokens) if source else (),
+                 confidence=tuple(confidence))
+
+
+def deterministic_tree(chains: Iterable[Sequence[int]], nodes: int, source: str = "") -> Draft:
+    """Several chains merged into one tree of certain nodes, in order, until `nodes` are used."""
+    tokens: list[int] = []
+    parents: list[int] = []
+    place: dict[tuple[int, int], int] = {}
+    for chain in chains:
+        parent = ROOT
+        for token in chain:
+            if (parent, token) not in place:
+                if len(tokens) == nodes:
+                    break
+                place[parent, token] = len(tokens)
+                tokens.append(token)
+                parents.append(parent)
+            parent = place[parent, token]
+    return Draft(tuple(tokens), tuple(parents), source=(source,) * len(tokens) if source else ())
+
+
+def prune(draft: Draft, budget: Budget) -> Draft:
+    """What this budget would have allowed of a larger draft: by depth, by number of nodes, and cut by its stop rule.
+
+    The stop rule cuts below the first node at which it fires, so the node that fired stays, as in `grow`.
+    """
+    kept: list[int] = []
+    closed = {ROOT: False}
+    for node, parent in enumerate(draft.parents):
+        if closed.get(parent, True) or draft.depths[node] > budget.depth or len(kept) == budget.size:
+            continue
+        kept.append(node)
+        closed[node] = bool(budget.stop and draft.stats and budget.stop(draft.trail(node)))
+    return draft if len(kept) == len(draft) else draft.keep(tuple(kept))
+
+
+@dataclass(frozen=True)
+class UnlikelyPath:
+    """Stop drafting where the chances along the path multiply to less than `least`."""
+
+    least: float
+
+    def __call__(self, trail: Trail) -> bool:
+        return prod(stat.prob for stat in trail) < self.least
+
+
+def stop_when_unlikely(budget: Budget, least: float) -> Budget:
+    """The same budget, no further below a path of less chance than `least`; at 0 as far as it goes."""
+    if not 0 <= least <= 1:
+        raise Refusal(f"least is a chance between 0 and 1, got {least}")
+    return replace(budget, stop=UnlikelyPath(least)) if least else budget
+
+
+def offered(round: Round) -> int:
+    """Depths at which the draft went on below the accepted path: as many as were accepted, or one more.
+
+    A path that the loop cut short was not rejected, so nothing more was offered there.
+    """
+    path = round.verdict.path
+    rejected = len(round.verdict.tokens) > len(path) and (path[-1] if path else ROOT) in round.draft.children
+    return len(path) + rejected
+
+
+def accepted_depth(draft: Draft, text: Sequence[int]) -> int:
+    """Nodes of the draft that greedy verification accepts where the target goes on with `text`."""
+    node, depth = ROOT, 0
+    while depth < len(text):
+        node = next((child for child in draft.children.get(node, ()) if draft.tokens[child] == text[depth]), ROOT)
+        if node == ROOT:
+            break
+        depth += 1
+    return depth
+
+
+def with_notes(draft: Draft, **notes) -> Draft:
+    """The draft with these notes added, to be recorded with its round."""
+    return replace(draft, notes={**draft.notes, **notes})

@@ -1,0 +1,37 @@
+"""One source: the same drafter speaks every round, with the same budget.
+
+Source: ours. The contrast of every rule that chooses between drafters: `always` names the one, `never` the other. A
+drafter that has nothing to say is still passed over by the switch, so `always` costs no round in which nobody drafts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+
+
+@dataclass(frozen=True)
+class FixedSource:
+    """`budget`, whatever has happened."""
+
+    budget: Budget
+
+    def __post_init__(self):
+        budget = self.budget
+        if budget.depth < 0 or budget.width < 1 or (budget.nodes is not None and budget.nodes < 0):
+            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {budget}")
+
+    def __call__(self, session: Session, dice) -> Budget:
+        return self.budget
+
+
+def make(kit: Kit, source: str = "", depth: int | None = None, width: int = 8,
+         nodes: int | None = None) -> FixedSource:
+    """`source` is a drafter of the switch, "" its first; depth and nodes default to what the cost curve allows."""
+    depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
+    return FixedSource(Budget(depth, width, nodes, source))
+
+
+CARD = Card("one-source", idea="the same drafter every round", source="ours, a contrast", make=make,
+            notebook="11_when_entropy_trigger")

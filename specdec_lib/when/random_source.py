@@ -1,0 +1,42 @@
+"""Coin: retrieval drafts in a given share of rounds, chosen by coins that know nothing.
+
+Source: ours. What a trigger is held against: one that fires as often and looks at nothing. Its coins touch no token,
+and at temperature 0 the dice of the loop refuse to be thrown. So it keeps its own, keyed by seed, prompt and position:
+asked twice about a session it answers the same, and a run can be replayed from any round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_lib.dice import Dice
+from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+
+
+@dataclass(frozen=True)
+class RandomSource:
+    """`retrieve` in this share of rounds, else `model`."""
+
+    retrieve: Budget
+    model: Budget
+    rate: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self):
+        if not 0 <= self.rate <= 1:
+            raise Refusal(f"rate is a share of rounds between 0 and 1, got {self.rate}")
+
+    def __call__(self, session: Session, dice) -> Budget:
+        own = Dice(self.seed).aside().fork("coin", session.id, session.prompt, len(session.tokens))
+        return self.retrieve if own.flip(self.rate) else self.model
+
+
+def make(kit: Kit, rate: float = 0.5, seed: int = 0, retrieve: str = "feedback-retrieval", model: str = "eagle2",
+         depth: int | None = None, width: int = 8, nodes: int | None = None) -> RandomSource:
+    """Both drafters get the same budget; depth and nodes default to the nodes that the cost curve allows."""
+    depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
+    return RandomSource(Budget(depth, width, nodes, retrieve), Budget(depth, width, nodes, model), rate, seed)
+
+
+CARD = Card("coin", idea="retrieve in a given share of rounds, at random", source="ours, a contrast", make=make,
+            notebook="11_when_entropy_trigger")

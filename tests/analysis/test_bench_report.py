@@ -1,0 +1,127 @@
+"""The sentences of the report, from runs made up by hand."""
+
+import pytest
+
+from specdec_lib.analysis import bench_report, report_tables, report_text
+from specdec_lib.bench import results, summary
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.results import Decode, Outcome
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.measure import Row
+from specdec_lib.types import Refusal
+
+
+def row(token, target, accepted=0, margin=2.0):
+    return Row("d" * bool(accepted), accepted, accepted, accepted, 1 + accepted, accepted, 1 + accepted, 0.0, 0.0,
+               target, 0.0, 0.1, (token,) * (1 + accepted), ("d",) * accepted + ("",), (margin,) * (1 + accepted))
+
+
+def one(method, question, rows, family="qa", peer=False):
+    tokens = tuple(token for r in rows for token in r.tokens)
+    seconds = sum(r.seconds for r in rows)
+    return Decode(question, family, method, 0, 0, peer, 10,
+                  Outcome(tokens, 1.0, seconds, len(tokens), len(rows), () if peer else tuple(rows)), "a b",
+                  tuple(f"w{token}" for token in tokens))
+
+
+def report(*entries, temperature=0.0, dtype="bfloat16"):
+    about = {"target": {"name": "tiny", "device": "cpu", "dtype": dtype}, "prompts": {"count": 5},
+             "settings": {"cost_curve": None, "temperature": temperature},
+             "methods": summary.method_summaries(entries, {"fast": True, "slow": True}, None),
+             "peers": summary.peer_summaries(entries)}
+    return bench_report.Report(about, tuple(entries))
+
+
+PLAIN = [one("ar", q, [row(7, 1.0)] * 4) for q in range(5)]
+FAST = [one("fast", q, [row(7, 2.0, accepted=3)]) for q in range(5)]
+SLOW = [one("slow", q, [row(7, 1.5)] * 4) for q in range(5)]
+OTHER = [one("fast", q, [row(7, 1.0)] * 3 + [row(8, 1.0)]) for q in range(5)]
+
+
+def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
+    sure = report_text.headline(report(*PLAIN, *FAST))
+    assert "fast decoded 2.00 times (2.00 to 2.00) as fast as plain decoding." in sure
+    assert "no method was faster" in report_text.headline(report(*PLAIN, *SLOW))
+    assert "without an interval" in report_text.headline(report(*PLAIN[:2], *FAST[:2]))
+
+
+def test_a_method_that_is_surely_faster_goes_before_one_that_only_looks_so():
+    wild = [one("slow", q, [row(7, 0.01 if q else 3.0)] * 4) for q in range(5)]
+    at = report(*PLAIN, *FAST, *wild)
+    assert at.entries["slow"]["speedup_ci"][0] < 1 and at.fastest == "fast"
+
+
+def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_ratio():
+    qa, everything = report_tables.advice(report(*PLAIN, *FAST, *SLOW))
+    assert qa["take"] == everything["take"] == "fast" and everything["text"] == "all prompts"
+    assert "75% of its tokens came from drafts" in qa["because"]
+    assert qa["how sure"] == "faster than ar, the second: 2.00 times (2.00 to 2.00)"
+
+
+def test_advice_is_plain_decoding_where_no_draft_pays_and_a_point_with_few_prompts():
+    few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
+    assert few["take"] == "ar" and few["because"] == "no draft paid for its verification"
+    assert few["how sure"].startswith("a point: fewer than five prompts")
+
+
+def test_differences_name_both_tokens_and_the_margin():
+    rows = bench_report.first_differences(report(*PLAIN, *OTHER))
+    assert len(rows) == 5
+    assert rows[0] == {"method": "fast", "prompt": 0, "turn": 1, "token": 4, "plain": "'w7'", "here": "'w8'",
+                       "margin (logits)": 2.0}
+
+
+def test_equality_is_a_promise_of_greedy_lossless_methods_and_a_wide_margin_is_named():
+    assert "All 5 outputs" in report_text.equality_sentence(report(*PLAIN, *FAST))
+    assert "too wide for a tie in bfloat16" in report_text.equality_sentence(report(*PLAIN, *OTHER))
+    close = [one("ar", q, [row(7, 1.0, margin=0.01)] * 4) for q in range(5)]
+    assert "near tie in bfloat16" in report_text.equality_sentence(report(*close, *OTHER))
+    assert "too wide for a tie in float32" in report_text.equality_sentence(report(*close, *OTHER, dtype="float32"))
+    assert "sampled" in report_text.equality_sentence(report(*PLAIN, *OTHER, temperature=1.0))
+
+
+def test_the_output_shown_is_the_one_with_the_most_drafted_tokens():
+    longer = one("fast", 9, [row(7, 2.0, accepted=3)] * 2)
+    at = report(*PLAIN, one("ar", 9, [row(7, 1.0)] * 8), *FAST, longer)
+    found, origins = report_tables.token_origins(at)
+    assert found.question_id == 9 and origins == ["d", "d", "d", ""] * 2
+    assert report_tables.token_origins(at, "fast", "3")[0].question_id == 3
+    with pytest.raises(Refusal, match="no output of fast for prompt 77"):
+        report_tables.token_origins(at, "fast", "77")
+
+
+def test_peers_stand_beside_plain_decoding_and_the_fastest():
+    peer = [one("hf-generate", q, [row(7, 2.0)] * 4, peer=True) for q in range(5)]
+    at = report(*PLAIN, *FAST, *peer)
+    assert list(report_tables.peer_table(at)) == ["hf-generate", "ar", "fast"]
+    assert "our plain decoding is 2.00 times (2.00 to 2.00) as fast, and fast 4.00" in report_text.against_generate(at)
+    assert "--peers hf-generate" in report_text.against_generate(report(*PLAIN))
+
+
+def test_what_was_written_is_read_back_and_other_folders_are_refused(tmp_path):
+    folder = RunFolder(tmp_path, Plan(("ar",)))
+    at = report(*PLAIN, *FAST)
+    folder.finish(at.decodes, at.summary)
+    assert bench_report.load_report(tmp_path).decodes == at.decodes == tuple(results.read_results(tmp_path))
+    with pytest.raises(Refusal, match="no finished run"):
+        bench_report.load_report(tmp_path / "elsewhere")
+
+
+def test_every_lossy_method_carries_four_gates_with_intervals_behind_the_fastest_lossless_one():
+    loose = [one("loose", q, [row(7, 2.0, accepted=1)._replace(nll=.4)] * 2) for q in range(5)]
+    at = report(*PLAIN, *SLOW, *FAST, *loose)
+    assert report_tables.quality_table(at) == {}                            # nothing here says that it is lossy
+    at.entries["loose"]["lossless"] = False
+    found = report_tables.quality_table(at)
+    assert list(found) == ["fast", "loose"] and len(found["loose"]) == 9
+    assert found["loose"]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
+    assert found["loose"]["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
+    assert found["loose"]["overlap with ar"] == "1.000 (1.000 to 1.000)"
+    assert found["loose"]["reference score, less ar's"] == "–"
+
+
+def test_a_run_from_before_there_were_changes_of_quality_has_them_all_the_same():
+    at = report(*PLAIN, *FAST)
+    for entry in at.entries.values():
+        del entry["quality_change"], entry["quality_change_ci"]
+    assert report_tables.quality_table(at, ["fast"])["fast"]["overlap with ar, less ar's"] == "+0.000 (+0.000 to +0.000)"

@@ -1,0 +1,123 @@
+"""The ablation of DiffuSpec on runs made up by hand: which spec fills which cell, and what one side won of another."""
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.analysis import bench_report, diffuspec_ablation, diffuspec_claims
+from specdec_lib.analysis.diffuspec_published import BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, published_speedup
+from specdec_lib.bench import summary
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.results import Decode, Outcome
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.measure import Row
+from specdec_lib.types import Refusal
+
+SPECS = ("diffusion-draft(depth=4)", "diffuspec(depth=4)", "diffuspec(weight=1)", "diffuspec")
+
+
+def decodes(method, accepted, what, target=1.0, family="qa", drafted=4):
+    rows = tuple(Row("d" * bool(drafted), drafted, kept, kept, 1 + kept, drafted, drafted + 1, 0.0, what, target, 0.0,
+                     .1, (7,) * (1 + kept), ("d",) * kept + ("",), (2.0,) * (1 + kept)) for kept in accepted)
+    tokens = tuple(token for row in rows for token in row.tokens)
+    done = Outcome(tokens, 1.0, sum(row.seconds for row in rows), len(tokens), len(rows), rows)
+    return [Decode(question, family, method, 0, 0, False, 10, done, "a", ("a",) * len(tokens)) for question in range(5)]
+
+
+def report(*groups):
+    flat = tuple(one for group in groups for one in group)
+    about = {"target": {"name": "tiny", "device": "cpu", "dtype": "float32"}, "prompts": {"count": 5},
+             "settings": {"cost_curve": None, "temperature": 0.0},
+             "methods": summary.method_summaries(flat, dict.fromkeys((d.method for d in flat), True), None),
+             "peers": {}}
+    return bench_report.Report(about, flat)
+
+
+PLAIN = decodes("ar", [0] * 6, 0.0, drafted=0)
+FOUR = [decodes(SPECS[0], [1, 1, 1], .5), decodes(SPECS[1], [2, 2], .75), decodes(SPECS[2], [1, 1, 1], .25),
+        decodes(SPECS[3], [2, 2], .5)]
+RUN = report(PLAIN, *FOUR)
+
+
+def test_the_four_cells_are_told_by_their_specs_and_variants_fill_none():
+    assert [diffuspec_ablation.cell_of(spec) for spec in SPECS] == list(CELLS)
+    assert diffuspec_ablation.cell_of("diffuspec(depth=8,weight=1)") == NEITHER and diffuspec_ablation.cell_of("diffuspec(weight=0.5)") == BOTH
+    for other in (diffuspec_ablation.PRINTED, diffuspec_ablation.LESS, diffuspec_ablation.TREE, "ar",
+                  "diffuspec(weight=0.2)", "diffuspec@fixed",
+                  diffuspec_ablation.ALIGNED):
+        assert diffuspec_ablation.cell_of(other) is None, other
+
+
+def test_what_the_ablation_measures_fills_every_cell_and_holds_every_variant():
+    specs = catalog.split(diffuspec_ablation.METHODS)
+    assert list(diffuspec_ablation.specs_by_cell(reversed(specs)).items()) == list(zip(CELLS, SPECS, strict=True))
+    at = report(PLAIN, *(decodes(spec, [1, 1, 1], .5) for spec in specs if spec != "ar"))
+    assert len(diffuspec_ablation.effects(at)) == 5 and len(diffuspec_ablation.variants(at)) == 8
+    assert len(diffuspec_ablation.rivals(at, "diffuspec")) == 4 == len(diffuspec_ablation.RIVALS)
+
+
+def test_a_part_can_win_tokens_and_lose_time():
+    pair = diffuspec_ablation.effects(RUN)["search, fixed length"]
+    tokens, speed = diffuspec_ablation.tokens_of_pair(RUN, pair), diffuspec_ablation.speed_of_pair(RUN, pair)
+    assert (tokens.ratio, tokens.verdict) == (1.5, "faster") and (tokens.base, tokens.other) == ("neither", "search")
+    assert speed.ratio == pytest.approx(4.5 / 3.5)
+    slow = report(PLAIN, FOUR[0], decodes(SPECS[1], [2, 2], 5.0))
+    assert diffuspec_ablation.speed_of_pair(slow, pair).verdict == "slower" and diffuspec_ablation.tokens_of_pair(slow,
+                                                                                                                  pair).verdict == "faster"
+
+
+def test_tokens_per_forward_are_paired_over_prompts_and_need_five():
+    few = report(PLAIN[:4], FOUR[0][:4], FOUR[1][:4])
+    assert diffuspec_ablation.tokens_of_pair(few, (SPECS[0], SPECS[1])).interval is None
+
+
+def test_the_search_costs_what_drafting_takes_more_at_one_length():
+    assert diffuspec_ablation.search_ms(RUN) == 250 and diffuspec_ablation.search_ms(report(PLAIN, FOUR[0])) is None
+    assert diffuspec_ablation.round_ms(RUN, SPECS[1]) == {"draft": 500, "search": 250, "target": 1000, "overhead": 0}
+    assert diffuspec_ablation.round_ms(RUN, SPECS[0])["search"] == 0 == diffuspec_ablation.round_ms(RUN,
+                                                                                                    SPECS[2])["search"]
+    assert diffuspec_ablation.pair_sentence(RUN,
+                                            (SPECS[0],
+                                             SPECS[1])) == "3.00 tokens a round in 1750.0 ms, against 2.00 in 1500.0 ms"
+
+
+def test_depths_are_shares_of_rounds():
+    own = report(PLAIN, decodes(SPECS[0], [1], .5) + decodes(SPECS[0], [1], .5, drafted=2))
+    assert diffuspec_ablation.depths(own, SPECS[0]) == {"2": .5, "4": .5}
+
+
+def test_claims_follow_the_interval_and_claims_without_their_methods_are_left_out():
+    said = {line["claim (7B drafting for 32B, as published)"]: line["does it hold here"]
+            for line in diffuspec_claims.claim_table(RUN)}
+    assert said["the search lengthens what is accepted: 6.95 tokens over 6.05"] == "yes"
+    assert said["it is faster than plain decoding: 3.08"] == "yes"
+    assert said["the search is about 1 % of a round (0.8% in Figure 6)"] == "no"
+    assert not any("SAMD" in claim or "denoising" in claim for claim in said)
+    tie = report(PLAIN, decodes(SPECS[1], [2, 2], .5), decodes(SPECS[3], [2, 2], .5))
+    assert diffuspec_claims.claim_table(tie)[0]["does it hold here"] == "not told apart"
+
+
+def test_a_claim_on_one_family_is_measured_on_that_family():
+    both, copied = SPECS[3], diffuspec_claims.LOOKED_UP
+    at = report(PLAIN, FOUR[3], decodes(copied, [2, 2], 9.0), decodes("ar", [0] * 6, 0.0, family="rag", drafted=0),
+                decodes(both, [2, 2], .5, family="rag"), decodes(copied, [2, 2], .1, family="rag"))
+    lines = {line["claim (7B drafting for 32B, as published)"]: line for line in diffuspec_claims.claim_table(at)}
+    found = lines["copying beats it in rag: 3.27 over 2.4"]
+    assert found["does it hold here"] == "yes"
+    assert found["a round, here"] == "3.00 tokens a round in 1100.0 ms, against 3.00 in 1500.0 ms"
+
+
+def test_predictions_take_our_tokens_and_the_papers_round():
+    two = report(PLAIN, *FOUR, decodes("specdiff", [1, 1, 1], .5), decodes("eagle", [1, 1, 1], .5))
+    found = {line["method"]: line for line in diffuspec_claims.prediction_table(two)}
+    assert list(found) == ["neither", "search", "controller", "both", "specdiff"]
+    assert found["search"]["predicted for 7B + 32B"] == published_speedup(3.0)
+    assert found["neither"]["predicted for 7B + 32B"] == published_speedup(2.0, searched=False)
+    assert found["specdiff"]["forwards of the drafter"] == 2
+
+
+def test_a_run_without_all_cells_is_refused_before_anything_is_measured(tmp_path):
+    RunFolder(tmp_path, Plan(("ar", *SPECS))).finish(PLAIN, RUN.summary)
+    assert diffuspec_ablation.read_measure_or_toy(str(tmp_path))[1] == "A finished run."
+    with pytest.raises(Refusal, match="lacks its cell of neither, search, controller"):
+        diffuspec_ablation.read_measure_or_toy("", str(tmp_path / "new"), methods="ar,diffuspec")
+    assert CONTROLLER in diffuspec_ablation.specs_by_cell(SPECS) and SEARCH in diffuspec_ablation.specs_by_cell(SPECS)

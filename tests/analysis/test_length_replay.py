@@ -1,0 +1,136 @@
+"""A course of recorded texts: what would be kept, where rules stop, and what an oracle leaves to be won."""
+
+import pytest
+import torch
+
+from specdec_lib import catalog, measure
+from specdec_lib.analysis.length_replay import LengthReplay, stop_length
+from specdec_lib.cost import curves
+from specdec_lib.dice import Dice
+from specdec_lib.models.replay import Recording
+from specdec_lib.recordings.record import record
+from specdec_lib.scores import RowStats
+from specdec_lib.trees import deterministic_chain, prune
+from specdec_lib.types import Budget, Refusal
+from specdec_lib.when.adaedl import AdaEdl
+from specdec_lib.when.confidence import Confidence, Unsure
+from specdec_lib.when.fixed import Fixed
+from specdec_lib.when.heuristic import Heuristic
+from tests.worlds import PROMPT, kit
+
+CURVE = curves.CostCurve((1, 4, 9), (8,), ((1.0, 1.2, 2.0),))
+ABOUT = {"vocab": 3, "end": [], "pieces": {}}
+
+
+@pytest.fixture(scope="module")
+def course():
+    recordings = {"one": record(PROMPT, kit(None), ["draft-model"], 30, about=ABOUT),
+                  "two": record((2, 1), kit(None), ["draft-model"], 12, about=ABOUT)}
+    return LengthReplay(recordings, "draft-model", 4, CURVE, .1)
+
+
+def test_the_right_length_is_what_a_full_draft_keeps_there(course):
+    for name, recording in course.recordings.items():
+        assert len(course.right[name]) == len(recording.output)
+        here = 0
+        for row in measure.rows(course.told(name, Fixed(4))):
+            assert row.accepted == course.right[name][here]
+            here += row.emitted
+    assert {0, 1} <= set(course.right["one"])      # the target goes 0 1 2 0, the drafter knows one step of it
+
+
+@pytest.mark.parametrize("threshold", [0.0, .45, .55, 1.0])
+def test_rounds_worked_out_from_places_are_those_of_a_decode(course, threshold):
+    for name in course.recordings:
+        rows = measure.rows(course.told(name, Confidence(4, threshold)))
+        lengths = course.lengths(name, Unsure(threshold))
+        assert course.turns(name, lengths) == [(row.drafted, row.accepted) for row in rows]
+    assert course.under(Unsure(threshold)) == course.played(Confidence(4, threshold))
+
+
+@pytest.mark.parametrize("when", [AdaEdl(4, start=.7, step=.9), Heuristic(2, cap=4), Fixed(4, rate=.5)], ids=str)
+def test_a_walk_takes_the_rounds_of_a_decode(course, when):
+    for name in course.recordings:
+        walked, told = course.walked(name, when, Dice(3)), course.told(name, when, Dice(3))
+        assert [(r.budget, r.draft, r.verdict) for r in walked.rounds] == [
+            (r.budget, r.draft, r.verdict) for r in told.rounds] and walked.tokens == told.tokens
+
+
+def test_fixed_depths_need_no_rule(course):
+    assert [course.under(None, depth) for depth in range(5)] == [course.played(Fixed(depth)) for depth in range(5)]
+
+
+def test_the_length_under_a_rule_is_that_of_the_pruned_chain(course):
+    for chain in course.chains["one"]:
+        for threshold in (.0, .5, .6, 1.0):
+            assert stop_length(chain, Unsure(threshold)) == len(prune(chain, Budget(4, stop=Unsure(threshold))))
+
+
+def test_the_oracle_drafts_nothing_in_vain_and_no_rule_is_faster(course):
+    assert course.oracle.drafted == course.oracle.kept <= course.under(None).kept and course.oracle.regret == 0
+    for found in [course.under(None, depth) for depth in range(5)] + [course.under(Unsure(x)) for x in (.4, .5, .6)]:
+        assert found.regret > 0
+    seer = course.played(lambda session, dice: Budget(course.quickest[session.id][len(session.output)]))
+    assert seer == course.oracle
+
+
+def test_where_drafting_is_dear_the_oracle_drafts_nothing(course):
+    dear = LengthReplay(course.recordings, "draft-model", 4, CURVE, 2.0)
+    assert dear.oracle.drafted == 0 and dear.oracle.speed == pytest.approx(1)
+
+
+def test_regret_is_the_predicted_time_beyond_the_oracles(course):
+    rows = [row for name in course.recordings for row in measure.rows(course.told(name, Fixed(2)))]
+    tokens, spent = sum(row.emitted for row in rows), sum(CURVE(row.width) + .1 * row.depth for row in rows)
+    found = course.under(None, 2)
+    assert found.speed == pytest.approx(tokens / spent)
+    assert found.regret == pytest.approx(course.oracle.speed * spent / tokens - 1) and found.regret > 0
+
+
+def test_regret_by_hand():
+    # at the three places the drafter says 1 9, 9 and nothing, the text is 1 2 3; forwards cost 10, 12, 14 by width
+    said, row_stats = tuple(map(deterministic_chain, ((1, 9), (9,), ()))), RowStats(torch.ones(3, 1), torch.ones(3, 1))
+    recording = Recording((7, 1, 2, 3), 1, row_stats, {"hand": {2: said}}, {}, ABOUT)
+    tiny = LengthReplay({"one": recording}, "hand", 2, curves.CostCurve((1, 2, 3), (8,), ((10.0, 12.0, 14.0),)), .1)
+    assert tiny.quickest == {"one": (1, 0, 0)} and tiny.right == {"one": (1, 0, 0)}
+    # one drafted and kept, then a plain round: 12 + 1 + 10 for three tokens that cost 30 plainly
+    assert tiny.oracle[:4] == (1, 1, 2, 1.5) and tiny.oracle.speed == pytest.approx(30 / 23)
+    # a fixed 2 drafts 1 9, emits 1 2, and the last token is the verdict's own: 14 + 2 + 10
+    two = tiny.under(None, 2)
+    assert two[:4] == (2, 1, 2, 1.5) and two.speed == pytest.approx(30 / 26) and two.regret == pytest.approx(3 / 23)
+    # a length of 0 is plain decoding
+    assert tiny.under(None, 0).regret == pytest.approx(7 / 23)
+
+
+WHENS = [name for name, card in catalog.parts()["when"].items() if not catalog.missing(card, kit(None))]
+
+
+@pytest.mark.parametrize("level", [0.0, .1, .6])
+@pytest.mark.parametrize("name", WHENS)
+def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_prices(course, name, level):
+    priced = LengthReplay(course.recordings, "draft-model", 4, CURVE, level)
+    for nodes in (2, 4):
+        found = priced.played(kit(None, nodes=nodes).part(name), Dice(1))
+        assert found.regret >= -1e-12 and found.tokens_per_forward >= 1
+
+
+def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_kept_is_no_faster(course):
+    for rule, regret in (("quickest", 0.0), ("kept", None)):
+        sessions = [course.walked(name, kit(None, cost=CURVE, recording=recording).part(
+            "oracle", drafter="draft-model", rule=rule, longest=4)) for name, recording in course.recordings.items()]
+        found = course.counted(sessions)
+        assert found.drafted == found.kept and found.regret >= -1e-12
+        assert regret is None or found == course.oracle
+
+
+def test_judged_tokens_are_those_whose_predecessors_were_right(course):
+    told = course.judged(["two"])
+    assert sum(right for _, right in told) == sum(course.right["two"])
+    assert sum(not right for _, right in told) == sum(
+        right < len(chain) for right, chain in zip(course.right["two"], course.chains["two"], strict=True))
+    assert len(course.judged()) > len(told) and all(1 <= len(trail) <= 4 for trail, _ in told)
+
+
+def test_a_course_without_depth_is_refused(course):
+    with pytest.raises(Refusal, match="at least 1"):
+        LengthReplay(course.recordings, "draft-model", 0, CURVE, .1)

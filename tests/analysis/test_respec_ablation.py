@@ -1,0 +1,136 @@
+"""The ladder of ReSpec on runs made up by hand: which rung is which, who is held against whom, and what is said."""
+
+import pytest
+
+from specdec_lib import catalog
+from specdec_lib.analysis import bench_report, compare, respec_ablation
+from specdec_lib.bench import summary
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.results import Decode, Outcome
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.measure import Row
+from specdec_lib.types import Refusal
+
+
+def row(source, accepted, target, what=0.0):
+    drafted = 4 * bool(source)
+    return Row(source, drafted, accepted, accepted, 1 + accepted, drafted, drafted + 1, 0.0, what, target, 0.0, 0.1,
+               (7,) * (1 + accepted), (source,) * accepted + ("",), (2.0,) * (1 + accepted))
+
+
+def decodes(method, *rounds, family="qa", start=0):
+    def one(question):
+        tokens = tuple(token for r in rounds for token in r.tokens)
+        return Decode(question, family, method, 0, 0, False, 10, Outcome(
+            tokens, 1.0, sum(r.seconds for r in rounds), len(tokens), len(rounds), rounds), "a", ("a",) * len(tokens))
+    return [one(question) for question in range(start, start + 5)]
+
+
+def report(*entries):
+    flat = tuple(one for group in entries for one in group)
+    about = {"target": {"name": "tiny", "device": "cpu", "dtype": "float32"}, "prompts": {"count": 5},
+             "settings": {"cost_curve": None, "temperature": 0.0},
+             "methods": summary.method_summaries(flat, dict.fromkeys((d.method for d in flat), True), None),
+             "peers": {}}
+    return bench_report.Report(about, flat)
+
+
+PLAIN = decodes("ar", *[row("", 0, 1.0)] * 4)
+HEAD = decodes("eagle2", *[row("eagle2", 1, 1.0, 1.0)] * 2)                        # 4 tokens in 4 s
+BOTH = decodes("sam+eagle2", row("suffix-automaton", 2, 1.0), row("eagle2", 0, 0.5, 0.5))  # 4 tokens in 2 s
+ALL = decodes("respec", row("feedback-retrieval", 3, 1.0))                         # 4 tokens in 1 s
+SLOW = decodes("respec-relaxed", row("feedback-retrieval", 3, 8.0))
+
+
+def test_every_spec_that_the_ladder_measures_is_one_of_its_rungs_in_order():
+    specs = catalog.split(respec_ablation.METHODS)
+    assert [respec_ablation.ablation_step(spec) for spec in specs] == list(respec_ablation.ORDER)
+    assert list(respec_ablation.ablation_steps(reversed(specs)).items()) == list(zip(respec_ablation.ORDER, specs,
+                                                                                     strict=True))
+
+
+def test_a_spec_with_another_policy_is_no_rung_and_one_with_parameters_is():
+    assert respec_ablation.ablation_step("respec@fixed") == "respec@fixed" and respec_ablation.ablation_step("respec(theta=1.0)") == respec_ablation.CANDIDATES
+    assert respec_ablation.ablation_step("respec(depth=3)") == respec_ablation.THRESHOLD == respec_ablation.ablation_step("respec")
+    assert respec_ablation.ablation_steps(["respec", "respec(theta=1.0)", "respec(theta=2.0)",
+                                           "sam+token-recycling"]) == {
+        respec_ablation.CANDIDATES: "respec(theta=1.0)", respec_ablation.THRESHOLD: "respec"}
+
+
+def test_each_rung_is_held_against_the_one_below_and_missing_ones_are_stepped_over():
+    at = report(PLAIN, ALL, HEAD, BOTH)
+    assert [(one.base, one.other, one.ratio) for one in respec_ablation.step_gains(at)] == [
+        ("ar", "eagle2", 1.0), ("eagle2", "sam+eagle2", 2.0), ("sam+eagle2", "+ our threshold", 2.0)]
+    assert [one.verdict for one in respec_ablation.step_gains(at)] == ["not told apart", "faster", "faster"]
+    assert respec_ablation.step_gains(report(PLAIN, ALL, SLOW))[1].verdict == "slower"
+
+
+def test_a_method_is_judged_against_the_faster_rival_of_each_family():
+    there = [*decodes("ar", *[row("", 0, 1.0)] * 4, family="rag", start=5),
+             *decodes("eagle2", row("eagle2", 3, 0.1), family="rag", start=5),
+             *decodes("sam+eagle2", *[row("", 0, 1.0)] * 4, family="rag", start=5),
+             *decodes("respec", row("eagle2", 3, 0.2), family="rag", start=5)]
+    found = respec_ablation.against_rivals(report(PLAIN, HEAD, BOTH, ALL, there), "respec", ["eagle2", "sam+eagle2"])
+    assert list(found) == ["all prompts", "qa", "rag"]
+    assert (found["qa"].base, found["qa"].ratio) == ("sam+eagle2", 2.0)
+    assert (found["rag"].base, found["rag"].ratio, found["rag"].verdict) == ("eagle2", 0.5, "slower")
+    assert compare.comparison_table(found)["rag"]["95 % interval"] == "0.50 to 0.50"
+
+
+def test_fewer_than_five_prompts_are_a_point():
+    assert respec_ablation.versus(report(PLAIN[:4], ALL[:4]), "ar",
+                                  "respec").verdict == "a point: fewer than five prompts"
+
+
+def test_a_claim_and_what_was_measured_stand_in_columns_of_their_own():
+    lines = respec_ablation.claims_table(report(PLAIN, HEAD, BOTH, SLOW))
+    assert [line["respec-relaxed over"] for line in lines] == ["eagle2", "sam+eagle2"]
+    assert [line["claimed (another target, other hardware)"] for line in lines] == [
+        "more than 1.33 times", "more than 1.25 times"]
+    assert lines[0]["measured here"] == "0.50 times (0.50 to 0.50)"
+    assert respec_ablation.claims_table(report(PLAIN, ALL)) == []
+
+
+def test_the_parts_of_a_method_share_its_rounds_and_its_time():
+    own = compare.source_shares(report(PLAIN, BOTH), "sam+eagle2")
+    assert own["suffix-automaton"] == compare.SourceShare(0.5, 4, 2, 3, 1000,
+                                                                  0.5) and own["suffix-automaton"].rate == 0.003
+    assert own["eagle2"].tokens == 1 and sum(one.share for one in own.values()) == 1
+    assert set(compare.source_shares(report(PLAIN), "ar")) == {"nobody"}
+    assert compare.ms_per_token(report(PLAIN, BOTH), "sam+eagle2") == {"when": 0, "what": 125, "target": 375,
+                                                                               "how": 0}
+
+
+def test_a_level_of_the_head_costs_what_its_rounds_drafted_with():
+    assert respec_ablation.eagle2_step_seconds(report(PLAIN,
+                                                      HEAD)) == 0.25 and respec_ablation.eagle2_step_seconds(report(PLAIN, ALL)) == 0.0
+
+
+def test_a_reason_names_tokens_and_time_of_both_sides():
+    step = respec_ablation.step_gains(report(PLAIN, HEAD))[0]
+    assert respec_ablation.step_sentence(report(PLAIN, HEAD), step) == (
+        "eagle2 is 1.00 times (1.00 to 1.00) as fast as ar: not told apart. A round emits 2.00 tokens in 2000.0 ms,"
+        " against 1.00 in 1000.0 ms.")
+
+
+def test_quality_shows_four_measures_with_intervals_and_the_prompts_that_stayed_the_same():
+    line = respec_ablation.quality_by_step(report(PLAIN, ALL), ["respec"])["+ our threshold"]
+    assert line["overlap with ar"] == "1.000 (1.00 to 1.00)" and line["same ids"] == "5 of 5"
+    assert line["reference score"] == "–" and len(line) == 5
+
+
+def test_a_change_of_quality_says_whether_the_intervals_keep_apart():
+    other = decodes("respec-relaxed", *[row("", 0, 1.0)._replace(tokens=(9,), nll=0.4)] * 4)
+    said = respec_ablation.quality_changes_text(report(PLAIN, other), "ar", "respec-relaxed")
+    assert said == ["target NLL (nats per token): 0.100 for ar, 0.400 for + relaxation (apart)",
+                    "overlap with ar: 1.000 for ar, 0.000 for + relaxation (apart)",
+                    "repeated 4-grams: 0.000 for ar, 0.000 for + relaxation (overlapping)"]
+    assert "(no intervals)" in respec_ablation.quality_changes_text(report(PLAIN[:4], other[:4]), "ar",
+                                                                    "respec-relaxed")[0]
+
+
+def test_a_kept_run_is_read_and_without_one_words_are_checked_before_anything_is_measured(tmp_path):
+    RunFolder(tmp_path, Plan(("ar",))).finish(PLAIN, report(PLAIN).summary)
+    assert compare.read_or_measure(str(tmp_path)).decodes == tuple(PLAIN)
+    with pytest.raises(Refusal, match="no method named 'no-such'"):
+        compare.read_or_measure("", str(tmp_path / "new"), methods="ar,no-such")

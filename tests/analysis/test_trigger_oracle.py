@@ -1,0 +1,54 @@
+"""What a trigger is worth, on texts short enough to count by hand."""
+
+import pytest
+
+from specdec_lib.analysis.trigger_oracle import (
+    TriggerQuality,
+    oracle_decisions,
+    round_offers,
+    separation,
+    trigger_decisions,
+    trigger_quality,
+)
+from specdec_lib.cost.lengths import RoundOffer
+from specdec_lib.trees import accepted_depth, deterministic_chain, deterministic_tree
+from specdec_lib.types import Draft
+
+
+def test_a_tree_is_accepted_along_the_path_that_the_text_takes():
+    tree = deterministic_tree([(1, 2, 3), (1, 5, 6)], 9)
+    assert accepted_depth(tree, (1, 5, 6, 7)) == 3 and accepted_depth(tree, (1, 2, 9)) == 2 and accepted_depth(tree,
+                                                                                                               (4,)) == 0
+    assert accepted_depth(tree, (1, 5)) == 2 and accepted_depth(Draft(), (1,)) == 0 and accepted_depth(tree, ()) == 0
+
+
+def test_an_offer_counts_the_verdicts_own_token_and_the_price_of_a_round():
+    found = round_offers([deterministic_chain((7, 8, 9)), Draft(), deterministic_chain((9,))], (7, 8, 9),
+                         lambda width: 10.0 + width, .5)
+    # nothing comes after the end
+    assert found == (RoundOffer(3, 3, 15.5), RoundOffer(0, 1, 11.0), RoundOffer(1, 1, 12.5))
+    assert round_offers([deterministic_chain((7, 1))], (7, 8, 9), lambda width: 1.0)[0].tokens == 2
+
+
+def test_the_oracle_names_the_drafter_with_more_tokens_per_millisecond():
+    slow, fast, none = RoundOffer(4, 4, 40.0), RoundOffer(1, 2, 10.0), RoundOffer(0, 1, 9.0)
+    assert oracle_decisions([fast, slow, none, fast], [slow, fast, slow, fast]) == (True, False, None, None)
+    assert oracle_decisions([fast], [none]) == (True,)
+
+
+def test_decisions_look_at_the_rows_before_a_place_and_not_at_its_own():
+    assert trigger_decisions((9.0, .1, .1, 9.0), 1, 0.0, 1.5) == ((False, 0), (False, 1), (True, 1), (True, 1))
+    assert trigger_decisions((1.0, 1.0, 1.0, 1.0), 3, 1.0, 1.5)[-1] == (True, 3)
+
+
+def test_precision_and_recall_leave_out_places_that_decide_themselves():
+    told = trigger_quality([True, True, True, False, False], [True, False, None, True, None])
+    assert told == TriggerQuality(3, 2, 1, 2) and told.precision == told.recall == .5
+    assert trigger_quality([False], [True]).precision is None and trigger_quality([True], [False]).recall is None
+
+
+def test_a_signal_separates_by_rank_alone():
+    worth = [True, True, False, False, None]
+    assert separation([4, 3, 2, 1, 9], worth) == 1 and separation([1, 2, 3, 4, 9], worth) == 0
+    assert separation([1, 1, 1, 1, 9], worth) == .5 and separation([3, 1, 2, 0, 9], worth) == pytest.approx(.75)
+    assert separation([1, 2], [True, None]) is None

@@ -1,0 +1,79 @@
+"""Verdicts on rules of verification: what is surely faster, what it cost, and what is not judged."""
+
+from dataclasses import replace
+
+from tests.analysis.test_verification_tradeoff import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
+
+from specdec_lib.analysis import verification_text, verification_tradeoff
+
+POINTS = verification_tradeoff.points(RUN)
+ALL = verification_text.judged_measures(RUN)
+
+
+def test_a_rule_is_faster_only_by_the_interval_over_the_lossless_one_of_its_drafter():
+    assert [one.spec for one in verification_text.fastest_point(POINTS)] == [SOFT]  # though others beat plain decoding
+    assert all(one.speed.sign(1.0) > 0 for one in POINTS if one.spec.startswith("sam"))
+
+
+def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_surely_lost():
+    said = verification_text.verdicts(POINTS, ALL)
+    assert said == [
+        "eagle, relaxed (margin 0.1): 2.00 times (2.00 to 2.00) as fast as eagle (faster); surely worse than plain"
+        " decoding in: target NLL (nats per token) +0.100 (+0.100 to +0.100), overlap with ar -1.000 (-1.000 to"
+        " -1.000); 50.0 of 100 tokens are not the target's best.",
+        "With eagle relaxed (margin 0.1) buys most for least: 2.00 times (2.00 to 2.00) as fast as its lossless rule,"
+        " surely worse in target NLL (nats per token), overlap with ar.",
+        "sam+token-recycling, relaxed: 1.00 times (1.00 to 1.00) as fast as sam+token-recycling (not told apart);"
+        " surely worse than plain decoding in: target NLL (nats per token) +0.025 (+0.025 to +0.025); 0.0 of 100 tokens"
+        " are not the target's best.",
+        "With sam+token-recycling no rule is surely faster than its lossless one."]
+
+
+def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
+    same = verification_tradeoff.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
+    assert verification_text.upshot(same, ALL).endswith("as fast as its lossless rule, surely worse in nothing.")
+    dear = verification_tradeoff.points(report(PLAIN, HEAD, decodes(HARD, 1.0, nll=0.2), decodes(SOFT, 0.8, nll=0.4)))
+    assert "margin 0.9" in verification_text.upshot(dear, ALL)             # slower, and it loses nothing
+    better = verification_tradeoff.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.1)))
+    assert verification_text.losses(better[1], ALL) == []                  # a likelier text is no loss, and no merit
+    assert verification_text.losses(better[1], ALL, -1) == ["target_nll"]
+    assert "surely worse than plain decoding in: nothing; surely the other way in: target NLL (nats per token) -0.050" \
+        in verification_text.verdicts(better, ALL)[0]
+
+
+def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_only_looks_so():
+    wild = [replace(one, outcome=replace(one.outcome, seconds=one.outcome.seconds * factor))
+            for factor, one in zip((9, 9, .01, .01, .01), decodes(SOFT, 1.6), strict=True)]
+    at = verification_tradeoff.points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
+    assert "margin 0.9" in verification_text.verdicts(at,
+                                                      ALL)[0] and verification_text.fastest_point(at)[0].spec == HARD
+
+
+def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
+    warm = report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2, token=8), temperature=0.7)
+    assert "ar_overlap" in ALL and "ar_overlap" not in verification_text.judged_measures(warm) and len(verification_text.judged_measures(warm)) == 3
+    assert "overlap" not in verification_text.verdicts(verification_tradeoff.points(warm),
+                                                       verification_text.judged_measures(warm))[0]
+    assert "temperature 0.7" in verification_text.compared(warm) and "its own doing" in verification_text.compared(RUN)
+    assert verification_text.rule_table(verification_tradeoff.points(warm))[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
+
+
+def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
+    alone = verification_tradeoff.points(report(PLAIN, decodes(SOFT, 0.8)))
+    assert "no lossless rule of this drafter" in verification_text.verdicts(alone, ALL)[0]
+
+
+def test_the_tables_have_a_line_for_every_method_with_intervals():
+    line = verification_text.rule_table(POINTS)[SOFT]
+    assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)" and line["not the best, of 100"] == 50
+    assert line["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
+    assert verification_text.values(POINTS)[SOFT]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
+    assert list(verification_text.rule_table(POINTS)) == [one.spec for one in POINTS]
+
+
+def test_the_farthest_text_is_the_one_that_repeats_itself_most_and_else_the_least_alike():
+    other = [one if one.question_id else decodes(SOFT, 1.0, token=9)[0] for one in decodes(SOFT, 1.0)]
+    plain, own = verification_text.farthest(report(PLAIN, other), SOFT)
+    assert (plain.method, plain.question_id, own.outcome.tokens) == ("ar", 0, (9,) * 4)
+    longer = replace(other[3], outcome=replace(other[3].outcome, tokens=(7,) * 9))
+    assert verification_text.farthest(report(PLAIN, [*other[:3], longer, other[4]]), SOFT)[1] == longer

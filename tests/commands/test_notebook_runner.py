@@ -1,0 +1,101 @@
+"""The notebook runner: refuses before it starts, keeps what it ran, exports one page that needs no network."""
+
+import io
+import os
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from specdec_lib.commands import notebook_runner
+from specdec_lib.types import Refusal
+
+LINES = ("k: int = 4          # smoke: 2 | depth\n"
+         "alpha: float = 0.5  # smoke: 0.25 | chance\n"
+         'name: str = "full"  # smoke: "quick" | which\n'
+         "some: list = [1]    # smoke: [] | values\n"
+         "flag: bool = True   # smoke: False | a switch")
+SPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+
+@pytest.fixture(name="write")
+def _write(tmp_path):
+    def write(*cells, lines=LINES, spec=SPEC):
+        first = new_code_cell(lines, metadata={"tags": ["parameters"]})
+        book = new_notebook(cells=[new_markdown_cell("# Tiny"), first, *map(new_code_cell, cells)],
+                            metadata={"kernelspec": spec})
+        path = tmp_path / "tiny.ipynb"
+        nbformat.write(book, path)
+        return path
+    return write
+
+
+def test_a_parameter_has_type_default_smoke_value_and_meaning(write):
+    found = notebook_runner.parameters(write())
+    assert found["alpha"] == notebook_runner.Parameter("alpha", "float", 0.5, 0.25, "chance")
+
+
+def test_smoke_values_of_every_kind_are_read_from_the_comments(write):
+    quick = {"k": 2, "alpha": 0.25, "name": "quick", "some": [], "flag": False}
+    assert notebook_runner.smoke_values(write()) == quick
+
+
+@pytest.mark.parametrize(("values", "said"), [
+    ({"kk": 3}, "no parameter 'kk'; it has: k, alpha, name, some, flag"),
+    ({"k": 1.5}, "k of tiny.ipynb is of type int, got 1.5"),
+    ({"k": True}, "is of type int, got True"),
+    ({"flag": 1}, "is of type bool, got 1"),
+    ({"name": None}, "is of type str, got None")])
+def test_a_value_that_does_not_fit_is_refused_before_anything_runs(write, tmp_path, values, said):
+    with pytest.raises(Refusal, match=said):
+        notebook_runner.run_notebook(write(), tmp_path / "out.ipynb", values)
+    assert not (tmp_path / "out.ipynb").exists()
+
+
+def test_a_whole_number_serves_as_a_float(write):
+    assert notebook_runner.checked_values(write(), {"alpha": 1}) == {"alpha": 1}
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("k: int = 4  # depth", "must read '# smoke: value | meaning'"),
+    ("k: int = 4  # smoke: two | depth", "plain Python literals"),
+    ("k: dict = 4  # smoke: 2 | depth", "needs a type out of int, float, str, list, bool")])
+def test_a_malformed_parameter_line_is_named(write, line, said):
+    with pytest.raises(ValueError, match=said):
+        notebook_runner.parameters(write(lines=line))
+
+
+def test_a_missing_notebook_and_one_without_language_are_refused(write, tmp_path):
+    with pytest.raises(Refusal, match="there is no notebook"):
+        notebook_runner.parameters(tmp_path / "none.ipynb")
+    with pytest.raises(Refusal, match="cannot be read as a notebook"):
+        notebook_runner.parameters(write(spec={"display_name": "x", "name": "python3"}))
+
+
+def test_a_run_gets_its_values_and_environment_and_its_page_needs_no_network(write, tmp_path):
+    path = write("import os, sys; print(k, name, os.environ['WORD']); print('bar', file=sys.stderr)",
+                 "import plotly.graph_objects as go; go.Figure(go.Bar(x=[1], y=[k]))")
+    told = io.StringIO()
+    env = notebook_runner.export_env() | {"WORD": "heard"}
+    done = notebook_runner.run_notebook(path, tmp_path / "deep" / "out.ipynb", {"k": 7}, env=env, echo=told)
+    assert "7 full heard" in told.getvalue() and "WORD" not in os.environ
+    assert 0 < done.seconds < 120
+
+    page = notebook_runner.to_html(done.path, tmp_path / "page.html", code=False).read_text()
+    assert "7 full heard" in page and ">environ<" not in page and ">bar" not in page
+    assert "Plotly.newPlot" in page and ' src="http' not in page and '<link rel="stylesheet" href="http' not in page
+    assert ">environ<" in notebook_runner.to_html(done.path, tmp_path / "code.html").read_text()
+
+
+def test_a_failing_cell_is_named_and_what_ran_is_kept(write, tmp_path):
+    with pytest.raises(notebook_runner.NotebookError,
+                       match=r"failed in cell \d+: ZeroDivisionError.*kept in .*out.ipynb"):
+        notebook_runner.run_notebook(write("print('before')", "1 / 0"), tmp_path / "out.ipynb")
+    assert "before" in (tmp_path / "out.ipynb").read_text()
+
+
+def test_a_cell_that_takes_too_long_is_stopped_and_what_ran_is_kept(write, tmp_path):
+    with pytest.raises(notebook_runner.NotebookError, match="did not finish"):
+        notebook_runner.run_notebook(write("print('before')", "import time; time.sleep(60)"), tmp_path / "out.ipynb",
+                                     cell_seconds=2)
+    assert "before" in (tmp_path / "out.ipynb").read_text()

@@ -1,0 +1,46 @@
+"""The report of a small run is one page that stands alone."""
+
+import json
+import re
+
+import pytest
+
+from specdec_lib.bench.environment import Environment
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.prompts import Prompt
+from specdec_lib.bench.run import run_bench
+from specdec_lib.commands import report
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.hub.tokenizer import TextStream
+from specdec_lib.models.table import Table
+from specdec_lib.types import Facts
+
+TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
+ABOUT = {"name": "table", "device": "cpu", "dtype": "float64", "threads": 1}
+
+
+def encode(messages):
+    return tuple("ab.".index(letter) for _, text in messages for letter in text if letter in "ab.")
+
+
+def spell(ids):
+    return "".join("ab."[i] for i in ids)
+
+
+def finished(folder, methods):
+    """A run over six prompts of a three-token world."""
+    prompts = [Prompt(i, "qa", "qa", ("ab" * (1 + i),), None) for i in range(6)]
+    world = Environment(TARGET, encode, spell, lambda: TextStream(spell), Facts(vocab=3), draft=TARGET, about=ABOUT)
+    run_bench(Plan(methods, max_new_tokens=8), world, prompts, folder,
+              lambda: CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),)))
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("methods", [("ar", "draft-model"), ("ar",)], ids="+".join)
+def test_the_report_is_one_page_with_figures_without_code_and_without_a_network(methods, tmp_path):
+    finished(tmp_path, methods)
+    html = report.write_report(tmp_path).read_text()
+    assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=.https?:", html)
+    assert html.count("plotly-graph-div") >= 7 and "Which speculative method is the fastest here?" in html
+    assert "reading.overview" not in html and str(tmp_path) not in html
+    assert json.loads((tmp_path / "summary.json").read_text())["settings"]["commit"][:12] in html

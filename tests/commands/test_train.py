@@ -1,0 +1,111 @@
+"""What was asked for on the command line becomes a target, an order and a provenance, or one refusal."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from specdec_lib.commands import train
+from specdec_lib.training.losses.objective import Objective
+from specdec_lib.types import Refusal
+from tests.training.folder import model_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def asked(folder, tmp_path):
+    """Calls `trained` with one thing changed."""
+    def ask(name="eagle", **other):
+        words = {"target": str(folder), "device": "cpu", "dtype": "fp32", "threads": 1, "minutes": 1.0, "prompts": [],
+                 "data": [], "forbid": [], "out": tmp_path, "loss": "ce", "depths": "decay", "cache": 1e6, "seed": 5,
+                 "say": lambda line: None, "progress": lambda done, total, what: None}
+        return train.train_by_name(name, **words | other)
+
+    return ask
+
+
+class Seen(Exception):
+    """Carries what `train` was given."""
+
+
+@pytest.fixture
+def given(asked, monkeypatch):
+    def training(*told):
+        raise Seen(*told)
+
+    def seen(name="eagle", **other):
+        with pytest.raises(Seen) as caught:
+            asked(name, **other)
+        return caught.value.args
+
+    monkeypatch.setattr(train, "train_drafter", training)
+    monkeypatch.setattr(train, "train_ngram", training)
+    return seen
+
+
+def test_words_become_an_order(given, tmp_path, folder):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("")
+    which, order, lm, text, made, *_ = given("early-exit", prompts=[prompts], loss="tv", depths="dpace")
+    assert which.name == "early-exit" and order.objective == Objective("tv", "dpace")
+    assert (order.out, order.minutes, order.prompts, order.seed, order.cache) == (tmp_path, 1.0, (prompts,), 5, 1e6)
+    assert order.target == folder.name             # a path says where a model lies on one machine
+    assert lm.dtype == torch.float32 and text.facts.vocab == lm.vocab
+
+
+def test_an_ngram_is_counted_and_no_recipe_is_asked_for(given):
+    order, lm, *_ = given("ngram")
+    assert order.minutes == 1.0 and lm.layers == 5
+
+
+def test_a_card_gets_the_command_the_commit_and_the_machine(given):
+    made = given()[4]
+    assert set(made) == {"command", "commit", "changed", "date", "machine", "threads", "dtype", "torch"}
+    assert made["dtype"] == "float32" and made["torch"] == torch.__version__ and len(made["date"]) == 10
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [
+    ({"name": "medusa"}, "no drafter named 'medusa'"), ({"minutes": 0.0}, "--minutes"),
+    ({"loss": "l2"}, "no loss 'l2'"), ({"depths": "even"}, "weights 'even'"), ({"device": "tpu"}, "no device named"),
+    ({"dtype": "int3"}, "no dtype named"), ({"data": [Path("absent.jsonl")]}, "no file absent.jsonl"),
+    ({"target": "/nowhere/at/all"}, "nowhere")], ids=lambda word: str(word)[:24])
+def test_wrong_words_are_refused_in_a_sentence(asked, wrong, sentence):
+    with pytest.raises(Refusal, match=sentence):
+        asked(**wrong)
+
+
+def test_a_target_that_runs_through_transformers_is_refused(asked, monkeypatch):
+    monkeypatch.setattr(train, "load_lm", lambda *told: object())
+    with pytest.raises(Refusal, match="drafters are trained on models of the Llama family alone"):
+        asked()
+
+
+def test_an_unknown_optimiser_or_a_rate_of_zero_is_refused(tmp_path):
+    from specdec_lib.training.pipeline import TrainingOrder
+
+    for wrong in ({"optimiser": "sgd"}, {"rate": 0.0}):
+        with pytest.raises(Refusal, match="adamw or muon at a rate above 0"):
+            TrainingOrder(tmp_path, **wrong)
+
+
+def test_what_is_asked_of_a_length_predictor_becomes_its_own_order(asked, monkeypatch):
+    def training(*told):
+        raise Seen(*told)
+
+    monkeypatch.setattr(train, "train_length", training)
+    with pytest.raises(Seen) as caught:
+        asked("length-predictor", lengths={"drafters": ("eagle",), "longest": 6, "weight": 2.0}, rate=.01)
+    lengths, order, lm, *_ = caught.value.args
+    assert (lengths.drafters, lengths.longest, lengths.weight) == (("eagle",), 6, 2.0)
+    assert (lengths.rate, lengths.seed) == (.01, 5)
+    assert order.minutes == 1.0 and lm.layers == 5
+
+
+@pytest.mark.parametrize("wrong", [{"longest": 6}, {"drafters": ("eagle",)}])
+def test_what_is_of_a_length_predictor_alone_is_refused_for_others(asked, wrong):
+    with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is of length-predictor alone, got it for eagle"):
+        asked("eagle", lengths=wrong)

@@ -1,0 +1,111 @@
+"""A folder becomes the right kind of model, or one sentence says why not; nothing is read through pickle."""
+
+import json
+
+import pytest
+import torch
+import transformers
+
+from specdec_lib.hub import load as loading
+from specdec_lib.hub.load import default_dtype, load_lm, parameter_count
+from specdec_lib.models.huggingface import HuggingFace
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.packed_linear import PackedLinear, bfloat16_is_fast, packs_dtype
+from specdec_lib.types import Draft, Refusal
+
+
+@pytest.fixture
+def folder(tmp_path, checkpoint):
+    """A copy of a tiny checkpoint that a test may break."""
+    for file in checkpoint("llama").folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_the_llama_family_gets_our_decoder_and_others_get_transformers(folder, tmp_path_factory):
+    assert isinstance(load_lm(folder, torch.float32, "cpu"), Transformer)
+    other = tmp_path_factory.mktemp("gpt2")
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=97, bos_token_id=0,
+                                                         eos_token_id=0)).save_pretrained(other)
+    assert isinstance(load_lm(other, torch.float32, "cpu"), HuggingFace)
+
+
+def test_weights_in_several_files_are_one_model(folder, tmp_path, checkpoint, words):
+    parts = tmp_path / "parts"
+    checkpoint("llama").model.save_pretrained(parts, max_shard_size="20KB")
+    assert len(list(parts.glob("*.safetensors"))) > 2
+    whole, split = (load_lm(path, torch.float32, "cpu")(words(9), Draft()).logits for path in (folder, parts))
+    assert torch.equal(whole, split)
+
+
+def test_a_file_cut_short_is_refused_in_one_sentence(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(Refusal, match="model.safetensors is corrupt"):
+        load_lm(folder, torch.float32, "cpu")
+
+
+def test_a_tensor_that_is_missing_is_named(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
+    with pytest.raises(Refusal, match=r"lacks the tensor model.layers.3"):
+        load_lm(folder, torch.float32, "cpu")
+
+
+def test_pickled_weights_are_never_read(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(Refusal, match="no .safetensors file"):
+        load_lm(folder, torch.float32, "cpu")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]"])
+def test_a_config_that_cannot_be_read_is_refused(folder, text):
+    (folder / "config.json").write_text(text)
+    with pytest.raises(Refusal, match="config.json"):
+        load_lm(folder, torch.float32, "cpu")
+
+
+def test_a_folder_without_a_config_is_refused(tmp_path, folder):
+    (folder / "config.json").unlink()
+    with pytest.raises(Refusal, match="no config.json"):
+        load_lm(folder, torch.float32, "cpu")
+
+
+def test_a_model_larger_than_the_free_memory_is_refused_before_it_is_read(folder, monkeypatch):
+    monkeypatch.setattr(loading, "free_memory", lambda device: 1000)
+    with pytest.raises(Refusal, match="GiB are free"):
+        load_lm(folder, torch.float32, "cpu")
+
+
+def test_parameters_are_counted_from_the_headers(folder, checkpoint):
+    assert parameter_count(folder) == sum(weight.numel() for weight in checkpoint("llama").model.parameters())
+
+
+def test_auto_takes_bfloat16_where_the_processor_has_kernels(monkeypatch):
+    monkeypatch.setattr(loading, "bfloat16_is_fast", lambda: True)
+    assert default_dtype("cpu") == torch.bfloat16
+    monkeypatch.setattr(loading, "bfloat16_is_fast", lambda: False)
+    assert default_dtype("cpu") == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_linear_layer_multiplies_packed_or_not(dtype):
+    dice = torch.Generator().manual_seed(0)
+    weight, bias, x = (torch.randn(*size, generator=dice).to(dtype) for size in ((24, 16), (24,), (3, 16)))
+    layer = PackedLinear(weight, bias)
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 0.1)
+    assert torch.allclose(layer(x).double(), x.double() @ weight.double().T + bias.double(), atol=tolerance)
+    assert torch.equal(layer.dense(), weight)
+    assert torch.allclose(layer.rows(torch.tensor([5, 2]))(x), layer(x)[:, [5, 2]], atol=tolerance)
+
+
+def test_without_kernels_of_onednn_the_weights_stay_plain(monkeypatch):
+    from specdec_lib.models.llama import packed_linear
+    monkeypatch.setattr(packed_linear, "bfloat16_is_fast", lambda: False)
+    packs_dtype.cache_clear()
+    try:
+        assert not PackedLinear(torch.eye(16, dtype=torch.bfloat16)).packed
+    finally:
+        monkeypatch.undo()
+        packs_dtype.cache_clear()
+    assert PackedLinear(torch.eye(16, dtype=torch.bfloat16)).packed == bfloat16_is_fast()

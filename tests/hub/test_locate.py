@@ -1,0 +1,126 @@
+"""Names become folders of safetensors, or one sentence that says why not."""
+
+import json
+
+import huggingface_hub
+import numpy as np
+import pytest
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from specdec_lib.hub import locate
+from specdec_lib.hub.build_cache import checked_folder
+from specdec_lib.hub.locate import default_target, model_folder
+from specdec_lib.types import Refusal
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A complete target folder, as far as looking at names and headers goes."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    save_file({"model.norm.weight": np.ones(1000, dtype=np.float32)}, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub that records what it is asked for, and answers with a folder or an error."""
+    asked = {}
+
+    def snapshot_download(name, **options):
+        asked.update(options, name=name)
+        if isinstance(asked["answer"], Exception):
+            raise asked["answer"]
+        return str(asked["answer"])
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return asked
+
+
+def test_the_default_target_is_what_the_wheel_holds():
+    with safe_open(str(model_folder() / "model.safetensors"), framework="numpy") as file:
+        names = set(file.keys())
+        embedding = file.get_tensor("model.embed_tokens.weight")
+    assert len(names) == 272 and "lm_head.weight" not in names       # tied
+    assert embedding.shape == (49152, 576) and embedding.dtype == np.float32
+
+
+def test_the_default_targets_checksums_hold():
+    assert checked_folder(model_folder(), deep=True) == model_folder()
+
+
+def test_the_default_target_is_built_in_the_cache_folder_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = default_target(make=lambda folder, say: (folder / "config.json").write_text("{}"))
+    assert folder.parent == tmp_path / "specdec" and folder.name.startswith("smollm2-135m-")
+
+
+def test_a_local_folder_is_taken_as_it_is(folder):
+    assert model_folder(str(folder)) == folder
+
+
+def test_a_split_model_with_a_missing_piece_is_refused(folder):
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "model.safetensors", "b": "second.safetensors"}}))
+    with pytest.raises(Refusal, match="second.safetensors"):
+        model_folder(str(folder))
+    index.write_text("{")
+    with pytest.raises(Refusal, match="index.json is not readable"):
+        model_folder(str(folder))
+
+
+def test_pickled_weights_are_refused(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(Refusal, match="only safetensors"):
+        model_folder(str(folder))
+
+
+def test_a_folder_without_weights_or_without_config_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(Refusal, match="has no weights"):
+        model_folder(str(folder))
+    (folder / "config.json").unlink()
+    with pytest.raises(Refusal, match="no config.json"):
+        model_folder(str(folder))
+
+
+@pytest.mark.parametrize("kept", [0, 4, 200, 2000])
+def test_weights_that_are_cut_short_are_refused(folder, kept):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(Refusal, match="no whole safetensors file"):
+        model_folder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "~/no-such-folder", "a/b/c", "", " "])
+def test_a_path_that_is_not_there_is_refused_without_asking_the_hub(name, hub):
+    with pytest.raises(Refusal, match="there is no folder"):
+        model_folder(name)
+    assert not hub
+
+
+@pytest.mark.parametrize("error", [OSError("offline"), HFValidationError("odd name"),
+                                   LocalEntryNotFoundError("not in the cache")])
+def test_a_name_the_hub_does_not_answer_to_is_refused_in_one_sentence(hub, error):
+    hub["answer"] = error
+    with pytest.raises(Refusal, match="someone/something did not come from the Hugging Face hub") as refusal:
+        model_folder("someone/something")
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_hub_is_never_asked_for_pickled_weights_or_code(hub, folder):
+    hub["answer"] = folder
+    assert model_folder("someone/something") == folder
+    assert not {pattern.rsplit(".", 1)[-1] for pattern in hub["allow_patterns"]} & {"bin", "pt", "py", "*"}
+
+
+def test_progress_is_told_to_whoever_listens(hub, folder):
+    hub["answer"], heard = folder, []
+    model_folder("someone/something", say=heard.append)
+    assert heard == ["looking for someone/something on the Hugging Face hub"]
+
+
+def test_the_set_up_command_says_a_refusal_in_one_line_and_exits_with_2(capsys):
+    assert locate.main(["./nowhere"]) == 2
+    assert capsys.readouterr().err.startswith("there is no folder './nowhere'")

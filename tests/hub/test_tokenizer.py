@@ -1,0 +1,150 @@
+"""Conversations in, text out, and what rules need to know of a tokenizer."""
+
+import json
+import random
+
+import pytest
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from specdec_lib.hub.locate import model_folder
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.types import Refusal
+
+LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+@pytest.fixture(scope="module")
+def smol():
+    return Tokenizer(model_folder())
+
+
+def small(folder, template=None, eos_in_generation=None, **config):
+    """A byte-level tokenizer of 256 letters, two special tokens and a fence, in a folder."""
+    vocab = {name: i for i, name in enumerate(["<begin>", "<end>", *LETTERS, "``", "```"])}
+    inner = FastTokenizer(models.BPE(vocab, [("`", "`"), ("``", "`")]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<begin>", eos_token="<end>")
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **config}))
+    if eos_in_generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": eos_in_generation}))
+    return folder
+
+
+def test_a_conversation_is_written_as_the_model_learned_it(smol):
+    ids = smol.encode_chat(["Hi", "Hello!", "And 12?"])
+    assert smol.decode(ids, control=True) == (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello!<|im_end|>\n"
+        "<|im_start|>user\nAnd 12?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_ids_of_a_conversation_are_those_of_transformers(smol):
+    messages = [{"role": "user", "content": "Name three rivers."}]
+    theirs = AutoTokenizer.from_pretrained(model_folder()).apply_chat_template(
+        messages, add_generation_prompt=True, return_dict=False)
+    assert smol.encode_chat(["Name three rivers."]) == tuple(theirs)
+
+
+def test_pairs_of_role_and_text_say_the_same_as_turns(smol):
+    pairs = [("user", "a"), ("assistant", "b"), ("user", "c")]
+    assert smol.encode_chat(pairs) == smol.encode_chat(["a", "b", "c"])
+
+
+def test_a_system_message_takes_the_place_of_the_usual_one(smol):
+    written = smol.decode(smol.encode_chat([("system", "Be brief."), ("user", "Hi")]), control=True)
+    assert written.startswith("<|im_start|>system\nBe brief.<|im_end|>") and "helpful" not in written
+
+
+@pytest.mark.parametrize("history", [[], [""], [" \n"], ["Hi", "Hello", ""]])
+def test_an_empty_prompt_is_refused(smol, history):
+    with pytest.raises(Refusal, match="the prompt is empty"):
+        smol.encode_chat(history)
+
+
+def test_a_plain_string_is_no_conversation(smol):
+    with pytest.raises(ValueError, match="a list of turns"):
+        smol.encode_chat("Hi")
+
+
+def test_a_model_without_a_template_gets_raw_text_and_says_so_once(tmp_path):
+    heard = []
+    text = Tokenizer(small(tmp_path), warn=heard.append)
+    assert not text.has_template
+    answers = [text.decode(text.encode_chat(["one", "two", "three"])) for _ in range(2)]
+    assert answers == ["one\ntwo\nthree"] * 2
+    assert heard == [f"{tmp_path.name} has no chat template: it gets the prompt as raw text"]
+
+
+def test_a_template_that_refuses_the_conversation_is_named(tmp_path):
+    text = Tokenizer(small(tmp_path, template="{{ raise_exception('roles must alternate') }}"))
+    with pytest.raises(Refusal, match="roles must alternate"):
+        text.encode_chat(["Hi"])
+
+
+def test_control_tokens_are_left_out_of_text_unless_asked_for(smol):
+    ids = smol.encode("Yes.<|im_end|>")
+    assert smol.decode(ids) == "Yes." and smol.decode(ids, control=True) == "Yes.<|im_end|>"
+    assert smol.name(2) == "<|im_end|>"
+
+
+def test_blanks_before_punctuation_are_kept(smol):
+    assert smol.decode(smol.encode("a , b .\n  c 's")) == "a , b .\n  c 's"
+
+
+def test_a_character_spread_over_tokens_is_held_back_until_it_is_whole(tmp_path):
+    text = Tokenizer(small(tmp_path))
+    stream = text.stream()
+    assert [stream.push([token]) for token in text.encode("a😀b")] == ["a", "", "", "", "😀", "b"]
+
+
+def test_a_stream_fed_in_any_pieces_is_the_text(smol):
+    wanted = "Grüße, 日本語 😀👩‍🚀!\n\n12 naïve – ok\ttabs  and « quotes »"
+    ids, dice = smol.encode(wanted), random.Random(0)
+    for _ in range(20):
+        cuts = sorted(dice.sample(range(1, len(ids)), 5))
+        stream = smol.stream()
+        pieces = [stream.push(ids[a:b]) for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+        assert "".join(pieces) + stream.finish() == wanted and "\ufffd" not in "".join(pieces)
+
+
+def test_a_stream_that_ends_inside_a_character_shows_it_at_the_end(tmp_path):
+    text = Tokenizer(small(tmp_path))
+    stream = text.stream()
+    assert stream.push(text.encode("a😀")[:-1]) == "a"
+    assert stream.finish() == "\ufffd" and stream.finish() == ""
+
+
+def test_the_facts_of_the_default_target(smol):
+    facts = smol.facts
+    assert (facts.end, facts.vocab, facts.context) == (frozenset({2}), 49152, 8192)
+    assert facts.control == frozenset(range(17))
+    assert sorted(smol.name(token) for token in facts.digit) == list("0123456789")
+    assert sorted(smol.name(token) for token in facts.fence) == [" ```", "```"]
+
+
+def test_end_tokens_come_from_the_generation_config_and_the_tokenizer_together(tmp_path):
+    text = Tokenizer(small(tmp_path, eos_in_generation=[7, 9], vocab_size=300, max_position_embeddings=64))
+    assert (text.facts.end, text.facts.vocab, text.facts.context) == (frozenset({1, 7, 9}), 300, 64)
+
+
+def test_without_a_generation_config_the_config_names_the_end(tmp_path):
+    assert Tokenizer(small(tmp_path, eos_token_id=5)).facts.end == {1, 5}
+    assert Tokenizer(tmp_path).facts.context is None and Tokenizer(tmp_path).facts.fence == {259}
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(Refusal, match="holds no tokenizer"):
+        Tokenizer(tmp_path)
+
+
+def test_a_broken_configuration_is_refused(tmp_path):
+    small(tmp_path)
+    (tmp_path / "generation_config.json").write_text("{")
+    with pytest.raises(Refusal, match="not readable JSON"):
+        Tokenizer(tmp_path)

@@ -1,0 +1,74 @@
+"""Copies share one tree, the likeliest nodes first, and none that is not worth its price."""
+
+import pytest
+
+from specdec_lib.index.trees import CopySource, copy_chance, likely_tree
+from specdec_lib.types import ROOT, Budget
+
+ROOM = Budget(16, 8, 16)
+
+
+def grown(*copies, budget=ROOM, least=0.0, price=0.0):
+    return likely_tree(copies, budget, least, price, "past")
+
+
+def test_one_copy_is_a_chain_that_is_believed_more_the_longer_it_has_agreed():
+    draft, joined = grown(CopySource((7, 8, 9), 3))
+    assert draft.tokens == (7, 8, 9) and draft.parents == (ROOT, 0, 1) and joined == [(0, 1, 2)]
+    assert draft.confidence == pytest.approx((copy_chance(3), copy_chance(4), copy_chance(5)))
+    assert draft.source == ("past",) * 3 and draft.q == ()
+
+
+def test_a_score_multiplies_the_odds_of_its_copy():
+    odds = copy_chance(3) / (1 - copy_chance(3))
+    (prob,), = [grown(CopySource((7,), 3, 0.8))[0].confidence]
+    assert prob / (1 - prob) == pytest.approx(odds * 4)
+    assert grown(CopySource((7,), 3, 1.0))[0].confidence[0] < 1 and grown(CopySource((7,), 3, 0.0))[0].confidence[0] > 0
+
+
+def test_copies_that_agree_share_their_nodes_and_outvote_one_that_does_not():
+    draft, joined = grown(CopySource((7, 8), 2), CopySource((7, 9), 2), CopySource((5, 6), 2))
+    assert joined == [(0, 2), (0, 3), (1, 4)] or joined[0][0] == joined[1][0] == 0
+    first = {draft.tokens[node]: draft.confidence[node] for node in draft.children[ROOT]}
+    assert first[7] == pytest.approx(2 * first[5])
+    assert sum(first.values()) == pytest.approx(copy_chance(2))
+
+
+def test_nodes_join_by_the_chance_of_their_whole_path():
+    draft, _ = grown(CopySource((1, 2, 3, 4), 8), CopySource((5, 6), 2), budget=Budget(16, 8, 5))
+    path = {ROOT: 1.0}
+    for node, parent in enumerate(draft.parents):
+        path[node] = path[parent] * draft.confidence[node]
+    probs = [path[node] for node in range(len(draft))]
+    assert probs == sorted(probs, reverse=True) and len(draft) == 5
+
+
+def test_a_node_whose_path_is_not_worth_its_price_stays_out():
+    whole, _ = grown(CopySource(tuple(range(1, 9)), 2))
+    cut, _ = grown(CopySource(tuple(range(1, 9)), 2), price=0.3)
+    path, kept = 1.0, 0
+    for prob in whole.confidence:
+        path *= prob
+        kept += path >= 0.3
+    assert len(whole) == 8 and 0 < len(cut) == kept < 8
+
+
+def test_nothing_is_drafted_where_even_the_first_token_is_too_unlikely():
+    assert len(grown(CopySource((7, 8), 2), least=copy_chance(2) + 0.01)[0]) == 0
+    assert len(grown(CopySource((7, 8), 2), least=copy_chance(2) - 0.01)[0]) == 2
+
+
+def test_the_budget_bounds_depth_width_and_nodes():
+    copies = (CopySource((1, 2, 3), 4), CopySource((5, 6, 7), 3), CopySource((8, 9, 4), 2))
+    assert grown(*copies, budget=Budget(2, 8, 16))[0].depth == 2
+    assert len(grown(*copies, budget=Budget(8, 2, 16))[0].children[ROOT]) == 2
+    assert len(grown(*copies, budget=Budget(8, 8, 4))[0]) == 4
+
+
+def test_no_copies_or_empty_ones_make_no_tree():
+    assert len(grown()[0]) == 0
+    assert grown(CopySource((), 3)) == grown(CopySource((), 5))
+
+
+def test_chances_rise_with_the_match():
+    assert 0 < copy_chance(1) < copy_chance(2) < copy_chance(3) < copy_chance(40) < 1

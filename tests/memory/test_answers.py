@@ -1,0 +1,108 @@
+"""A store of earlier answers: finds what brute force finds, never across answers, and grows between decodes alone."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.index.static_store import CorpusMatch, StaticStore
+from specdec_lib.index.store_build import build_store
+from specdec_lib.memory.answers import AnswerStore, PromptAndAnswers, earlier_answers, with_answers
+from specdec_lib.types import Kit, Refusal
+from tests.index.test_static_store import by_brute_force, corpus
+
+
+def filled(*answers, **choice) -> AnswerStore:
+    store = AnswerStore(**choice)
+    for answer in answers:
+        store.add(answer)
+    return store
+
+
+@pytest.mark.parametrize("letters", [1, 2, 5])
+def test_matches_are_those_of_brute_force_while_it_grows(letters):
+    rng, store, told = random.Random(letters), AnswerStore(), []
+    for answer in corpus(rng, 12, letters):
+        told.append(answer)
+        store.add(answer)
+        for _ in range(20):
+            tokens = tuple(rng.randrange(letters + 1) for _ in range(rng.randrange(1, 30)))
+            assert store.find(tokens) == by_brute_force(told, tokens)
+
+
+def test_a_match_is_found_up_to_sixty_four_tokens():
+    store = filled(range(100), [9, *range(30, 100)])
+    assert store.find(tuple(range(90))) == CorpusMatch(64, 90, 90) and store.find(tuple(range(20, 64))).length == 44
+
+
+def test_what_follows_stops_at_the_end_of_its_answer():
+    store = filled([1, 2, 3, 4], [5, 6])
+    assert store.following(store.find((1, 2)).first, 8) == (3, 4)
+    assert store.following(store.find((1,)).first, 2) == (2, 3)
+    assert store.following(store.find((6,)).first, 8) == ()
+    assert store.find((4, 5)) == CorpusMatch(1, 6, 6), "a match does not run from one answer into the next"
+
+
+def test_an_empty_store_and_an_unknown_token_find_nothing():
+    assert AnswerStore().find((1, 2)) == filled([1, 2]).find((1, 9)) == filled([1]).find(()) == CorpusMatch()
+    assert filled([], ()).size == 0
+
+
+def test_what_is_heard_is_found_after_the_decode_and_not_before():
+    store = AnswerStore()
+    store.hear((1, 2))
+    store.hear((1, 2, 3))
+    assert store.find((1, 2)) == CorpusMatch()
+    assert store.settle().find((1, 2)).length == 2 and store.following(2, 8) == (3,)
+    assert store.settle().size == 4, "nothing was heard since"
+
+
+def test_past_its_bound_it_begins_again_with_the_newest_half():
+    store = filled(range(6), range(10, 14), most=10)
+    assert store.size == 5 and store.find((4, 5)) == CorpusMatch() and store.find((12,)).length == 1
+    assert filled(range(20), most=10).size == 5 and filled(range(9), most=10).size == 10
+
+
+def test_the_tokens_read_in_stay_within_three_times_those_added():
+    store, read = AnswerStore(most=50), 0
+    for n in range(100):
+        store.add(range(n, n + 9))
+        before = store._automaton
+        read += store.size if store._automaton is not before else 10
+    assert read <= 3 * 1000
+
+
+def test_a_store_that_holds_nothing_is_refused():
+    with pytest.raises(Refusal, match="at least 2"):
+        AnswerStore(1)
+
+
+@pytest.fixture
+def built(tmp_path):
+    build_store(tmp_path / "store", [(1, 2, 3, 4), (7, 7)])
+    return StaticStore(tmp_path / "store")
+
+
+def test_a_corpus_and_the_answers_are_asked_as_one_and_the_longer_match_counts(built):
+    both = PromptAndAnswers(built, filled([2, 3, 5], [1, 9]))
+    assert both.following(both.find((1, 2, 3)).first, 8) == (4,)
+    assert both.following(both.find((2, 3)).first, 8) == (5,), "a tie is the answers'"
+    assert both.following(both.find((1,)).recent, 8) == (9,)
+    assert both.following(both.find((7,)).recent, 8) == () and both.find((8,)) == CorpusMatch()
+    assert PromptAndAnswers(built, AnswerStore()).find((1, 2)) == built.find((1, 2))
+
+
+def test_the_memory_outlives_the_kit_and_grows_once_per_decode():
+    kit = Kit(None)
+    earlier_answers(kit).hear((1, 2, 3))
+    assert earlier_answers(kit).size == 0, "the same decode"
+    later = replace(kit, indexes={})
+    assert earlier_answers(later).size == 4 and earlier_answers(later) is earlier_answers(kit)
+    assert earlier_answers(replace(kit, indexes={}, memory={})).size == 0
+
+
+def test_nothing_is_kept_where_nothing_is_to_be_remembered(built):
+    kit = Kit(None)
+    assert with_answers(kit, built, 0) is built and not kit.memory
+    assert isinstance(with_answers(kit, None, 10), AnswerStore) and isinstance(with_answers(kit, built, 10),
+                                                                               PromptAndAnswers)

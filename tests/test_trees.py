@@ -1,0 +1,96 @@
+"""Draft trees: grown, merged, and walked by rules that share how paths are found and chosen."""
+
+import math
+
+import pytest
+import torch
+
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin
+from specdec_lib.scores import Scores
+from specdec_lib.trees import deterministic_chain, deterministic_tree, grow, longest_path, passing_paths, path_logprob
+from specdec_lib.types import ROOT, Budget, Draft
+from tests.worlds import DRAFT, PROMPT, WARM
+
+TREE = Draft((5, 6, 7, 8, 9), (ROOT, ROOT, 0, 1, 2))          # 5-7-9 and 6-8
+
+
+def scores(*rows) -> Scores:
+    """Row 0 stands after the context, row i + 1 after node i; each gives chances to tokens 5 to 9."""
+    logits = torch.full((len(rows), 10), -math.inf)
+    logits[:, 5:] = torch.tensor(rows).log() + 3              # raw logits know no scale
+    return Scores(logits)
+
+
+def test_a_path_goes_on_below_a_node_that_passes_and_nowhere_else():
+    found = dict(passing_paths(TREE, 0, lambda above, node: None if TREE.tokens[node] == 7 else above + 1))
+    assert found == {(): 0, (0,): 1, (1,): 1, (1, 3): 2}
+
+
+def test_a_test_may_carry_what_it_has_seen_along_its_own_path():
+    found = dict(passing_paths(TREE, (), lambda above, node: (*above, TREE.tokens[node])))
+    assert found[0, 2, 4] == (5, 7, 9) and found[1, 3] == (6, 8)
+
+
+def test_a_node_is_asked_once_and_only_if_all_above_it_passed():
+    asked = []
+    list(passing_paths(TREE, 0, lambda above, node: asked.append(node) if node == 0 else asked.append(node) or above))
+    assert sorted(asked) == [0, 1, 3]
+
+
+def test_nothing_drafted_leaves_the_empty_path():
+    assert list(passing_paths(Draft(), 1.5, lambda above, node: above)) == [((), 1.5)]
+
+
+def test_the_longest_path_is_taken_and_of_equals_the_likelier_then_the_first():
+    even = scores(*[(.2,) * 5] * 6)
+    assert longest_path(TREE, even, [(), (1,), (0, 2), (0,)]) == (0, 2)
+    assert longest_path(TREE, scores((.1, .6, .1, .1, .1), *[(.2,) * 5] * 5), [(), (0,), (1,)]) == (1,)
+    assert longest_path(TREE, even, [(), (1,), (0,)]) == (1,)
+
+
+def test_the_likelihood_of_a_path_is_that_of_its_tokens_each_in_the_row_before_it():
+    some = scores((.4, .3, .1, .1, .1), (.1, .1, .6, .1, .1), (.2,) * 5, (.1, .1, .1, .1, .6), *[(.2,) * 5] * 2)
+    assert path_logprob(TREE, some, (0, 2, 4)) == pytest.approx(math.log(.4 * .6 * .6))
+    assert path_logprob(TREE, some, ()) == 0
+
+
+def ask(session):
+    return lambda draft: DRAFT(session.tokens, draft)
+
+
+def test_a_grown_node_carries_the_law_it_was_drawn_from():
+    session = begin(PROMPT, 9, sampling=WARM)
+    draft = grow(session, Budget(4), Dice(3), ask(session), "d")
+    context = PROMPT
+    for node, token in enumerate(draft.tokens):
+        assert draft.distribution(node).probs.tolist() == pytest.approx(DRAFT.logits(context).exp().tolist())
+        assert draft.stats[node].prob == pytest.approx(draft.distribution(node).probability(token))
+        context += (token,)
+    assert len(draft) == 4 and draft.parents == (ROOT, 0, 1, 2) and draft.source == ("d",) * 4
+
+
+def test_greedy_nodes_are_certain():
+    session = begin(PROMPT, 9)
+    draft = grow(session, Budget(3), Dice(3), ask(session))
+    assert [draft.distribution(node) for node in range(3)] == [None] * 3
+
+
+def test_the_token_at_which_the_rule_fired_stays():
+    session = begin(PROMPT, 9, sampling=WARM)
+    draft = grow(session, Budget(5, stop=lambda trail: len(trail) == 2), Dice(3), ask(session))
+    assert len(draft) == 2
+
+
+def test_nothing_is_drafted_past_an_end_token():
+    session = begin(PROMPT, 9, end=frozenset({0, 1, 2}))
+    assert len(grow(session, Budget(5), Dice(3), ask(session))) == 1
+
+
+def test_a_trie_merges_what_chains_share_and_stops_at_its_nodes():
+    draft = deterministic_tree([(1, 2, 3), (1, 5), (7,)], nodes=4)
+    assert draft.tokens == (1, 2, 3, 5) and draft.parents == (ROOT, 0, 1, 0)
+
+
+def test_an_empty_chain_is_the_empty_draft():
+    assert len(deterministic_chain(())) == 0 and deterministic_chain(()).depth == 0

@@ -1,0 +1,175 @@
+"""The generator: shares of temperatures, its budget, and the same shards however often it is killed."""
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers, name_of
+from specdec_lib.training.data.prompt_sources import normalised
+from specdec_lib.training.data.shards import read_shards
+from specdec_lib.types import Refusal
+from tests.training.babble import END, VOCAB, Babble, target
+
+TEXT, SMALL = Babble(), AnswerPlan(size=10, max_new=40)
+
+
+def made(folder, tokens=600, seed=3, **more):
+    torch.set_num_threads(1)
+    more = {"plan": SMALL, "batch": 4, "minutes": 5, **more}
+    return make_answers(target(seed), TEXT, folder, tokens, **more)
+
+
+def questions(path, count, start=0):
+    path.write_text("".join(json.dumps({"prompt": f"w{4 + n % 28} w{4 + n // 28} w{5 + n % 9} w9"}) + "\n"
+                            for n in range(start, start + count)))
+    return path
+
+
+def test_half_of_the_answers_are_greedy_three_in_ten_lukewarm_two_in_ten_warm(tmp_path):
+    result = made(tmp_path, 1500)
+    found = Counter(record["temperature"] for record in read_shards(tmp_path))
+    assert result.shards >= 4 and result.stopped == "tokens"
+    whole = result.records // 10                   # the last shard may stop early
+    for temperature, tenths in ((0, 5), (0.7, 3), (1, 2)):
+        assert tenths * whole <= found[temperature] <= tenths * (whole + 1)
+    assert Counter(MIX) == {0.0: 5, 0.7: 3, 1.0: 2}
+
+
+def test_there_are_as_many_tokens_as_asked_and_the_counts_are_those_on_disk(tmp_path):
+    result = made(tmp_path, 500)
+    outputs = [record["output"] for record in read_shards(tmp_path)]
+    assert 500 <= sum(map(len, outputs)) == result.tokens
+    assert len(outputs) == result.records
+    assert all(END not in output[:-1] and (output[-1] == END or len(output) <= 40) for output in outputs)
+    assert any(output[-1] == END for output in outputs)
+    again = made(tmp_path, 500)
+    assert (again.shards, again.tokens) == (0, result.tokens)
+
+
+def test_prompts_differ_within_and_between_shards(tmp_path):
+    made(tmp_path, 1000)
+    prompts = [normalised(record["prompt"]) for record in read_shards(tmp_path)]
+    assert len(set(prompts)) == len(prompts) > 20
+
+
+class Killed(Exception):
+    """Stands for a signal."""
+
+
+def kill_after(answers):
+    left = itertools.count(answers, -1)
+
+    def progress(tokens, seconds):
+        if next(left) == 0:
+            raise Killed
+
+    return progress
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_a_killed_run_goes_on_to_the_very_records_of_one_that_was_not(tmp_path, file):
+    more = {"prompts": [questions(tmp_path / "q.jsonl", 40)]} if file else {}
+    made(tmp_path / "whole", 900, **more)
+    for answers in (3, 45, 30):
+        with pytest.raises(Killed):
+            made(tmp_path / "killed", 900, progress=kill_after(answers), **more)
+    made(tmp_path / "killed", 900, **more)
+    assert list(read_shards(tmp_path / "killed")) == list(read_shards(tmp_path / "whole"))
+
+
+def test_a_damaged_shard_is_made_again_as_it_was(tmp_path):
+    made(tmp_path, 900, prompts=[])
+    before, path = list(read_shards(tmp_path)), tmp_path / "shard-00001.jsonl.gz"
+    path.write_bytes(b"damaged")
+    made(tmp_path, 900)
+    assert list(read_shards(tmp_path)) == before
+
+
+def test_another_seed_asks_other_things(tmp_path):
+    for seed in (0, 1):
+        made(tmp_path / str(seed), 200, plan=AnswerPlan(10, 40, seed=seed))
+    one, two = ({record["prompt"] for record in read_shards(tmp_path / str(seed))} for seed in (0, 1))
+    assert not one & two
+
+
+def test_forbidden_prompts_are_never_asked_whoever_has_them(tmp_path):
+    made(tmp_path / "free", 600, prompts=[questions(tmp_path / "q.jsonl", 30)])
+    records = list(read_shards(tmp_path / "free"))
+    own = next(record["prompt"] for record in records if record["source"] == "self")
+    given = next(record["prompt"] for record in records if record["source"] == "q")
+    closed = [f" {own.upper()} ", given.replace(" ", "\n")]
+    made(tmp_path / "closed", 600, prompts=[tmp_path / "q.jsonl"], forbidden=closed)
+    found = {normalised(record["prompt"]) for record in read_shards(tmp_path / "closed")}
+    assert found and not found & set(map(normalised, closed))
+
+
+def test_a_shipped_prompt_in_a_file_is_passed_over(tmp_path, monkeypatch):
+    path = questions(tmp_path / "q.jsonl", 5)
+    first = json.loads(path.read_text().split("\n")[0])["prompt"]
+    monkeypatch.setattr("specdec_lib.training.data.answers.shipped", lambda: [first.upper()])
+    made(tmp_path / "data", 10_000, prompts=[path], plan=AnswerPlan(10, 40, own=0.0))
+    assert len(found := [record["prompt"] for record in read_shards(tmp_path / "data")]) == 4
+    assert first not in found
+
+
+def test_a_file_gives_its_share_until_it_is_used_up(tmp_path):
+    made(tmp_path / "data", 2000, prompts=[questions(tmp_path / "q.jsonl", 12)])
+    sources = [record["source"] for record in read_shards(tmp_path / "data")]
+    assert Counter(sources)["q"] == 12
+    assert Counter(sources[:20])["q"] in (9, 10, 11)
+
+
+def test_a_file_alone_ends_with_its_last_prompt(tmp_path):
+    result = made(tmp_path / "data", 10_000, prompts=[questions(tmp_path / "q.jsonl", 13)],
+                  plan=AnswerPlan(10, 40, own=0.0))
+    assert (result.records, result.stopped, result.tried) == (13, "prompts", 0)
+
+
+def test_the_run_ends_within_its_minutes_and_keeps_what_was_said(tmp_path):
+    ticks = itertools.count()
+    result = made(tmp_path, 10 ** 6, minutes=5, clock=lambda: float(next(ticks)), plan=AnswerPlan(size=500, max_new=40))
+    assert result.stopped == "time"
+    assert 300 <= result.seconds <= 310
+    assert 0 < result.records == len(list(read_shards(tmp_path)))
+    later = made(tmp_path, 10 ** 6, minutes=5, clock=lambda: float(next(ticks)))
+    assert later.records > result.records
+
+
+def test_answers_that_loop_are_cut(tmp_path):
+    forgetful = Transformer(replace(target().weights, layers=()))     # greedy, it goes round in a circle of words
+    make_answers(forgetful, TEXT, tmp_path, 2000, 5, plan=AnswerPlan(size=20, max_new=200), batch=4, target="forgetful")
+    greedy = [record["output"] for record in read_shards(tmp_path) if record["temperature"] == 0]
+    stopped = [output for output in greedy if output[-1] != END]
+    assert stopped and all(64 < len(output) <= 64 + 2 * VOCAB for output in stopped)
+
+
+def test_data_of_other_weights_are_not_added_to(tmp_path):
+    made(tmp_path, 100)
+    with pytest.raises(Refusal, match="another target"):
+        made(tmp_path, 100, seed=4)
+    lm = target()
+    assert name_of(lm, TEXT) == name_of(target(), TEXT) != name_of(target(4), TEXT)
+
+
+def test_a_target_that_makes_up_nothing_is_told_to_bring_a_file(tmp_path):
+    class Mute(Babble):
+        def decode(self, ids, control=False):
+            return ""
+
+    with pytest.raises(Refusal, match="made up no prompt"):
+        make_answers(target(), Mute(), tmp_path, 100, 1.0, plan=AnswerPlan(size=1, max_new=5))
+
+
+def test_nonsense_is_refused(tmp_path):
+    for more in ({"tokens": 0}, {"minutes": 0}, {"batch": 0}):
+        with pytest.raises(Refusal, match="nothing to do"):
+            made(tmp_path, **{"tokens": 10, **more})
+    with pytest.raises(Refusal, match="share"):
+        AnswerPlan(own=1.5)
+    with pytest.raises(Refusal, match="our own decoder"):
+        make_answers(object(), TEXT, tmp_path, 10, 1.0)

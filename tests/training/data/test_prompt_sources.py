@@ -1,0 +1,103 @@
+"""Prompts come from the target or from a file, once each, and never from what we measure with."""
+
+import json
+
+import pytest
+
+from specdec_lib.training.data.prompt_sources import (
+    LONGEST,
+    SHIPPED,
+    Sieve,
+    cleaned,
+    opener,
+    read_prompts,
+    self_prompts,
+    shipped,
+    texts,
+)
+from specdec_lib.types import Refusal
+from tests.training.babble import BEGIN, END, USER, Babble
+
+
+def lines(path, *rows):
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return path
+
+
+def test_the_opener_ends_where_the_users_words_begin():
+    assert opener(Babble("<begin> w4 <user> {words} <end> <answer>")) == (BEGIN, 4, USER)
+
+
+def test_a_model_without_template_opens_with_its_begin_token_or_a_few_words():
+    assert opener(Babble(None)) == (BEGIN,)
+    assert len(opener(Babble(None, begin=None))) == 1
+
+
+@pytest.mark.parametrize("template", ["no place for words", "{words} <end>"])
+def test_a_template_that_hides_the_users_turn_is_refused(template):
+    with pytest.raises(Refusal, match="template does not show"):
+        opener(Babble(template))
+
+
+def test_a_made_up_prompt_is_what_stands_before_the_end_token():
+    assert self_prompts(Babble(), (7, 8, 9, 10, END)) == "w7 w8 w9 w10"
+
+
+@pytest.mark.parametrize("output", [(), (END,), (7, 8, 9, 10), (7, 8, USER, 9, 10, END), (7, END)])
+def test_a_prompt_that_is_empty_short_cut_or_has_control_tokens_is_dropped(output):
+    assert self_prompts(Babble(), output) is None
+
+
+def test_without_a_template_a_prompt_is_the_first_line_if_it_is_whole():
+    class Lines(Babble):
+        def decode(self, ids, control=False):
+            return super().decode(ids).replace("w4", "\n")
+
+    assert self_prompts(Lines(None), (4, 7, 8, 9, 10, 4, 11)) == "w7 w8 w9 w10"
+    assert self_prompts(Lines(None), (7, 8, 9, 10, END)) == "w7 w8 w9 w10"
+    assert self_prompts(Lines(None), (7, 8, 9, 10)) is None
+
+
+@pytest.mark.parametrize("written", ["too short", "incomprehensibilities", "half a letter \ufffd", "a b " * LONGEST])
+def test_texts_that_nobody_can_answer_do_not_fit(written):
+    assert cleaned(written) is None
+
+
+def test_a_sieve_lets_a_text_through_once_whatever_its_case_and_blanks():
+    sieve = Sieve(["Never  THIS\none"])
+    assert [sieve.admit(text) for text in ("never this one", "Another", " another\t", "a third")] == [False, True,
+                                                                                                    False, True]
+
+
+def test_files_of_all_shapes_give_first_turns(tmp_path):
+    path = lines(tmp_path / "p.jsonl", {"turns": ["one", "two"]}, {"prompt": "three"}, {"question": "four"},
+                 {"instruction": "five", "input": "six"}, {"instruction": "seven", "instances": [{"input": "eight"}]},
+                 {"instruction": "nine", "instances": [{"input": ""}]}, {"question": "ten", "input": "no"})
+    assert read_prompts(path) == ["one", "three", "four", "five\n\nsix", "seven\n\neight", "nine", "ten"]
+    assert texts(path)[:3] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"turns": []}', '{"turns": [1]}', '{"prompt": " "}',
+                                  '{"prompt": 3}'])
+def test_a_line_without_a_prompt_is_refused_by_its_number(tmp_path, line):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prompt": "fine"}\n\n' + line)
+    with pytest.raises(Refusal, match="line 3 of"):
+        read_prompts(path)
+
+
+def test_a_file_that_is_missing_or_empty_or_not_text_is_refused(tmp_path):
+    with pytest.raises(Refusal, match="no prompt file"):
+        read_prompts(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(Refusal, match="holds no prompts"):
+        read_prompts(tmp_path / "empty.jsonl")
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(Refusal, match="UTF-8"):
+        read_prompts(tmp_path / "bytes.jsonl")
+
+
+def test_every_turn_of_the_shipped_prompts_is_known():
+    lines = [line for name in ("tuning", "workbook") for line in (SHIPPED / f"{name}.jsonl").read_text().split("\n")]
+    assert shipped() == [turn for line in lines if line.strip() for turn in json.loads(line)["turns"]]
+    assert not any(map(Sieve(shipped()).admit, shipped()))

@@ -1,0 +1,35 @@
+import pytest
+
+from specdec_lib.loop import begin
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal
+from specdec_lib.what.switch import Switch
+from specdec_lib.when.fixed_source import CARD, FixedSource
+from tests.worlds import kit
+
+SESSION = begin((1, 2), 20)
+DRAFTERS = {"model": lambda *asked: deterministic_chain((1,)), "copy": lambda *asked: deterministic_chain((2,)),
+            "mute": lambda *asked: Draft()}
+
+
+def spoken(source):
+    return Switch(DRAFTERS)(SESSION, FixedSource(Budget(3, source=source))(SESSION, NO_DICE), NO_DICE).tokens
+
+
+def test_the_drafter_it_names_speaks_every_round():
+    assert spoken("copy") == (2,) and spoken("model") == (1,)
+
+
+def test_where_that_one_has_nothing_to_say_the_switch_asks_the_next():
+    assert spoken("mute") == (1,)
+
+
+def test_its_budget_comes_from_the_kit_or_from_the_parameters():
+    assert CARD.make(kit(nodes=5), "eagle2").budget == Budget(5, 8, 5, "eagle2")
+    assert CARD.make(kit(nodes=5), depth=2, width=3, nodes=4).budget == Budget(2, 3, 4)
+
+
+@pytest.mark.parametrize("wrong", [{"depth": -1}, {"width": 0}, {"nodes": -1}])
+def test_an_impossible_budget_is_refused(wrong):
+    with pytest.raises(Refusal):
+        CARD.make(kit(), **wrong)

@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.dice import Dice
+from specdec_lib.loop import begin
+from specdec_lib.types import NO_DICE, Budget, Kit, Refusal
+from specdec_lib.when.random_source import CARD, RandomSource
+
+COPY, MODEL = Budget(8, source="copy"), Budget(8, source="model")
+
+
+def sessions(count, id=""):
+    """One session of every length."""
+    first = begin((1, 2), 9000, id=id)
+    return [replace(first, tokens=first.tokens + (3,) * i) for i in range(count)]
+
+
+def fired(coin, there, dice=NO_DICE):
+    return [coin(session, dice) == COPY for session in there]
+
+
+def test_it_retrieves_in_its_share_of_rounds():
+    assert abs(sum(fired(RandomSource(COPY, MODEL, .3), sessions(2000))) / 2000 - .3) < .04
+
+
+def test_it_needs_no_dice_and_answers_the_same_whatever_it_is_given():
+    coin, there = RandomSource(COPY, MODEL, .5), sessions(50)
+    assert fired(coin, there) == fired(coin, there[::-1])[::-1] == fired(coin, there, Dice(9))
+
+
+def test_another_seed_and_another_prompt_throw_other_coins():
+    base = fired(RandomSource(COPY, MODEL, .5), sessions(50))
+    assert base != fired(RandomSource(COPY, MODEL, .5, seed=1),
+                         sessions(50)) and base != fired(RandomSource(COPY, MODEL, .5),
+                                                                                               sessions(50, "qa-2"))
+
+
+def test_a_sure_rate_always_or_never_retrieves():
+    assert all(fired(RandomSource(COPY, MODEL, 1.0), sessions(50))) and not any(fired(RandomSource(COPY, MODEL, 0.0),
+                                                                                      sessions(50)))
+
+
+def test_both_budgets_come_from_the_kit_or_from_the_parameters():
+    part = CARD.make(Kit(None, nodes=6))
+    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval") and part.model == Budget(6, 8, 6, "eagle2")
+    part = CARD.make(Kit(None), rate=.2, retrieve="a", model="b", depth=4, width=2, nodes=5)
+    assert part == RandomSource(Budget(4, 2, 5, "a"), Budget(4, 2, 5, "b"), .2)
+
+
+def test_an_impossible_rate_is_refused():
+    with pytest.raises(Refusal):
+        RandomSource(COPY, MODEL, 1.2)
