@@ -31,7 +31,8 @@ def test_typical_takes_the_smaller_of_its_two_bounds():
     assert 0.06 < steep < 0.09                     # the law is flat: here the second bound is the smaller one
     assert [Typical()(stands(place)) for place in range(5)] == [True, True, True, False, False]
     assert [Typical(eps=0.05)(stands(place)) for place in range(5)] == [True, True, True, True, False]
-    assert not Typical()(TargetStanding(0.09, 0.9, 2, 0.3)) and Typical()(TargetStanding(0.0901, 0.9, 2, 0.3))
+    assert not Typical()(TargetStanding(0.09, 0.9, 2, 0.3))
+    assert Typical()(TargetStanding(0.0901, 0.9, 2, 0.3))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,7 +83,8 @@ def test_standings_are_those_of_the_law_itself_with_its_filters():
     logits = Table({(): LAW})((), Draft()).logits[0]
     first, last = standings(Sampling(temperature=1.0, top_k=2).distribution(logits), (1, 4))
     assert first == pytest.approx((3 / 7, 4 / 7, 2, math.log(7) - 3 / 7 * math.log(3) - 4 / 7 * math.log(4)))
-    assert last[0] == 0 and last.rank == 3
+    assert last[0] == 0
+    assert last.rank == 3
     assert standings(Distribution.point_mass(7), (7, 3)) == (TargetStanding(1.0, 1.0, 1, 0.0),
                                                              TargetStanding(0.0, 1.0, 2, 0.0))
     same = standings(Sampling(temperature=0.5).distribution(logits), (2,))[0]

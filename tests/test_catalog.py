@@ -31,7 +31,8 @@ def test_a_method_with_a_policy_that_learns_across_prompts_learns_too():
 
 def test_a_rule_of_verification_may_stand_behind_the_at_too_with_a_policy_or_alone():
     method = catalog.build("draft-model@relaxed(rule='strict')@svip", kit())
-    assert isinstance(method.how, Relaxed) and isinstance(method.when, Svip)
+    assert isinstance(method.how, Relaxed)
+    assert isinstance(method.when, Svip)
     assert isinstance(catalog.build("draft-model(depth=2)@match", kit()).how, Match)
 
 

@@ -61,7 +61,8 @@ def refused(words, capsys) -> str:
     """The sentence on stderr of a command that ends with exit code 2."""
     assert cli.run([str(word) for word in words]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
-    assert len(lines) == 1 and "Traceback" not in lines[0]
+    assert len(lines) == 1
+    assert "Traceback" not in lines[0]
     return lines[0]
 
 
@@ -70,7 +71,9 @@ def test_methods_as_json_has_the_fields_of_the_contract(capsys):
     found = json.loads(capsys.readouterr().out)
     fields = {"name", "idea", "source", "lossless", "needs", "available", "missing"}
     assert all(set(entry) == fields for entry in found)
-    assert found[0]["name"] == "ar" and found[0]["available"] is True and found[0]["missing"] == []
+    assert found[0]["name"] == "ar"
+    assert found[0]["available"] is True
+    assert found[0]["missing"] == []
 
 
 def test_methods_and_parts_are_listed_a_line_each(capsys):
@@ -84,10 +87,12 @@ def test_methods_and_parts_are_listed_a_line_each(capsys):
 def test_bench_writes_rounds_and_a_summary_with_peers_and_every_method(bench, tmp_path):
     assert cli.run([*bench, "--methods", "ar,draft-model(depth=2)", "--peers", "hf-generate,hf-prompt-lookup"]) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert list(summary["methods"]) == ["ar", "draft-model(depth=2)"] and summary["target"]["name"] == "tiny"
+    assert list(summary["methods"]) == ["ar", "draft-model(depth=2)"]
+    assert summary["target"]["name"] == "tiny"
     for entry in (*summary["methods"].values(), *summary["peers"].values()):
         assert entry["identical_prompts"] == entry["prompts"] == 2     # fp32: transformers' ids and ours, to the last
-    assert summary["settings"]["nodes"] == 4 and summary["prompts"]["file"] == "prompts.jsonl"
+    assert summary["settings"]["nodes"] == 4
+    assert summary["prompts"]["file"] == "prompts.jsonl"
     assert str(tmp_path) not in json.dumps(summary)
     assert (tmp_path / "out" / "rounds.parquet").stat().st_size > 0
 
@@ -120,7 +125,9 @@ def test_generate_streams_the_answer_and_ends_with_a_line_of_statistics(model, c
     words = ["generate", "--method", "ar", "--target", model, "--dtype", "float32", "--max-new-tokens", "8", "a b c"]
     assert cli.run([str(word) for word in words]) == 0
     out = capsys.readouterr().out.rstrip("\n").splitlines()
-    assert len(out) >= 2 and out[-1].startswith("[") and "1.00 per forward" in out[-1]
+    assert len(out) >= 2
+    assert out[-1].startswith("[")
+    assert "1.00 per forward" in out[-1]
     assert str(model.parent) not in out[-1]
 
 
@@ -128,9 +135,13 @@ def test_overhead_is_measured_without_a_model_and_kept_with_its_provenance(tmp_p
     path = tmp_path / "new" / "overhead.json"
     assert cli.run(["overhead", "--tokens", "300,400", "--nodes", "6", "--out", str(path)]) == 0
     said, kept = capsys.readouterr().out, json.loads(path.read_text())
-    assert "milliseconds a round: at 40" in said and len(said.splitlines()) == 4
-    assert kept["nodes"] == 6 and kept["provenance"]["command"] and str(tmp_path) not in path.read_text()
-    assert [size["tokens"] // 100 for size in kept["sizes"]] == [3, 4] and kept["sizes"][0]["what"]["median"] > 0
+    assert "milliseconds a round: at 40" in said
+    assert len(said.splitlines()) == 4
+    assert kept["nodes"] == 6
+    assert kept["provenance"]["command"]
+    assert str(tmp_path) not in path.read_text()
+    assert [size["tokens"] // 100 for size in kept["sizes"]] == [3, 4]
+    assert kept["sizes"][0]["what"]["median"] > 0
 
 
 def test_an_overhead_of_no_size_or_without_a_trigger_is_refused(capsys):
@@ -143,11 +154,13 @@ def test_a_cost_curve_is_measured_saved_and_can_be_used(model, tmp_path, capsys)
     words = ["cost", "--target", model, "--dtype", "float32", "--contexts", "8,16", "--repeats", "1", "--out", path]
     assert cli.run([str(word) for word in words]) == 0
     saved = curves.load_curve(path)
-    assert saved.contexts == (8, 16) and saved.target == "tiny" and saved.provenance["command"]
+    assert saved.contexts == (8, 16)
+    assert saved.target == "tiny"
+    assert saved.provenance["command"]
     assert f"{saved.nodes()} draft nodes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words, sentence", [
+@pytest.mark.parametrize(("words", "sentence"), [
     (["--methods", "nope"], "no method named 'nope'"),
     (["--methods", "ar(x=1)"], "no parameter 'x'"),
     (["--methods", "ar("], "is not a name with parameters"),
@@ -178,21 +191,23 @@ def test_commands_that_do_not_exist_and_empty_prompts_are_refused(capsys):
     assert "the prompt is empty" in refused(["generate", "  "], capsys)
 
 
-@pytest.mark.parametrize("line, sentence", [
+@pytest.mark.parametrize(("line", "sentence"), [
     ("{", "line 2"), ('{"question_id": 9, "category": "qa"}', "line 2 of"),
     ('{"question_id": 9, "category": "qa", "turns": [" "]}', "empty prompt"),
     ('{"question_id": 1, "category": "qa", "turns": ["a"]}', "repeats question_id 1")])
 def test_a_malformed_prompt_line_is_named_by_its_number(bench, prompts, line, sentence, capsys):
     prompts.write_text(f"{prompts.read_text().splitlines()[0]}\n{line}\n")
     said = refused(bench, capsys)
-    assert sentence in said and "line 2" in said
+    assert sentence in said
+    assert "line 2" in said
 
 
 def test_a_prompt_longer_than_the_context_is_named_with_both_lengths(bench, prompts, tmp_path, capsys):
     with prompts.open("a") as file:
         file.write(json.dumps({"question_id": 3, "category": "rag", "turns": ["a " * 70]}) + "\n")
     said = refused([*bench, "--methods", "ar"], capsys)
-    assert "prompt 3 has 70 tokens" in said and "holds 64" in said
+    assert "prompt 3 has 70 tokens" in said
+    assert "holds 64" in said
     assert not (tmp_path / "out" / "parts").exists()
 
 
@@ -205,7 +220,8 @@ def test_a_draft_model_with_the_same_vocabulary_drafts_and_assists_transformers(
     small = model_folder(tmp_path / "small", seed=1)
     assert cli.run([*bench, "--methods", "ar,draft-model", "--peers", "hf-assisted", "--draft", str(small)]) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["peers"]["hf-assisted"]["identical_prompts"] == 2 and summary["settings"]["draft"] == "small"
+    assert summary["peers"]["hf-assisted"]["identical_prompts"] == 2
+    assert summary["settings"]["draft"] == "small"
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "pickled", "noise"])
@@ -242,7 +258,8 @@ def test_a_report_of_an_unfinished_run_and_a_missing_notebook_are_refused(tmp_pa
 def test_the_node_budget_of_a_run_comes_from_the_curve_it_is_given(model, curve):
     here = options.setting(methods="ar", target=str(model), dtype="float32", device="cpu", curve=curve)
     world = here.world(lambda line: None)
-    assert world.kit(here.plan, here.saved_curve).nodes == 4 and world.kit(here.plan, None).nodes == 8
+    assert world.kit(here.plan, here.saved_curve).nodes == 4
+    assert world.kit(here.plan, None).nodes == 8
 
 
 def trained_for(folder, shelf):
@@ -265,7 +282,8 @@ def test_a_method_is_listed_as_available_where_its_checkpoint_stands_on_the_shel
         return next(entry for entry in json.loads(capsys.readouterr().out) if entry["name"] == "eagle")
 
     empty = eagle(tmp_path)
-    assert empty["missing"] == ["eagle"] and empty["available"] is False
+    assert empty["missing"] == ["eagle"]
+    assert empty["available"] is False
     assert cli.run(["methods", "--checkpoints", str(tmp_path)]) == 0
     assert "needs eagle: specdec train eagle" in capsys.readouterr().out
     assert eagle(trained_for(model, tmp_path / "shelf"))["available"] is True
@@ -294,7 +312,8 @@ def test_a_checkpoint_for_another_model_is_refused_before_anything_is_measured(b
     other = model_folder(tmp_path / "other", vocab=40)
     shelf = trained_for(other, tmp_path / "shelf")
     said = refused([*bench, "--methods", "ar,eagle", "--checkpoints", shelf], capsys)
-    assert "another architecture" in said and "`specdec train eagle --target " in said
+    assert "another architecture" in said
+    assert "`specdec train eagle --target " in said
     assert not (tmp_path / "out" / "cost.json").exists()
 
 
@@ -311,7 +330,7 @@ def test_methods_without_a_checkpoint_read_none(bench, tmp_path):
     assert cli.run([*bench, "--methods", "ar,draft-model", "--checkpoints", str(broken.parent)]) == 0
 
 
-@pytest.mark.parametrize("damage, sentence", [
+@pytest.mark.parametrize(("damage", "sentence"), [
     ("empty", "`specdec train eagle` makes it"), ("no folder", "no folder of checkpoints at"),
     ("cut", "bytes and its card says")])
 def test_a_checkpoint_that_is_missing_or_cut_short_is_one_sentence(bench, model, tmp_path, damage, sentence, capsys):
@@ -344,4 +363,5 @@ def test_the_checkpoints_of_a_spec_are_those_of_its_parts_and_nothing_a_kit_brin
     from specdec_lib.bench.plan import trained
 
     assert trained("ar") == trained("draft-model(depth=2)@confidence(threshold=0.3)") == []
-    assert trained("eagle") == ["eagle"] and trained("early-exit") == ["early-exit"]
+    assert trained("eagle") == ["eagle"]
+    assert trained("early-exit") == ["early-exit"]

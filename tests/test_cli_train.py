@@ -42,7 +42,8 @@ def refused(words, capsys) -> str:
     """The sentence on stderr of a command that ends with exit code 2."""
     assert cli.run([str(word) for word in words]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
-    assert len(lines) == 1 and "Traceback" not in lines[0]
+    assert len(lines) == 1
+    assert "Traceback" not in lines[0]
     return lines[0]
 
 
@@ -61,13 +62,17 @@ def test_a_checkpoint_is_weights_a_card_for_programs_one_for_people_and_a_log(sh
 @pytest.mark.parametrize("name", METHODS)
 def test_a_card_says_how_it_was_made_and_what_it_is_worth(shelf, name):
     told = card(shelf, name)
-    assert told["target"]["name"] == "tiny" and told["parameters"] > 0 and len(told["limits"]) >= 3
+    assert told["target"]["name"] == "tiny"
+    assert told["parameters"] > 0
+    assert len(told["limits"]) >= 3
     made = told["made"]
-    assert {"command", "commit", "date", "machine", "torch"} <= set(made) and made["tokens_seen"] > 0
+    assert {"command", "commit", "date", "machine", "torch"} <= set(made)
+    assert made["tokens_seen"] > 0
     assert made["minutes"] <= 0.1                  # told to a tenth
     for kind in ("as trained", "teacher-forced", "live", "as it starts", "from random weights"):
         for rates in told["measured"][kind].values():
-            assert rates["tokens_per_target_forward"] >= 1 and rates["tokens"] > 0
+            assert rates["tokens_per_target_forward"] >= 1
+            assert rates["tokens"] > 0
 
 
 def test_an_early_exit_is_measured_layer_by_layer(shelf):
@@ -76,7 +81,8 @@ def test_an_early_exit_is_measured_layer_by_layer(shelf):
 
 def test_an_ngram_has_a_card_too(shelf):
     told = card(shelf, "ngram")
-    assert told["measured"]["live"]["ngram"]["prompts"] >= 2 and told["made"]["tokens_seen"] > 0
+    assert told["measured"]["live"]["ngram"]["prompts"] >= 2
+    assert told["made"]["tokens_seen"] > 0
 
 
 EVERY = {"eagle", "draft-lm", "diffusion-lm", "diffusion-lm-aligned", "exit 1", "exit 2", "block-diffusion", "ngram"}
@@ -85,12 +91,17 @@ EVERY = {"eagle", "draft-lm", "diffusion-lm", "diffusion-lm-aligned", "exit 1", 
 @pytest.mark.parametrize("name", [*METHODS, "ngram"])
 def test_a_card_tells_both_sides_of_its_break_even(shelf, name):
     told = card(shelf, name)["break_even"]
-    assert told["depth"] == 5 and told["dtype"] == "float32" and told["threads"] == 1 and told["date"]
+    assert told["depth"] == 5
+    assert told["dtype"] == "float32"
+    assert told["threads"] == 1
+    assert told["date"]
     parts = {part: sides for part, sides in told.items() if isinstance(sides, dict)}
-    assert parts and set(parts) <= EVERY
+    assert parts
+    assert set(parts) <= EVERY
     for sides in parts.values():
         assert set(sides["expected"]) == {"by weights read", "by multiplications"}
-        assert sides["measured"]["plain_ms"] > 0 and sides["reached"]["live"] >= 1
+        assert sides["measured"]["plain_ms"] > 0
+        assert sides["reached"]["live"] >= 1
     assert "## Break-even" in (shelf / name / "README.md").read_text()
 
 
@@ -100,11 +111,14 @@ def test_a_break_even_is_told_of_checkpoints_that_exist_and_written_into_their_c
     assert cli.run(words) == 0
     lines = capsys.readouterr().out.splitlines()
     told = lines[2:-1]
-    assert {line.split("  ")[0] for line in told} == EVERY and all(line.count(" = ") == 3 for line in told)
-    assert "chains of 3 at 256 tokens" in lines[-1] and card(here, "eagle")["break_even"]["depth"] == 5
+    assert {line.split("  ")[0] for line in told} == EVERY
+    assert all(line.count(" = ") == 3 for line in told)
+    assert "chains of 3 at 256 tokens" in lines[-1]
+    assert card(here, "eagle")["break_even"]["depth"] == 5
     assert cli.run([*words[:1], "eagle", "--write", *words[1:]]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
-    assert card(here, "eagle")["break_even"]["depth"] == 3 and card(here, "ngram")["break_even"]["depth"] == 5
+    assert card(here, "eagle")["break_even"]["depth"] == 3
+    assert card(here, "ngram")["break_even"]["depth"] == 5
     assert {**card(here, "eagle"), "break_even": 0} == {**card(shelf, "eagle"), "break_even": 0}
 
 
@@ -118,7 +132,8 @@ def test_a_break_even_that_cannot_be_is_one_sentence(model, shelf, capsys, words
 
 def test_an_empty_folder_has_no_break_even(model, tmp_path, capsys):
     said = refused(["break-even", "--checkpoints", tmp_path, "--target", model, *HERE], capsys)
-    assert "no trained drafter" in said and "`specdec train eagle` makes one" in said
+    assert "no trained drafter" in said
+    assert "`specdec train eagle` makes one" in said
 
 
 def test_the_card_is_told_at_the_end(model, data, shelf, capsys, tmp_path):
@@ -136,7 +151,8 @@ def test_what_was_trained_drafts_and_the_answer_stays_the_targets(model, shelf, 
 
     draft = ["--draft", "draft-lm"] if name == "draft-lm" else []
     found, plain = say(METHODS[name], "--checkpoints", str(shelf), *draft), say("ar")
-    assert found.splitlines()[0] == plain.splitlines()[0] and len(plain.split()) > 5
+    assert found.splitlines()[0] == plain.splitlines()[0]
+    assert len(plain.split()) > 5
 
 
 @pytest.mark.parametrize("name", ["eagle", "early-exit"])
@@ -145,14 +161,16 @@ def test_a_truncated_checkpoint_is_refused(model, shelf, name, capsys, tmp_path)
     weights = tmp_path / name / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     said = refused(["generate", "a b", "--method", name, "--target", model, "--checkpoints", tmp_path, *HERE], capsys)
-    assert "model.safetensors has" in said and f"`specdec train {name}`" in said
+    assert "model.safetensors has" in said
+    assert f"`specdec train {name}`" in said
 
 
 def test_a_diffusion_model_of_full_attention_is_a_checkpoint_of_its_own(model, data, tmp_path, capsys):
     words = ["train", "diffusion-lm", "--target", str(model), "--data", str(data), "--minutes", "0.02", *HERE]
     assert cli.run([*words, "--attention", "full", "--out", str(tmp_path)]) == 0
     told = card(tmp_path, "diffusion-lm-full")
-    assert told["settings"]["attention"] == "full" and not (tmp_path / "diffusion-lm").exists()
+    assert told["settings"]["attention"] == "full"
+    assert not (tmp_path / "diffusion-lm").exists()
     assert capsys.readouterr().out.startswith("# diffusion-lm-full")
     assert "no trained drafter" in refused(["break-even", "--checkpoints", tmp_path, "--target", model, *HERE], capsys)
 

@@ -38,7 +38,8 @@ def test_a_draft_is_a_tree_within_its_budget(name, budget):
     part = kit_for(name).part(name)
     for session in sessions(1):
         draft = part(session, budget, Dice(1))
-        assert len(draft) <= budget.size and draft.depth <= budget.depth
+        assert len(draft) <= budget.size
+        assert draft.depth <= budget.depth
         assert all(ROOT <= parent < node for node, parent in enumerate(draft.parents))
         assert len(set(zip(draft.parents, draft.tokens, strict=True))) == len(draft), "siblings differ"
         for values in (draft.q, draft.stats, draft.source, draft.confidence):
@@ -50,7 +51,8 @@ def test_asked_twice_a_drafter_answers_the_same(name):
     part = kit_for(name).part(name)
     for session in sessions(2):
         one, other = part(session, Budget(3), Dice(5)), part(session, Budget(3), Dice(5))
-        assert one.tokens == other.tokens and one.parents == other.parents
+        assert one.tokens == other.tokens
+        assert one.parents == other.parents
 
 
 @pytest.mark.parametrize("name", WHATS)

@@ -28,7 +28,8 @@ def test_live_is_the_default_and_moving_a_slider_redraws(monkeypatch):
     slider, view = box.children
     slider.value = 4
     assert isinstance(view, go.FigureWidget)
-    assert list(view.data[0].y) == [4, 1] and view.layout.title.text == "k is 4 and alpha is 0.8"
+    assert list(view.data[0].y) == [4, 1]
+    assert view.layout.title.text == "k is 4 and alpha is 0.8"
 
 
 def test_live_redraws_when_the_number_of_traces_changes(mode):
@@ -43,7 +44,8 @@ def test_live_text_is_an_html_widget(mode):
     mode("live")
     box = explore(line, k=Choices(1, 2))
     box.children[0].value = 2
-    assert isinstance(box.children[1], widgets.HTML) and "k is 2" in box.children[1].value
+    assert isinstance(box.children[1], widgets.HTML)
+    assert "k is 2" in box.children[1].value
 
 
 def test_a_live_failure_is_not_swallowed(mode):
@@ -74,20 +76,23 @@ def test_html_leaves_room_for_the_slider_at_every_step(mode):
     one = lambda k: figures.tree(["a"] * k, [-1] * k)  # noqa: E731
     figure = explore(one, k=Choices(1, 6))
     heights = [step.args[1]["height"] for step in figure.layout.sliders[0].steps]
-    assert heights == [one(1).layout.height + 90, one(6).layout.height + 90] and figure.layout.height == heights[0]
+    assert heights == [one(1).layout.height + 90, one(6).layout.height + 90]
+    assert figure.layout.height == heights[0]
 
 
 def test_html_clears_lines_that_the_next_step_does_not_have(mode):
     mode("html")
     figure = explore(lambda bar: figures.match_lengths([1, 2], shortest=bar), bar=Choices(2, None))
     shapes = [step.args[1]["shapes"] for step in figure.layout.sliders[0].steps]
-    assert len(shapes[0]) == 1 and len(shapes[1]) == 0
+    assert len(shapes[0]) == 1
+    assert len(shapes[1]) == 0
 
 
 def test_html_of_text_hides_all_pages_but_one(mode):
     mode("html")
     page = explore(line, k=Choices(1, 2, start=2))
-    assert page.html.count('class="page" hidden') == 1 and page.html.count('class="page"') == 2
+    assert page.html.count('class="page" hidden') == 1
+    assert page.html.count('class="page"') == 2
     assert repr(page) == "k is 2"
 
 

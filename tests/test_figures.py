@@ -179,7 +179,9 @@ def test_a_long_title_gets_room_above_the_plot_and_a_long_axis_title_a_second_li
     short = theme.canvas("A word", "x", "y")
     long = theme.canvas("word " * 40, "x", "a measure with its unit (95 % interval of it)")
     lines = long.layout.title.text.count("<br>") + 1
-    assert lines == 4 and short.layout.margin.t is None
+    assert lines == 4
+    assert short.layout.margin.t is None
     assert long.layout.margin.t == short.layout.template.layout.margin.t + 2 * theme.LINE
     assert long.layout.height == short.layout.template.layout.height + 2 * theme.LINE     # the plot keeps its size
-    assert "<br>" in long.layout.yaxis.title.text and short.layout.yaxis.title.text == "y"
+    assert "<br>" in long.layout.yaxis.title.text
+    assert short.layout.yaxis.title.text == "y"

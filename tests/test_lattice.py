@@ -70,7 +70,8 @@ def test_nothing_stands_behind_a_slot_whose_best_is_an_end_token():
 def test_a_narrowed_lattice_is_best_first_with_its_chances_untouched():
     wide = spread(1, 5, 9)
     few = narrowed(wide, .9, 4)
-    assert few.ids.shape == few.logp.shape == (5, max(kept(few))) and bool((few.logp[:, 1:] <= few.logp[:, :-1]).all())
+    assert few.ids.shape == few.logp.shape == (5, max(kept(few)))
+    assert bool((few.logp[:, 1:] <= few.logp[:, :-1]).all())
     for ids, logp, before in zip(candidates(few), few.logp.tolist(), wide.logp.double().tolist(), strict=True):
         assert logp[:len(ids)] == before[:len(ids)]
 
@@ -88,17 +89,22 @@ def test_a_narrowing_that_keeps_nothing_is_refused(mass, cap):
 
 
 def test_the_raw_draft_is_as_long_as_its_tokens_before_the_first_end():
-    assert generated(lattice(SURE, TORN, ENDS, SURE), END) == 2 and generated(lattice(SURE, ENDS)) == 2
-    assert best_chain(lattice(SURE, TORN, ENDS, SURE), END) == (1, 4, 9) and best_chain(lattice(ENDS, SURE)) == (9, 1)
+    assert generated(lattice(SURE, TORN, ENDS, SURE), END) == 2
+    assert generated(lattice(SURE, ENDS)) == 2
+    assert best_chain(lattice(SURE, TORN, ENDS, SURE), END) == (1, 4, 9)
+    assert best_chain(lattice(ENDS, SURE)) == (9, 1)
 
 
 # --- the bound ------------------------------------------------------------------------------------------------------
 
 def test_the_oracle_is_the_longest_beginning_of_the_text_that_the_lattice_holds():
     whole = lattice(SURE, TORN, SURE)
-    assert oracle(whole, (2, 1, 7, 1)) == (2, 1) and oracle(whole, (1, 4, 1, 1)) == (1, 4, 1)
-    assert oracle(whole, (2, 1)) == (2, 1) and oracle(whole, ()) == ()
-    assert oracle(narrowed(whole, .8), (1, 1, 1)) == (1,) and oracle(narrowed(whole, .8), (2, 1)) == ()
+    assert oracle(whole, (2, 1, 7, 1)) == (2, 1)
+    assert oracle(whole, (1, 4, 1, 1)) == (1, 4, 1)
+    assert oracle(whole, (2, 1)) == (2, 1)
+    assert oracle(whole, ()) == ()
+    assert oracle(narrowed(whole, .8), (1, 1, 1)) == (1,)
+    assert oracle(narrowed(whole, .8), (2, 1)) == ()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -133,7 +139,8 @@ def test_a_wide_beam_finds_what_walking_every_path_finds(weight, context):
     one = spread(3, 4, 3)
     paths = search(one, context, PROXY, weight, beam=81)
     want = by_hand(Lattice(one.ids, one.logp.double()), context, weight)
-    assert len(paths) == 81 and paths[0].tokens == max(want, key=want.get)
+    assert len(paths) == 81
+    assert paths[0].tokens == max(want, key=want.get)
     for path in paths:
         assert path.score == pytest.approx(want[path.tokens] / 4, abs=1e-12)
     assert [path.score for path in paths] == sorted((path.score for path in paths), reverse=True)
@@ -161,7 +168,8 @@ def test_the_proxy_hears_the_two_tokens_before_and_turns_a_torn_slot():
     assert best_chain(torn) == (1, 3, 3)
     assert search(torn, (8, 0), PROXY)[0].tokens == (1, 2, 3)                 # 0 1 2 3 was counted, 0 1 3 3 was not
     either = lattice({0: .4, 3: .4})
-    assert search(either, (4, 2), PROXY)[0].tokens == (0,) and search(either, (2, 2), PROXY)[0].tokens == (3,)
+    assert search(either, (4, 2), PROXY)[0].tokens == (0,)
+    assert search(either, (2, 2), PROXY)[0].tokens == (3,)
 
 
 def test_the_printed_sum_favours_ending_early_and_the_mean_per_token_does_not():

@@ -26,13 +26,15 @@ def finish(when=Fixed(3), what=knows, prompt=(1, 2), target=None, **options):
 def test_plain_decoding_has_exactly_one_forward_per_token():
     target = Scripted((1, 2), TEXT)
     done = finish(Fixed(0), lambda *_: Draft(), target=target, max_new_tokens=6)
-    assert done.output == TEXT[:6] and target.forwards == 6 == len(done.rounds)
+    assert done.output == TEXT[:6]
+    assert target.forwards == 6 == len(done.rounds)
     assert target.prefilled == 1                       # all prompt tokens but the last
 
 
 def test_it_stops_at_the_first_end_token_inside_an_accepted_path():
     done = finish(max_new_tokens=8, end=frozenset({6}))
-    assert done.output == (5, 6) and done.rounds[-1].verdict.path == (0, 1)
+    assert done.output == (5, 6)
+    assert done.rounds[-1].verdict.path == (0, 1)
 
 
 def test_it_never_emits_more_than_was_asked_for():

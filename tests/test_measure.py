@@ -34,8 +34,10 @@ TREE = turn((1, 2, 3, 4), parents=(ROOT, ROOT, 1, 2), path=(1, 2, 3))   # the se
 def test_plain_decoding_has_one_token_per_forward_and_no_acceptance():
     plain = rows(PLAIN, PLAIN)
     assert measure.tokens_per_target_forward(plain) == 1
-    assert measure.acceptance_rate(plain) is None and measure.accepted_per_draft_round(plain) is None
-    assert measure.draft_round_share(plain) == 0 and measure.width(plain) == 1
+    assert measure.acceptance_rate(plain) is None
+    assert measure.accepted_per_draft_round(plain) is None
+    assert measure.draft_round_share(plain) == 0
+    assert measure.width(plain) == 1
     assert measure.conditional_acceptance(plain) == []
 
 
@@ -73,16 +75,20 @@ def test_time_shares_sum_to_one_and_index_search_belongs_to_the_drafter():
 
 def test_each_emitted_token_knows_who_proposed_it_and_how_sure_the_target_was():
     one = rows(turn((1, 2, 3), path=(0, 1), source=("a", "b", "c")))[0]
-    assert one.origins == ("a", "b", "") and one.tokens == (1, 2, 9) and one.source == "a"
+    assert one.origins == ("a", "b", "")
+    assert one.tokens == (1, 2, 9)
+    assert one.source == "a"
     assert one.margins == (0.0, 1.0, 2.0)
-    assert one.nll == 1.5 and measure.target_nll((one,)) == 0.5
+    assert one.nll == 1.5
+    assert measure.target_nll((one,)) == 0.5
 
 
 def test_speedup_is_the_ratio_of_total_seconds_per_token():
     plain, fast = [Cost(10, 10.0), Cost(10, 30.0)], [Cost(10, 5.0), Cost(10, 5.0)]
     assert measure.speedup(plain, fast) == 4.0
     assert measure.speedup(plain, plain) == 1.0
-    assert measure.speedup([], []) is None and measure.speedup(plain, [Cost(0, 0.0)]) is None
+    assert measure.speedup([], []) is None
+    assert measure.speedup(plain, [Cost(0, 0.0)]) is None
 
 
 def test_the_interval_of_equal_pairs_is_a_point_and_needs_five_prompts():
@@ -111,14 +117,15 @@ def test_the_first_divergence_names_both_tokens_and_the_margin():
     assert measure.divergence((1, 2), (1, 2, 3), (0.5, 0.1)) == measure.Divergence(2, (None, 3), None)
 
 
-@pytest.mark.parametrize("one, two, length", [("abcde", "ace", 3), ("abc", "xyz", 0), ("", "abc", 0),
+@pytest.mark.parametrize(("one", "two", "length"), [("abcde", "ace", 3), ("abc", "xyz", 0), ("", "abc", 0),
                                               ("abab" * 40, "baba" * 40, 159), ("aab", "abb", 2)])
 def test_the_longest_common_subsequence_is_exact(one, two, length):
     assert measure.longest_common(one, two) == length == measure.longest_common(two, one)
 
 
 def test_rouge_l_of_ids_is_one_for_equal_and_none_for_nothing():
-    assert measure.rouge_l((1, 2, 3), (1, 2, 3)) == 1 and measure.rouge_l((), ()) is None
+    assert measure.rouge_l((1, 2, 3), (1, 2, 3)) == 1
+    assert measure.rouge_l((), ()) is None
     assert measure.rouge_l((1, 2, 3, 4), (2, 4)) == pytest.approx(2 * 2 / 6)
 
 
@@ -141,7 +148,8 @@ def test_the_interval_of_a_share_weighs_prompts_by_their_size_and_needs_five():
     assert measure.share_interval([(1, 2)] * 4) is None
     assert measure.share_interval([(1, 2)] * 5) == [0.5, 0.5]
     low, high = measure.share_interval([(0, 1)] * 9 + [(90, 90)])
-    assert low == 0 and high > 0.9                 # one long prompt outweighs nine short ones
+    assert low == 0
+    assert high > 0.9
     assert measure.share_interval([(0, 0)] * 4 + [(1, 2)]) == [0.5, 0.5]
     assert measure.share_interval([(0, 0)] * 5) is None
 
@@ -155,7 +163,8 @@ def test_a_token_is_not_the_best_where_the_row_before_it_has_a_likelier_one():
     assert [row.not_best for row in rows(told, tied)] == [1, 0]            # 2 was let stand for 7; a tie is no loss
     assert measure.not_best_per_100(rows(told, tied)) == 100 / 6
     old = rows(told)[0]._replace(not_best=None)
-    assert measure.not_best_per_100([old, *rows(tied)]) is None and measure.not_best_per_100([]) is None
+    assert measure.not_best_per_100([old, *rows(tied)]) is None
+    assert measure.not_best_per_100([]) is None
 
 
 def test_a_change_is_a_difference_of_shares_of_totals_and_its_interval_is_paired():
@@ -166,6 +175,7 @@ def test_a_change_is_a_difference_of_shares_of_totals_and_its_interval_is_paired
     assert (low, high) == tuple(measure.change_interval(base, other))
     even = [(k, 10) for k in range(8)]
     assert measure.change_interval(even, [(k + 1, 10) for k, _ in even]) == pytest.approx([.1, .1])
-    assert measure.change_interval(even[:4], even[:4]) is None and measure.change([], []) is None
+    assert measure.change_interval(even[:4], even[:4]) is None
+    assert measure.change([], []) is None
     with pytest.raises(ValueError, match="6 and 8"):
         measure.change_interval(base, even)

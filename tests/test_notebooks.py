@@ -64,10 +64,12 @@ def test_a_notebook_is_committed_without_outputs_and_with_a_language(book):
 @every_book
 def test_a_notebook_opens_with_its_title_and_typed_parameters(book):
     first, second = cells(book)[:2]
-    assert first.cell_type == "markdown" and first.source.startswith("# ")
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
     assert second.metadata.get("tags") == ["parameters"]
     written = {node.target.id for node in ast.parse(second.source).body}
-    assert written and written == set(notebook_runner.parameters(book))
+    assert written
+    assert written == set(notebook_runner.parameters(book))
 
 
 @every_book
@@ -123,7 +125,8 @@ def test_a_method_notebook_has_the_eight_beats_in_order(book):
     headings = re.findall(r"^## (.+)$", "\n".join(cell.source for cell in cells(book, "markdown")), flags=re.MULTILINE)
     beats = [beat for heading in headings for beat in BEATS if heading.startswith(beat)]
     assert beats == list(BEATS)
-    assert calls(book, "explore") and calls(book, "source")
+    assert calls(book, "explore")
+    assert calls(book, "source")
 
 
 @every_method

@@ -47,7 +47,8 @@ def test_every_command_runs(words, tmp_path):
 def test_a_long_command_has_the_options_that_it_is_shown_with(name):
     done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", name, "--help"], capture_output=True, text=True)
     named = {word for words in commands("specdec") if words[1] == name for word in words if word.startswith("--")}
-    assert named and all(word in done.stdout for word in named)
+    assert named
+    assert all(word in done.stdout for word in named)
 
 
 def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_that_use_its_drafters():
@@ -56,7 +57,8 @@ def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_th
     told = README.partition("## Train drafters")[2].partition("\n## ")[0].rpartition("```")[2]
     named = set(re.findall(r"`(--[a-z-]+)", told))
     known = set(re.findall(r"^  (--[a-z-]+)", "\n".join(done.stdout for done in helps), re.M))
-    assert len(named) > 5 and named <= known
+    assert len(named) > 5
+    assert named <= known
 
 
 def test_every_drafter_named_can_be_trained():

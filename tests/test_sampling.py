@@ -12,7 +12,8 @@ LOGITS = torch.log(torch.tensor([.1, .4, .2, .3]))
 
 def test_temperature_zero_has_a_support_of_one():
     dist = Sampling(0).distribution(LOGITS)
-    assert dist.ids.tolist() == [1] and dist.probs.tolist() == [1.0]
+    assert dist.ids.tolist() == [1]
+    assert dist.probs.tolist() == [1.0]
 
 
 def test_temperature_one_is_the_softmax():
@@ -25,12 +26,14 @@ def test_temperature_sharpens():
 
 def test_top_k_keeps_the_k_best():
     dist = Sampling(1.0, top_k=2).distribution(LOGITS)
-    assert sorted(dist.ids.tolist()) == [1, 3] and dist.probability(3) == pytest.approx(3 / 7, abs=1e-6)
+    assert sorted(dist.ids.tolist()) == [1, 3]
+    assert dist.probability(3) == pytest.approx(3 / 7, abs=1e-6)
 
 
 def test_top_p_keeps_the_token_that_crosses():
     dist = Sampling(1.0, top_p=.5).distribution(LOGITS)
-    assert dist.ids.tolist() == [1, 3] and float(dist.probs.sum()) == pytest.approx(1)
+    assert dist.ids.tolist() == [1, 3]
+    assert float(dist.probs.sum()) == pytest.approx(1)
 
 
 def test_a_smaller_head_keeps_its_tokens_names():
@@ -40,7 +43,8 @@ def test_a_smaller_head_keeps_its_tokens_names():
 
 def test_scores_follow_the_sampling_they_are_given():
     scores = Scores(LOGITS[None])
-    assert len(scores.distribution(0).ids) == 1 and len(scores.distribution(0, Sampling(0)).ids) == 1
+    assert len(scores.distribution(0).ids) == 1
+    assert len(scores.distribution(0, Sampling(0)).ids) == 1
     assert len(scores.distribution(0, Sampling(1.0)).ids) == 4
 
 

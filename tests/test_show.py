@@ -45,7 +45,8 @@ def test_a_strip_by_round_shows_the_rejected_nodes_too():
 def test_a_long_prompt_is_cut_and_says_how_much_is_missing():
     session = show.words("a b c d e")
     drawn = show.strip(session, prompt=2)
-    assert "3 more prompt tokens" in drawn.html and repr(drawn).startswith("… d e")
+    assert "3 more prompt tokens" in drawn.html
+    assert repr(drawn).startswith("… d e")
 
 
 def test_one_round_says_how_much_of_it_was_kept():
@@ -56,12 +57,15 @@ def test_one_round_says_how_much_of_it_was_kept():
 def test_roles_are_told_apart_without_colour():
     session, vocab = decoded()
     html = show.round(session.rounds[0], vocab).html
-    assert "3px solid" in html and "line-through" in html and "3px double" in html
+    assert "3px solid" in html
+    assert "line-through" in html
+    assert "3px double" in html
 
 
 def test_tokens_cannot_inject_html():
     drawn = show.draft(deterministic_chain((0,)), lambda token: "<script>")
-    assert "<script>" not in drawn.html and "&lt;script&gt;" in drawn.html
+    assert "<script>" not in drawn.html
+    assert "&lt;script&gt;" in drawn.html
 
 
 def test_a_toy_draft_names_its_tokens_by_itself():
@@ -78,7 +82,9 @@ def test_a_draft_has_one_line_for_each_leaf():
 
 def test_a_word_is_its_token_id_everywhere():
     word = show.words("x y x").tokens[2]
-    assert word == 0 and hash(word) == hash(0) and json.dumps([word]) == "[0]"
+    assert word == 0
+    assert hash(word) == hash(0)
+    assert json.dumps([word]) == "[0]"
     assert torch.tensor([word]).tolist() == [0]
     assert pickle.loads(pickle.dumps(word)).text == copy.deepcopy(word).text == "x"
 
@@ -125,18 +131,22 @@ def test_a_check_shows_its_sentence_or_raises_it():
 
 def test_the_source_shown_is_the_source_that_runs():
     drawn = show.source(Match)
-    assert "class Match" in repr(drawn) and "specdec_lib.how.match" in drawn.html
+    assert "class Match" in repr(drawn)
+    assert "specdec_lib.how.match" in drawn.html
     assert '"""' not in repr(show.source(deterministic_chain, doc=False))
 
 
 def test_a_table_keeps_the_order_of_its_rows():
     html = show.table([{"name": "b", "value": 1.23456}, {"name": "a", "value": None}])._repr_html_()
-    assert html.index(">b<") < html.index(">a<") and "1.235" in html and "–" in html
+    assert html.index(">b<") < html.index(">a<")
+    assert "1.235" in html
+    assert "–" in html
 
 
 def test_a_stack_shows_every_part():
     both = show.stack(show.check("one", True), show.text("two"))
-    assert "✓" in both.html and repr(both) == "✓ one\ntwo"
+    assert "✓" in both.html
+    assert repr(both) == "✓ one\ntwo"
 
 
 def test_no_dice_are_thrown_for_a_picture():
@@ -159,9 +169,11 @@ def test_rounds_along_an_output_count_nodes():
 def test_entropy_along_an_output_marks_where_rounds_end():
     session, vocab = decoded()
     line, ends = show.entropy(session, names=vocab).data
-    assert len(line.y) == 4 and list(ends.x) == [2, 4]
+    assert len(line.y) == 4
+    assert list(ends.x) == [2, 4]
 
 
 def test_any_words_can_stand_in_a_strip_with_their_roles():
     drawn = show.tokens(["a", "b"], ["prompt", "draft"], caption="two words")
-    assert repr(drawn) == "a (b)\ntwo words" and ">draft<" in drawn.html
+    assert repr(drawn) == "a (b)\ntwo words"
+    assert ">draft<" in drawn.html

@@ -29,7 +29,8 @@ def test_a_path_goes_on_below_a_node_that_passes_and_nowhere_else():
 
 def test_a_test_may_carry_what_it_has_seen_along_its_own_path():
     found = dict(passing_paths(TREE, (), lambda above, node: (*above, TREE.tokens[node])))
-    assert found[0, 2, 4] == (5, 7, 9) and found[1, 3] == (6, 8)
+    assert found[0, 2, 4] == (5, 7, 9)
+    assert found[1, 3] == (6, 8)
 
 
 def test_a_node_is_asked_once_and_only_if_all_above_it_passed():
@@ -67,7 +68,9 @@ def test_a_grown_node_carries_the_law_it_was_drawn_from():
         assert draft.distribution(node).probs.tolist() == pytest.approx(DRAFT.logits(context).exp().tolist())
         assert draft.stats[node].prob == pytest.approx(draft.distribution(node).probability(token))
         context += (token,)
-    assert len(draft) == 4 and draft.parents == (ROOT, 0, 1, 2) and draft.source == ("d",) * 4
+    assert len(draft) == 4
+    assert draft.parents == (ROOT, 0, 1, 2)
+    assert draft.source == ("d",) * 4
 
 
 def test_greedy_nodes_are_certain():
@@ -89,8 +92,10 @@ def test_nothing_is_drafted_past_an_end_token():
 
 def test_a_trie_merges_what_chains_share_and_stops_at_its_nodes():
     draft = deterministic_tree([(1, 2, 3), (1, 5), (7,)], nodes=4)
-    assert draft.tokens == (1, 2, 3, 5) and draft.parents == (ROOT, 0, 1, 0)
+    assert draft.tokens == (1, 2, 3, 5)
+    assert draft.parents == (ROOT, 0, 1, 0)
 
 
 def test_an_empty_chain_is_the_empty_draft():
-    assert len(deterministic_chain(())) == 0 and deterministic_chain(()).depth == 0
+    assert len(deterministic_chain(())) == 0
+    assert deterministic_chain(()).depth == 0

@@ -51,23 +51,30 @@ def test_the_best_of_a_row_is_the_first_of_equals_with_and_without_its_peaks():
     logits = torch.zeros(2, 4096)
     logits[0, [300, 301, 4000]] = 1.0
     assert argmax(logits).tolist() == [300, 0] == argmax(logits, block_maxima(logits)).tolist()
-    assert block_maxima(torch.zeros(1, 100)) is None and argmax(torch.zeros(1, 100)).tolist() == [0]
+    assert block_maxima(torch.zeros(1, 100)) is None
+    assert argmax(torch.zeros(1, 100)).tolist() == [0]
 
 
 def test_a_law_has_no_chance_outside_its_support():
     dist = Distribution(torch.tensor([4, 7]), torch.tensor([.25, .75]))
-    assert dist.probability(7) == .75 and dist.probability(5) == 0 and Distribution.point_mass(3).probability(4) == 0
+    assert dist.probability(7) == .75
+    assert dist.probability(5) == 0
+    assert Distribution.point_mass(3).probability(4) == 0
 
 
 def test_a_draft_knows_paths_depths_and_children():
     draft = deterministic_tree([(1, 2, 3), (1, 4)], nodes=9)
-    assert draft.tokens == (1, 2, 3, 4) and draft.parents == (ROOT, 0, 1, 0)
-    assert draft.depths == (1, 2, 3, 2) and draft.path(2) == (0, 1, 2) and draft.children[0] == (1, 3)
+    assert draft.tokens == (1, 2, 3, 4)
+    assert draft.parents == (ROOT, 0, 1, 0)
+    assert draft.depths == (1, 2, 3, 2)
+    assert draft.path(2) == (0, 1, 2)
+    assert draft.children[0] == (1, 3)
 
 
 def test_a_kept_part_of_a_draft_is_renumbered():
     draft = deterministic_tree([(1, 2, 3), (4, 5)], nodes=9).keep((0, 3, 4))
-    assert draft.tokens == (1, 4, 5) and draft.parents == (ROOT, ROOT, 1)
+    assert draft.tokens == (1, 4, 5)
+    assert draft.parents == (ROOT, ROOT, 1)
 
 
 def test_prune_keeps_the_node_at_which_the_stop_fired():
@@ -79,7 +86,8 @@ def test_prune_keeps_the_node_at_which_the_stop_fired():
 
 def test_the_budget_never_drafts_what_cannot_be_emitted():
     session = begin((1, 2), max_new_tokens=3)
-    assert Budget(8).within(session).depth == 2 and Budget(1).within(session).depth == 1
+    assert Budget(8).within(session).depth == 2
+    assert Budget(1).within(session).depth == 1
 
 
 def test_a_verdict_is_cut_after_the_first_end_token_and_at_the_room():
@@ -93,8 +101,10 @@ def test_a_verdict_is_cut_after_the_first_end_token_and_at_the_room():
 
 def test_scores_of_a_smaller_head_speak_in_tokens():
     scores = Scores(torch.tensor([[0., 3., 1.]]), ids=torch.tensor([10, 20, 30]))
-    assert scores.best == (20,) and scores.distribution(0, WARM).ids.tolist() == [10, 20, 30]
-    assert scores.logit(0, 30) == 1.0 and scores.row_stats((0,), k=2).ids.tolist() == [[20, 30]]
+    assert scores.best == (20,)
+    assert scores.distribution(0, WARM).ids.tolist() == [10, 20, 30]
+    assert scores.logit(0, 30) == 1.0
+    assert scores.row_stats((0,), k=2).ids.tolist() == [[20, 30]]
 
 
 def test_a_brief_holds_entropy_in_nats_of_the_raw_softmax():
@@ -133,7 +143,8 @@ def test_a_drafter_that_needs_features_gets_them_without_a_forward():
         return deterministic_chain((int(session.tokens[-1]) + 1,), "eagle")
 
     done = last(decode((1, 2), target, Fixed(1), eagle, Match(), max_new_tokens=10))
-    assert done.output == TEXT and target.forwards == len(done.rounds) < 10
+    assert done.output == TEXT
+    assert target.forwards == len(done.rounds) < 10
 
 
 def test_a_drafter_catches_up_after_sleeping_through_rounds():
@@ -184,7 +195,8 @@ def test_a_rule_with_a_memory_folds_the_likelihood_it_has_seen():
         return Match()(session, draft, scores, dice)
 
     last(decode((1, 2), Scripted((1, 2), TEXT), Fixed(2), oracle, consultant, max_new_tokens=10))
-    assert running[0] == 0 and all(value > 0 for value in running[1:])
+    assert running[0] == 0
+    assert all(value > 0 for value in running[1:])
 
 
 def test_a_lattice_is_searched_into_a_certain_path():
@@ -195,8 +207,10 @@ def test_a_lattice_is_searched_into_a_certain_path():
         return with_notes(deterministic_chain(path, "lattice"), raw_length=len(lattice.ids))
 
     done = last(decode((1, 2), Scripted((1, 2), TEXT), Fixed(2), search, Rejection(), max_new_tokens=9))
-    assert done.output == TEXT[:9] and len(done.rounds) == 3
-    assert done.rounds[0].draft.notes["raw_length"] == 2 and not done.rounds[0].draft.q
+    assert done.output == TEXT[:9]
+    assert len(done.rounds) == 3
+    assert done.rounds[0].draft.notes["raw_length"] == 2
+    assert not done.rounds[0].draft.q
 
 
 def test_one_of_several_chains_is_chosen_by_the_target_and_judged_as_certain():
@@ -234,7 +248,8 @@ def test_a_round_holds_nothing_of_the_size_of_the_vocabulary():
         return Draft((0,), (ROOT,), (DRAFT_LAW,))
 
     done = last(decode(PROMPT, TARGET, Fixed(1), drawer, Rejection(), max_new_tokens=2, sampling=WARM, dice=Dice(1)))
-    assert isinstance(done.rounds[0], Round) and all(not round.draft.q for round in done.rounds)
+    assert isinstance(done.rounds[0], Round)
+    assert all(not round.draft.q for round in done.rounds)
 
 
 def test_a_session_can_be_scrubbed_through_time():

@@ -57,7 +57,7 @@ def _lay_out(documents: Iterable[Sequence[int]]) -> np.ndarray:
     gap, pieces = np.array([GAP], dtype=np.int64), []
     for document in documents:
         ids = np.asarray(document, dtype=np.int64)
-        if ids.size and not (0 <= ids.min() and ids.max() < GAP):
+        if ids.size and not (ids.min() >= 0 and ids.max() < GAP):
             raise Refusal("token ids of a corpus must lie between 0 and 2**32 - 2")
         if ids.size:
             pieces += [ids, gap]

@@ -48,19 +48,22 @@ def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
 def test_a_method_that_is_surely_faster_goes_before_one_that_only_looks_so():
     wild = [one("slow", q, [row(7, 0.01 if q else 3.0)] * 4) for q in range(5)]
     at = report(*PLAIN, *FAST, *wild)
-    assert at.entries["slow"]["speedup_ci"][0] < 1 and at.fastest == "fast"
+    assert at.entries["slow"]["speedup_ci"][0] < 1
+    assert at.fastest == "fast"
 
 
 def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_ratio():
     qa, everything = report_tables.advice(report(*PLAIN, *FAST, *SLOW))
-    assert qa["take"] == everything["take"] == "fast" and everything["text"] == "all prompts"
+    assert qa["take"] == everything["take"] == "fast"
+    assert everything["text"] == "all prompts"
     assert "75% of its tokens came from drafts" in qa["because"]
     assert qa["how sure"] == "faster than ar, the second: 2.00 times (2.00 to 2.00)"
 
 
 def test_advice_is_plain_decoding_where_no_draft_pays_and_a_point_with_few_prompts():
     few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
-    assert few["take"] == "ar" and few["because"] == "no draft paid for its verification"
+    assert few["take"] == "ar"
+    assert few["because"] == "no draft paid for its verification"
     assert few["how sure"].startswith("a point: fewer than five prompts")
 
 
@@ -84,7 +87,8 @@ def test_the_output_shown_is_the_one_with_the_most_drafted_tokens():
     longer = one("fast", 9, [row(7, 2.0, accepted=3)] * 2)
     at = report(*PLAIN, one("ar", 9, [row(7, 1.0)] * 8), *FAST, longer)
     found, origins = report_tables.token_origins(at)
-    assert found.question_id == 9 and origins == ["d", "d", "d", ""] * 2
+    assert found.question_id == 9
+    assert origins == ["d", "d", "d", ""] * 2
     assert report_tables.token_origins(at, "fast", "3")[0].question_id == 3
     with pytest.raises(Refusal, match="no output of fast for prompt 77"):
         report_tables.token_origins(at, "fast", "77")
@@ -113,7 +117,8 @@ def test_every_lossy_method_carries_four_gates_with_intervals_behind_the_fastest
     assert report_tables.quality_table(at) == {}                            # nothing here says that it is lossy
     at.entries["loose"]["lossless"] = False
     found = report_tables.quality_table(at)
-    assert list(found) == ["fast", "loose"] and len(found["loose"]) == 9
+    assert list(found) == ["fast", "loose"]
+    assert len(found["loose"]) == 9
     assert found["loose"]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
     assert found["loose"]["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
     assert found["loose"]["overlap with ar"] == "1.000 (1.000 to 1.000)"

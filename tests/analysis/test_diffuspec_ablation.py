@@ -40,7 +40,8 @@ RUN = report(PLAIN, *FOUR)
 
 def test_the_four_cells_are_told_by_their_specs_and_variants_fill_none():
     assert [diffuspec_ablation.cell_of(spec) for spec in SPECS] == list(CELLS)
-    assert diffuspec_ablation.cell_of("diffuspec(depth=8,weight=1)") == NEITHER and diffuspec_ablation.cell_of("diffuspec(weight=0.5)") == BOTH
+    assert diffuspec_ablation.cell_of("diffuspec(depth=8,weight=1)") == NEITHER
+    assert diffuspec_ablation.cell_of("diffuspec(weight=0.5)") == BOTH
     for other in (diffuspec_ablation.PRINTED, diffuspec_ablation.LESS, diffuspec_ablation.TREE, "ar",
                   "diffuspec(weight=0.2)", "diffuspec@fixed",
                   diffuspec_ablation.ALIGNED):
@@ -51,17 +52,20 @@ def test_what_the_ablation_measures_fills_every_cell_and_holds_every_variant():
     specs = catalog.split(diffuspec_ablation.METHODS)
     assert list(diffuspec_ablation.specs_by_cell(reversed(specs)).items()) == list(zip(CELLS, SPECS, strict=True))
     at = report(PLAIN, *(decodes(spec, [1, 1, 1], .5) for spec in specs if spec != "ar"))
-    assert len(diffuspec_ablation.effects(at)) == 5 and len(diffuspec_ablation.variants(at)) == 8
+    assert len(diffuspec_ablation.effects(at)) == 5
+    assert len(diffuspec_ablation.variants(at)) == 8
     assert len(diffuspec_ablation.rivals(at, "diffuspec")) == 4 == len(diffuspec_ablation.RIVALS)
 
 
 def test_a_part_can_win_tokens_and_lose_time():
     pair = diffuspec_ablation.effects(RUN)["search, fixed length"]
     tokens, speed = diffuspec_ablation.tokens_of_pair(RUN, pair), diffuspec_ablation.speed_of_pair(RUN, pair)
-    assert (tokens.ratio, tokens.verdict) == (1.5, "faster") and (tokens.base, tokens.other) == ("neither", "search")
+    assert (tokens.ratio, tokens.verdict) == (1.5, "faster")
+    assert (tokens.base, tokens.other) == ("neither", "search")
     assert speed.ratio == pytest.approx(4.5 / 3.5)
     slow = report(PLAIN, FOUR[0], decodes(SPECS[1], [2, 2], 5.0))
-    assert diffuspec_ablation.speed_of_pair(slow, pair).verdict == "slower" and diffuspec_ablation.tokens_of_pair(slow,
+    assert diffuspec_ablation.speed_of_pair(slow, pair).verdict == "slower"
+    assert diffuspec_ablation.tokens_of_pair(slow,
                                                                                                                   pair).verdict == "faster"
 
 
@@ -71,7 +75,8 @@ def test_tokens_per_forward_are_paired_over_prompts_and_need_five():
 
 
 def test_the_search_costs_what_drafting_takes_more_at_one_length():
-    assert diffuspec_ablation.search_ms(RUN) == 250 and diffuspec_ablation.search_ms(report(PLAIN, FOUR[0])) is None
+    assert diffuspec_ablation.search_ms(RUN) == 250
+    assert diffuspec_ablation.search_ms(report(PLAIN, FOUR[0])) is None
     assert diffuspec_ablation.round_ms(RUN, SPECS[1]) == {"draft": 500, "search": 250, "target": 1000, "overhead": 0}
     assert diffuspec_ablation.round_ms(RUN, SPECS[0])["search"] == 0 == diffuspec_ablation.round_ms(RUN,
                                                                                                     SPECS[2])["search"]
@@ -120,4 +125,5 @@ def test_a_run_without_all_cells_is_refused_before_anything_is_measured(tmp_path
     assert diffuspec_ablation.read_measure_or_toy(str(tmp_path))[1] == "A finished run."
     with pytest.raises(Refusal, match="lacks its cell of neither, search, controller"):
         diffuspec_ablation.read_measure_or_toy("", str(tmp_path / "new"), methods="ar,diffuspec")
-    assert CONTROLLER in diffuspec_ablation.specs_by_cell(SPECS) and SEARCH in diffuspec_ablation.specs_by_cell(SPECS)
+    assert CONTROLLER in diffuspec_ablation.specs_by_cell(SPECS)
+    assert SEARCH in diffuspec_ablation.specs_by_cell(SPECS)

@@ -7,13 +7,14 @@ from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, FIXED, NEIT
 
 
 def test_two_rows_of_the_paper_imply_one_plain_step():
-    assert diffuspec_published.STEPS == pytest.approx((1.657, 1.654), abs=6e-4)
-    assert diffuspec_published.STEP == pytest.approx(1.655, abs=1e-3)
+    assert pytest.approx((1.657, 1.654), abs=6e-4) == diffuspec_published.STEPS
+    assert pytest.approx(1.655, abs=1e-3) == diffuspec_published.STEP
 
 
 def test_the_papers_own_tokens_are_priced_at_its_own_speed():
     assert diffuspec_published.published_speedup(*ABLATION[BOTH][:1]) == pytest.approx(3.08, rel=2e-3)
-    assert diffuspec_published.published_speedup(diffuspec_published.published_break_even()) == pytest.approx(1) and diffuspec_published.published_break_even() > 2
+    assert diffuspec_published.published_speedup(diffuspec_published.published_break_even()) == pytest.approx(1)
+    assert diffuspec_published.published_break_even() > 2
 
 
 def test_a_second_forward_costs_a_second_draft_and_a_search_costs_little():
@@ -26,7 +27,9 @@ def test_a_second_forward_costs_a_second_draft_and_a_search_costs_little():
 def test_the_tables_of_the_paper_disagree_where_the_search_is_off():
     means = {cell: sum(one.speed for one in said) / len(TASKS) for cell, said in PER_TASK.items()}
     gap = {cell: abs(mean - ABLATION[cell].speed) for cell, mean in means.items()}
-    assert gap[BOTH] < .02 and gap[NEITHER] > .2 and all(len(said) == len(TASKS) for said in PER_TASK.values())
+    assert gap[BOTH] < .02
+    assert gap[NEITHER] > .2
+    assert all(len(said) == len(TASKS) for said in PER_TASK.values())
     assert max(said.tokens for said in FIXED.values()) < ABLATION[diffuspec_published.SEARCH].tokens
 
 

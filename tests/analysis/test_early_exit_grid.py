@@ -46,7 +46,8 @@ def test_where_rows_come_free_an_exit_is_paid_once_for_each_drafted_token():
 
 
 def test_tokens_are_one_and_the_chances_of_reaching_each_depth():
-    assert tokens_per_round((.5, .4, .5), 3) == pytest.approx(1 + .5 + .2 + .1) and tokens_per_round((.5, .4), 0) == 1
+    assert tokens_per_round((.5, .4, .5), 3) == pytest.approx(1 + .5 + .2 + .1)
+    assert tokens_per_round((.5, .4), 0) == 1
     assert tokens_per_round((.5, None, .5), 3) == 1.5, "what was never seen keeps nothing"
 
 
@@ -115,9 +116,12 @@ RUN = report(PLAIN, decodes(spec(10, 1), [1, 1, 1], 1.6, 1), decodes(spec(5, 1),
 
 def test_a_run_is_read_cell_by_cell_and_what_it_lacks_is_a_hole():
     found = measured_grid(RUN)
-    assert (found.layers, found.depths) == ((5, 10), (1, 2)) and found.best == (5, 1, pytest.approx(1.6))
-    assert found.speeds[0] == pytest.approx((1.6, 6 / 4.5)) and found.speeds[1] == (pytest.approx(1.25), None)
-    assert found.spans[0][0] == pytest.approx([1.6, 1.6]) and found.spans[1][1] is None
+    assert (found.layers, found.depths) == ((5, 10), (1, 2))
+    assert found.best == (5, 1, pytest.approx(1.6))
+    assert found.speeds[0] == pytest.approx((1.6, 6 / 4.5))
+    assert found.speeds[1] == (pytest.approx(1.25), None)
+    assert found.spans[0][0] == pytest.approx([1.6, 1.6])
+    assert found.spans[1][1] is None
 
 
 def test_only_specs_that_say_layer_and_depth_and_nothing_else_are_cells():
@@ -145,12 +149,16 @@ def test_the_best_cell_is_held_against_the_next_by_their_own_ratio():
 def test_a_folder_with_a_run_is_read_and_a_missing_one_names_the_command(tmp_path):
     RunFolder(tmp_path / "run", Plan(("ar", spec(5, 1)))).finish(list(RUN.decodes), RUN.summary)
     found, said = early_exit_grid.read_grid_run(tmp_path / "run")
-    assert measured_grid(found).best[:2] == (5, 1) and said == early_exit_grid.grid_sentence(RUN)
+    assert measured_grid(found).best[:2] == (5, 1)
+    assert said == early_exit_grid.grid_sentence(RUN)
     none, said = early_exit_grid.read_grid_run(tmp_path / "nowhere")
-    assert none is None and "nowhere" in said and early_exit_grid.COMMAND in said
+    assert none is None
+    assert "nowhere" in said
+    assert early_exit_grid.COMMAND in said
 
 
 def test_the_command_sweeps_every_shipped_exit_at_every_depth():
     specs = catalog.split(early_exit_grid.METHODS)
-    assert specs[0] == "ar" and list(cell_specs(specs)) == [(layer, k)
+    assert specs[0] == "ar"
+    assert list(cell_specs(specs)) == [(layer, k)
                                                             for layer in (5, 10, 15) for k in (1, 2, 3, 4, 5)]

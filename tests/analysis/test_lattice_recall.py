@@ -37,7 +37,8 @@ def test_a_chain_goes_on_among_those_that_were_right_so_far():
 
 
 def test_a_path_and_its_candidates_need_not_have_one_length():
-    assert token_ranks([[1, 2], [3, 4]], (2, 9, 5)) == (1, None) and token_ranks([[1, 2], [3, 4]], (1,)) == (0,)
+    assert token_ranks([[1, 2], [3, 4]], (2, 9, 5)) == (1, None)
+    assert token_ranks([[1, 2], [3, 4]], (1,)) == (0,)
 
 
 def test_lattices_that_were_not_recorded_are_refused():

@@ -38,7 +38,8 @@ def test_a_spec_is_a_drafter_and_a_policy(spec, found):
 
 def test_every_spec_of_the_command_is_read_and_can_be_spelled():
     for spec in catalog.split(length_policies.specs(("eagle", "draft-model"))):
-        assert catalog.spelled(spec)[0] in catalog.methods() and (spec == "ar") == (policy_result(spec).policy == "its own")
+        assert catalog.spelled(spec)[0] in catalog.methods()
+        assert (spec == "ar") == (policy_result(spec).policy == "its own")
 
 
 def test_drafters_are_those_of_which_a_fixed_length_was_measured_fixed_lengths_first(run):
@@ -62,15 +63,20 @@ def test_a_policy_is_told_apart_from_it_by_the_paired_interval_alone(run):
 
 def test_calls_and_wasted_drafts_are_counted(run):
     found = length_policies.policy_table(run, length_policies.policies_by_drafter(run)["eagle"])["tapout"]
-    assert found["wasted drafts"] == pytest.approx(9 / 12) and found["target calls per token"] == pytest.approx(3 / 6)
-    assert found["drafted a round"] == 4 and found["drafter's share"] == pytest.approx(.5)
-    assert length_policies.wasted_tokens(run, "ar") is None and length_policies.wasted_tokens(run, "eagle@svip") == 0
+    assert found["wasted drafts"] == pytest.approx(9 / 12)
+    assert found["target calls per token"] == pytest.approx(3 / 6)
+    assert found["drafted a round"] == 4
+    assert found["drafter's share"] == pytest.approx(.5)
+    assert length_policies.wasted_tokens(run, "ar") is None
+    assert length_policies.wasted_tokens(run, "eagle@svip") == 0
 
 
 def test_policies_stand_beside_each_other_for_all_drafters(run):
     found = length_policies.side_by_side(run)
-    assert list(found) == ["svip", "margin", "tapout", "tapout (warm)"] and set(found["svip"]) == {"eagle"}
-    assert found["svip"]["eagle"].startswith("1.20") and found["svip"]["eagle"].endswith("faster")
+    assert list(found) == ["svip", "margin", "tapout", "tapout (warm)"]
+    assert set(found["svip"]) == {"eagle"}
+    assert found["svip"]["eagle"].startswith("1.20")
+    assert found["svip"]["eagle"].endswith("faster")
 
 
 def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
@@ -85,7 +91,9 @@ def test_without_a_run_a_toy_stands_in_and_the_command_that_makes_one_is_named(t
     few = ("ar", "draft-model(depth=2)", "draft-model@tapout")
     monkeypatch.setattr(length_policies, "STAND_IN", few)
     found, said = length_policies.read_policies_or_toy(str(tmp_path / "nothing"))
-    assert "specdec bench" in said and "--out data/results/policies" in said and "noise" in said
+    assert "specdec bench" in said
+    assert "--out data/results/policies" in said
+    assert "noise" in said
     assert [one.policy for one in length_policies.policies_by_drafter(found)["draft-model"]] == ["fixed 2", "tapout",
                                                                                                  "tapout (warm)"]
     assert all(entry["identical_prompts"] == entry["prompts"] for entry in found.entries.values())

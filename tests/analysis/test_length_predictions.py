@@ -28,7 +28,8 @@ def test_the_numbers_of_one_forward_are_those_the_policy_asks_for_place_by_place
                                                                                                            "eagle",
                                                                                                            toy.target.fresh())
     places = [recording.tokens[:length] for length in range(recording.prompt, len(recording.tokens))]
-    assert list(numbers) == places and len(places) == 10
+    assert list(numbers) == places
+    assert len(places) == 10
     for tokens in places:
         assert numbers[tokens] == pytest.approx(predictor(tokens), abs=1e-4)
 
@@ -42,7 +43,8 @@ def test_recorded_streaks_of_the_toy_are_the_labels_that_its_places_have(toy):
         found = labelled_positions(toy.target, Features(toy.target, data, levels, None)((0,), levels),
                                    {"eagle": drafter}, 3)
         pairs = list(zip(found.labels["eagle"].tolist(), course.right[name], strict=True))
-        assert all(label == right for label, right in pairs[:6] if label != UNKNOWN) and len(pairs) == 10
+        assert all(label == right for label, right in pairs[:6] if label != UNKNOWN)
+        assert len(pairs) == 10
 
 
 def test_the_toy_is_the_same_each_time_and_its_predictor_is_measured_each_epoch(toy):

@@ -53,7 +53,8 @@ def test_a_walk_takes_the_rounds_of_a_decode(course, when):
     for name in course.recordings:
         walked, told = course.walked(name, when, Dice(3)), course.told(name, when, Dice(3))
         assert [(r.budget, r.draft, r.verdict) for r in walked.rounds] == [
-            (r.budget, r.draft, r.verdict) for r in told.rounds] and walked.tokens == told.tokens
+            (r.budget, r.draft, r.verdict) for r in told.rounds]
+        assert walked.tokens == told.tokens
 
 
 def test_fixed_depths_need_no_rule(course):
@@ -67,7 +68,8 @@ def test_the_length_under_a_rule_is_that_of_the_pruned_chain(course):
 
 
 def test_the_oracle_drafts_nothing_in_vain_and_no_rule_is_faster(course):
-    assert course.oracle.drafted == course.oracle.kept <= course.under(None).kept and course.oracle.regret == 0
+    assert course.oracle.drafted == course.oracle.kept <= course.under(None).kept
+    assert course.oracle.regret == 0
     for found in [course.under(None, depth) for depth in range(5)] + [course.under(Unsure(x)) for x in (.4, .5, .6)]:
         assert found.regret > 0
     seer = course.played(lambda session, dice: Budget(course.quickest[session.id][len(session.output)]))
@@ -76,7 +78,8 @@ def test_the_oracle_drafts_nothing_in_vain_and_no_rule_is_faster(course):
 
 def test_where_drafting_is_dear_the_oracle_drafts_nothing(course):
     dear = LengthReplay(course.recordings, "draft-model", 4, CURVE, 2.0)
-    assert dear.oracle.drafted == 0 and dear.oracle.speed == pytest.approx(1)
+    assert dear.oracle.drafted == 0
+    assert dear.oracle.speed == pytest.approx(1)
 
 
 def test_regret_is_the_predicted_time_beyond_the_oracles(course):
@@ -84,7 +87,8 @@ def test_regret_is_the_predicted_time_beyond_the_oracles(course):
     tokens, spent = sum(row.emitted for row in rows), sum(CURVE(row.width) + .1 * row.depth for row in rows)
     found = course.under(None, 2)
     assert found.speed == pytest.approx(tokens / spent)
-    assert found.regret == pytest.approx(course.oracle.speed * spent / tokens - 1) and found.regret > 0
+    assert found.regret == pytest.approx(course.oracle.speed * spent / tokens - 1)
+    assert found.regret > 0
 
 
 def test_regret_by_hand():
@@ -92,12 +96,16 @@ def test_regret_by_hand():
     said, row_stats = tuple(map(deterministic_chain, ((1, 9), (9,), ()))), RowStats(torch.ones(3, 1), torch.ones(3, 1))
     recording = Recording((7, 1, 2, 3), 1, row_stats, {"hand": {2: said}}, {}, ABOUT)
     tiny = LengthReplay({"one": recording}, "hand", 2, curves.CostCurve((1, 2, 3), (8,), ((10.0, 12.0, 14.0),)), .1)
-    assert tiny.quickest == {"one": (1, 0, 0)} and tiny.right == {"one": (1, 0, 0)}
+    assert tiny.quickest == {"one": (1, 0, 0)}
+    assert tiny.right == {"one": (1, 0, 0)}
     # one drafted and kept, then a plain round: 12 + 1 + 10 for three tokens that cost 30 plainly
-    assert tiny.oracle[:4] == (1, 1, 2, 1.5) and tiny.oracle.speed == pytest.approx(30 / 23)
+    assert tiny.oracle[:4] == (1, 1, 2, 1.5)
+    assert tiny.oracle.speed == pytest.approx(30 / 23)
     # a fixed 2 drafts 1 9, emits 1 2, and the last token is the verdict's own: 14 + 2 + 10
     two = tiny.under(None, 2)
-    assert two[:4] == (2, 1, 2, 1.5) and two.speed == pytest.approx(30 / 26) and two.regret == pytest.approx(3 / 23)
+    assert two[:4] == (2, 1, 2, 1.5)
+    assert two.speed == pytest.approx(30 / 26)
+    assert two.regret == pytest.approx(3 / 23)
     # a length of 0 is plain decoding
     assert tiny.under(None, 0).regret == pytest.approx(7 / 23)
 
@@ -111,7 +119,8 @@ def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_pri
     priced = LengthReplay(course.recordings, "draft-model", 4, CURVE, level)
     for nodes in (2, 4):
         found = priced.played(kit(None, nodes=nodes).part(name), Dice(1))
-        assert found.regret >= -1e-12 and found.tokens_per_forward >= 1
+        assert found.regret >= -1e-12
+        assert found.tokens_per_forward >= 1
 
 
 def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_kept_is_no_faster(course):
@@ -119,7 +128,8 @@ def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_
         sessions = [course.walked(name, kit(None, cost=CURVE, recording=recording).part(
             "oracle", drafter="draft-model", rule=rule, longest=4)) for name, recording in course.recordings.items()]
         found = course.counted(sessions)
-        assert found.drafted == found.kept and found.regret >= -1e-12
+        assert found.drafted == found.kept
+        assert found.regret >= -1e-12
         assert regret is None or found == course.oracle
 
 
@@ -128,7 +138,8 @@ def test_judged_tokens_are_those_whose_predecessors_were_right(course):
     assert sum(right for _, right in told) == sum(course.right["two"])
     assert sum(not right for _, right in told) == sum(
         right < len(chain) for right, chain in zip(course.right["two"], course.chains["two"], strict=True))
-    assert len(course.judged()) > len(told) and all(1 <= len(trail) <= 4 for trail, _ in told)
+    assert len(course.judged()) > len(told)
+    assert all(1 <= len(trail) <= 4 for trail, _ in told)
 
 
 def test_a_course_without_depth_is_refused(course):

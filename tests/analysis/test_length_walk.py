@@ -33,7 +33,8 @@ def test_a_walk_takes_its_rounds_where_the_last_one_ended():
     for offer in walk_lengths(table, [2] * 6):
         assert offer == table[min(2, 5 - place)][place]
         place += offer.tokens
-    assert place == 6 and sum(offer.tokens
+    assert place == 6
+    assert sum(offer.tokens
                               for offer in walk_lengths(table, [0] * 6)) == len(walk_lengths(table, [0] * 6)) == 6
     assert walk_lengths(table, [9] * 6) == walk_lengths(table, [3] * 6), "no longer than what was offered"
 
@@ -52,7 +53,9 @@ def test_it_gives_up_tokens_now_for_a_better_draft_behind():
     table = [round_offers([deterministic_chain(good.get((place, n), (99,) * n)) for place in range(7)], text,
                           lambda width: 1.0)
              for n in range(5)]
-    assert table[2][0].rate > table[1][0].rate and quickest_lengths(table)[0] == 1 and quickest_lengths(table)[2] == 4
+    assert table[2][0].rate > table[1][0].rate
+    assert quickest_lengths(table)[0] == 1
+    assert quickest_lengths(table)[2] == 4
 
 
 def test_of_equal_lengths_it_takes_the_shorter_and_leaves_a_token_to_the_verdict():

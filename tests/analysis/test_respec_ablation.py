@@ -50,7 +50,8 @@ def test_every_spec_that_the_ladder_measures_is_one_of_its_rungs_in_order():
 
 
 def test_a_spec_with_another_policy_is_no_rung_and_one_with_parameters_is():
-    assert respec_ablation.ablation_step("respec@fixed") == "respec@fixed" and respec_ablation.ablation_step("respec(theta=1.0)") == respec_ablation.CANDIDATES
+    assert respec_ablation.ablation_step("respec@fixed") == "respec@fixed"
+    assert respec_ablation.ablation_step("respec(theta=1.0)") == respec_ablation.CANDIDATES
     assert respec_ablation.ablation_step("respec(depth=3)") == respec_ablation.THRESHOLD == respec_ablation.ablation_step("respec")
     assert respec_ablation.ablation_steps(["respec", "respec(theta=1.0)", "respec(theta=2.0)",
                                            "sam+token-recycling"]) == {
@@ -94,8 +95,10 @@ def test_a_claim_and_what_was_measured_stand_in_columns_of_their_own():
 def test_the_parts_of_a_method_share_its_rounds_and_its_time():
     own = compare.source_shares(report(PLAIN, BOTH), "sam+eagle2")
     assert own["suffix-automaton"] == compare.SourceShare(0.5, 4, 2, 3, 1000,
-                                                                  0.5) and own["suffix-automaton"].rate == 0.003
-    assert own["eagle2"].tokens == 1 and sum(one.share for one in own.values()) == 1
+                                                                  0.5)
+    assert own["suffix-automaton"].rate == 0.003
+    assert own["eagle2"].tokens == 1
+    assert sum(one.share for one in own.values()) == 1
     assert set(compare.source_shares(report(PLAIN), "ar")) == {"nobody"}
     assert compare.ms_per_token(report(PLAIN, BOTH), "sam+eagle2") == {"when": 0, "what": 125, "target": 375,
                                                                                "how": 0}
@@ -103,7 +106,8 @@ def test_the_parts_of_a_method_share_its_rounds_and_its_time():
 
 def test_a_level_of_the_head_costs_what_its_rounds_drafted_with():
     assert respec_ablation.eagle2_step_seconds(report(PLAIN,
-                                                      HEAD)) == 0.25 and respec_ablation.eagle2_step_seconds(report(PLAIN, ALL)) == 0.0
+                                                      HEAD)) == 0.25
+    assert respec_ablation.eagle2_step_seconds(report(PLAIN, ALL)) == 0.0
 
 
 def test_a_reason_names_tokens_and_time_of_both_sides():
@@ -115,8 +119,10 @@ def test_a_reason_names_tokens_and_time_of_both_sides():
 
 def test_quality_shows_four_measures_with_intervals_and_the_prompts_that_stayed_the_same():
     line = respec_ablation.quality_by_step(report(PLAIN, ALL), ["respec"])["+ our threshold"]
-    assert line["overlap with ar"] == "1.000 (1.00 to 1.00)" and line["same ids"] == "5 of 5"
-    assert line["reference score"] == "–" and len(line) == 5
+    assert line["overlap with ar"] == "1.000 (1.00 to 1.00)"
+    assert line["same ids"] == "5 of 5"
+    assert line["reference score"] == "–"
+    assert len(line) == 5
 
 
 def test_a_change_of_quality_says_whether_the_intervals_keep_apart():

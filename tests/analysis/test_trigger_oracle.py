@@ -17,9 +17,13 @@ from specdec_lib.types import Draft
 
 def test_a_tree_is_accepted_along_the_path_that_the_text_takes():
     tree = deterministic_tree([(1, 2, 3), (1, 5, 6)], 9)
-    assert accepted_depth(tree, (1, 5, 6, 7)) == 3 and accepted_depth(tree, (1, 2, 9)) == 2 and accepted_depth(tree,
+    assert accepted_depth(tree, (1, 5, 6, 7)) == 3
+    assert accepted_depth(tree, (1, 2, 9)) == 2
+    assert accepted_depth(tree,
                                                                                                                (4,)) == 0
-    assert accepted_depth(tree, (1, 5)) == 2 and accepted_depth(Draft(), (1,)) == 0 and accepted_depth(tree, ()) == 0
+    assert accepted_depth(tree, (1, 5)) == 2
+    assert accepted_depth(Draft(), (1,)) == 0
+    assert accepted_depth(tree, ()) == 0
 
 
 def test_an_offer_counts_the_verdicts_own_token_and_the_price_of_a_round():
@@ -43,12 +47,16 @@ def test_decisions_look_at_the_rows_before_a_place_and_not_at_its_own():
 
 def test_precision_and_recall_leave_out_places_that_decide_themselves():
     told = trigger_quality([True, True, True, False, False], [True, False, None, True, None])
-    assert told == TriggerQuality(3, 2, 1, 2) and told.precision == told.recall == .5
-    assert trigger_quality([False], [True]).precision is None and trigger_quality([True], [False]).recall is None
+    assert told == TriggerQuality(3, 2, 1, 2)
+    assert told.precision == told.recall == .5
+    assert trigger_quality([False], [True]).precision is None
+    assert trigger_quality([True], [False]).recall is None
 
 
 def test_a_signal_separates_by_rank_alone():
     worth = [True, True, False, False, None]
-    assert separation([4, 3, 2, 1, 9], worth) == 1 and separation([1, 2, 3, 4, 9], worth) == 0
-    assert separation([1, 1, 1, 1, 9], worth) == .5 and separation([3, 1, 2, 0, 9], worth) == pytest.approx(.75)
+    assert separation([4, 3, 2, 1, 9], worth) == 1
+    assert separation([1, 2, 3, 4, 9], worth) == 0
+    assert separation([1, 1, 1, 1, 9], worth) == .5
+    assert separation([3, 1, 2, 0, 9], worth) == pytest.approx(.75)
     assert separation([1, 2], [True, None]) is None

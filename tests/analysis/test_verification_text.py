@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from tests.analysis.test_verification_tradeoff import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
-
 from specdec_lib.analysis import verification_text, verification_tradeoff
+from tests.analysis.test_verification_tradeoff import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
 
 POINTS = verification_tradeoff.points(RUN)
 ALL = verification_text.judged_measures(RUN)
@@ -46,15 +45,19 @@ def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_onl
             for factor, one in zip((9, 9, .01, .01, .01), decodes(SOFT, 1.6), strict=True)]
     at = verification_tradeoff.points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
     assert "margin 0.9" in verification_text.verdicts(at,
-                                                      ALL)[0] and verification_text.fastest_point(at)[0].spec == HARD
+                                                      ALL)[0]
+    assert verification_text.fastest_point(at)[0].spec == HARD
 
 
 def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
     warm = report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2, token=8), temperature=0.7)
-    assert "ar_overlap" in ALL and "ar_overlap" not in verification_text.judged_measures(warm) and len(verification_text.judged_measures(warm)) == 3
+    assert "ar_overlap" in ALL
+    assert "ar_overlap" not in verification_text.judged_measures(warm)
+    assert len(verification_text.judged_measures(warm)) == 3
     assert "overlap" not in verification_text.verdicts(verification_tradeoff.points(warm),
                                                        verification_text.judged_measures(warm))[0]
-    assert "temperature 0.7" in verification_text.compared(warm) and "its own doing" in verification_text.compared(RUN)
+    assert "temperature 0.7" in verification_text.compared(warm)
+    assert "its own doing" in verification_text.compared(RUN)
     assert verification_text.rule_table(verification_tradeoff.points(warm))[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
 
 
@@ -65,7 +68,8 @@ def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
 
 def test_the_tables_have_a_line_for_every_method_with_intervals():
     line = verification_text.rule_table(POINTS)[SOFT]
-    assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)" and line["not the best, of 100"] == 50
+    assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)"
+    assert line["not the best, of 100"] == 50
     assert line["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
     assert verification_text.values(POINTS)[SOFT]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
     assert list(verification_text.rule_table(POINTS)) == [one.spec for one in POINTS]

@@ -66,24 +66,33 @@ def test_every_spec_that_is_measured_and_every_one_of_the_toy_names_a_drafter_an
 def test_a_rule_is_held_against_the_lossless_one_of_its_drafter_and_that_against_itself():
     assert [POINTS[spec].base for spec in ("eagle", "eagle@match", SOFT, COPIED)] == [
         "eagle", "eagle", "eagle", "sam+token-recycling"]
-    assert POINTS[SOFT].over.value == pytest.approx(2.0) and POINTS["eagle"].over.value == 1
+    assert POINTS[SOFT].over.value == pytest.approx(2.0)
+    assert POINTS["eagle"].over.value == 1
     assert POINTS[SOFT].over.interval == pytest.approx([2.0, 2.0])         # paired: prompts differ fivefold
-    assert POINTS["eagle@match"].over.value == pytest.approx(0.8) and POINTS["eagle@match"].lossless
+    assert POINTS["eagle@match"].over.value == pytest.approx(0.8)
+    assert POINTS["eagle@match"].lossless
 
 
 def test_without_a_lossless_rule_of_its_drafter_a_rule_is_held_against_plain_decoding_alone():
     alone = {one.spec: one for one in verification_tradeoff.points(report(PLAIN, decodes(SOFT, 0.8)))}[SOFT]
-    assert alone.base == "" and alone.over == Estimate(None) and alone.loss == {} and alone.speed.value > 1
+    assert alone.base == ""
+    assert alone.over == Estimate(None)
+    assert alone.loss == {}
+    assert alone.speed.value > 1
     under = verification_tradeoff.points(report(PLAIN, decodes("eagle@match", 1.0), decodes(SOFT, 0.8)))[1]
     assert under.base == "eagle@match"
 
 
 def test_a_point_has_the_four_measures_and_their_paired_differences():
     one = POINTS[SOFT]
-    assert one.tokens == 2 and one.not_best == 50 and POINTS["eagle"].not_best == 0
+    assert one.tokens == 2
+    assert one.not_best == 50
+    assert POINTS["eagle"].not_best == 0
     assert one.quality["target_nll"] == Estimate(pytest.approx(.2), pytest.approx([.2, .2]))
-    assert one.change["target_nll"].value == pytest.approx(.1) and one.change["ar_overlap"].value == -1
-    assert one.loss["target_nll"].value == pytest.approx(.2 - .05) and one.change["reference_score"] == Estimate(None)
+    assert one.change["target_nll"].value == pytest.approx(.1)
+    assert one.change["ar_overlap"].value == -1
+    assert one.loss["target_nll"].value == pytest.approx(.2 - .05)
+    assert one.change["reference_score"] == Estimate(None)
 
 
 def test_the_settings_of_a_rule_run_from_strict_to_loose_whatever_the_order_of_the_run():
@@ -91,7 +100,8 @@ def test_the_settings_of_a_rule_run_from_strict_to_loose_whatever_the_order_of_t
     assert {rule: [one.spec for one in own] for rule, own in found.items()} == {
         "rejection": ["eagle"], "match": ["eagle@match"], "relaxed": [HARD, SOFT]}
     assert verification_tradeoff.drafters_with_lossy_rule(POINTS.values()) == ["eagle", "sam+token-recycling"]
-    assert POINTS[SOFT].label == "relaxed (margin 0.1)" and POINTS[COPIED].label == "relaxed"
+    assert POINTS[SOFT].label == "relaxed (margin 0.1)"
+    assert POINTS[COPIED].label == "relaxed"
 
 
 @pytest.mark.parametrize(("rule", "specs"), [
@@ -117,12 +127,15 @@ def test_an_interval_says_above_below_or_neither_and_noise_of_arithmetic_is_neit
 def test_a_kept_run_is_read_and_where_there_is_none_its_command_is_named_and_a_toy_stands_in(tmp_path, monkeypatch):
     RunFolder(tmp_path / "kept", Plan(("ar",))).finish(list(RUN.decodes), RUN.summary)
     found, whence = verification_tradeoff.read_rules_or_toy(str(tmp_path / "kept"))
-    assert found.entries == RUN.entries and whence == "A finished run, from kept."
+    assert found.entries == RUN.entries
+    assert whence == "A finished run, from kept."
     monkeypatch.setattr(verification_tradeoff, "TOY",
                         ("ar", "draft-model", "draft-model@relaxed(sources=('draft-model',))"))
     toy, whence = verification_tradeoff.read_rules_or_toy(str(tmp_path / "none"), 0.7)
-    assert "a toy stands in" in whence and verification_tradeoff.command_to_run(str(tmp_path / "none"), 0.7) in whence
-    assert toy.summary["settings"]["temperature"] == 0.7 and len(verification_tradeoff.points(toy)) == 2
+    assert "a toy stands in" in whence
+    assert verification_tradeoff.command_to_run(str(tmp_path / "none"), 0.7) in whence
+    assert toy.summary["settings"]["temperature"] == 0.7
+    assert len(verification_tradeoff.points(toy)) == 2
     assert "--temperature" not in verification_tradeoff.command_to_run("results/x")
 
 

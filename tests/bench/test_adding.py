@@ -40,7 +40,8 @@ def test_a_drafter_that_is_added_says_what_it_says_when_recorded_at_once(kit):
     assert (both.drafts, both.trees, both.blocks) == (once.drafts, once.trees, once.blocks)
     for length, kept in once.lattices["diffusion-lm"].items():
         for mine, other in zip(kept, both.lattices["diffusion-lm"][length], strict=True):
-            assert torch.equal(mine.ids, other.ids) and torch.equal(mine.logp, other.logp)
+            assert torch.equal(mine.ids, other.ids)
+            assert torch.equal(mine.logp, other.logp)
 
 
 def test_a_target_that_says_something_else_adds_nothing(kit):
@@ -60,8 +61,10 @@ def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
     assert len(after) > len(before)
     assert all(after[key].numpy().tobytes() == kept.numpy().tobytes() for key, kept in before.items())
     now = load_recording(path)
-    assert about["pieces"] and about["pieces"].items() <= now.about["pieces"].items()
-    assert set(now.drafts) == {"eagle", "eagle2", "diffusion-lm"} and set(now.lattices) == {"diffusion-lm"}
+    assert about["pieces"]
+    assert about["pieces"].items() <= now.about["pieces"].items()
+    assert set(now.drafts) == {"eagle", "eagle2", "diffusion-lm"}
+    assert set(now.lattices) == {"diffusion-lm"}
     assert {key: now.about[key] for key in about if key not in ("control", "digit", "pieces")} == {
         key: value for key, value in about.items() if key not in ("control", "digit", "pieces")}
 
@@ -89,7 +92,8 @@ def test_every_candidate_of_a_lattice_has_its_text(kit, tmp_path):
     recording = load_recording(path)
     kept = [lattice for lengths in recording.lattices["block-diffusion"].values() for lattice in lengths]
     ids = {token for lattice in kept for token in lattice.ids.flatten().tolist()}
-    assert ids == {0, 2} and {token: recording.pieces[token] for token in ids} == {0: "token 0", 2: "token 2"}
+    assert ids == {0, 2}
+    assert {token: recording.pieces[token] for token in ids} == {0: "token 0", 2: "token 2"}
     assert recording.about["digit"] == [2]
 
 

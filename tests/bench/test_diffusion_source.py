@@ -6,13 +6,13 @@ from collections import ChainMap
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.heads.test_dream_llada import made
 
 from specdec_lib import catalog, cli
 from specdec_lib.analysis import bench_report, report_tables
 from specdec_lib.bench.environment import open_environment
 from specdec_lib.bench.options import setting
 from specdec_lib.heads.dream_llada import Pretrained
+from tests.heads.test_dream_llada import made
 from tests.test_cli import CURVE, WORDS, model_folder
 
 ADDED = {str(len(WORDS) + i): {"content": word} for i, word in enumerate(("<pad>", "<|mask|>"))}
@@ -57,7 +57,8 @@ def test_it_drafts_where_no_checkpoint_was_trained_and_the_output_is_that_of_pla
     assert cli.run(words) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["methods"]["diffusion-draft"]["identical_prompts"] == 1
-    assert summary["settings"]["diffusion"] == "dream" and summary["settings"]["checkpoints"] is None
+    assert summary["settings"]["diffusion"] == "dream"
+    assert summary["settings"]["checkpoints"] is None
     assert str(tmp_path) not in json.dumps(summary["settings"])
     assert "dream drafts where a method wants a diffusion model; it holds 2048 tokens" in capsys.readouterr().err
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(bench_report.load_report(tmp_path / "out"))}
@@ -78,12 +79,15 @@ def test_a_run_without_it_is_described_as_before(words):
 def test_other_checkpoints_still_come_from_the_shelf_and_decodes_share_its_weights(model, tmp_path):
     world = open_environment(str(model), "cpu", "float32", 1, shelf=tmp_path, drafts=False,
                              diffusion=str(dream(tmp_path / "dream")))
-    assert isinstance(world.checkpoints, ChainMap) and "eagle" not in world.checkpoints
+    assert isinstance(world.checkpoints, ChainMap)
+    assert "eagle" not in world.checkpoints
     loaded = world.checkpoints["diffusion-lm"]
-    assert isinstance(loaded, Pretrained) and loaded.mask == len(WORDS) + 1
+    assert isinstance(loaded, Pretrained)
+    assert loaded.mask == len(WORDS) + 1
     assert loaded.weights.ids.tolist() == list(range(len(WORDS)))
     heads = [world.kit(setting("ar").plan, CURVE).part("diffusion-lm").head for _ in range(2)]
-    assert heads[0].model.weights is heads[1].model.weights is loaded.weights and heads[0].window == 2048
+    assert heads[0].model.weights is heads[1].model.weights is loaded.weights
+    assert heads[0].window == 2048
 
 
 def test_another_tokenizer_is_refused_in_one_sentence(words, tmp_path, capsys):

@@ -86,10 +86,12 @@ def test_a_draft_lm_that_fits_drafts_without_being_named_and_the_summary_says_so
     put_draft_lm(tmp_path / "shelf", model)
     assert cli.run(words) == 0
     found = settings(tmp_path)
-    assert found["draft"] == "draft-lm" and "draft-lm drafts where" in capsys.readouterr().err
+    assert found["draft"] == "draft-lm"
+    assert "draft-lm drafts where" in capsys.readouterr().err
     assert found["checkpoints"] == {"draft-lm": read_card(tmp_path / "shelf", "draft-lm")["sha256"]}
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(bench_report.load_report(tmp_path / "out"))}
-    assert shown["draft model"] == "draft-lm" and shown["checkpoints"].startswith("draft-lm (SHA-256 ")
+    assert shown["draft model"] == "draft-lm"
+    assert shown["checkpoints"].startswith("draft-lm (SHA-256 ")
 
 
 def test_the_untrained_layers_can_be_asked_for_beside_a_trained_model(words, model, tmp_path):
@@ -121,11 +123,12 @@ def test_an_n_gram_drafts_when_it_is_named(words, model, tmp_path):
     put_ngram(tmp_path / "shelf", model)
     assert cli.run([*words, "--draft", "ngram"]) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["settings"]["draft"] == "ngram" and list(summary["settings"]["checkpoints"]) == ["ngram"]
+    assert summary["settings"]["draft"] == "ngram"
+    assert list(summary["settings"]["checkpoints"]) == ["ngram"]
     assert summary["methods"]["draft-model"]["identical_prompts"] == 1
 
 
-@pytest.mark.parametrize("draft, sentence", [
+@pytest.mark.parametrize(("draft", "sentence"), [
     ("draft-lm", "`specdec train draft-lm` makes it"), ("ngram", "`specdec train ngram` makes it"),
     ("eagle", "eagle is no language model, methods of its own draft with it"),
     ("./nowhere", "no folder './nowhere': give --draft a folder, a hub name, draft-lm, ngram or first-layers")])
@@ -145,7 +148,8 @@ def test_a_checkpoint_of_another_target_is_refused_when_it_is_named(words, tmp_p
 def test_an_n_gram_over_other_ids_than_the_targets_is_refused(words, model, tmp_path, capsys):
     put_ngram(tmp_path / "shelf", model, vocab=len(WORDS) + 3)
     said = refused([*words, "--draft", "ngram"], capsys)
-    assert f"knows {len(WORDS) + 3} tokens and" in said and "`specdec train ngram --target" in said
+    assert f"knows {len(WORDS) + 3} tokens and" in said
+    assert "`specdec train ngram --target" in said
 
 
 @pytest.mark.parametrize("draft", ["draft-lm", "first-layers"])
@@ -160,9 +164,12 @@ def test_a_run_in_which_nothing_wants_a_model_reads_none_and_says_nothing_of_it(
     assert draft_source.candidate(None, False, tmp_path / "shelf") is None
     assert cli.run([*words, "--methods", "ar"]) == 0
     found = settings(tmp_path)
-    assert found["draft"] is None and found["checkpoints"] is None and "draft" not in capsys.readouterr().err
+    assert found["draft"] is None
+    assert found["checkpoints"] is None
+    assert "draft" not in capsys.readouterr().err
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(bench_report.load_report(tmp_path / "out"))}
-    assert shown["draft model"] == "none: no method asked for one" and shown["checkpoints"] == "none"
+    assert shown["draft model"] == "none: no method asked for one"
+    assert shown["checkpoints"] == "none"
 
 
 def test_a_run_does_not_go_on_with_a_draft_lm_that_was_trained_again(words, model, tmp_path, capsys):
@@ -175,7 +182,8 @@ def test_a_run_does_not_go_on_with_a_draft_lm_that_was_trained_again(words, mode
 def test_what_is_recorded_is_looked_for_before_anything_is_loaded(model, tmp_path):
     (tmp_path / "shelf").mkdir()
     there = {"methods": "ar", "target": str(model), "checkpoints": tmp_path / "shelf"}
-    assert "draft" in setting(**there, parts=["draft-model"]).needs and "draft" not in setting(**there).needs
+    assert "draft" in setting(**there, parts=["draft-model"]).needs
+    assert "draft" not in setting(**there).needs
     with pytest.raises(Refusal, match="`specdec train eagle` makes it"):
         setting(**there, parts=["eagle"])
 

@@ -46,8 +46,10 @@ def asked(folder, name, turn=0) -> list:
 
 def test_cold_and_both_warm_orders_are_reported_apart_and_every_prompt_once_in_each(tmp_path):
     result = bench(tmp_path, a_plan=learning())
-    assert list(result["methods"]) == NAMES and result["settings"]["orders"] == ["file", "shuffled"]
-    assert asked(tmp_path, NAMES[2]) == [1, 2, 3] and asked(tmp_path, NAMES[3]) == [2, 3, 1]
+    assert list(result["methods"]) == NAMES
+    assert result["settings"]["orders"] == ["file", "shuffled"]
+    assert asked(tmp_path, NAMES[2]) == [1, 2, 3]
+    assert asked(tmp_path, NAMES[3]) == [2, 3, 1]
     assert {entry["prompts"] for entry in result["methods"].values()} == {3}
     assert {entry["identical_prompts"] for entry in result["methods"].values()} == {3}
 
@@ -72,7 +74,8 @@ def test_second_turns_of_a_prompt_that_the_file_has_later_build_on_the_same_answ
     bench(tmp_path, a_plan=learning(),
           a_world=world(encode=lambda messages: seen.append(list(messages)) or encode(messages)))
     second = [messages for messages in seen if len(messages) == 3]
-    assert len(second) == 2 and second[0] == second[1]
+    assert len(second) == 2
+    assert second[0] == second[1]
     told = drafts(tmp_path)
     assert told[NAMES[3], 2, 1, 0][0] == told["ar", 2, 1, 0][0]
 
@@ -106,7 +109,8 @@ def test_a_store_that_is_damaged_is_refused_before_anything_is_measured(tmp_path
 def test_progress_counts_every_decode_of_every_order(tmp_path):
     seen = []
     bench(tmp_path, a_plan=learning(), progress=lambda done, total, name: seen.append((done, total)))
-    assert seen[-1] == (32, 32) and [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1] == (32, 32)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert len(read_results(tmp_path)) == 32
 
 
@@ -115,15 +119,17 @@ def test_the_shuffled_order_is_the_seeds_and_every_prompts(tmp_path):
 
     def order(seed):
         return [index for place, index, _ in run.schedule(20, mixed, seed) if place >= 20]
-    assert order(1) == order(1) != order(2) and sorted(order(1)) == list(range(20))
+    assert order(1) == order(1) != order(2)
+    assert sorted(order(1)) == list(range(20))
     assert [place for place, _, _ in run.schedule(2, mixed[:1], 1)] == [0, 1]
 
 
 def test_the_files_own_order_leaves_older_folders_usable():
-    assert "orders" not in plan().as_dict() and learning().as_dict()["orders"] == ["file", "shuffled"]
+    assert "orders" not in plan().as_dict()
+    assert learning().as_dict()["orders"] == ["file", "shuffled"]
 
 
-@pytest.mark.parametrize("change, words", [
+@pytest.mark.parametrize(("change", "words"), [
     ({"orders": ()}, "got none"), ({"orders": ("backwards",)}, "got backwards"), ({"orders": (FILE, FILE)}, "twice"),
     ({"methods": ("ar", "sam")}, "none of these does")])
 def test_an_order_that_makes_no_sense_is_refused(change, words):

@@ -42,7 +42,8 @@ def test_rounds_leave_chains_behind_that_were_accepted_and_refused_so_that_score
 def test_the_text_repeats_itself_and_is_the_same_for_a_seed():
     text, entropies = overhead.passages(2000, seed=3)
     grams = list(zip(text, text[1:], text[2:], strict=False))
-    assert len(set(grams)) < 0.7 * len(grams) and len(entropies) == 2000
+    assert len(set(grams)) < 0.7 * len(grams)
+    assert len(entropies) == 2000
     assert overhead.passages(2000, seed=3) == (text, entropies) != overhead.passages(2000, seed=4)
 
 
@@ -50,7 +51,8 @@ def test_each_size_is_measured_over_the_rounds_before_it_on_the_clock_given():
     told = []
     small, large = overhead.overheads("respec", (400, 300), steps=11, clock=ticks(),
                                       progress=lambda *at: told.append(at))
-    assert 300 <= small.tokens < 400 <= large.tokens and small.rounds < large.rounds
+    assert 300 <= small.tokens < 400 <= large.tokens
+    assert small.rounds < large.rounds
     assert small.what.median - small.when.median == 1000.0             # asked second, in milliseconds
     assert small.together.median == small.when.median + small.what.median
     assert large.together.high - large.together.median == 5 * 6000.0   # the middle and the last of eleven rounds
@@ -59,12 +61,14 @@ def test_each_size_is_measured_over_the_rounds_before_it_on_the_clock_given():
 
 def test_the_highest_five_of_a_hundred_rounds_are_left_out_of_the_95th_percentile():
     assert overhead.timing([0.001] * 94 + [0.002] + [9.0] * 5) == overhead.Timing(1.0, 2.0)
-    assert overhead.timing([0.001] * 94 + [9.0] * 6).high == 9000.0 and overhead.timing([9.0]).high == 9000.0
+    assert overhead.timing([0.001] * 94 + [9.0] * 6).high == 9000.0
+    assert overhead.timing([9.0]).high == 9000.0
 
 
 def test_the_path_of_a_draft_is_the_one_that_the_text_takes():
     tree = deterministic_tree([(1, 2, 3), (1, 5, 6)], 9)
-    assert overhead.nodes_along(tree, (1, 5, 9)) == (0, 3) and overhead.nodes_along(tree, (4,)) == ()
+    assert overhead.nodes_along(tree, (1, 5, 9)) == (0, 3)
+    assert overhead.nodes_along(tree, (4,)) == ()
 
 
 def test_the_model_drafter_is_silent_and_the_copier_is_the_methods_own():
@@ -77,7 +81,7 @@ def test_the_model_drafter_is_silent_and_the_copier_is_the_methods_own():
     assert overhead.without_model("respec(longest=6)", 5).when.retrieve.depth == 6
 
 
-@pytest.mark.parametrize("words, sentence", [
+@pytest.mark.parametrize(("words", "sentence"), [
     ({"spec": "sam"}, "no entropy trigger"), ({"spec": "respec@fixed"}, "no entropy trigger"),
     ({"sizes": (100,)}, "above the 256"), ({"sizes": ()}, "above the 256"), ({"steps": 0}, "at least 1"),
     ({"spec": "respec(thet=1)"}, "no parameter 'thet'")], ids=str)
@@ -90,5 +94,6 @@ def test_the_verdict_holds_the_95th_percentile_of_the_longest_context_against_th
     def at(high):
         spread = overhead.Timing(0.1, high)
         return overhead.Overhead(4000, 9, spread, spread, spread, 3.0)
-    assert "under the 0.5 ms" in overhead.verdict([at(9.0), at(0.4)]) and "4,000 tokens" in overhead.verdict([at(0.4)])
+    assert "under the 0.5 ms" in overhead.verdict([at(9.0), at(0.4)])
+    assert "4,000 tokens" in overhead.verdict([at(0.4)])
     assert "above the 0.5 ms" in overhead.verdict([at(0.6)])

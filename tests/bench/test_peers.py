@@ -38,8 +38,10 @@ def test_every_peer_gives_the_greedy_tokens_and_counts_its_forwards(model):
     plain, lookup, assisted = (peer(IDS, 9) for peer in load(tuple(peers.PEERS), model, draft="tiny"))
     assert plain.tokens == lookup.tokens == assisted.tokens == greedy(model, 9)
     assert plain.forwards == plain.bought == 8     # prefill emits the first token, each of the others takes a forward
-    assert assisted.forwards < 16 and lookup.forwards <= 8
-    assert plain.prefill > 0 and plain.seconds >= 0        # a tiny model's decode may be shorter than its prefill
+    assert assisted.forwards < 16
+    assert lookup.forwards <= 8
+    assert plain.prefill > 0
+    assert plain.seconds >= 0
 
 
 def test_a_peer_stops_at_the_first_end_token_and_counts_it(model):

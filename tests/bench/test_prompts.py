@@ -56,7 +56,8 @@ def test_a_line_becomes_a_prompt_with_all_its_turns(write):
 
 def test_mt_benchs_eight_categories_are_one_family(write):
     read = load_prompts(write(*(line(number, category) for number, category in enumerate((*MT_BENCH, "multi_turn")))))
-    assert len(MT_BENCH) == 8 and {prompt.family for prompt in read} == {"multi_turn"}
+    assert len(MT_BENCH) == 8
+    assert {prompt.family for prompt in read} == {"multi_turn"}
 
 
 def test_the_math_of_mt_bench_is_not_math_reasoning(write):
@@ -68,7 +69,7 @@ def test_an_unknown_category_is_its_own_family(write):
     assert load_prompts(write(line(category="haiku")))[0].family == "haiku"
 
 
-@pytest.mark.parametrize("reference, flat", [
+@pytest.mark.parametrize(("reference", "flat"), [
     (None, None), ([], None), ("one", ("one",)), (["one", "two"], ("one", "two")),
     ([["a", "b"], ["c"]], ("a", "b", "c")), ([None, "one"], ("one",)),
     (json.loads("[" * 500 + '"deep"' + "]" * 500), ("deep",))])
@@ -106,7 +107,7 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     assert "not UTF-8" in refusal(path)
 
 
-@pytest.mark.parametrize("bad, words", [
+@pytest.mark.parametrize(("bad", "words"), [
     ('{"question_id": 2, "category"', "not valid JSON"),
     ("[" * 100_000, "nested too deeply"),
     ("[1, 2]", "not a JSON object"),
@@ -122,13 +123,16 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     (line(2, reference=[["a", 3]]), "reference to be a list of strings, got int")])
 def test_a_bad_line_is_refused_by_its_number_in_one_sentence(write, bad, words):
     said = refusal(write(line(1), "", bad))                # the blank line counts, as in an editor
-    assert "line 3 of" in said and words in said and "\n" not in said
+    assert "line 3 of" in said
+    assert words in said
+    assert "\n" not in said
 
 
-@pytest.mark.parametrize("first, second", [(7, 7), ("7", 7), ("x", "x")])
+@pytest.mark.parametrize(("first", "second"), [(7, 7), ("7", 7), ("x", "x")])
 def test_a_repeated_question_id_is_refused_with_both_lines(write, first, second):
     said = refusal(write(line(first), line("other"), line(second)))
-    assert "line 3" in said and "of line 1" in said
+    assert "line 3" in said
+    assert "of line 1" in said
 
 
 def test_spread_takes_from_every_family_alike_in_the_order_of_the_file():
@@ -174,7 +178,8 @@ def families_of(prompts):
 def test_the_shipped_file_holds_ten_prompts_of_each_family():
     shipped = load_prompts(default_path())
     assert [len(members) for members in families_of(shipped).values()] == [10] * 6
-    assert len(shipped) == 60 and [prompt.question_id for prompt in shipped] == list(range(1, 61))
+    assert len(shipped) == 60
+    assert [prompt.question_id for prompt in shipped] == list(range(1, 61))
 
 
 def test_twelve_spread_prompts_are_two_of_each_family():
@@ -190,7 +195,8 @@ def test_conversations_have_two_turns_and_all_others_one():
 def test_no_shipped_text_repeats_another_or_itself():
     texts = [turn for prompt in load_prompts(default_path()) for turn in prompt.turns]
     sentences = [s for text in texts for s in re.split(r"(?<=[.?!])\s+", text) if len(s) > 60]
-    assert len(set(texts)) == len(texts) and len(set(sentences)) == len(sentences)
+    assert len(set(texts)) == len(texts)
+    assert len(set(sentences)) == len(sentences)
 
 
 def test_every_answerable_family_has_references_and_every_problem_ends_in_its_number():
@@ -212,7 +218,8 @@ def test_the_cards_table_is_what_the_file_holds():
         ids = [prompt.question_id for prompt in members]
         lengths = [sum(map(len, prompt.turns)) for prompt in members]
         _, said_ids, count, turns, characters, _ = rows[family]
-        assert said_ids == f"{ids[0]}–{ids[-1]}" and int(count) == len(members)
+        assert said_ids == f"{ids[0]}–{ids[-1]}"
+        assert int(count) == len(members)
         assert int(turns) == sum(len(prompt.turns) for prompt in members)
         assert [float(x) for x in characters.split(" / ")] == [
             min(lengths), statistics.median(lengths), max(lengths)]
@@ -230,7 +237,8 @@ def test_the_cards_counts_of_references_and_categories_are_true():
     shipped, said = load_prompts(default_path()), " ".join(CARD.read_text("utf-8").split())
     talks = families_of(shipped)["multi_turn"]
     assert f"in {sum(prompt.reference is not None for prompt in shipped)} lines `reference`" in said
-    assert sum(prompt.reference is None for prompt in talks) == 8 and "Eight of the ten multi-turn" in said
+    assert sum(prompt.reference is None for prompt in talks) == 8
+    assert "Eight of the ten multi-turn" in said
     names = [prompt.category for prompt in talks]
     assert {name: names.count(name) for name in MT_BENCH} == {
         name: 2 if name in ("writing", "coding") else 1 for name in MT_BENCH}
@@ -259,7 +267,8 @@ def test_the_card_names_the_languages_of_every_translation():
     out = {int(n): lang for lang, n in re.findall(r"(\w+) (\d+)", text[text.index("English to"):])}
     translations = {prompt.question_id: prompt.turns[0]
                     for prompt in families_of(load_prompts(default_path()))["translation"]}
-    assert (into | out).keys() == translations.keys() and not into.keys() & out.keys()
+    assert (into | out).keys() == translations.keys()
+    assert not into.keys() & out.keys()
     for number, turn in translations.items():
         assert (into | out)[number] in turn
 
@@ -293,7 +302,8 @@ def test_what_is_tuned_on_is_not_measured_on(tuning):
     measured = load_prompts(default_path())
     assert not {prompt.question_id for prompt in tuning} & {prompt.question_id for prompt in measured}
     assert not set(texts_of(tuning)) & set(texts_of(measured))
-    assert len(runs_of(measured)) > 8000 and not runs_of(tuning) & runs_of(measured)
+    assert len(runs_of(measured)) > 8000
+    assert not runs_of(tuning) & runs_of(measured)
 
 
 def test_the_cards_table_is_what_the_file_for_tuning_holds(tuning):
@@ -305,7 +315,8 @@ def test_the_cards_table_is_what_the_file_for_tuning_holds(tuning):
         *counts, least, most = said.pop(family)
         assert counts == [members[0].question_id, members[-1].question_id, len(members),
                           sum(len(prompt.turns) for prompt in members), min(lengths), max(lengths)]
-        assert 2.2 < max(lengths) / most < 5.5 and 2.2 < min(lengths) / least < 5.5
+        assert 2.2 < max(lengths) / most < 5.5
+        assert 2.2 < min(lengths) / least < 5.5
         assert family not in ("summarization", "rag") or 400 <= least <= most <= 800
     assert not said
 

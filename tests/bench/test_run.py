@@ -54,7 +54,8 @@ def bench(tmp_path, prompts=PROMPTS, a_plan=None, a_world=None, **more):
 
 def test_a_kit_knows_what_the_curve_says_of_nodes():
     kit = world().kit(plan(), CURVE)
-    assert (kit.nodes, kit.price) == (curves.node_budget(CURVE), curves.step_price(CURVE)) and kit.price != Kit.price
+    assert (kit.nodes, kit.price) == (curves.node_budget(CURVE), curves.step_price(CURVE))
+    assert kit.price != Kit.price
     assert world().kit(plan(), None).price == Kit.price
 
 
@@ -70,16 +71,22 @@ def test_a_run_leaves_a_summary_with_the_schema_of_the_command_line(tmp_path):
             "quality_ci", "quality_change", "quality_change_ci", "not_best_per_100"}
     assert list(result["methods"]) == ["ar", "draft-model"]
     for entry in result["methods"].values():
-        assert set(entry) == keys | {"by_family"} and set(entry["by_family"]) == {"qa", "multi_turn", "rag"}
+        assert set(entry) == keys | {"by_family"}
+        assert set(entry["by_family"]) == {"qa", "multi_turn", "rag"}
         assert all(set(family) == keys for family in entry["by_family"].values())
-    assert result["settings"]["nodes"] == 4 and result["settings"]["cost_curve"]["widths"] == [1, 5, 9]
+    assert result["settings"]["nodes"] == 4
+    assert result["settings"]["cost_curve"]["widths"] == [1, 5, 9]
 
 
 def test_plain_decoding_has_one_token_per_forward_speed_one_and_its_own_tokens(tmp_path):
     ar = bench(tmp_path)["methods"]["ar"]
-    assert ar["tokens_per_target_forward"] == 1 and ar["speedup"] == 1 and ar["width"] == 1
-    assert ar["identical_prompts"] == ar["prompts"] == 3 and ar["ar_overlap"] == 1
-    assert ar["acceptance_rate"] is None and ar["speedup_ci"] is None      # three prompts: a point, no interval
+    assert ar["tokens_per_target_forward"] == 1
+    assert ar["speedup"] == 1
+    assert ar["width"] == 1
+    assert ar["identical_prompts"] == ar["prompts"] == 3
+    assert ar["ar_overlap"] == 1
+    assert ar["acceptance_rate"] is None
+    assert ar["speedup_ci"] is None
 
 
 def test_rounds_add_up_to_the_tokens_and_seconds_of_their_decodes(tmp_path):
@@ -162,7 +169,8 @@ def test_warm_up_prompts_are_never_measured(tmp_path):
     ran = []
     entrant = Runner("ar", lambda ids, key, repeat: ran.append((key, repeat)) or Outcome((1,), 0, 1, 1, 1))
     run.warm_up(world(), [entrant], lambda name: None)
-    assert {key[0] for key, _ in ran} == set(run.WARM_UP) and {repeat for _, repeat in ran} == {-1}
+    assert {key[0] for key, _ in ran} == set(run.WARM_UP)
+    assert {repeat for _, repeat in ran} == {-1}
 
 
 def test_a_stream_remembers_again_after_a_resume_what_it_had_learnt(tmp_path):
@@ -186,7 +194,7 @@ def test_no_space_on_the_disk_is_one_sentence_and_keeps_what_is_written(tmp_path
     assert there.part(0) is None
 
 
-@pytest.mark.parametrize("change, words", [
+@pytest.mark.parametrize(("change", "words"), [
     ({"max_new_tokens": 0}, "max_new_tokens must be at least 1"), ({"repeats": 0}, "repeats"), ({"limit": 0}, "limit"),
     ({"threads": 0}, "threads"), ({"temperature": -1.0}, "temperature"), ({"methods": ("nope",)}, "no method named"),
     ({"methods": ("ar", "ar")}, "twice"), ({"peers": ("hf-nope",)}, "no peer named"),
@@ -208,9 +216,11 @@ def test_plain_decoding_always_runs():
 
 def test_the_score_takes_the_reference_of_its_turn():
     two = Prompt(1, "math_reasoning", "math_reasoning", ("x", "y"), ("so 4", "so 5"))
-    assert run.score(two, 1, "it is 5") == 1 and run.score(two, 0, "it is 5") == 0
+    assert run.score(two, 1, "it is 5") == 1
+    assert run.score(two, 0, "it is 5") == 0
     either = Prompt(1, "rag", "rag", ("x",), ("red", "blue"))
-    assert run.score(either, 0, "blue") == 1 and run.score(PROMPTS[2], 0, "ab") is None
+    assert run.score(either, 0, "blue") == 1
+    assert run.score(PROMPTS[2], 0, "ab") is None
 
 
 def test_sampled_repeats_throw_other_dice_and_a_second_run_the_same(tmp_path):
@@ -218,7 +228,8 @@ def test_sampled_repeats_throw_other_dice_and_a_second_run_the_same(tmp_path):
     bench(tmp_path / "one", a_plan=sampled)
     bench(tmp_path / "two", a_plan=sampled)
     one, two = ([d.outcome.tokens for d in read_results(tmp_path / n) if d.question_id == 3] for n in ("one", "two"))
-    assert len(set(one)) > 1 and one == two
+    assert len(set(one)) > 1
+    assert one == two
 
 
 def test_a_decode_is_timed_to_the_whole_of_its_loop(monkeypatch):
@@ -233,7 +244,9 @@ def test_on_a_gpu_the_prefill_is_waited_for_before_its_time_is_taken():
     waits = []
     target = runners.SynchronizedTarget(TARGET, lambda: waits.append("done"))
     target.prefill((1, 0))
-    assert waits == ["done"] and target((1, 0), Draft()).best == TARGET((1, 0), Draft()).best and waits == ["done"]
+    assert waits == ["done"]
+    assert target((1, 0), Draft()).best == TARGET((1, 0), Draft()).best
+    assert waits == ["done"]
 
 
 def test_names_and_numbers_as_question_ids_both_survive(tmp_path):
@@ -255,7 +268,9 @@ def test_a_table_is_written_small_and_read_back_as_it_was(tmp_path):
 def test_seconds_of_rounds_are_kept_to_one_part_in_4000_and_writing_them_again_changes_nothing():
     exact = np.array([0.0, 1.0, *np.geomspace(1e-9, 1e3, 500)])
     short = coarse(exact)
-    assert (abs(short - exact) <= exact / 4_000).all() and short[0] == 0 and short[1] == 1
+    assert (abs(short - exact) <= exact / 4_000).all()
+    assert short[0] == 0
+    assert short[1] == 1
     assert (coarse(short) == short).all()
     assert len(set(coarse(np.linspace(1, 1.001, 1000)))) < 50              # so that they pack
 

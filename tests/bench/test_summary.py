@@ -28,16 +28,19 @@ FAST = [one("fast", q, (row(7, 1.5, 3, 3),)) for q in range(5)]
 
 def test_speed_counts_totals_of_the_same_prompts_in_whatever_order_they_come():
     entry = summary.method_summaries([*PLAIN, *reversed(FAST)], {"ar": True, "fast": True}, None)["fast"]
-    assert entry["speedup"] == 4 / 2 and entry["speedup_ci"] == pytest.approx([2, 2])
+    assert entry["speedup"] == 4 / 2
+    assert entry["speedup_ci"] == pytest.approx([2, 2])
     assert entry["speedup_end_to_end"] == 5 / 3    # one second of prefill each
-    assert entry["tokens_per_second"] == 2 and entry["identical_prompts"] == entry["prompts"] == 5
+    assert entry["tokens_per_second"] == 2
+    assert entry["identical_prompts"] == entry["prompts"] == 5
 
 
 def test_a_family_with_fewer_than_five_prompts_has_no_interval():
     families = [one("ar", q, (row(7),), family="qa" if q else "rag") for q in range(6)]
     entry = summary.method_summaries(families, {}, None)["ar"]
     assert entry["by_family"]["qa"]["speedup_ci"] == pytest.approx([1, 1])
-    assert entry["by_family"]["rag"]["speedup_ci"] is None and entry["by_family"]["rag"]["speedup"] == 1
+    assert entry["by_family"]["rag"]["speedup_ci"] is None
+    assert entry["by_family"]["rag"]["speedup"] == 1
 
 
 def test_the_expected_speedup_uses_the_curve_and_the_measured_time_of_drafting():
@@ -51,42 +54,50 @@ def test_one_other_token_in_one_repeat_makes_a_prompt_differ_and_shows_its_margi
     plain = [one("ar", 1, (row(7), row(8, margin=0.25)), repeat=r) for r in range(2)]
     other = [one("x", 1, (row(7), row(8)), repeat=0), one("x", 1, (row(7), row(9)), repeat=1)]
     entry = summary.method_summaries([*plain, *other], {}, None)["x"]
-    assert entry["identical_prompts"] == 0 and entry["first_divergence_margins"] == [0.25]
+    assert entry["identical_prompts"] == 0
+    assert entry["first_divergence_margins"] == [0.25]
     assert summary.divergences(plain, other) == {1: (0, Divergence(1, (8, 9), 0.25))}
 
 
 def test_a_peer_pays_for_all_tokens_but_its_first():
     peer = [one("hf", q, tokens=(7,) * 4, seconds=6.0, peer=True) for q in range(5)]
     entry = summary.peer_summaries([*PLAIN, *peer])["hf"]
-    assert entry["tokens_per_second"] == 0.5 and entry["speedup"] == 0.5
-    assert entry["tokens_per_target_forward"] == 1 and entry["identical_prompts"] == 5
+    assert entry["tokens_per_second"] == 0.5
+    assert entry["speedup"] == 0.5
+    assert entry["tokens_per_target_forward"] == 1
+    assert entry["identical_prompts"] == 5
     assert summary.speed_ratio([*PLAIN, *peer], "hf", "ar") == (2.0, pytest.approx([2.0, 2.0]))
 
 
 def test_repeats_that_differ_warn_of_a_busy_machine():
     calm = [one("ar", 1, (row(7, 1.0 + 0.01 * r),), repeat=r) for r in range(3)]
     busy = [one("ar", 1, (row(7, 1.0 + 0.3 * r),), repeat=r) for r in range(3)]
-    assert summary.warnings(calm) == [] and summary.spread_of_repeats(busy) == pytest.approx(0.6 / 1.3)
-    assert "busy" in summary.warnings(busy)[0] and "46%" in summary.warnings(busy)[0]
+    assert summary.warnings(calm) == []
+    assert summary.spread_of_repeats(busy) == pytest.approx(0.6 / 1.3)
+    assert "busy" in summary.warnings(busy)[0]
+    assert "46%" in summary.warnings(busy)[0]
 
 
 def test_forwards_that_spread_warn_with_one_repeat_and_with_repeats_that_agree():
     jumpy = [one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)))]
     assert summary.spread_of_repeats(jumpy) is None
     alike = [*jumpy, one("ar", 1, tuple(row(7, 1.0 + (i % 4)) for i in range(16)), repeat=1)]
-    assert summary.spread_of_repeats(alike) == 0 and "spread by" in summary.warnings(alike)[0]
+    assert summary.spread_of_repeats(alike) == 0
+    assert "spread by" in summary.warnings(alike)[0]
     assert "spread by" in summary.warnings(jumpy)[0]
 
 
 def test_decodes_that_differ_though_each_is_calm_warn_of_a_busy_machine():
     calm = [one("ar", q, tuple(row(7, 1.0 + 0.01 * q) for _ in range(16))) for q in range(8)]
     waves = [one("ar", q, tuple(row(7, 1.0 + q % 4) for _ in range(16))) for q in range(8)]
-    assert summary.warnings(calm) == [] and "busy" in summary.warnings(waves)[0]
+    assert summary.warnings(calm) == []
+    assert "busy" in summary.warnings(waves)[0]
 
 
 def test_a_few_long_waits_warn_of_a_busy_machine():
     waits = [one("ar", q, tuple(row(7, 9.0 if i == 5 else 1.0) for i in range(16))) for q in range(8)]
-    assert summary.spread_within_decode(waits) == pytest.approx(0.5) and "spread by 50%" in summary.warnings(waits)[0]
+    assert summary.spread_within_decode(waits) == pytest.approx(0.5)
+    assert "spread by 50%" in summary.warnings(waits)[0]
 
 
 def test_a_drafter_that_is_never_right_is_said_aloud():
@@ -105,7 +116,9 @@ def test_quality_comes_with_intervals_over_prompts():
     half = [one("lossy", q, (row(7), row(8), row(9), row(6) if q % 2 else row(5)), score=q % 2) for q in range(6)]
     entry = summary.method_summaries([*plain, *half], {"lossy": False}, None)["lossy"]
     low, high = entry["quality_ci"]["reference_score"]
-    assert low < entry["reference_score"] == 0.5 < high and 0 <= low and high <= 1
+    assert low < entry["reference_score"] == 0.5 < high
+    assert low >= 0
+    assert high <= 1
     assert entry["quality_ci"]["ar_overlap"] == pytest.approx([0.75 + low / 4, 0.75 + high / 4])
     assert entry["quality_ci"]["target_nll"] == pytest.approx([0.1, 0.1])
     assert summary.method_summaries(plain, {}, None)["ar"]["quality_ci"]["ar_overlap"] == [1, 1]
@@ -114,9 +127,12 @@ def test_quality_comes_with_intervals_over_prompts():
 def test_quality_has_no_interval_where_nothing_or_too_little_was_seen():
     peer = [one("hf", q, tokens=(7,) * 4, seconds=6.0, peer=True) for q in range(5)]
     seen = summary.peer_summaries([*PLAIN, *peer])["hf"]["quality_ci"]
-    assert seen["target_nll"] is None and seen["reference_score"] is None and seen["ar_overlap"] == [1, 1]
+    assert seen["target_nll"] is None
+    assert seen["reference_score"] is None
+    assert seen["ar_overlap"] == [1, 1]
     few = summary.method_summaries(PLAIN[:4], {}, None)["ar"]
-    assert set(few["quality_ci"].values()) == {None} and few["ar_overlap"] == 1
+    assert set(few["quality_ci"].values()) == {None}
+    assert few["ar_overlap"] == 1
 
 
 def test_repeats_and_turns_of_a_prompt_are_one_draw_of_the_bootstrap():
@@ -145,7 +161,8 @@ def test_a_change_of_likelihood_weighs_prompts_by_their_tokens():
     plain = [one("ar", q, (row(7),) * 4) for q in range(6)]
     mixed = [one("lossy", q, (dear,) if q == 0 else (row(7),) * 4) for q in range(6)]
     value, (low, high) = summary.quality_change([*plain, *mixed], "ar", "lossy")["target_nll"]
-    assert value == pytest.approx((1.1 + 5 * 4 * .1) / 21 - .1) and abs(low) < 1e-9 < value < high
+    assert value == pytest.approx((1.1 + 5 * 4 * .1) / 21 - .1)
+    assert abs(low) < 1e-9 < value < high
 
 
 def test_two_lossy_methods_are_compared_with_each_other_and_their_overlaps_are_with_plain_decoding():
@@ -161,7 +178,8 @@ def test_tokens_that_were_not_the_targets_best_are_counted_and_unknown_in_older_
     plain = [one("ar", q, (kept,) * 4) for q in range(5)]
     loose = [one("loose", q, (row(7, 1.0, 3, 3)._replace(not_best=q % 2),)) for q in range(5)]
     entries = summary.method_summaries([*plain, *loose], {}, None)
-    assert entries["ar"]["not_best_per_100"] == 0 and entries["loose"]["not_best_per_100"] == 10
+    assert entries["ar"]["not_best_per_100"] == 0
+    assert entries["loose"]["not_best_per_100"] == 10
     assert summary.method_summaries(PLAIN, {}, None)["ar"]["not_best_per_100"] is None
 
 

@@ -39,15 +39,18 @@ def shelf(folder, target=TARGET, heard=None, **more):
 def test_what_save_gives_back_is_what_a_reader_finds(tmp_path):
     given = {**STATE, "fc": torch.randn(16, 16)}
     saved, read = put(tmp_path, state=given), load_checkpoint(tmp_path, "eagle")
-    assert all(torch.equal(saved.state[key], read.state[key]) for key in given) and set(read.state) == set(given)
-    assert read.meta == {"taps": [1, 2]} and read.card == saved.card
+    assert all(torch.equal(saved.state[key], read.state[key]) for key in given)
+    assert set(read.state) == set(given)
+    assert read.meta == {"taps": [1, 2]}
+    assert read.card == saved.card
     assert not torch.equal(read.state["fc"], given["fc"])                        # int8: the loss is in it already
 
 
 def test_the_card_counts_parameters_and_bytes_and_names_the_target_and_the_loss(tmp_path):
     card = put(tmp_path).card
     assert card["parameters"] == 16 * 16 + 16
-    assert card["bytes"] == (tmp_path / "eagle" / "model.safetensors").stat().st_size and len(card["sha256"]) == 64
+    assert card["bytes"] == (tmp_path / "eagle" / "model.safetensors").stat().st_size
+    assert len(card["sha256"]) == 64
     assert card["target"] == {"name": "tiny", "fingerprint": MADE_FOR}
     assert card["storage"]["fc"] == {"scheme": "int8/64", "relative_error": pytest.approx(0, abs=1e-3)}
 
@@ -104,12 +107,13 @@ def test_differences_from_the_targets_layers_come_back_and_need_the_target(tmp_p
 def test_a_single_layer_starts_from_the_last_one_with_an_empty_half_for_the_embedding():
     base, last = base_matrix(TARGET.weights, {}), TARGET.weights.layers[-1]
     assert torch.equal(base("down"), last.down.dense())
-    assert torch.equal(base("qkv")[:, 16:], last.qkv.dense()) and not base("qkv")[:, :16].any()
+    assert torch.equal(base("qkv")[:, 16:], last.qkv.dense())
+    assert not base("qkv")[:, :16].any()
     with pytest.raises(ValueError, match="fc"):
         base("fc")
 
 
-@pytest.mark.parametrize("damage, word", [("cut", "bytes and its card says"), ("flip", "checksum"),
+@pytest.mark.parametrize(("damage", "word"), [("cut", "bytes and its card says"), ("flip", "checksum"),
                                           ("gone", "missing beside its card"), ("card", "no readable card"),
                                           ("empty card", "no readable card")])
 def test_a_damaged_checkpoint_is_refused_in_one_sentence_with_a_remedy(tmp_path, damage, word):
@@ -126,7 +130,8 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence_with_a_remedy(tmp_path,
         card.write_text(card.read_text()[:40] if damage == "card" else "{}")
     with pytest.raises(Refusal, match=word) as said:
         load_checkpoint(tmp_path, "eagle")
-    assert "`specdec train eagle`" in str(said.value) and "\n" not in str(said.value)
+    assert "`specdec train eagle`" in str(said.value)
+    assert "\n" not in str(said.value)
 
 
 def test_weights_that_are_no_checkpoint_are_refused_even_with_the_right_checksum(tmp_path):
@@ -140,21 +145,28 @@ def test_a_shelf_knows_what_is_there_without_reading_it(tmp_path):
     (tmp_path / "eagle").mkdir()
     (tmp_path / "eagle" / "card.json").write_text("{")
     here = shelf(tmp_path, target=None)
-    assert "eagle" in here and "ngram" not in here and list(here) == ["eagle"] and len(here) == 1
-    assert list(shelf(tmp_path / "nowhere")) == [] and shelf(tmp_path).get("ngram") is None
+    assert "eagle" in here
+    assert "ngram" not in here
+    assert list(here) == ["eagle"]
+    assert len(here) == 1
+    assert list(shelf(tmp_path / "nowhere")) == []
+    assert shelf(tmp_path).get("ngram") is None
 
 
 def test_a_checkpoint_is_read_once_and_warned_about_once(tmp_path):
     put(tmp_path)
     heard = []
     here = shelf(tmp_path, Transformer.random(SHAPE, seed=1), heard)
-    assert here["eagle"] is here["eagle"] and len(heard) == 1 and "other weights" in heard[0]
+    assert here["eagle"] is here["eagle"]
+    assert len(heard) == 1
+    assert "other weights" in heard[0]
 
 
 def test_the_target_it_was_made_for_gets_no_warning_and_another_one_is_refused(tmp_path):
     put(tmp_path)
     heard = []
-    assert shelf(tmp_path, heard=heard)["eagle"].name == "eagle" and heard == []
+    assert shelf(tmp_path, heard=heard)["eagle"].name == "eagle"
+    assert heard == []
     with pytest.raises(Refusal, match="trained for tiny, and mine has another architecture"):
         shelf(tmp_path, Transformer.random(replace(SHAPE, layers=2)))["eagle"]
 
@@ -188,8 +200,10 @@ def test_a_tokenizer_is_asked_only_when_a_checkpoint_is_read(tmp_path):
     asked = []
     text = SimpleNamespace(tokenizer=SimpleNamespace(get_vocab=lambda: asked.append(1) or {"a": 0}))
     here = shelf(tmp_path, text=text)
-    assert "eagle" in here and asked == []
-    assert here["eagle"] and asked == [1]
+    assert "eagle" in here
+    assert asked == []
+    assert here["eagle"]
+    assert asked == [1]
 
 
 def layered(folder, name, meta, seed, base=None):
@@ -207,7 +221,8 @@ def test_a_difference_from_another_checkpoint_is_read_with_that_one_beside_it(tm
     true, saved = layered(tmp_path, "further", there, 1, base)
     for read in (saved, load_checkpoint(tmp_path, "further", TARGET.weights), shelf(tmp_path)["further"]):
         error = (read.state["layers.0.qkv"] - true).norm() / true.norm()
-        assert error < 0.02 and torch.equal(read.state["layers.0.qkv"], saved.state["layers.0.qkv"])
+        assert error < 0.02
+        assert torch.equal(read.state["layers.0.qkv"], saved.state["layers.0.qkv"])
 
 
 @pytest.mark.parametrize("what", ["none", "another"])

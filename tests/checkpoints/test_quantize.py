@@ -24,7 +24,7 @@ def size(tensors):
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-@pytest.mark.parametrize("scheme, limit", [("int8", 0.01), ("int8/128", 0.008), ("int8/64", 0.007), ("int4/32", 0.09),
+@pytest.mark.parametrize(("scheme", "limit"), [("int8", 0.01), ("int8/128", 0.008), ("int8/64", 0.007), ("int4/32", 0.09),
                                            ("float16", 3e-4), ("float32", 0)])
 def test_rounding_errs_by_no_more_than_its_scheme_promises(scheme, limit):
     assert error(normal(70, 256), scheme) <= limit
@@ -80,7 +80,7 @@ def test_more_rank_than_the_matrix_has_is_the_matrix():
     assert error(normal(6, 4), "rank64") < 0.02
 
 
-@pytest.mark.parametrize("scheme, megabytes", [("+rank64", 0.65), ("+int4/32", 2.0), ("int8/64", 3.66)])
+@pytest.mark.parametrize(("scheme", "megabytes"), [("+rank64", 0.65), ("+int4/32", 2.0), ("int8/64", 3.66)])
 def test_a_layer_of_smollm2_takes_the_room_that_was_planned(scheme, megabytes):
     state = {name: normal(*shape) for name, shape in LAYER.items()}
     tensors, _ = pack(state, {"*": scheme}, lambda name: torch.zeros(LAYER[name]))
@@ -105,8 +105,10 @@ def test_a_group_of_zeros_is_divided_by_no_zero():
 def test_ids_come_back_whole_as_int64_and_vectors_as_float32():
     state = {"ids": torch.tensor([3, 49151]), "norm": normal(8), "fc": normal(4, 8)}
     back = unpack(*pack(state, {}))
-    assert torch.equal(back["ids"], state["ids"]) and back["ids"].dtype == torch.int64
-    assert torch.equal(back["norm"], state["norm"]) and back["fc"].dtype == torch.float32
+    assert torch.equal(back["ids"], state["ids"])
+    assert back["ids"].dtype == torch.int64
+    assert torch.equal(back["norm"], state["norm"])
+    assert back["fc"].dtype == torch.float32
 
 
 def test_the_first_pattern_that_fits_a_name_counts():
@@ -114,7 +116,7 @@ def test_the_first_pattern_that_fits_a_name_counts():
     assert [entry["scheme"] for entry in about.values()] == ["rank1", "int8"]
 
 
-@pytest.mark.parametrize("state, plan, word", [
+@pytest.mark.parametrize(("state", "plan", "word"), [
     ({"w": normal(4, 4)}, {"w": "int3"}, "no scheme"), ({"w": normal(4, 4)}, {"w": "rank"}, "no scheme"),
     ({"w": normal(4, 4)}, {"w": "+rank1"}, "no base"), ({"w": normal(4)}, {"w": "int8"}, "no matrix"),
     ({"w": normal(4, 8)}, {"w": "int4/3"}, "even"), ({"w": torch.tensor([1.0, torch.nan])}, {}, "not finite"),

@@ -78,12 +78,17 @@ def test_a_run_gets_its_values_and_environment_and_its_page_needs_no_network(wri
     told = io.StringIO()
     env = notebook_runner.export_env() | {"WORD": "heard"}
     done = notebook_runner.run_notebook(path, tmp_path / "deep" / "out.ipynb", {"k": 7}, env=env, echo=told)
-    assert "7 full heard" in told.getvalue() and "WORD" not in os.environ
+    assert "7 full heard" in told.getvalue()
+    assert "WORD" not in os.environ
     assert 0 < done.seconds < 120
 
     page = notebook_runner.to_html(done.path, tmp_path / "page.html", code=False).read_text()
-    assert "7 full heard" in page and ">environ<" not in page and ">bar" not in page
-    assert "Plotly.newPlot" in page and ' src="http' not in page and '<link rel="stylesheet" href="http' not in page
+    assert "7 full heard" in page
+    assert ">environ<" not in page
+    assert ">bar" not in page
+    assert "Plotly.newPlot" in page
+    assert ' src="http' not in page
+    assert '<link rel="stylesheet" href="http' not in page
     assert ">environ<" in notebook_runner.to_html(done.path, tmp_path / "code.html").read_text()
 
 

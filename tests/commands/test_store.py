@@ -41,7 +41,8 @@ def run_store(model, out, *sources) -> int:
 def refused(model, out, *sources, capsys) -> str:
     assert run_store(model, out, *sources) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
-    assert len(lines) == 1 and "Traceback" not in lines[0]
+    assert len(lines) == 1
+    assert "Traceback" not in lines[0]
     return lines[0]
 
 
@@ -60,13 +61,16 @@ def test_texts_lines_and_answers_are_all_looked_up_afterwards(model, write, tmp_
     assert run_store(model, out, text, lines, tmp_path / "answers") == 0
     assert capsys.readouterr().out == f"15 tokens, documents: 4; take them with --store {out}\n"
     assert followed(out, "b c") == ids("red green blue")          # one text, one document: over the line's end
-    assert followed(out, "d e") == ids("f") and followed(out, "g") == ids("h i") and followed(out, "x y") == ids("z")
+    assert followed(out, "d e") == ids("f")
+    assert followed(out, "g") == ids("h i")
+    assert followed(out, "x y") == ids("z")
 
 
 def test_a_long_text_is_one_document_however_it_is_cut_for_reading(model, write, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "LINES", 2)
     assert run_store(model, tmp_path / "s", write("a.txt", "a\nb\nc\nd\ne\n")) == 0
-    assert StaticStore(tmp_path / "s").size == 6 and followed(tmp_path / "s", "a b") == ids("c d e")
+    assert StaticStore(tmp_path / "s").size == 6
+    assert followed(tmp_path / "s", "a b") == ids("c d e")
 
 
 def test_a_store_that_was_built_is_taken_by_a_method(model, write, tmp_path, capsys):
@@ -75,7 +79,7 @@ def test_a_store_that_was_built_is_taken_by_a_method(model, write, tmp_path, cap
                     "--max-new-tokens", "4", "--store", str(tmp_path / "s"), "a b"]) == 0
 
 
-@pytest.mark.parametrize("name, content, sentence", [
+@pytest.mark.parametrize(("name", "content", "sentence"), [
     ("a.txt", b"\xff\xfe\x00", "cannot be read as UTF-8 text"), ("a.txt", "", "holds no text and no answers"),
     ("a.jsonl", "{", "line 1 of"), ("a.jsonl", '{"text": "a"}\n[1]\n', "line 2 of"),
     ("a.jsonl", '{"output": [1, true]}', "needs output (a list of token ids, or text) or text"),
@@ -83,7 +87,9 @@ def test_a_store_that_was_built_is_taken_by_a_method(model, write, tmp_path, cap
     ("a.jsonl", '{"turns": ["a"]}', "needs output"), ("a.jsonl", "\n", "holds no text and no answers")])
 def test_what_is_no_corpus_is_refused_by_name(model, write, tmp_path, name, content, sentence, capsys):
     said = refused(model, tmp_path / "s", write("good.txt", "a b"), write(name, content), capsys=capsys)
-    assert sentence in said and name in said and not (tmp_path / "s").exists()
+    assert sentence in said
+    assert name in said
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_packed_file_that_is_cut_short_is_refused(model, write, tmp_path, capsys):
@@ -120,8 +126,10 @@ def finished(folder, *answers):
 def test_the_answers_of_plain_decoding_in_a_bench_are_documents(model, tmp_path, capsys):
     run = finished(tmp_path / "run", answer(1, ids("a b c")), answer(1, ids("d e"), turn=1), answer(2, ids("f g h")),
                    answer(1, ids("x y z"), repeat=1), answer(1, ids("u v w"), "sam"))
-    assert run_store(model, tmp_path / "s", run) == 0 and "8 tokens, documents: 3;" in capsys.readouterr().out
-    assert followed(tmp_path / "s", "a b") == ids("c") and followed(tmp_path / "s", "d") == ids("e")
+    assert run_store(model, tmp_path / "s", run) == 0
+    assert "8 tokens, documents: 3;" in capsys.readouterr().out
+    assert followed(tmp_path / "s", "a b") == ids("c")
+    assert followed(tmp_path / "s", "d") == ids("e")
     assert StaticStore(tmp_path / "s").find(ids("x")).length == 0
 
 
@@ -153,4 +161,5 @@ def test_ctrl_c_leaves_the_older_store_as_it_was(model, write, tmp_path, monkeyp
     monkeypatch.setattr("specdec_lib.index.store_build.os.replace", interrupted)
     assert run_store(model, tmp_path / "s", write("b.txt", "x y z")) == 130
     assert "is as it was before" in capsys.readouterr().err
-    assert (tmp_path / "s").read_bytes() == before and not list(tmp_path.glob(".*"))
+    assert (tmp_path / "s").read_bytes() == before
+    assert not list(tmp_path.glob(".*"))

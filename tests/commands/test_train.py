@@ -51,21 +51,26 @@ def test_words_become_an_order(given, tmp_path, folder):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("")
     which, order, lm, text, made, *_ = given("early-exit", prompts=[prompts], loss="tv", depths="dpace")
-    assert which.name == "early-exit" and order.objective == Objective("tv", "dpace")
+    assert which.name == "early-exit"
+    assert order.objective == Objective("tv", "dpace")
     assert (order.out, order.minutes, order.prompts, order.seed, order.cache) == (tmp_path, 1.0, (prompts,), 5, 1e6)
     assert order.target == folder.name             # a path says where a model lies on one machine
-    assert lm.dtype == torch.float32 and text.facts.vocab == lm.vocab
+    assert lm.dtype == torch.float32
+    assert text.facts.vocab == lm.vocab
 
 
 def test_an_ngram_is_counted_and_no_recipe_is_asked_for(given):
     order, lm, *_ = given("ngram")
-    assert order.minutes == 1.0 and lm.layers == 5
+    assert order.minutes == 1.0
+    assert lm.layers == 5
 
 
 def test_a_card_gets_the_command_the_commit_and_the_machine(given):
     made = given()[4]
     assert set(made) == {"command", "commit", "changed", "date", "machine", "threads", "dtype", "torch"}
-    assert made["dtype"] == "float32" and made["torch"] == torch.__version__ and len(made["date"]) == 10
+    assert made["dtype"] == "float32"
+    assert made["torch"] == torch.__version__
+    assert len(made["date"]) == 10
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
@@ -102,7 +107,8 @@ def test_what_is_asked_of_a_length_predictor_becomes_its_own_order(asked, monkey
     lengths, order, lm, *_ = caught.value.args
     assert (lengths.drafters, lengths.longest, lengths.weight) == (("eagle",), 6, 2.0)
     assert (lengths.rate, lengths.seed) == (.01, 5)
-    assert order.minutes == 1.0 and lm.layers == 5
+    assert order.minutes == 1.0
+    assert lm.layers == 5
 
 
 @pytest.mark.parametrize("wrong", [{"longest": 6}, {"drafters": ("eagle",)}])

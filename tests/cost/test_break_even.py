@@ -44,12 +44,15 @@ def test_every_drafter_has_both_sides_next_to_what_it_reached(target, name):
     parts = [part or name for part in recipe(name).parts(kept.meta)]
     measured = {"teacher-forced": {part: RATES for part in parts}, "as it starts": {part: RATES for part in parts}}
     found = break_even(name, kept, target, measured, {"threads": 1}, context=24, repeats=1, clock=Ticks(1, 3, 12, 10))
-    assert [key for key, value in found.items() if isinstance(value, dict)] == parts and found["threads"] == 1
-    assert found["context"] == 24 and found["depth"] == 5
+    assert [key for key, value in found.items() if isinstance(value, dict)] == parts
+    assert found["threads"] == 1
+    assert found["context"] == 24
+    assert found["depth"] == 5
     for part in parts:
         sides = found[part]["expected"]["by weights read"], found[part]["expected"]["by multiplications"]
         assert 0 < sides[0]["draft"] < sides[1]["draft"] or name == "early-exit"
-        assert sides[0]["verify"] == 1 and 2 < sides[1]["verify"] <= 6
+        assert sides[0]["verify"] == 1
+        assert 2 < sides[1]["verify"] <= 6
         assert found[part]["measured"] == {"draft_ms": 3000, "verify_ms": 12000, "plain_ms": 10000, "draft": 0.3,
                                            "verify": 1.2, "tokens_per_target_forward": 1.5}
         assert found[part]["reached"] == {"teacher-forced": 1.5}
@@ -58,7 +61,8 @@ def test_every_drafter_has_both_sides_next_to_what_it_reached(target, name):
 def test_a_table_costs_nothing_on_paper_and_is_timed_like_the_others(target):
     model = Ngram(count([tuple(range(40)), (1, 2, 3) * 5, (1, 2, 3) * 5], 40))
     found = break_even("ngram", model, target, {}, {}, context=24, repeats=1, clock=Ticks(1, 3, 12, 10))["ngram"]
-    assert found["expected"]["by weights read"] == costs_in_forwards(0, 1) and found["measured"]["draft"] == 0.3
+    assert found["expected"]["by weights read"] == costs_in_forwards(0, 1)
+    assert found["measured"]["draft"] == 0.3
     assert found["reached"] == {}
 
 
@@ -88,7 +92,8 @@ def test_seconds_are_medians_of_all_rounds_but_the_first_and_of_the_calls_they_a
 def test_rates_stand_only_beside_the_depth_they_were_measured_at(target):
     measured = {"live": {"eagle": RATES}, "as trained": {"eagle": RATES}}
     kept = stored(target, "eagle")
-    assert rates_on_card(measured, "eagle") == {"live": 1.5} and rates_on_card(measured, "exit 1") == {}
+    assert rates_on_card(measured, "eagle") == {"live": 1.5}
+    assert rates_on_card(measured, "exit 1") == {}
     found = break_even("eagle", kept, target, measured, {}, depth=3, context=24, repeats=1)
     assert found["eagle"]["reached"] == {}
 

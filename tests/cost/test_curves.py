@@ -27,7 +27,8 @@ def test_the_node_budget_is_the_widest_draft_within_the_tolerance():
     assert CURVE.nodes(1.4) == 5
     assert CURVE.nodes(9) == 8                     # never wider than what was measured
     assert CURVE.nodes(1.0) == 1                   # a draft exists even where it does not pay
-    assert curves.node_budget(CURVE) == 4 and curves.node_budget(None) == 8
+    assert curves.node_budget(CURVE) == 4
+    assert curves.node_budget(None) == 8
 
 
 def test_the_price_of_a_node_is_its_share_of_a_plain_forward_over_four_times_the_nodes_that_cost_little():
@@ -45,14 +46,17 @@ def test_the_expected_speedup_of_a_method_is_its_tokens_over_the_price_of_its_ro
 
 def test_expected_tokens_is_the_sum_of_the_powers_of_alpha():
     assert curves.expected_tokens(0.5, 3) == 1 + 0.5 + 0.25 + 0.125
-    assert curves.expected_tokens(1, 4) == 5 and curves.expected_tokens(0, 4) == 1 and curves.expected_tokens(0.9,
+    assert curves.expected_tokens(1, 4) == 5
+    assert curves.expected_tokens(0, 4) == 1
+    assert curves.expected_tokens(0.9,
                                                                                                               0) == 1
     with pytest.raises(ValueError, match="probability"):
         curves.expected_tokens(1.1, 2)
 
 
 def test_a_useless_or_expensive_draft_is_best_left_alone():
-    assert curves.best_depth(0.0, 0.1) == 0 and curves.best_depth(0.5, 0.9) == 0
+    assert curves.best_depth(0.0, 0.1) == 0
+    assert curves.best_depth(0.5, 0.9) == 0
     assert curves.best_depth(0.8, 0.1) == 6        # by enumeration of the formula
     assert curves.best_depth(0.9, 0.0, CURVE) < curves.best_depth(0.9, 0.0)
 
@@ -100,7 +104,8 @@ class Clock:
 def test_measuring_takes_widths_in_turn_and_throws_the_warm_up_away():
     clock = Clock()
     curve = curves.measure_curve(clock, (1, 2, 4), (16,), repeats=3, clock=lambda: clock.now, target="fake")
-    assert curve.seconds[0] == pytest.approx((1.1, 1.2, 1.4)) and curve.target == "fake"
+    assert curve.seconds[0] == pytest.approx((1.1, 1.2, 1.4))
+    assert curve.target == "fake"
     assert [width for _, width in clock.asked] == [4, 2, 1, 1, 2, 4] * 2
     assert len(clock.prefilled) == 16
 
@@ -120,7 +125,8 @@ def test_no_two_forwards_of_a_measurement_continue_the_same_tokens():
     clock = Clock()
     curves.measure_curve(clock, (1, 2), (4,), repeats=2, clock=lambda: clock.now)
     asked = [tokens for tokens, _ in clock.asked]
-    assert len(set(asked)) == len(asked) and {len(tokens) for tokens in asked} == {5}
+    assert len(set(asked)) == len(asked)
+    assert {len(tokens) for tokens in asked} == {5}
 
 
 def test_a_curve_survives_json():

@@ -32,14 +32,16 @@ def shaped(layers: int, rows: int, **more) -> dict:
 def test_one_forward_of_a_small_model_costs_the_share_of_the_weights_that_it_reads(layers, rows, share):
     """Without a context: (layers x 3.54 M + rows x 576) of 134.5 M numbers."""
     draft, verify = expected_work(shaped(layers, rows), {"layers": []}, SMOL, 1, 0, 1)
-    assert draft.read == pytest.approx(share, abs=6e-4) and draft.read == draft.products
+    assert draft.read == pytest.approx(share, abs=6e-4)
+    assert draft.read == draft.products
     assert verify == Work(1.0, 2.0)
 
 
 def test_a_block_is_read_once_and_a_chain_once_for_every_token():
     block, chain = (expected_work(shaped(6, 8192), meta, SMOL, 8, 0, 2)[0] for meta in ({"blocks": [8]}, {}))
     head, plain = 8192 * 576, 30 * LAYER + 49152 * 576
-    assert block.read * plain == pytest.approx(6 * LAYER + head) and chain.read == pytest.approx(8 * block.read)
+    assert block.read * plain == pytest.approx(6 * LAYER + head)
+    assert chain.read == pytest.approx(8 * block.read)
     assert block.products == chain.products == pytest.approx((9 * 6 * LAYER + 8 * head) / plain)
 
 
@@ -57,7 +59,8 @@ def test_an_exit_drafts_with_the_targets_layers_and_leaves_their_rows_to_it():
 
 
 def test_a_table_reads_no_weights():
-    assert drafting({}, {}, SMOL, 5, 256, 2) == [] and expected_work({}, {}, SMOL, 5, 256, 2)[0] == Work(0, 0)
+    assert drafting({}, {}, SMOL, 5, 256, 2) == []
+    assert expected_work({}, {}, SMOL, 5, 256, 2)[0] == Work(0, 0)
 
 
 @pytest.mark.parametrize("name", ["eagle", "draft-lm", "diffusion-lm", "block-diffusion", "early-exit"])
@@ -81,7 +84,8 @@ def test_the_rows_that_are_counted_are_the_rows_that_are_fed(name):
     layers = layers or target.shape.hidden * (12 * 4 + 3 * 32)
     main = next(part for part in parts if part.weights == layers)
     if name == "block-diffusion":                  # rows that are committed are read beside the block
-        assert fed[1] == (1, 2) and (main.reads, main.rows, parts[0].rows) == (1, 8, 2)
+        assert fed[1] == (1, 2)
+        assert (main.reads, main.rows, parts[0].rows) == (1, 8, 2)
     elif name == "eagle":
         assert fed[1] == (4, 5) == (main.reads, main.rows)
     else:

@@ -14,5 +14,7 @@ def test_the_best_length_looks_behind_a_poor_depth_and_takes_the_shorter_of_equa
     def stairs(n):
         return (1.0, 2.0, 2.0, 2.0)[n]
 
-    assert best_length((.9, .9, .9), stairs) == 3 and best_length((.2, .2, .2), stairs) == 0
-    assert best_length((1, 0, 0), lambda n: 1.0) == 1 and best_length((0, 0, 0), stairs, 2) == 2
+    assert best_length((.9, .9, .9), stairs) == 3
+    assert best_length((.2, .2, .2), stairs) == 0
+    assert best_length((1, 0, 0), lambda n: 1.0) == 1
+    assert best_length((0, 0, 0), stairs, 2) == 2

@@ -14,8 +14,10 @@ def test_a_side_is_faster_or_slower_only_where_the_whole_interval_says_so():
 def test_whiskers_reach_to_the_ends_of_the_interval_and_what_was_not_measured_is_left_out():
     figure = figures.ratios(["a", "b"], [None, 1.5], [None, (1.25, 2.0)])
     points = figure.data[0]
-    assert list(points.x) == [1.5] and list(points.y) == ["b"]
-    assert list(points.error_x.array) == [.5] and list(points.error_x.arrayminus) == [.25]
+    assert list(points.x) == [1.5]
+    assert list(points.y) == ["b"]
+    assert list(points.error_x.array) == [.5]
+    assert list(points.error_x.arrayminus) == [.25]
 
 
 def test_the_parts_of_a_round_add_up_and_the_cheapest_method_is_named():
@@ -28,7 +30,8 @@ def test_the_parts_of_a_round_add_up_and_the_cheapest_method_is_named():
 def test_every_source_has_one_colour_in_all_methods():
     figure = figures.shares({"a": {"x": .25, "y": .75}, "b": {"y": 1.0}}, {"a": {"y": "2 tokens a round"}})
     x, y = figure.data
-    assert (list(x.x), list(y.x)) == ([25, 0], [75, 100]) and list(y.hovertext) == ["2 tokens a round", ""]
+    assert (list(x.x), list(y.x)) == ([25, 0], [75, 100])
+    assert list(y.hovertext) == ["2 tokens a round", ""]
     assert x.marker.color != y.marker.color
 
 

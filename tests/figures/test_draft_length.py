@@ -40,12 +40,14 @@ def test_every_round_lies_where_it_was_drafted_and_what_was_in_vain_hangs_below(
 
 def test_rounds_behind_the_shown_words_are_left_out():
     figure = figures.stops({"a": [(2, 2), (2, 0), (1, 1)]}, {}, list("vwxy"))
-    assert max(x for trace in figure.data for x in trace.x) == 4 and "fewest rounds: 2" in figure.layout.title.text
+    assert max(x for trace in figure.data for x in trace.x) == 4
+    assert "fewest rounds: 2" in figure.layout.title.text
     with pytest.raises(ValueError, match="one length"):
         figures.stops({"a": [(1, 1)]}, {"entropy": [.1]}, list("vw"))
 
 
 def test_regret_is_drawn_in_per_cent_and_the_title_names_both_ends():
     figure = figures.regrets({"svip": .25, "margin": .5})
-    assert list(figure.data[0].x) == [25, 50] and "predicted" in figure.layout.xaxis.title.text
+    assert list(figure.data[0].x) == [25, 50]
+    assert "predicted" in figure.layout.xaxis.title.text
     assert figure.layout.title.text.replace("<br>", " ") == "Behind the oracle by 25% with svip, and by 50% with margin"

@@ -21,12 +21,15 @@ def test_every_cell_says_its_number_and_a_measured_one_its_interval():
     assert [list(row) for row in figure.data[0].text] == [["1.06<br>1.00–1.10", "1.11", ""],
                                                           ["0.97", "0.94<br>0.90–1.00", "0.88"]]
     assert [list(row) for row in figure.data[0].z] == SPEEDS
-    assert "measured" in figure.data[0].colorbar.title.text and "predicted" not in str(figure)
+    assert "measured" in figure.data[0].colorbar.title.text
+    assert "predicted" not in str(figure)
 
 
 def test_a_contour_shows_where_drafting_begins_to_pay_and_needs_two_of_each():
     line = figures.early_exit_grid([5, 10], [1, 2, 3], SPEEDS, "predicted").data[1]
-    assert line.type == "contour" and (line.contours.start, line.contours.end) == (1, 1) and line.showlegend
+    assert line.type == "contour"
+    assert (line.contours.start, line.contours.end) == (1, 1)
+    assert line.showlegend
     assert "contour" not in [each.type for each in figures.early_exit_grid([5], [1, 2], [[1.1, .9]], "predicted").data]
     assert not figures.early_exit_grid([5, 10], [1, 2], [[.9, .8], [.7, .6]], "predicted").data[1].showlegend
 

@@ -17,7 +17,8 @@ def test_candidates_stand_below_one_another_in_the_column_of_their_slot():
     assert [list(row) for row in cells.z] == [[-.1, -.5, -.2], [-2.3, -1.0, -9.0]]
     assert [list(row) for row in cells.text] == [["the", "cat", "extrao…"], ["a", "dog", "sat"]]
     assert [list(row) for row in cells.customdata] == [["the", "cat", "extraordinary"], ["a", "dog", "sat"]]
-    assert list(cells.y) == [1, 2] and drawn().layout.yaxis.range[0] > drawn().layout.yaxis.range[1]
+    assert list(cells.y) == [1, 2]
+    assert drawn().layout.yaxis.range[0] > drawn().layout.yaxis.range[1]
 
 
 def test_a_path_passes_its_own_candidates_and_never_over_their_text():
@@ -29,9 +30,11 @@ def test_a_path_passes_its_own_candidates_and_never_over_their_text():
 
 
 def test_a_token_that_is_no_candidate_is_drawn_in_a_row_of_its_own():
-    assert drawn().layout.yaxis.ticktext[-1] == "none of them" and drawn().layout.yaxis.range[0] == 3.6
+    assert drawn().layout.yaxis.ticktext[-1] == "none of them"
+    assert drawn().layout.yaxis.range[0] == 3.6
     inside = figures.lattice(WORDS, LOGPS, {}, [0, 1])
-    assert inside.layout.yaxis.range[0] == 2.6 and inside.layout.height < drawn().layout.height
+    assert inside.layout.yaxis.range[0] == 2.6
+    assert inside.layout.height < drawn().layout.height
 
 
 def test_the_title_counts_what_came():
@@ -47,7 +50,8 @@ def test_slots_may_have_fewer_candidates_than_others():
 
 def test_sixteen_slots_of_fifteen_candidates_are_one_legible_small_figure():
     figure = figures.lattice([["quantum"] * 15] * 16, [[-.5 * j for j in range(15)]] * 16, {"a": [0] * 16}, [3] * 16)
-    assert figure.layout.height / 15 > 25 and figure.data[0].textfont.size >= 10
+    assert figure.layout.height / 15 > 25
+    assert figure.data[0].textfont.size >= 10
     assert len(figure.to_json()) < 30_000
 
 

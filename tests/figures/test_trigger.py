@@ -8,8 +8,10 @@ from specdec_lib import figures
 def test_the_histogram_counts_every_value_once_and_splits_a_bar_at_the_threshold():
     figure = figures.histogram([.1, .2, .3, .3, 2.0], threshold=.2, step=.25)
     below, above = figure.data
-    assert list(below.y) == [2] and list(above.y) == [2, 1]
-    assert list(below.x) == [.125] and list(above.x) == [.375, 2.125]
+    assert list(below.y) == [2]
+    assert list(above.y) == [2, 1]
+    assert list(below.x) == [.125]
+    assert list(above.x) == [.375, 2.125]
     assert figure.layout.title.text.startswith("40%")
 
 

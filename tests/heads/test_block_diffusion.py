@@ -108,18 +108,22 @@ def test_the_correction_and_the_walk_change_what_is_drafted():
 
 def test_a_lattice_holds_the_candidates_of_each_slot_best_first():
     lattice = made()[1](text(12), 3).lattice
-    assert lattice.ids.shape == lattice.logp.shape == (3, 4) and lattice.logp.dtype == torch.float64
-    assert bool((lattice.logp.diff(dim=1) <= 0).all()) and set(lattice.ids.flatten().tolist()) <= set(IDS)
+    assert lattice.ids.shape == lattice.logp.shape == (3, 4)
+    assert lattice.logp.dtype == torch.float64
+    assert bool((lattice.logp.diff(dim=1) <= 0).all())
+    assert set(lattice.ids.flatten().tolist()) <= set(IDS)
 
 
 def test_sights_are_of_the_corrected_law_over_the_candidates():
     for stat in made()[1](text(12), 4).stats:
-        assert 1 > stat.prob == stat.first >= stat.second > 0 and 0 < stat.entropy < 1.39
+        assert 1 > stat.prob == stat.first >= stat.second > 0
+        assert 0 < stat.entropy < 1.39
 
 
 def test_a_shorter_draft_is_the_beginning_of_a_longer_one():
     long, short = (made()[1](text(20), depth) for depth in (5, 2))
-    assert long.tokens[:2] == short.tokens and long.confidence[:2] == short.confidence
+    assert long.tokens[:2] == short.tokens
+    assert long.confidence[:2] == short.confidence
 
 
 def test_a_block_of_another_length_says_something_else_in_its_first_slot():
@@ -160,7 +164,9 @@ def test_after_rounds_without_being_asked_it_catches_up_without_a_forward_of_the
         target(tokens, CHAIN)
         tokens += (7, 8, 50)
     before = target.forwards
-    assert same(head(tokens, DEPTH), tokens) and target.forwards == before and head.fed == 25
+    assert same(head(tokens, DEPTH), tokens)
+    assert target.forwards == before
+    assert head.fed == 25
 
 
 def test_the_streams_from_the_anchor_on_are_never_read_and_the_one_before_it_is():
@@ -187,7 +193,8 @@ def test_nothing_changes_where_the_cache_grows_and_a_long_prompt_is_read_in_piec
         target(tokens, CHAIN)
         tokens += (7, 8, 9)
     new = made()[1](tokens[:-3], DEPTH)
-    assert head.cache.capacity > 1024 and new.tokens == found.tokens
+    assert head.cache.capacity > 1024
+    assert new.tokens == found.tokens
     assert torch.allclose(found.lattice.logp, new.lattice.logp, atol=1e-10)
     assert same(made()[1](text(600), DEPTH), text(600))
 
@@ -215,7 +222,8 @@ def test_an_empty_block_is_refused():
 def test_a_drafter_of_the_same_checkpoint_and_weights_is_packed_once():
     checkpoint = random_block_diffusion(SHAPE, TAPS, IDS)
     one, other = block_head(checkpoint, TARGET.fresh()), block_head(checkpoint, TARGET.fresh())
-    assert one.weights is other.weights and one.cache is not other.cache
+    assert one.weights is other.weights
+    assert one.cache is not other.cache
     assert len([key for key in PACKED.made if key[1] == id(TARGET.weights)]) == 1
 
 

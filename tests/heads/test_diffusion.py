@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tests.heads.test_draft_lm import IDS, SHAPE, TARGET, state
 
 from specdec_lib.heads.diffusion import DiffusionLM, diffusion_lm, diffusion_weights
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import Draft, Refusal
+from tests.heads.test_draft_lm import IDS, SHAPE, TARGET, state
 from tests.worlds import Trained
 
 TEXT = (4, 9, 20, 31, 8, 40, 2)
@@ -55,7 +55,8 @@ def spread(lattice) -> torch.Tensor:
 def test_a_block_of_one_is_the_plain_small_model():
     lattice = head().lattice(TEXT, 1, top=5)
     want = draft_lm(STATE, TARGET.weights)(TEXT, Draft()).logits[0].log_softmax(-1).topk(5)
-    assert torch.equal(lattice.logp[0], want.values) and lattice.ids[0].tolist() == STATE["ids"][want.indices].tolist()
+    assert torch.equal(lattice.logp[0], want.values)
+    assert lattice.ids[0].tolist() == STATE["ids"][want.indices].tolist()
 
 
 @pytest.mark.parametrize("depth", [2, 5])
@@ -63,7 +64,8 @@ def test_a_block_is_one_forward_over_the_text_and_masks_that_see_each_other(dept
     model = head()
     lattice = model.lattice(TEXT, depth, top=99)
     want = by_hand(TEXT, (None,) * (depth - 1))
-    assert lattice.ids.shape == lattice.logp.shape == (depth, 44) and model.forwards == 1
+    assert lattice.ids.shape == lattice.logp.shape == (depth, 44)
+    assert model.forwards == 1
     assert float((spread(lattice) - want).abs().max()) < 1e-10
     assert (lattice.logp.diff(dim=1) <= 0).all()
     with_one_mask_fewer = by_hand(TEXT, (None,) * (depth - 2)) if depth > 2 else want[:1]
@@ -94,7 +96,8 @@ def test_with_full_attention_all_is_fed_again_and_a_settled_slot_is_seen_by_the_
     sure = int(first.max(-1).values.argmax())
     token = int(STATE["ids"][first[sure].argmax()])
     then = by_hand(TEXT, [token if slot == sure else None for slot in range(2)], full=True)
-    assert torch.allclose(dists[sure], first[sure]) and torch.allclose(dists[1 - sure], then[1 - sure])
+    assert torch.allclose(dists[sure], first[sure])
+    assert torch.allclose(dists[1 - sure], then[1 - sure])
 
 
 def test_the_window_of_full_attention_moves_token_by_token_since_nothing_is_kept():
@@ -125,7 +128,8 @@ def test_what_it_was_asked_before_changes_nothing_and_only_new_tokens_are_fed(sh
         text += new
         lattice, before = model.lattice(text, 4, steps=1 + len(new) % 2), model.fed
         fresh = head(shifted=shifted).lattice(text, 4, steps=1 + len(new) % 2)
-        assert torch.allclose(lattice.logp, fresh.logp) and torch.equal(lattice.ids, fresh.ids)
+        assert torch.allclose(lattice.logp, fresh.logp)
+        assert torch.equal(lattice.ids, fresh.ids)
         if len(new) % 2 == 0 and new:
             assert before - fed == len(new) + masks
         fed = model.fed
@@ -160,7 +164,8 @@ def test_in_several_steps_the_surest_slots_are_committed_first_and_the_others_se
 def test_more_steps_than_slots_are_as_many_as_slots():
     model = head()
     few, many = head().lattice(TEXT, 3, 3), model.lattice(TEXT, 3, 9)
-    assert torch.equal(few.ids, many.ids) and model.forwards == 3
+    assert torch.equal(few.ids, many.ids)
+    assert model.forwards == 3
 
 
 def test_a_window_forgets_the_text_in_strides_and_says_how_much():
@@ -170,7 +175,8 @@ def test_a_window_forgets_the_text_in_strides_and_says_how_much():
         cut = text[model.unseen(length, 4):length]
         assert len(cut) + 3 <= 12
         assert torch.allclose(model.lattice(text[:length], 4).logp, head().lattice(cut, 4).logp)
-    assert head().window == SHAPE.context and head(window=9999).window == SHAPE.context
+    assert head().window == SHAPE.context
+    assert head(window=9999).window == SHAPE.context
 
 
 def test_a_window_without_room_is_refused():
@@ -192,7 +198,9 @@ def test_a_checkpoint_without_a_mask_is_refused_and_says_itself_whether_it_is_sh
     assert diffusion_lm(Trained("diffusion-lm", STATE), TARGET.weights).shifted
     checkpoint = Trained("diffusion-lm", STATE, {"shifted": False})
     first, second = (diffusion_lm(checkpoint, TARGET.weights) for _ in range(2))
-    assert not first.shifted and first.model.weights is second.model.weights and first.model is not second.model
+    assert not first.shifted
+    assert first.model.weights is second.model.weights
+    assert first.model is not second.model
 
 
 def test_in_half_precision_log_probabilities_are_single_and_sum_to_one():
@@ -203,5 +211,7 @@ def test_in_half_precision_log_probabilities_are_single_and_sum_to_one():
     model = DiffusionLM(diffusion_weights(tensors | {"norm": torch.ones(24), "mask": torch.ones(24), "ids": IDS},
                                           target.weights))
     lattice = model.lattice(TEXT, 3, top=16)
-    assert lattice.logp.dtype == torch.float32 and model.model.dtype == torch.bfloat16
-    assert torch.allclose(lattice.logp.exp().sum(-1), torch.ones(3), atol=1e-5) and lattice.ids.shape == (3, len(IDS))
+    assert lattice.logp.dtype == torch.float32
+    assert model.model.dtype == torch.bfloat16
+    assert torch.allclose(lattice.logp.exp().sum(-1), torch.ones(3), atol=1e-5)
+    assert lattice.ids.shape == (3, len(IDS))

@@ -25,7 +25,8 @@ def test_the_targets_first_layers_as_a_checkpoint_are_the_targets_first_layers()
     model = draft_lm(state(0, 1), TARGET.weights)
     want = TARGET.first_layers(2)(text, draft).logits[:, IDS]
     assert float((model(text, draft).logits - want).abs().max()) < 1e-11
-    assert model.layers == 2 and model(text, draft).best == tuple(IDS[want.argmax(-1)].tolist())
+    assert model.layers == 2
+    assert model(text, draft).best == tuple(IDS[want.argmax(-1)].tolist())
 
 
 def test_layers_keep_their_order():

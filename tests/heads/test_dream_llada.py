@@ -119,7 +119,8 @@ def wanted(model: Made, depth: int, known=KNOWN) -> torch.Tensor:
 def test_its_laws_are_those_of_a_plain_forward_in_both_directions(model, depth):
     head = model.head()
     assert float((head.dists(TEXT, depth) - wanted(model, depth)).abs().max()) < 1e-5
-    assert head.shifted == (model.config["model_type"] == "Dream") and head.fed == len(TEXT) + depth
+    assert head.shifted == (model.config["model_type"] == "Dream")
+    assert head.fed == len(TEXT) + depth
 
 
 def test_read_causally_or_one_row_off_it_would_be_another_model(model):
@@ -143,25 +144,30 @@ def test_neither_mask_nor_padding_nor_a_token_that_the_target_does_not_know_is_e
 
 def test_padding_with_the_end_of_a_text_may_be_drafted_since_a_drafter_has_to_end(model):
     head = model.head(frozenset(range(VOCAB)), end={PAD})
-    assert PAD in head.ids.tolist() and MASK not in head.ids.tolist()
+    assert PAD in head.ids.tolist()
+    assert MASK not in head.ids.tolist()
 
 
 def test_a_longer_text_than_it_was_trained_for_is_windowed_and_it_says_by_how_much(model):
     dream = model.config["model_type"] == "Dream"
     context = 2048 if dream else 64
     head = model.head()
-    assert head.window == context and head.unseen(context, 4) == 4 and head.unseen(context - 4, 4) == 0
+    assert head.window == context
+    assert head.unseen(context, 4) == 4
+    assert head.unseen(context - 4, 4) == 0
     text = tuple(int(t) for t in torch.randint(0, 35, (40,), generator=torch.Generator().manual_seed(1)))
     narrow = model.head(window=11)
     assert narrow.unseen(len(text), 4) == 33
-    assert torch.equal(narrow.dists(text, 4), model.head().dists(text[33:], 4)) and narrow.fed == 11
+    assert torch.equal(narrow.dists(text, 4), model.head().dists(text[33:], 4))
+    assert narrow.fed == 11
 
 
 def test_decodes_share_the_weights_and_nothing_else(model):
     loaded = load_pretrained(model.folder, KNOWN, torch.float64)
     one, two = loaded.head(), loaded.head()
     one.dists(TEXT, 2)
-    assert one.model.weights is two.model.weights and (one.forwards, two.forwards) == (1, 0)
+    assert one.model.weights is two.model.weights
+    assert (one.forwards, two.forwards) == (1, 0)
     assert loaded.name == model.folder.name
 
 

@@ -85,7 +85,8 @@ def words(n, seed=0):
 def test_logits_are_those_of_a_plain_forward_over_all_rows(draft, length):
     _, head = made()
     scores = head(words(length), draft)
-    assert scores.logits.dtype == torch.float64 and scores.logits.shape == (1 + len(draft), len(IDS))
+    assert scores.logits.dtype == torch.float64
+    assert scores.logits.shape == (1 + len(draft), len(IDS))
     assert far(scores.logits, expected(words(length), draft)) < 1e-11
 
 
@@ -105,7 +106,8 @@ def test_a_tree_costs_one_forward_a_level():
     head(words(20), Draft())
     assert head.forwards == 1
     head(words(20), TREE)
-    assert TREE.depth == 3 and head.forwards == 4
+    assert TREE.depth == 3
+    assert head.forwards == 4
 
 
 def test_a_draft_that_branches_off_the_last_one_is_scored_as_if_it_came_first():
@@ -134,7 +136,8 @@ def test_after_a_rejection_only_rows_of_true_features_are_kept():
     before = head.fed
     longer = text + (8, 11, 33)                    # two nodes were accepted, 33 is the target's own
     scores = head(longer, Draft())
-    assert head.fed - before == 3 and target.fed == 19 + 1 + len(TREE)
+    assert head.fed - before == 3
+    assert target.fed == 19 + 1 + len(TREE)
     assert far(scores.logits, expected(longer, Draft())) < 1e-11
 
 
@@ -166,7 +169,8 @@ def test_nothing_changes_where_the_cache_grows_and_a_long_prompt_is_read_in_piec
         target(text, CHAIN)
         text += (7, 8, 9)
     _, new = made()
-    assert head.cache.capacity > 1024 and far(scores.logits, new(text[:-3], CHAIN).logits) < 1e-11
+    assert head.cache.capacity > 1024
+    assert far(scores.logits, new(text[:-3], CHAIN).logits) < 1e-11
     assert far(new(words(600), TREE).logits, expected(words(600), TREE)) < 1e-10
 
 
@@ -219,7 +223,8 @@ def test_packed_weights_of_other_precisions_say_nearly_the_same(dtype):
 def test_a_head_of_the_same_checkpoint_and_weights_is_packed_once():
     checkpoint = random_eagle(SHAPE, TAPS, IDS)
     one, other = eagle_head(checkpoint, TARGET.fresh()), eagle_head(checkpoint, TARGET.fresh())
-    assert one.weights is other.weights and one.cache is not other.cache
+    assert one.weights is other.weights
+    assert one.cache is not other.cache
     again = random_eagle(SHAPE, TAPS, IDS)
     assert eagle_head(again, TARGET.fresh()).weights is not one.weights
     del checkpoint

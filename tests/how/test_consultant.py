@@ -78,7 +78,7 @@ def test_without_a_past_the_rule_is_a_threshold_on_the_chance():
         for token, prob in enumerate(ROW):
             assert bool(judge(Consultant(eps, 0), chained(token)).path) == (prob >= math.exp(-eps))
             past = judge(Consultant(eps, 0), chained(BEST, token)).path
-            assert len(past) == (.5 >= math.exp(-eps)) * (1 + (prob >= math.exp(-eps)))
+            assert len(past) == (math.exp(-eps) <= .5) * (1 + (prob >= math.exp(-eps)))
 
 
 def test_a_token_without_any_chance_passes_only_a_boundless_rule():
@@ -118,9 +118,11 @@ def test_the_running_surprise_is_carried_over_rejection_and_bonus_as_worked_by_h
     sessions = played(how, (NEAR, BEST), (FAR, RARE, BEST), (NEAR,))
     r = .4 * n(.3) + .6 * n(.5)                    # .90 after the draft
     r = .4 * r + .6 * n(.5)                        # .77 after the bonus
-    assert sessions[0].output == (NEAR, BEST, BEST) and carried(sessions[0].rounds, .4) == pytest.approx(r)
+    assert sessions[0].output == (NEAR, BEST, BEST)
+    assert carried(sessions[0].rounds, .4) == pytest.approx(r)
     r = .4 * r + .6 * n(.15)                       # 1.45 passes, .4 x 1.45 + .6 x 3.00 = 2.38 does not
-    assert r < 1.5 < .4 * r + .6 * n(.05) and sessions[1].rounds[-1].verdict == Verdict((0,), (FAR, BEST))
+    assert r < 1.5 < .4 * r + .6 * n(.05)
+    assert sessions[1].rounds[-1].verdict == Verdict((0,), (FAR, BEST))
     assert carried(sessions[1].rounds, .4) == pytest.approx(n(.5))             # the resampled token alone
     assert carried(sessions[2].rounds, .4) == pytest.approx(.4 * (.4 * n(.5) + .6 * n(.3)) + .6 * n(.5))
 
@@ -173,7 +175,8 @@ def test_the_fold_repeats_the_very_numbers_that_the_rule_compared():
 
 def test_a_cut_round_can_be_folded():
     session, = played(Consultant(FREE), (NEAR, NEAR, NEAR), room=2)
-    assert session.done and carried(session.rounds, .5) is not None
+    assert session.done
+    assert carried(session.rounds, .5) is not None
 
 
 # --- end and control tokens -----------------------------------------------------------------------------------------
@@ -193,11 +196,14 @@ def test_a_control_token_passes_only_as_the_targets_own_choice():
 
 def test_the_kit_says_which_tokens_those_are():
     world = replace(kit(), facts=Facts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9))
-    assert make(world).never == {1, 2} and make(world).spare_end
+    assert make(world).never == {1, 2}
+    assert make(world).spare_end
     bare = make(world, spare=())
-    assert bare.never == frozenset() and not bare.spare_end
+    assert bare.never == frozenset()
+    assert not bare.spare_end
     assert make(world, spare=("end", "digit", "fence")).never == {1, 3, 4}
-    assert make(world, spare=("control",)).never == {2} and not make(world, spare=("control",)).spare_end
+    assert make(world, spare=("control",)).never == {2}
+    assert not make(world, spare=("control",)).spare_end
 
 
 def test_a_spared_token_is_drawn_by_the_coin_that_would_have_replaced_it():
@@ -233,7 +239,8 @@ def trees(session, budget, dice):
 def test_no_coin_is_thrown_twice_though_spared_tokens_are_asked_about_on_several_paths():
     Noted.thrown = []
     run(Method(Fixed(2, 2), trees, Consultant(3.0, never=frozenset({1, 2}))), Noted(1), tokens=40)
-    assert any("beside" in key for key in Noted.thrown) and len(Noted.thrown) > 40
+    assert any("beside" in key for key in Noted.thrown)
+    assert len(Noted.thrown) > 40
     assert len(set(Noted.thrown)) == len(Noted.thrown)
 
 
@@ -300,7 +307,10 @@ def test_the_law_is_the_targets_without_tolerance_and_the_drafts_without_a_bound
 
 def test_the_more_it_tolerates_the_further_it_is_off():
     gaps = [distance(law_of(Consultant(eps)), true_law()) for eps in (0.0, .6, 1.0, 1.5, FREE)]
-    assert gaps[0] < 1e-12 and gaps[2] > .02 and gaps[-1] > gaps[2] and gaps == pytest.approx(sorted(gaps), abs=.1)
+    assert gaps[0] < 1e-12
+    assert gaps[2] > .02
+    assert gaps[-1] > gaps[2]
+    assert gaps == pytest.approx(sorted(gaps), abs=.1)
 
 
 # --- by name --------------------------------------------------------------------------------------------------------
@@ -308,8 +318,10 @@ def test_the_more_it_tolerates_the_further_it_is_off():
 def test_a_spec_builds_it_behind_the_at_and_calls_the_method_lossy():
     spec = "draft-model(depth=3)@consultant(eps=1.0, reset=True)"
     method, plain = catalog.build(spec, kit()), catalog.build("draft-model(depth=3)", kit())
-    assert method.how == Consultant(1.0, reset=True) and method.when == plain.when
-    assert not catalog.card_of(spec).lossless and catalog.card_of("draft-model").lossless
+    assert method.how == Consultant(1.0, reset=True)
+    assert method.when == plain.when
+    assert not catalog.card_of(spec).lossless
+    assert catalog.card_of("draft-model").lossless
     assert catalog.split("eagle@consultant(eps=1.0, beta=0), ar") == ["eagle@consultant(eps=1.0, beta=0)", "ar"]
 
 

@@ -15,7 +15,8 @@ def judge(draft):
 
 def test_it_follows_the_branch_that_the_target_draws():
     verdict = judge(deterministic_tree([(5, 9), (5, 6, 3), (4,)], nodes=9))
-    assert verdict.path == (0, 2) and verdict.tokens == (5, 6, 7)
+    assert verdict.path == (0, 2)
+    assert verdict.tokens == (5, 6, 7)
 
 
 def test_a_draft_that_is_all_right_earns_a_bonus_token():

@@ -102,7 +102,8 @@ def test_an_exchange_does_not_confirm_an_exchange():
 @pytest.mark.parametrize(("most", "kept"), [(0, 0), (1, 2), (2, 4), (3, 6)])
 def test_a_round_exchanges_no_more_tokens_than_allowed(most, kept):
     verdict = judge(relaxed(most=most), copied(*(NEAR, BEST) * 3), *[ROW] * 7)
-    assert len(verdict.path) == kept and verdict.tokens == (NEAR, BEST) * (kept // 2) + (BEST,)
+    assert len(verdict.path) == kept
+    assert verdict.tokens == (NEAR, BEST) * (kept // 2) + (BEST,)
 
 
 @pytest.mark.parametrize("spared", [NEAR, BEST])
@@ -132,7 +133,9 @@ def test_nothing_is_exchanged_inside_code():
     how, draft, fence = relaxed(fence=frozenset({5})), copied(NEAR, BEST), 5
     assert judge(how, draft, ROW, ROW, ROW, session=begin((9, fence, 8), 20)).path == ()
     assert judge(how, draft, ROW, ROW, ROW, session=begin((9, fence, 8, fence), 20)).path == (0, 1)
-    assert inside({5}, (5, 1, 5, 5)) and not inside({5}, (5, 5)) and not inside((), (5,))
+    assert inside({5}, (5, 1, 5, 5))
+    assert not inside({5}, (5, 5))
+    assert not inside((), (5,))
 
 
 def test_a_fence_within_the_draft_opens_code_and_closes_it():
@@ -185,7 +188,8 @@ def test_a_relaxed_chain_has_exactly_the_law_that_is_written_down():
 
     dist = every_outcome(once)
     assert dist[1] == pytest.approx(.3 + .7 * .55, abs=1e-12)
-    assert dist[0] == pytest.approx(.5 * .45, abs=1e-12) and dist[2] == pytest.approx(.2 * .45, abs=1e-12)
+    assert dist[0] == pytest.approx(.5 * .45, abs=1e-12)
+    assert dist[2] == pytest.approx(.2 * .45, abs=1e-12)
     assert distance(dist, {0: .5, 1: .3, 2: .2}) == pytest.approx(.7 * .55, abs=1e-12)
 
 
@@ -207,7 +211,8 @@ def test_with_real_copiers_only_the_strict_rule_keeps_the_target_law(what):
 
     target = true_law(tokens=4)
     assert distance(dist("strict"), target) < 1e-12
-    assert distance(dist("rank-margin"), target) > 0.001 and distance(dist("typical"), target) > 0.001
+    assert distance(dist("rank-margin"), target) > 0.001
+    assert distance(dist("typical"), target) > 0.001
 
 
 def test_a_model_draft_keeps_the_target_law_under_every_rule():
@@ -233,7 +238,8 @@ def test_where_nothing_may_be_exchanged_it_emits_what_match_emits_token_for_toke
 def test_no_coin_is_thrown_twice_though_paths_are_tried_in_vain():
     Noted.thrown = []
     run(Method(Fixed(2, 2), trees, relaxed(RankMargin(3, 0.1))), Noted(1), tokens=40)
-    assert any("exchanged" in key for key in Noted.thrown) and len(Noted.thrown) > 40
+    assert any("exchanged" in key for key in Noted.thrown)
+    assert len(Noted.thrown) > 40
     assert len(set(Noted.thrown)) == len(Noted.thrown)
 
 

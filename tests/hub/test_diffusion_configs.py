@@ -16,15 +16,21 @@ LLADA_CONFIG = {"model_type": "llada", "d_model": 4096, "mlp_hidden_size": 12288
 def test_dream_is_qwen2_with_biases_and_holds_2048_tokens_whatever_its_config_says():
     shape = diffusion_family(DREAM_7B).shape(DREAM_7B)
     assert (shape.hidden, shape.group, shape.head_dim, shape.context) == (3584, 7, 128, 2048)
-    assert shape.qkv_bias and not shape.out_bias and shape.rope.theta == 1e6 and DREAM.shifted
+    assert shape.qkv_bias
+    assert not shape.out_bias
+    assert shape.rope.theta == 1e6
+    assert DREAM.shifted
     assert DREAM.shape(DREAM_7B | {"max_position_embeddings": 512}).context == 512
 
 
 def test_llada_is_llama_under_other_names():
     shape = diffusion_family(LLADA_CONFIG).shape(LLADA_CONFIG)
     assert (shape.layers, shape.mlp, shape.kv_heads, shape.head_dim, shape.context) == (32, 12288, 32, 128, 4096)
-    assert not shape.qkv_bias and shape.eps == 1e-5 and shape.rope.theta == 5e5
-    assert not LLADA_8B.shifted and LLADA_8B.mask == 126336
+    assert not shape.qkv_bias
+    assert shape.eps == 1e-5
+    assert shape.rope.theta == 5e5
+    assert not LLADA_8B.shifted
+    assert LLADA_8B.mask == 126336
 
 
 def test_every_tensor_has_one_name_in_each_family():

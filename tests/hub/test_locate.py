@@ -42,8 +42,10 @@ def test_the_default_target_is_what_the_wheel_holds():
     with safe_open(str(model_folder() / "model.safetensors"), framework="numpy") as file:
         names = set(file.keys())
         embedding = file.get_tensor("model.embed_tokens.weight")
-    assert len(names) == 272 and "lm_head.weight" not in names       # tied
-    assert embedding.shape == (49152, 576) and embedding.dtype == np.float32
+    assert len(names) == 272
+    assert "lm_head.weight" not in names
+    assert embedding.shape == (49152, 576)
+    assert embedding.dtype == np.float32
 
 
 def test_the_default_targets_checksums_hold():
@@ -53,7 +55,8 @@ def test_the_default_targets_checksums_hold():
 def test_the_default_target_is_built_in_the_cache_folder_of_the_user(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = default_target(make=lambda folder, say: (folder / "config.json").write_text("{}"))
-    assert folder.parent == tmp_path / "specdec" and folder.name.startswith("smollm2-135m-")
+    assert folder.parent == tmp_path / "specdec"
+    assert folder.name.startswith("smollm2-135m-")
 
 
 def test_a_local_folder_is_taken_as_it_is(folder):

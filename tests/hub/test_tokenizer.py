@@ -57,7 +57,8 @@ def test_pairs_of_role_and_text_say_the_same_as_turns(smol):
 
 def test_a_system_message_takes_the_place_of_the_usual_one(smol):
     written = smol.decode(smol.encode_chat([("system", "Be brief."), ("user", "Hi")]), control=True)
-    assert written.startswith("<|im_start|>system\nBe brief.<|im_end|>") and "helpful" not in written
+    assert written.startswith("<|im_start|>system\nBe brief.<|im_end|>")
+    assert "helpful" not in written
 
 
 @pytest.mark.parametrize("history", [[], [""], [" \n"], ["Hi", "Hello", ""]])
@@ -88,7 +89,8 @@ def test_a_template_that_refuses_the_conversation_is_named(tmp_path):
 
 def test_control_tokens_are_left_out_of_text_unless_asked_for(smol):
     ids = smol.encode("Yes.<|im_end|>")
-    assert smol.decode(ids) == "Yes." and smol.decode(ids, control=True) == "Yes.<|im_end|>"
+    assert smol.decode(ids) == "Yes."
+    assert smol.decode(ids, control=True) == "Yes.<|im_end|>"
     assert smol.name(2) == "<|im_end|>"
 
 
@@ -109,14 +111,16 @@ def test_a_stream_fed_in_any_pieces_is_the_text(smol):
         cuts = sorted(dice.sample(range(1, len(ids)), 5))
         stream = smol.stream()
         pieces = [stream.push(ids[a:b]) for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
-        assert "".join(pieces) + stream.finish() == wanted and "\ufffd" not in "".join(pieces)
+        assert "".join(pieces) + stream.finish() == wanted
+        assert "\ufffd" not in "".join(pieces)
 
 
 def test_a_stream_that_ends_inside_a_character_shows_it_at_the_end(tmp_path):
     text = Tokenizer(small(tmp_path))
     stream = text.stream()
     assert stream.push(text.encode("a😀")[:-1]) == "a"
-    assert stream.finish() == "\ufffd" and stream.finish() == ""
+    assert stream.finish() == "\ufffd"
+    assert stream.finish() == ""
 
 
 def test_the_facts_of_the_default_target(smol):
@@ -134,7 +138,8 @@ def test_end_tokens_come_from_the_generation_config_and_the_tokenizer_together(t
 
 def test_without_a_generation_config_the_config_names_the_end(tmp_path):
     assert Tokenizer(small(tmp_path, eos_token_id=5)).facts.end == {1, 5}
-    assert Tokenizer(tmp_path).facts.context is None and Tokenizer(tmp_path).facts.fence == {259}
+    assert Tokenizer(tmp_path).facts.context is None
+    assert Tokenizer(tmp_path).facts.fence == {259}
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):

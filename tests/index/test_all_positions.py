@@ -27,7 +27,8 @@ def test_places_are_those_of_brute_force_newest_first_for_texts_in_any_order():
 
 
 def test_the_end_of_the_text_is_no_place_of_its_own():
-    assert found((1, 2, 3), 1) == [] and found((7, 1, 2, 7), 1) == [TextPosition(1, 1)]
+    assert found((1, 2, 3), 1) == []
+    assert found((7, 1, 2, 7), 1) == [TextPosition(1, 1)]
 
 
 def test_a_match_may_reach_into_its_own_copy():
@@ -43,7 +44,8 @@ def test_matches_are_told_apart_up_to_their_deepest_length():
 
 
 def test_a_query_longer_than_the_text_or_the_index_is_answered():
-    assert found((1, 2), 3) == [] and found((1, 2, 3, 4, 9, 1, 2, 3, 4), 4, longest=2) == [TextPosition(4, 4)]
+    assert found((1, 2), 3) == []
+    assert found((1, 2, 3, 4, 9, 1, 2, 3, 4), 4, longest=2) == [TextPosition(4, 4)]
 
 
 @pytest.mark.parametrize("choice", [(0, 4), (2, 0)])

@@ -38,14 +38,16 @@ def test_the_corpus_must_match_more_than_the_bias_longer(path):
 def test_the_corpus_answers_where_the_session_knows_nothing(path):
     matcher, tokens = Matcher(StaticStore(path)), (5, 18, 19)
     match = matcher.find(tokens)
-    assert match.origin == STATIC and match.worth == 2 - 5
+    assert match.origin == STATIC
+    assert match.worth == 2 - 5
     assert matcher.following(tokens, match, 5) == (90, 91)
 
 
 def test_nothing_found_is_followed_by_nothing(path):
     matcher = Matcher(StaticStore(path))
     match = matcher.find((1, 2, 3))
-    assert match.length == 0 and matcher.following((1, 2, 3), match, 4) == ()
+    assert match.length == 0
+    assert matcher.following((1, 2, 3), match, 4) == ()
 
 
 def test_a_copy_that_reaches_the_end_of_the_text_goes_round():
@@ -56,7 +58,8 @@ def test_a_copy_that_reaches_the_end_of_the_text_goes_round():
 def test_the_parts_of_one_decode_share_one_matcher(path):
     kit = Kit(None, store=str(path))
     assert shared_matcher(kit) is shared_matcher(kit)
-    assert shared_matcher(kit).store is not None and shared_matcher(Kit(None)).store is None
+    assert shared_matcher(kit).store is not None
+    assert shared_matcher(Kit(None)).store is None
 
 
 def test_a_corpus_of_another_vocabulary_is_refused(path):

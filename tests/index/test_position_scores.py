@@ -33,18 +33,21 @@ def score(*rounds, key=7, scores=None):
 
 def test_a_score_moves_towards_the_share_that_was_accepted():
     assert score() == 0.5
-    assert score(GOOD) == pytest.approx(.7 * .5 + .3) and score(BAD) == pytest.approx(.7 * .5)
+    assert score(GOOD) == pytest.approx(.7 * .5 + .3)
+    assert score(BAD) == pytest.approx(.7 * .5)
     assert score(HALF) == pytest.approx(.5)
     assert score(GOOD, BAD) == pytest.approx(.7 * .65)
 
 
 def test_only_chains_that_were_offered_are_scored():
-    assert score(BAD, key=8) == 0.5 and score(round_of(), GOOD) == score(GOOD)
+    assert score(BAD, key=8) == 0.5
+    assert score(round_of(), GOOD) == score(GOOD)
 
 
 def test_every_chain_of_a_round_is_scored_by_its_own_nodes():
     both = round_of(ONE, OTHER, path=(2, 3))
-    assert score(both) == pytest.approx(.35) and score(both, key=8) == pytest.approx(.65)
+    assert score(both) == pytest.approx(.35)
+    assert score(both, key=8) == pytest.approx(.65)
 
 
 def test_nodes_past_the_length_of_a_chain_neither_help_nor_harm():

@@ -64,7 +64,8 @@ def test_what_follows_stops_at_the_end_of_its_document(built):
 
 def test_nothing_is_found_for_an_unknown_or_missing_token(built):
     store = built([[1, 2, 3]])
-    assert store.find((1, 2, 9)) == CorpusMatch() and store.find(()) == CorpusMatch()
+    assert store.find((1, 2, 9)) == CorpusMatch()
+    assert store.find(()) == CorpusMatch()
 
 
 @pytest.mark.parametrize("text", [[7] * 150, [1, 2] * 60 + [1, 1], [3, *range(20)] * 6, [5]],
@@ -81,7 +82,8 @@ def test_a_hundred_thousand_tokens_are_found_again(built):
     for _ in range(300):
         place = rng.randrange(40, 49_000)
         found = store.find(tuple(text[place - 40:place]))
-        assert found.length >= 40 and store.following(found.recent, 5) == tuple(text[place:place + 5])
+        assert found.length >= 40
+        assert store.following(found.recent, 5) == tuple(text[place:place + 5])
 
 
 @pytest.mark.parametrize("damage", [
@@ -120,7 +122,8 @@ def test_a_build_that_dies_leaves_the_older_store_alone(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         build_store(path, [[4, 4, 4, 5]], progress=die)
-    assert path.read_bytes() == before and os.listdir(tmp_path) == ["store"]
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["store"]
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
@@ -136,7 +139,9 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
 def test_progress_rises_to_one(tmp_path):
     heard = []
     build_store(tmp_path / "store", [[1, 2] * 200], progress=heard.append)
-    assert heard == sorted(heard) and heard[-1] == 1.0 and len(heard) > 3
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+    assert len(heard) > 3
 
 
 def test_several_processes_read_one_store_at_once(tmp_path):

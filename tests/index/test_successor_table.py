@@ -72,13 +72,16 @@ def test_the_same_rounds_after_another_prompt_are_another_history():
     table = SuccessorTable(3, text=False)
     table.read(session_of(FIRST))
     table.read(session_of(FIRST, prompt=(5, 3)))
-    assert rows(table) == after(FIRST, prompt=(5, 3)) and 6 not in rows(table)
+    assert rows(table) == after(FIRST, prompt=(5, 3))
+    assert 6 not in rows(table)
 
 
 def test_a_token_without_a_row_is_followed_by_what_followed_it_in_the_text_newest_first():
     table = SuccessorTable(2)
     table.read(session_of(prompt=(4, 1, 4, 2, 4, 1, 4, 3, 4)))
-    assert table.successors(4) == (3, 1) and table.successors(3) == (4,) and table.successors(9) == ()
+    assert table.successors(4) == (3, 1)
+    assert table.successors(3) == (4,)
+    assert table.successors(9) == ()
 
 
 def test_a_row_of_the_target_counts_more_than_the_text():

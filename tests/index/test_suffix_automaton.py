@@ -70,7 +70,8 @@ def test_a_loop_longer_than_the_climb_costs_no_more_than_the_climb_per_token():
 def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
     automaton, tokens = SuffixAutomaton(climb=2), (1, 2) * 20 + (3, 1, 2)
     found = automaton.read(tokens)
-    assert found.length == 2 and tokens[found.recent - 2:found.recent] == (1, 2)
+    assert found.length == 2
+    assert tokens[found.recent - 2:found.recent] == (1, 2)
     assert found.recent < SuffixAutomaton().read(tokens).recent
 
 

@@ -14,16 +14,20 @@ def grown(*copies, budget=ROOM, least=0.0, price=0.0):
 
 def test_one_copy_is_a_chain_that_is_believed_more_the_longer_it_has_agreed():
     draft, joined = grown(CopySource((7, 8, 9), 3))
-    assert draft.tokens == (7, 8, 9) and draft.parents == (ROOT, 0, 1) and joined == [(0, 1, 2)]
+    assert draft.tokens == (7, 8, 9)
+    assert draft.parents == (ROOT, 0, 1)
+    assert joined == [(0, 1, 2)]
     assert draft.confidence == pytest.approx((copy_chance(3), copy_chance(4), copy_chance(5)))
-    assert draft.source == ("past",) * 3 and draft.q == ()
+    assert draft.source == ("past",) * 3
+    assert draft.q == ()
 
 
 def test_a_score_multiplies_the_odds_of_its_copy():
     odds = copy_chance(3) / (1 - copy_chance(3))
     (prob,), = [grown(CopySource((7,), 3, 0.8))[0].confidence]
     assert prob / (1 - prob) == pytest.approx(odds * 4)
-    assert grown(CopySource((7,), 3, 1.0))[0].confidence[0] < 1 and grown(CopySource((7,), 3, 0.0))[0].confidence[0] > 0
+    assert grown(CopySource((7,), 3, 1.0))[0].confidence[0] < 1
+    assert grown(CopySource((7,), 3, 0.0))[0].confidence[0] > 0
 
 
 def test_copies_that_agree_share_their_nodes_and_outvote_one_that_does_not():
@@ -40,7 +44,8 @@ def test_nodes_join_by_the_chance_of_their_whole_path():
     for node, parent in enumerate(draft.parents):
         path[node] = path[parent] * draft.confidence[node]
     probs = [path[node] for node in range(len(draft))]
-    assert probs == sorted(probs, reverse=True) and len(draft) == 5
+    assert probs == sorted(probs, reverse=True)
+    assert len(draft) == 5
 
 
 def test_a_node_whose_path_is_not_worth_its_price_stays_out():
@@ -50,7 +55,8 @@ def test_a_node_whose_path_is_not_worth_its_price_stays_out():
     for prob in whole.confidence:
         path *= prob
         kept += path >= 0.3
-    assert len(whole) == 8 and 0 < len(cut) == kept < 8
+    assert len(whole) == 8
+    assert 0 < len(cut) == kept < 8
 
 
 def test_nothing_is_drafted_where_even_the_first_token_is_too_unlikely():

@@ -32,7 +32,8 @@ def test_matches_are_those_of_brute_force_while_it_grows(letters):
 
 def test_a_match_is_found_up_to_sixty_four_tokens():
     store = filled(range(100), [9, *range(30, 100)])
-    assert store.find(tuple(range(90))) == CorpusMatch(64, 90, 90) and store.find(tuple(range(20, 64))).length == 44
+    assert store.find(tuple(range(90))) == CorpusMatch(64, 90, 90)
+    assert store.find(tuple(range(20, 64))).length == 44
 
 
 def test_what_follows_stops_at_the_end_of_its_answer():
@@ -53,14 +54,18 @@ def test_what_is_heard_is_found_after_the_decode_and_not_before():
     store.hear((1, 2))
     store.hear((1, 2, 3))
     assert store.find((1, 2)) == CorpusMatch()
-    assert store.settle().find((1, 2)).length == 2 and store.following(2, 8) == (3,)
+    assert store.settle().find((1, 2)).length == 2
+    assert store.following(2, 8) == (3,)
     assert store.settle().size == 4, "nothing was heard since"
 
 
 def test_past_its_bound_it_begins_again_with_the_newest_half():
     store = filled(range(6), range(10, 14), most=10)
-    assert store.size == 5 and store.find((4, 5)) == CorpusMatch() and store.find((12,)).length == 1
-    assert filled(range(20), most=10).size == 5 and filled(range(9), most=10).size == 10
+    assert store.size == 5
+    assert store.find((4, 5)) == CorpusMatch()
+    assert store.find((12,)).length == 1
+    assert filled(range(20), most=10).size == 5
+    assert filled(range(9), most=10).size == 10
 
 
 def test_the_tokens_read_in_stay_within_three_times_those_added():
@@ -88,7 +93,8 @@ def test_a_corpus_and_the_answers_are_asked_as_one_and_the_longer_match_counts(b
     assert both.following(both.find((1, 2, 3)).first, 8) == (4,)
     assert both.following(both.find((2, 3)).first, 8) == (5,), "a tie is the answers'"
     assert both.following(both.find((1,)).recent, 8) == (9,)
-    assert both.following(both.find((7,)).recent, 8) == () and both.find((8,)) == CorpusMatch()
+    assert both.following(both.find((7,)).recent, 8) == ()
+    assert both.find((8,)) == CorpusMatch()
     assert PromptAndAnswers(built, AnswerStore()).find((1, 2)) == built.find((1, 2))
 
 
@@ -97,12 +103,15 @@ def test_the_memory_outlives_the_kit_and_grows_once_per_decode():
     earlier_answers(kit).hear((1, 2, 3))
     assert earlier_answers(kit).size == 0, "the same decode"
     later = replace(kit, indexes={})
-    assert earlier_answers(later).size == 4 and earlier_answers(later) is earlier_answers(kit)
+    assert earlier_answers(later).size == 4
+    assert earlier_answers(later) is earlier_answers(kit)
     assert earlier_answers(replace(kit, indexes={}, memory={})).size == 0
 
 
 def test_nothing_is_kept_where_nothing_is_to_be_remembered(built):
     kit = Kit(None)
-    assert with_answers(kit, built, 0) is built and not kit.memory
-    assert isinstance(with_answers(kit, None, 10), AnswerStore) and isinstance(with_answers(kit, built, 10),
+    assert with_answers(kit, built, 0) is built
+    assert not kit.memory
+    assert isinstance(with_answers(kit, None, 10), AnswerStore)
+    assert isinstance(with_answers(kit, built, 10),
                                                                                PromptAndAnswers)

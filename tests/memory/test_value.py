@@ -33,4 +33,5 @@ def test_a_decode_that_hears_nothing_leaves_the_value_alone():
 def test_names_and_memories_are_kept_apart():
     kit = kits()
     carried_value(next(kit), "one", 0).hear(1)
-    assert carried_value(next(kit), "other", 0).value == 0 and carried_value(Kit(None), "one", 0).value == 0
+    assert carried_value(next(kit), "other", 0).value == 0
+    assert carried_value(Kit(None), "one", 0).value == 0

@@ -42,5 +42,7 @@ def test_every_round_accepts_at_least_what_the_best_path_alone_would():
 
 def test_the_longest_path_leaves_nodes_for_others_unless_told_otherwise():
     method = catalog.build("diffuspec-tree(nodes=9)", network_kit(None))
-    assert method.when.longest == 6 and method.when.width == 3 and method.when.nodes == 9
+    assert method.when.longest == 6
+    assert method.when.width == 3
+    assert method.when.nodes == 9
     assert catalog.build("diffuspec-tree(nodes=9, longest=9)", network_kit(None)).when.longest == 9

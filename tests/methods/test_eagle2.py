@@ -41,7 +41,9 @@ def test_rounds_that_copy_ask_nothing_of_the_head():
     head = method.what.drafters["eagle2"].head
     own = [round.budget for round in last.rounds if set(round.draft.source) == {"eagle2"}]
     copied = [round for round in last.rounds if set(round.draft.source) == {"suffix-automaton"}]
-    assert own and copied and head.forwards <= sum(budget.depth for budget in own)
+    assert own
+    assert copied
+    assert head.forwards <= sum(budget.depth for budget in own)
 
 
 def budget(name, nodes):
@@ -61,7 +63,8 @@ def test_by_default_no_level_grows_below_an_unlikely_path_and_a_copy_is_twice_as
     world = replace(network_kit(None), nodes=6)
     assert catalog.build("eagle2", world).when.least == 0.4
     when = catalog.build("sam+eagle2", world).when
-    assert when.other == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4)) and when.copy.depth == 12
+    assert when.other == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
+    assert when.copy.depth == 12
 
 
 def test_the_published_tree_can_be_asked_for():

@@ -54,14 +54,16 @@ def test_a_trigger_that_never_fires_leaves_the_head_alone_and_one_that_always_do
 def test_where_no_candidate_survives_the_head_drafts_all_the_same():
     last = decoded("respec(theta=99.0)")
     silent = [round for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
-    assert silent and all(round.budget.source == "feedback-retrieval" for round in silent)
+    assert silent
+    assert all(round.budget.source == "feedback-retrieval" for round in silent)
 
 
 def test_where_the_head_speaks_instead_it_has_its_own_budget_and_not_that_of_a_copy():
     world = replace(network_kit(None), nodes=3)
     last = decoded("respec(theta=99.0, grow=0, price=0)", world=world)
     drawn = [round.draft for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
-    assert drawn and max(map(len, drawn)) == 3 < 12 == last.rounds[-3].budget.nodes
+    assert drawn
+    assert max(map(len, drawn)) == 3 < 12 == last.rounds[-3].budget.nodes
 
 
 def test_without_a_trained_head_token_recycling_takes_its_place():
@@ -83,7 +85,8 @@ def test_the_relaxed_form_takes_the_thresholds_of_either_rule():
 
 
 def test_the_relaxed_form_says_that_it_is_lossy():
-    assert catalog.methods()["respec"].lossless and catalog.methods()["respec+token-recycling"].lossless
+    assert catalog.methods()["respec"].lossless
+    assert catalog.methods()["respec+token-recycling"].lossless
     assert not catalog.methods()["respec-relaxed"].lossless
 
 
@@ -93,4 +96,5 @@ def test_the_relaxed_form_with_the_strict_rule_is_the_strict_form():
 
 def test_a_cap_on_copies_is_the_candidates():
     method = catalog.build("respec(longest=2)", network_kit(None))
-    assert method.when.retrieve.depth == 2 and method.what.drafters["feedback-retrieval"].longest == 2
+    assert method.when.retrieve.depth == 2
+    assert method.what.drafters["feedback-retrieval"].longest == 2

@@ -36,13 +36,15 @@ def drafts(session):
 @pytest.mark.parametrize("theta", [-1.0, 1.0, 99.0])
 def test_cold_it_drafts_what_respec_drafts(theta):
     own, other = (rounds(next(kits()), f"{name}(theta={theta})", tokens=40) for name in ("respec+memory", "respec"))
-    assert drafts(own) == drafts(other) and own.output == other.output
+    assert drafts(own) == drafts(other)
+    assert own.output == other.output
 
 
 def test_a_second_decode_of_the_same_prompt_takes_fewer_forwards_and_says_the_same():
     kit = kits()
     first, second = rounds(next(kit), EAGER), rounds(next(kit), EAGER)
-    assert len(second.rounds) < len(first.rounds) and second.output == first.output
+    assert len(second.rounds) < len(first.rounds)
+    assert second.output == first.output
     assert len(rounds(next(kits()), EAGER).rounds) == len(first.rounds), "an empty memory knows nothing"
 
 
@@ -50,13 +52,15 @@ def test_the_whole_answer_is_remembered_the_last_round_included():
     kit = kits()
     said = rounds(next(kit), EAGER, tokens=9).output
     answers = earlier_answers(next(kit))
-    assert answers.size == 10 and answers.following(answers.find(said[:1]).first, 20) == said[1:]
+    assert answers.size == 10
+    assert answers.following(answers.find(said[:1]).first, 20) == said[1:]
 
 
 def test_a_decode_that_was_stopped_half_way_leaves_what_it_had_said():
     kit = kits()
     said = rounds(next(kit), EAGER, stop=3).output
-    assert earlier_answers(next(kit)).size == len(said) + 1 and 3 <= len(said) < 20
+    assert earlier_answers(next(kit)).size == len(said) + 1
+    assert 3 <= len(said) < 20
 
 
 def test_prompts_are_remembered_only_where_they_are_wanted():
@@ -73,7 +77,8 @@ def test_asked_twice_in_one_decode_it_drafts_the_same_and_forgets_nothing():
     *_, before, last = decode(PROMPT, warm.target, *method, max_new_tokens=20)
     round = last.rounds[-1]
     again = method.what(before, round.budget, _Forked())
-    assert again.tokens == round.draft.tokens and again.parents == round.draft.parents
+    assert again.tokens == round.draft.tokens
+    assert again.parents == round.draft.parents
 
 
 class _Forked:
@@ -90,7 +95,8 @@ def test_its_defaults_are_those_of_respec():
 
 def test_its_card_says_that_it_learns_across_prompts_and_respecs_does_not():
     cards = catalog.methods()
-    assert cards["respec+memory"].learns_across_prompts and cards["respec+memory"].lossless
+    assert cards["respec+memory"].learns_across_prompts
+    assert cards["respec+memory"].lossless
     assert not cards["respec"].learns_across_prompts
 
 
@@ -99,4 +105,5 @@ def test_what_it_copies_from_an_earlier_answer_is_a_tree_of_certain_nodes():
     rounds(next(kit), EAGER)
     copied = [one.draft for one in rounds(next(kit), EAGER).rounds
               if any(key < 0 for key, *_ in one.draft.notes.get("feedback-retrieval", ()))]
-    assert copied and all(draft.q == () and draft.parents[0] == ROOT for draft in copied)
+    assert copied
+    assert all(draft.q == () and draft.parents[0] == ROOT for draft in copied)

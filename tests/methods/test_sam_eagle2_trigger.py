@@ -13,8 +13,10 @@ def built(name):
 
 def test_it_differs_from_sam_with_eagle2_in_who_decides_alone():
     below, here = built("sam+eagle2"), built("sam+eagle2+trigger")
-    assert type(here.what) is type(below.what) and list(here.what.drafters) == list(below.what.drafters)
-    assert type(here.how) is type(below.how) and type(here.when) is not type(below.when)
+    assert type(here.what) is type(below.what)
+    assert list(here.what.drafters) == list(below.what.drafters)
+    assert type(here.how) is type(below.how)
+    assert type(here.when) is not type(below.when)
     assert (here.when.retrieve, here.when.model) == (below.when.copy, below.when.other)
 
 
@@ -24,7 +26,7 @@ def test_its_trigger_is_that_of_respec():
         assert getattr(here, rule) == getattr(above, rule)
 
 
-@pytest.mark.parametrize("theta, sources", [(-1.0, {"eagle2"}), (99.0, {"suffix-automaton", "eagle2"})])
+@pytest.mark.parametrize(("theta", "sources"), [(-1.0, {"eagle2"}), (99.0, {"suffix-automaton", "eagle2"})])
 def test_the_threshold_says_whether_the_past_is_asked(theta, sources):
     world = network_kit(None)
     *_, last = decode(PROMPT, world.target, *catalog.build(f"sam+eagle2+trigger(theta={theta})", world),

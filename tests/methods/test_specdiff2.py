@@ -32,7 +32,8 @@ def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_of_each(spe
 
 def test_chains_share_the_nodes_and_one_chain_is_the_plain_diffusion_draft():
     wide, *_ = decoded("specdiff2(depth=4, chains=4, nodes=9)")
-    assert max(len(round.draft) for round in wide.rounds) > 4 and max(len(round.draft) for round in wide.rounds) <= 9
+    assert max(len(round.draft) for round in wide.rounds) > 4
+    assert max(len(round.draft) for round in wide.rounds) <= 9
     assert any(len(round.draft.children[-1]) > 1 for round in wide.rounds if len(round.draft))
     one, plain = (decoded(spec)[0] for spec in ("specdiff2(depth=4, chains=1, nodes=4)", "diffusion-draft(depth=4)"))
     assert [round.draft.tokens for round in one.rounds] == [round.draft.tokens for round in plain.rounds]
@@ -42,7 +43,8 @@ def test_more_chains_take_fewer_forwards_of_the_target_and_the_whole_trie_fewer_
     specs = ("specdiff2(chains=1)", "specdiff2(chains=8, nodes=64)", "specdiff2(chains=8, nodes=64, how='match')")
     done = [decoded(spec, WARM, Dice(4), 60)[0] for spec in specs]
     rounds = [len(last.rounds) for last in done]
-    assert len({last.output for last in done}) == 1 and rounds == sorted(set(rounds), reverse=True)
+    assert len({last.output for last in done}) == 1
+    assert rounds == sorted(set(rounds), reverse=True)
 
 
 def test_the_aligned_drafter_speaks_where_it_is_at_hand_and_the_plain_one_where_it_is_not_or_is_asked_for():
@@ -52,7 +54,8 @@ def test_the_aligned_drafter_speaks_where_it_is_at_hand_and_the_plain_one_where_
     def drafts_from(kit, spec="specdiff2"):
         return tuple(catalog.build(spec, kit).what.drafter.head.ids.tolist())
 
-    assert drafts_from(plain) == (0, 2) and drafts_from(both) == (1, 2)
+    assert drafts_from(plain) == (0, 2)
+    assert drafts_from(both) == (1, 2)
     assert drafts_from(both, "specdiff2(weights='diffusion-lm')") == (0, 2)
     with pytest.raises(Refusal, match="specdec train diffusion-lm-aligned"):
         drafts_from(plain, "specdiff2(weights='diffusion-lm-aligned')")

@@ -27,18 +27,22 @@ def test_a_later_token_changes_every_row_and_an_earlier_answer_changes_none():
 def test_it_answers_from_the_last_token_on_however_the_rows_are_split_into_text_and_nodes():
     model, canvas = whole(), (*TEXT, 1, 2)
     scores = model(TEXT, Draft((1, 2), (-1, 0)))
-    assert len(scores) == 3 and torch.allclose(scores.logits[-1], model(canvas, Draft()).logits[0])
-    assert model.forwards == 2 and model.fed == 14
+    assert len(scores) == 3
+    assert torch.allclose(scores.logits[-1], model(canvas, Draft()).logits[0])
+    assert model.forwards == 2
+    assert model.fed == 14
 
 
 def test_texts_longer_than_its_first_cache_fit():
     long = tuple(int(i) % 97 for i in range(700))
-    assert torch.allclose(whole().run(long), whole().run(long)) and whole().run(long).shape == (700, 24)
+    assert torch.allclose(whole().run(long), whole().run(long))
+    assert whole().run(long).shape == (700, 24)
 
 
 def test_half_precision_comes_close_and_gives_single_precision_logits():
     exact, half = (whole(dtype)(TEXT, Draft((1,), (-1,))).logits for dtype in (torch.float64, torch.bfloat16))
-    assert half.dtype == torch.float32 and float((exact - half).abs().max()) < 0.1 * float(exact.std())
+    assert half.dtype == torch.float32
+    assert float((exact - half).abs().max()) < 0.1 * float(exact.std())
 
 
 @pytest.mark.parametrize(("tokens", "draft", "sentence"), [

@@ -95,7 +95,8 @@ def test_fresh_shares_weights_and_no_rows(load, words):
     lm.prefill(words(5))
     other = lm.fresh()
     other.prefill(words(5))
-    assert other.model is lm.model and other.fed == 5
+    assert other.model is lm.model
+    assert other.fed == 5
 
 
 def test_what_is_not_available_is_said(load):
@@ -106,7 +107,8 @@ def test_what_is_not_available_is_said(load):
 
 
 def test_the_context_and_vocabulary_are_read_from_the_config(load):
-    assert load("gpt2").context == 128 and load("gpt2").vocab == 97
+    assert load("gpt2").context == 128
+    assert load("gpt2").vocab == 97
     assert load("bloom").context is None
 
 

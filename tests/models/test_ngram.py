@@ -85,7 +85,8 @@ def test_greedy_output_drafted_by_an_ngram_is_plain_decoding(small):
     plain = run(Method(Fixed(0), DraftModel(small), kit(greedy).part("rejection")), NO_DICE, greedy, tokens=9)
     *_, last = decode(PROMPT, TARGET, Fixed(3), DraftModel(small), kit(greedy).part("rejection"), max_new_tokens=9)
     assert last.output == plain
-    assert len(last.rounds) < 9 and sum(len(round.verdict.path) for round in last.rounds) > 0
+    assert len(last.rounds) < 9
+    assert sum(len(round.verdict.path) for round in last.rounds) > 0
 
 
 def test_sampled_output_drafted_by_an_ngram_keeps_the_target_law(small):

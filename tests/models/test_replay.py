@@ -62,7 +62,8 @@ def test_a_replay_takes_the_very_rounds_of_the_live_run(kit, recording, when):
 def test_a_recording_survives_the_disk(recording, tmp_path):
     save_recording(recording, tmp_path / "a.safetensors")
     back = load_recording(tmp_path / "a.safetensors")
-    assert back.tokens == recording.tokens and back.prompt == recording.prompt
+    assert back.tokens == recording.tokens
+    assert back.prompt == recording.prompt
     assert torch.equal(back.row_stats.ids, recording.row_stats.ids)
     mine, theirs = back.drafts["draft-model"][8], recording.drafts["draft-model"][8]
     assert [draft.tokens for draft in mine] == [draft.tokens for draft in theirs]
@@ -73,7 +74,7 @@ def test_a_chain_that_is_the_beginning_of_a_longer_one_is_stored_once_and_read_a
     save_recording(recording, tmp_path / "a.safetensors")
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
         # noqa: SIM118
-        assert {key for key in file.keys() if key.endswith("/tokens")} == {"draft/draft-model/16/tokens"}
+        assert {key for key in file if key.endswith("/tokens")} == {"draft/draft-model/16/tokens"}
     back = load_recording(tmp_path / "a.safetensors").drafts["draft-model"]
     assert {length: [draft.tokens for draft in drafts] for length, drafts in back.items()} == {
         length: [draft.tokens for draft in drafts] for length, drafts in recording.drafts["draft-model"].items()}
@@ -98,8 +99,10 @@ def test_what_follows_from_the_rest_is_not_stored_and_read_as_it_was(recording, 
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
         kept = {name: {key.rsplit("/", 1)[1]: file.get_tensor(key).numel() for key in file.keys()      # noqa: SIM118
                        if key.startswith(f"draft/{name}/")} for name in chains}
-    assert "parents" not in kept["as drawn"] and kept["as drawn"]["belief"] == 0 < kept["doubted"]["belief"]
-    assert kept["branched"]["parents"] == kept["branched"]["tokens"] and "belief" not in kept["unseen"]
+    assert "parents" not in kept["as drawn"]
+    assert kept["as drawn"]["belief"] == 0 < kept["doubted"]["belief"]
+    assert kept["branched"]["parents"] == kept["branched"]["tokens"]
+    assert "belief" not in kept["unseen"]
 
 
 def test_one_other_token_in_a_shorter_chain_and_both_are_stored(recording, tmp_path):

@@ -65,7 +65,8 @@ def test_every_lattice_of_every_place_is_the_live_drafters(kit, recording, name)
 def test_a_depth_that_was_not_recorded_is_the_beginning_of_the_next_longer_block(kit, recording, name, values):
     session = begin(recording.tokens[:9], 9)
     mine, other = Recorded(recording, name).lattice(session, 3), live(name, kit, **values).lattice(session, 3)
-    assert torch.equal(mine.ids, other.ids) and len(mine.ids) == 3
+    assert torch.equal(mine.ids, other.ids)
+    assert len(mine.ids) == 3
 
 
 def test_the_best_candidates_of_a_diffusion_lm_are_the_chain_recorded_beside_them(recording):
@@ -93,7 +94,8 @@ def test_lattices_survive_the_disk_in_four_bytes_a_candidate(recording, tmp_path
         assert list(lengths) == list(back.lattices[name])
         for length, kept in lengths.items():
             for mine, other in zip(kept, back.lattices[name][length], strict=True):
-                assert torch.equal(mine.ids, other.ids) and mine.ids.dtype == other.ids.dtype
+                assert torch.equal(mine.ids, other.ids)
+                assert mine.ids.dtype == other.ids.dtype
                 torch.testing.assert_close(mine.logp, other.logp, rtol=1e-3, atol=1e-3)
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
         assert file.get_tensor("lattice/diffusion-lm/4/ids").dtype == torch.uint16

@@ -93,7 +93,8 @@ def test_forests_survive_the_disk(recording, tmp_path):
     assert back.trees == {"eagle2": LARGEST}
     session, budget = begin(recording.tokens[:8], 9), Budget(2, 3, 4)
     one, other = (Recorded(recording, "eagle2")(session, budget, NO_DICE) for recording in (recording, back))
-    assert (one.tokens, one.parents) == (other.tokens, other.parents) and len(one) == 4
+    assert (one.tokens, one.parents) == (other.tokens, other.parents)
+    assert len(one) == 4
     assert one.confidence == pytest.approx(other.confidence, abs=1e-6)
 
 
@@ -103,11 +104,13 @@ def test_a_recording_made_before_there_were_forests_is_read(recording, tmp_path)
         header = {key: value for key, value in file.metadata().items() if key != "trees"}
         arrays = {key: file.get_tensor(key) for key in file.keys() if "eagle2" not in key}       # noqa: SIM118
     save_file(arrays, tmp_path / "old.safetensors", header)
-    assert load_recording(tmp_path / "old.safetensors").trees == {} and json.loads(header["about"])["vocab"] == 96
+    assert load_recording(tmp_path / "old.safetensors").trees == {}
+    assert json.loads(header["about"])["vocab"] == 96
 
 
 def test_the_drafters_of_trees_are_parts_that_there_are():
-    assert set(TREES) <= set(catalog.parts()["what"]) and all(largest.width > 1 for largest in TREES.values())
+    assert set(TREES) <= set(catalog.parts()["what"])
+    assert all(largest.width > 1 for largest in TREES.values())
 
 
 # The shipped recordings.
@@ -119,8 +122,10 @@ def shipped(request):
 
 def test_every_shipped_recording_holds_the_trees_of_eagle2_at_every_place(shipped):
     [(nodes, kept)] = shipped.drafts["eagle2"].items()
-    assert shipped.trees == {"eagle2": TREES["eagle2"]} and nodes == TREES["eagle2"].size
-    assert len(kept) == len(shipped.output) and 25 < sum(map(len, kept)) / len(kept) < 35
+    assert shipped.trees == {"eagle2": TREES["eagle2"]}
+    assert nodes == TREES["eagle2"].size
+    assert len(kept) == len(shipped.output)
+    assert 25 < sum(map(len, kept)) / len(kept) < 35
     assert shipped.about["provenance"]["changed"] is False
 
 
@@ -129,13 +134,15 @@ def test_a_shipped_recording_replays_its_text_from_trees_of_any_size(shipped):
         when, match = Fixed(*budget), catalog.make_part("match", Kit(Replay(shipped)))
         *_, last = decode(shipped.tokens[:shipped.prompt], Replay(shipped), when, Recorded(shipped, "eagle2"), match,
                           max_new_tokens=len(shipped.output), end=shipped.end)
-        assert last.tokens == shipped.tokens and len(last.rounds) < .8 * len(shipped.output)
+        assert last.tokens == shipped.tokens
+        assert len(last.rounds) < .8 * len(shipped.output)
 
 
 def test_the_shipped_recordings_stay_small():
     sizes = [path.stat().st_size for path in shipped_recordings().values()]
     lattices = {name for path in shipped_recordings().values() for name in load_recording(path).lattices}
-    assert sum(sizes) < 2.5e6 + 2e6 * len(lattices) and sum(sizes) < 6e6
+    assert sum(sizes) < 2.5e6 + 2e6 * len(lattices)
+    assert sum(sizes) < 6e6
 
 
 def test_what_was_added_to_a_shipped_recording_comes_from_a_commit(shipped):

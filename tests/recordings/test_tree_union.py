@@ -15,8 +15,10 @@ def test_nodes_of_all_trees_stand_once_each_by_the_product_of_beliefs():
     one = tree((1, 2, 3), (ROOT, ROOT, 1), (.6, .3, .9))
     other = tree((1, 4), (ROOT, 0), (.6, .4))
     both = best_first([one, other])
-    assert both.tokens == (1, 2, 3, 4) and both.parents == (ROOT, ROOT, 1, 0)
-    assert both.confidence == (.6, .3, .9, .4) and len(both.stats) == 4
+    assert both.tokens == (1, 2, 3, 4)
+    assert both.parents == (ROOT, ROOT, 1, 0)
+    assert both.confidence == (.6, .3, .9, .4)
+    assert len(both.stats) == 4
 
 
 def test_of_equals_the_shallower_stands_first_then_the_earlier():

@@ -16,7 +16,8 @@ SMALL = MarkovWorld.random(vocab=4, seed=1)
 
 
 def test_every_law_sums_to_one_and_says_never_of_nothing():
-    assert torch.allclose(SMALL.dists.sum(-1), torch.ones(4, 4, dtype=torch.float64)) and bool((SMALL.dists > 0).all())
+    assert torch.allclose(SMALL.dists.sum(-1), torch.ones(4, 4, dtype=torch.float64))
+    assert bool((SMALL.dists > 0).all())
 
 
 def test_a_slot_has_the_chance_of_its_token_over_all_that_may_stand_before_it():
@@ -38,7 +39,8 @@ def test_a_tape_holds_the_greedy_answer_and_replays_it_under_a_search():
     assert made.lattice("diffusion-lm", 5, 2).ids.tolist() == SMALL.lattice(made.tokens[:5], 2).ids.tolist()
     method = Method(lambda session, dice: Budget(4), PathSearch(Recorded(made, "diffusion-lm")), kit().part("match"))
     *_, last = decode(made.tokens[:3], Replay(made), *method, max_new_tokens=20)
-    assert last.tokens == made.tokens and len(last.rounds) < 20
+    assert last.tokens == made.tokens
+    assert len(last.rounds) < 20
 
 
 def test_the_trigram_has_read_the_world_that_it_judges():
@@ -47,5 +49,6 @@ def test_the_trigram_has_read_the_world_that_it_judges():
     def told(found):
         rows = [proxy.logp(one.tokens[:n], [one.tokens[n]])[0] for one in found.values() for n in range(6, 18)]
         return sum(rows) / len(rows)
-    assert told(recordings) > told(other) + 1 and [one.prompt for one in recordings.values()] == [6, 6]
+    assert told(recordings) > told(other) + 1
+    assert [one.prompt for one in recordings.values()] == [6, 6]
     assert markov_recordings(2, 12, 3)[0]["known 1"].tokens == recordings["known 1"].tokens

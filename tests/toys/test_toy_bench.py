@@ -22,6 +22,7 @@ def test_where_no_run_lies_a_toy_stands_in_and_writes_plain_decodings_tokens(tmp
     monkeypatch.setattr(diffuspec_ablation, "toy_bench",
                         lambda specs: toy_bench.toy_bench(specs, prompts=3, tokens=8, steps=4))
     report, whence = diffuspec_ablation.read_measure_or_toy(str(tmp_path / "nothing"))
-    assert "a toy stands in" in whence and len(report.entries) == 6
+    assert "a toy stands in" in whence
+    assert len(report.entries) == 6
     assert all(entry["identical_prompts"] == 3 for entry in report.entries.values())
     assert report.families == ["toy a", "toy b", "toy c"]

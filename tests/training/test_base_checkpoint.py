@@ -52,13 +52,15 @@ def test_a_recipe_of_its_own_stays_as_it_is(target, places):
 def test_the_one_in_the_folder_comes_before_the_shipped_one(target, places):
     mine, _ = put(places[0], target, 0), put(places[1], target, 1)
     which = found(target, places)
-    assert which.base.card["sha256"] == mine.card["sha256"] and replace(which, base=None) == recipe(NAME)
+    assert which.base.card["sha256"] == mine.card["sha256"]
+    assert replace(which, base=None) == recipe(NAME)
 
 
 def test_the_shipped_one_is_taken_else_and_copied_beside_what_comes_of_it(target, places):
     shipped, said = put(places[1], target), []
     which = found(target, places, said.append)
-    assert which.base.card["sha256"] == shipped.card["sha256"] and "shipped diffusion-lm" in said[0]
+    assert which.base.card["sha256"] == shipped.card["sha256"]
+    assert "shipped diffusion-lm" in said[0]
     assert {path.name for path in places[0].iterdir()} == {BASE}
     assert all((places[0] / BASE / path.name).read_bytes() == path.read_bytes()
                for path in (places[1] / BASE).iterdir())

@@ -96,7 +96,8 @@ def test_a_killed_fit_goes_on_as_if_it_had_not_been_killed(target, features, tmp
     assert all(torch.equal(tensor, weights(other)[name]) for name, tensor in weights(whole).items())
     untimed = [[{key: value for key, value in line.items() if key != "seconds"} for line in log(tmp_path / folder)]
                for folder in ("whole", "killed")]
-    assert untimed[0] == untimed[1] and steps(tmp_path / "killed") == [1, 2, 3, 4, 5, 6, 7]
+    assert untimed[0] == untimed[1]
+    assert steps(tmp_path / "killed") == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_each_step_has_a_seed_of_its_own_and_after_a_kill_it_has_the_same(target, features, tmp_path):
@@ -135,7 +136,8 @@ def test_steps_after_the_last_save_are_made_again_and_stand_in_the_log_once(targ
     with pytest.raises(Killed):
         run_until(5, Clock())
     assert steps(tmp_path) == [1, 2, 3, 4, 5]
-    assert run_until(None, Clock()).step == 7 and steps(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
+    assert run_until(None, Clock()).step == 7
+    assert steps(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_kill_while_a_batch_is_made_loses_nothing_that_was_saved(target, features, tmp_path):
@@ -175,7 +177,8 @@ def test_every_epoch_sees_every_group_once_in_an_order_of_its_own(target, featur
 
     fit(start(target), GROUPS, batch_of, Objective(), replace(STEPS, steps=12), tmp_path)
     epochs = [seen[at:at + 3] for at in range(0, 12, 3)]
-    assert all(sorted(epoch) == GROUPS for epoch in epochs) and len(set(map(tuple, epochs))) > 1
+    assert all(sorted(epoch) == GROUPS for epoch in epochs)
+    assert len(set(map(tuple, epochs))) > 1
 
 
 def test_a_finished_fit_is_left_as_it_is(target, features, tmp_path):
@@ -301,7 +304,7 @@ def test_held_out_answers_are_looked_at_first_now_and_then_and_last(target, feat
     assert looks == [(0, 1), (5, 2), (9, 3)]
 
 
-@pytest.mark.parametrize("look, steps", [(1.5, [0, 5, 9]), (2, [0, 6, 9]), (3, [0, 9])])
+@pytest.mark.parametrize(("look", "steps"), [(1.5, [0, 5, 9]), (2, [0, 6, 9]), (3, [0, 9])])
 def test_long_looks_come_rarely(target, features, tmp_path, look, steps):
     Watch(features, 7, look).fit(target, tmp_path, Settings(minutes=1, judge_every=30, save_every=10, looking=0.05))
     assert [line["step"] for line in log(tmp_path) if "held_out" in line] == steps
@@ -319,8 +322,11 @@ def test_a_killed_fit_gets_the_minutes_that_were_left(target, features, tmp_path
 def test_the_rate_warms_up_and_falls_to_its_floor():
     settings = Settings(warmup=0.1, floor=0.05)
     rates = [schedule(done / 100, settings) for done in range(101)]
-    assert 0 < rates[0] < 0.05 and rates[10] == 1.0 == max(rates) and rates[100] == pytest.approx(0.05)
-    assert rates[:11] == sorted(rates[:11]) and rates[10:] == sorted(rates[10:], reverse=True)
+    assert 0 < rates[0] < 0.05
+    assert rates[10] == 1.0 == max(rates)
+    assert rates[100] == pytest.approx(0.05)
+    assert rates[:11] == sorted(rates[:11])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
 
 
 def test_the_share_is_of_steps_where_they_are_given_and_else_of_minutes():

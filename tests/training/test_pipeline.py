@@ -87,7 +87,8 @@ def test_a_stored_drafter_does_in_the_loop_what_its_card_says_of_held_out_answer
         assert live == {key: value for key, value in forced.items() if key != "by_family"}
         assert sum(tally["tokens"] for tally in forced["by_family"].values()) == forced["tokens"] > 20
     kept = checkpoint_files.load_checkpoint(tmp_path, name, target.weights)
-    assert kept.card == done.card and kept.meta == done.meta
+    assert kept.card == done.card
+    assert kept.meta == done.meta
     assert all(torch.equal(tensor, kept.state[key]) for key, tensor in done.state.items())
 
 
@@ -101,7 +102,9 @@ def test_a_model_that_fills_whole_answers_is_trained_stored_and_measured_by_what
                for told in measured.values())
     assert measured["teacher-forced"]["nats_per_token"][-1] < measured["as it starts"]["nats_per_token"][-1]
     kept = checkpoint_files.load_checkpoint(tmp_path, name, target.weights)
-    assert kept.meta["attention"] == "full" and kept.card == done.card and "break_even" not in kept.card
+    assert kept.meta["attention"] == "full"
+    assert kept.card == done.card
+    assert "break_even" not in kept.card
     looks = [line for line in read_log(tmp_path / name / KEPT_LOG) if "held_out" in line]
     assert [line["held_out"][name] for line in looks] == [measured["as it starts"], measured["as trained"]]
 
@@ -118,9 +121,12 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
                          MADE).card
     lines = read_log(tmp_path / "draft-lm" / KEPT_LOG)
     steps = [line for line in lines if "loss" in line]
-    assert MADE.items() <= card["made"].items() and card["made"]["data"] == "even, odd"
-    assert card["made"]["steps"] == 20 == len(steps) and card["made"]["tokens_seen"] == steps[-1]["tokens"] > 1000
-    assert card["target"]["name"] == "tiny" and card["settings"]["layers"] == [0, 1, 4]
+    assert MADE.items() <= card["made"].items()
+    assert card["made"]["data"] == "even, odd"
+    assert card["made"]["steps"] == 20 == len(steps)
+    assert card["made"]["tokens_seen"] == steps[-1]["tokens"] > 1000
+    assert card["target"]["name"] == "tiny"
+    assert card["settings"]["layers"] == [0, 1, 4]
     assert any(f"can only draft {card['settings']['rows']} tokens" in limit for limit in card["limits"])
     assert [line["step"] for line in lines if "held_out" in line] == [0, 20]
     looks = [line["held_out"]["draft-lm"]["tokens_per_target_forward"] for line in lines if "held_out" in line]
@@ -159,7 +165,8 @@ def test_the_same_order_again_trains_nothing_and_gives_the_same_drafter(target, 
     order = TrainingOrder(tmp_path, LONG, data=(data,), target="tiny")
     one, other = (train_drafter(recipe("draft-lm"), order, target, text, MADE) for _ in range(2))
     assert all(torch.equal(tensor, other.state[key]) for key, tensor in one.state.items())
-    assert one.card["made"]["steps"] == other.card["made"]["steps"] and one.card["measured"] == other.card["measured"]
+    assert one.card["made"]["steps"] == other.card["made"]["steps"]
+    assert one.card["measured"] == other.card["measured"]
 
 
 def test_held_out_and_forbidden_prompts_are_not_trained_on(target, text, data, tmp_path):
@@ -170,14 +177,17 @@ def test_held_out_and_forbidden_prompts_are_not_trained_on(target, text, data, t
     trained = {found.data[i].prompt for group in found.train for i in group}
     held = {found.data[i].prompt for group in found.held for i in group}
     ids = {prompt: text.encode_chat([prompt]) for prompt in OPEN}
-    assert trained <= {ids[prompt] for prompt in TRAIN[1:]} and held <= {ids[prompt] for prompt in HELD[1:]}
-    assert len(trained) > 20 and len(held) > 2     # answers of one token are dropped
+    assert trained <= {ids[prompt] for prompt in TRAIN[1:]}
+    assert held <= {ids[prompt] for prompt in HELD[1:]}
+    assert len(trained) > 20
+    assert len(held) > 2
 
 
 def test_the_first_held_out_batches_are_not_the_shortest(target, text, data):
     found = make_dataset(target, text, read_answers(data, target.vocab), None, batch=16)
     sizes = [len(found.data[group[0]]) for group in found.held]
-    assert len(sizes) > 4 and sizes != sorted(sizes)
+    assert len(sizes) > 4
+    assert sizes != sorted(sizes)
 
 
 class Stop(Exception):
@@ -230,7 +240,9 @@ def test_where_no_time_is_left_little_is_measured_and_the_card_says_how_little(
     assert {told["prompts"] for told in measured["live"].values()} == {2}
     assert len({told["tokens"] for told in measured["live"].values()}) == 1                # the same two prompts
     parts = [told["tokens"] for kind in measured if kind != "live" for told in measured[kind].values()]
-    assert len(parts) == 8 and len(set(parts)) == 1 and parts[0] <= 12                    # one answer, for all alike
+    assert len(parts) == 8
+    assert len(set(parts)) == 1
+    assert parts[0] <= 12
 
 
 def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeypatch, target, text, tmp_path):
@@ -249,7 +261,8 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
         assert deadline.left == (600 if not again else 510)
     assert calls == [(tmp_path / "work" / "answers", 1_000_000, 4.0)]
     answered(TrainingOrder(tmp_path, 20), target, text, TimeBudget(20, clock), quiet, quiet)
-    assert len(calls) == 2 and calls[1][2] == 8.0
+    assert len(calls) == 2
+    assert calls[1][2] == 8.0
 
 
 def test_a_folder_that_was_begun_for_another_target_is_refused(target, text, data, tmp_path):
@@ -264,7 +277,8 @@ def test_a_folder_that_was_begun_for_another_target_is_refused(target, text, dat
 def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text, tmp_path, twenty_steps):
     order = TrainingOrder(tmp_path, LONG, tokens=3000)
     card = train_drafter(recipe("draft-lm"), order, target, text, MADE).card
-    assert card["made"]["data"] == "self" and card["made"]["tokens_of_data"] > 2000
+    assert card["made"]["data"] == "self"
+    assert card["made"]["tokens_of_data"] > 2000
     assert sum(len(record["output"]) for record in read_answers(tmp_path / "work" / "answers", target.vocab)) >= 3000
 
 
@@ -272,7 +286,8 @@ def test_answers_are_read_from_plain_and_packed_files(data, tmp_path):
     packed = tmp_path / "answers.jsonl.gz"
     packed.write_bytes(gzip.compress(data.read_bytes()))
     assert list(read_answers(packed, 31)) == list(read_answers(data,
-                                                               31)) and len(list(read_answers(data, 31))) == len(OPEN)
+                                                               31))
+    assert len(list(read_answers(data, 31))) == len(OPEN)
 
 
 @pytest.mark.parametrize(("written", "sentence"), [

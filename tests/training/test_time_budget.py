@@ -38,7 +38,8 @@ def test_time_spent_before_a_kill_is_not_left():
 def test_a_list_stops_when_its_share_is_over_and_counts_what_it_gave():
     clock = Clock()
     cut = TimeBudget(0.5, clock).cut(slowly(clock), share=0.5)
-    assert list(cut) == [0, 1, 2, 3, 4] == list(range(cut.taken)) and clock.now == 50 + 15
+    assert list(cut) == [0, 1, 2, 3, 4] == list(range(cut.taken))
+    assert clock.now == 50 + 15
 
 
 def test_some_are_given_even_where_no_time_is_left():
@@ -46,10 +47,12 @@ def test_some_are_given_even_where_no_time_is_left():
     deadline = TimeBudget(0.5, clock)
     clock.now += 100
     cut = deadline.cut(slowly(clock), least=2)
-    assert list(cut) == [0, 1] and cut.taken == 2
+    assert list(cut) == [0, 1]
+    assert cut.taken == 2
 
 
 def test_a_list_that_ends_in_time_is_given_whole():
     clock = Clock()
     cut = TimeBudget(0.5, clock).cut(slowly(clock, 4), least=9)
-    assert list(cut) == [0, 1, 2, 3] and cut.taken == 4
+    assert list(cut) == [0, 1, 2, 3]
+    assert cut.taken == 4

@@ -67,20 +67,25 @@ def test_one_checkpoint_holds_a_predictor_for_each_drafter_and_is_taken_by_the_c
     for name in ("eagle", "early-exit"):
         when = catalog.build(f"{name}@adaeagle", Kit(target.fresh(), Facts(), checkpoints=kept,
                                                      parts=catalog.make_part)).when
-        assert when.longest == 4 and isinstance(when.predict((3, 4, 5)), float)
+        assert when.longest == 4
+        assert isinstance(when.predict((3, 4, 5)), float)
     assert set(done.meta["drafters"]) == set(NAMES)
 
 
 def test_its_card_tells_held_out_figures_of_what_was_stored(world, trained, tmp_path):
     card = trained().card
     told = card["measured"]["held-out"]
-    assert set(told) == set(NAMES) and card["settings"]["weight"] == 3.0 and card["made"]["commit"] == "abc"
+    assert set(told) == set(NAMES)
+    assert card["settings"]["weight"] == 3.0
+    assert card["made"]["commit"] == "abc"
     for figures in told.values():
         assert figures["positions"] > 20
-        assert 0 <= figures["kept"] <= figures["mean_label"] and figures["mae"] >= 0
+        assert 0 <= figures["kept"] <= figures["mean_label"]
+        assert figures["mae"] >= 0
         assert {"too_short", "correlation", "mae_of_best_constant"} <= set(figures)
     assert len({figures["positions"] + figures["positions_without_label"] for figures in told.values()}) == 1
-    assert card["made"]["positions"] > 100 and 30 < card["made"]["answers"] < 37
+    assert card["made"]["positions"] > 100
+    assert 30 < card["made"]["answers"] < 37
     log = read_log(tmp_path / "out" / LENGTH / KEPT_LOG)
     assert [(line["drafter"], line["epoch"]) for line in log] == [(name, epoch) for name in NAMES for epoch in (1, 2)]
     assert (tmp_path / "out" / LENGTH / "README.md").read_text().startswith("# length-predictor")

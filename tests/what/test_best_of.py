@@ -24,7 +24,8 @@ def ask(**drafters):
 def test_a_draft_expects_the_sum_of_the_chances_to_reach_its_nodes():
     tree = Draft((1, 2, 3), (ROOT, 0, ROOT), confidence=(.5, .4, .25))
     assert expected(tree) == pytest.approx(.5 + .5 * .4 + .25)
-    assert expected(Draft((1, 2), (ROOT, 0))) == pytest.approx(.5 + .25) and expected(Draft()) == 0
+    assert expected(Draft((1, 2), (ROOT, 0))) == pytest.approx(.5 + .25)
+    assert expected(Draft()) == 0
 
 
 def test_the_most_hopeful_draft_is_kept():
@@ -37,7 +38,8 @@ def test_a_longer_draft_wins_where_no_drafter_says_what_it_believes():
 
 
 def test_a_tie_goes_to_the_earlier_drafter_and_nobody_may_have_anything():
-    assert ask(a=says(1), b=says(2)) == (1,) and ask(a=says(), b=says()) == ()
+    assert ask(a=says(1), b=says(2)) == (1,)
+    assert ask(a=says(), b=says()) == ()
 
 
 def drawn(believes: dict):

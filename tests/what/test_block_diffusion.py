@@ -21,8 +21,12 @@ def test_it_drafts_the_heads_walk_in_one_forward():
     drafter = part()
     draft = drafter(SESSION, Budget(9), NO_DICE)
     block = part().head(PROMPT, 4)
-    assert draft.tokens == block.tokens and draft.confidence == block.confidence and draft.stats == block.stats
-    assert draft.parents == (-1, 0, 1, 2) and draft.q == () and draft.source == ("block-diffusion",) * 4
+    assert draft.tokens == block.tokens
+    assert draft.confidence == block.confidence
+    assert draft.stats == block.stats
+    assert draft.parents == (-1, 0, 1, 2)
+    assert draft.q == ()
+    assert draft.source == ("block-diffusion",) * 4
     assert drafter.head.forwards == 1
 
 
@@ -31,7 +35,8 @@ def test_a_smaller_budget_gets_the_beginning_of_the_same_draft(depth):
     whole = part()(SESSION, Budget(4), NO_DICE)
     for budget in (Budget(depth), Budget(4, nodes=depth)):
         draft = part()(SESSION, budget, NO_DICE)
-        assert draft.tokens == whole.tokens[:depth] and draft.confidence == pytest.approx(whole.confidence[:depth],
+        assert draft.tokens == whole.tokens[:depth]
+        assert draft.confidence == pytest.approx(whole.confidence[:depth],
                                                                                           abs=1e-12)
 
 
@@ -83,10 +88,14 @@ def test_the_cut_takes_the_kits_curve_at_this_context_and_the_cost_of_drafting()
 
     kit = replace(network_kit(None), cost=curve)
     whole = kit.part("block-diffusion")(SESSION, Budget(4), NO_DICE)
-    assert len(whole) == 4 and not asked
+    assert len(whole) == 4
+    assert not asked
     cut = kit.part("block-diffusion", cut=True, drafting=.5)(SESSION, Budget(4), NO_DICE)
-    assert cut == whole.keep(tuple(range(paying(whole.confidence, lambda n: 1.5 + .3 * n)))) and len(cut) < 4
-    assert {context for _, context in asked} == {len(PROMPT)} and (1, 5) in asked and (2, 5) in asked
+    assert cut == whole.keep(tuple(range(paying(whole.confidence, lambda n: 1.5 + .3 * n))))
+    assert len(cut) < 4
+    assert {context for _, context in asked} == {len(PROMPT)}
+    assert (1, 5) in asked
+    assert (2, 5) in asked
 
 
 def test_a_block_of_another_length_may_be_asked_for():
@@ -100,9 +109,11 @@ def test_a_cost_below_zero_is_refused():
 
 def test_its_lattice_holds_the_candidates_of_each_slot_before_the_correction():
     lattice, block = part().lattice(SESSION, 3), part().head(PROMPT, 3)
-    assert lattice.ids.tolist() == block.lattice.ids.tolist() and lattice.logp.tolist() == block.lattice.logp.tolist()
+    assert lattice.ids.tolist() == block.lattice.ids.tolist()
+    assert lattice.logp.tolist() == block.lattice.logp.tolist()
     one = part().lattice(SESSION, 3, 1)
-    assert one.ids.tolist() == lattice.ids[:, :1].tolist() and one.logp.shape == (3, 1)
+    assert one.ids.tolist() == lattice.ids[:, :1].tolist()
+    assert one.logp.shape == (3, 1)
 
 
 def test_a_lattice_is_no_longer_than_the_block():

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.heads.test_dream_llada import made
 
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
@@ -14,6 +13,7 @@ from specdec_lib.loop import begin
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Refusal
+from tests.heads.test_dream_llada import made
 from tests.worlds import PROMPT, WARM, network_kit, random_diffusion
 
 IDS = tuple(range(2, 30, 2))
@@ -32,16 +32,20 @@ def test_it_drafts_the_best_token_of_every_slot_in_one_forward_a_step(steps):
     part = world().part("diffusion-lm", steps=steps)
     draft = part(begin(TEXT, 9), Budget(5), NO_DICE)
     lattice = world().part("diffusion-lm").head.lattice(TEXT, 5, steps)
-    assert draft.tokens == tuple(lattice.ids[:, 0].tolist()) and part.head.forwards == steps
+    assert draft.tokens == tuple(lattice.ids[:, 0].tolist())
+    assert part.head.forwards == steps
     assert draft.confidence == pytest.approx(lattice.logp[:, 0].exp().tolist(), rel=1e-5)
-    assert draft.parents == (-1, 0, 1, 2, 3) and draft.source == ("diffusion-lm",) * 5 and set(draft.tokens) <= set(IDS)
+    assert draft.parents == (-1, 0, 1, 2, 3)
+    assert draft.source == ("diffusion-lm",) * 5
+    assert set(draft.tokens) <= set(IDS)
 
 
 def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
     part = world().part("diffusion-lm")
     cold = part(begin(TEXT, 9), Budget(4), NO_DICE)
     warm = part(begin(TEXT, 9, sampling=WARM), Budget(4), NO_DICE)
-    assert warm == cold and all(warm.distribution(node) is None for node in range(4))
+    assert warm == cold
+    assert all(warm.distribution(node) is None for node in range(4))
     assert part(begin(TEXT, 9, sampling=WARM), Budget(4), Dice(3)) == cold
 
 
@@ -51,7 +55,8 @@ def test_its_sights_are_those_of_the_raw_laws_so_a_stop_rule_cuts_below_where_it
     dists = part.head.dists(TEXT, 5).double().exp()
     for stat, dist in zip(whole.stats, dists, strict=True):
         top = dist.topk(2).values.tolist()
-        assert (stat.first, stat.second) == pytest.approx(top, rel=1e-4) and stat.prob == stat.first
+        assert (stat.first, stat.second) == pytest.approx(top, rel=1e-4)
+        assert stat.prob == stat.first
         assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()), rel=1e-4)
     cut = part(begin(TEXT, 9), Budget(5, stop=lambda trail: len(trail) == 2), NO_DICE)
     assert cut == whole.keep((0, 1))
@@ -106,7 +111,8 @@ def test_a_pretrained_model_drafts_on_its_own_embedding_for_a_target_that_shows_
     kit = replace(world(), target=SimpleNamespace(), checkpoints={"diffusion-lm": loaded})
     part = kit.part("diffusion-lm", block=4, window=10)
     draft = part(begin(TEXT, 9), Budget(3), NO_DICE)
-    assert draft.notes == {"unseen": 1} and set(draft.tokens) <= set(range(32))
+    assert draft.notes == {"unseen": 1}
+    assert set(draft.tokens) <= set(range(32))
     assert draft.tokens == tuple(loaded.head().lattice(TEXT[1:], 4).ids[:3, 0].tolist())
     assert part(begin(TEXT, 9), Budget(2), NO_DICE) == draft.keep((0, 1))
 
@@ -122,11 +128,13 @@ def test_its_lattice_holds_the_candidates_of_the_slots_that_it_drafts_from(steps
         return world().part("diffusion-lm", steps=steps, block=block)
 
     lattice, draft = part().lattice(begin(TEXT, 20), 4, 3), part()(begin(TEXT, 20), Budget(4), NO_DICE)
-    assert lattice.ids.shape == lattice.logp.shape == (4, 3) and bool((lattice.logp.diff(dim=1) <= 0).all())
+    assert lattice.ids.shape == lattice.logp.shape == (4, 3)
+    assert bool((lattice.logp.diff(dim=1) <= 0).all())
     assert tuple(lattice.ids[:, 0].tolist()) == draft.tokens
     assert lattice.logp[:, 0].exp().tolist() == pytest.approx(draft.confidence, rel=1e-5)
     whole = part().lattice(begin(TEXT, 20), 4, 99)
-    assert whole.ids.shape == (4, len(IDS)) and torch.allclose(whole.logp.exp().sum(-1), torch.ones(4), atol=1e-5)
+    assert whole.ids.shape == (4, len(IDS))
+    assert torch.allclose(whole.logp.exp().sum(-1), torch.ones(4), atol=1e-5)
 
 
 def test_a_lattice_of_no_slots_is_an_error():

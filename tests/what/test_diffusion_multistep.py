@@ -34,13 +34,16 @@ def test_committed_tokens_are_certain_and_those_of_the_last_step_carry_the_law_o
     part = world().part("denoised", steps=2)
     rows, committed = part.head.denoise(TEXT, 5, 2)
     draft = part(SESSION, Budget(5), Dice(4))
-    assert 0 < len(committed) < 5 and max(committed) > min(set(range(5)) - set(committed))
+    assert 0 < len(committed) < 5
+    assert max(committed) > min(set(range(5)) - set(committed))
     for slot in range(5):
         dist = draft.distribution(slot)
         if slot in committed:
-            assert dist is None and draft.tokens[slot] == committed[slot]
+            assert dist is None
+            assert draft.tokens[slot] == committed[slot]
         else:
-            assert torch.equal(dist.ids, part.head.ids) and torch.allclose(dist.probs, rows[slot].exp(), atol=1e-6)
+            assert torch.equal(dist.ids, part.head.ids)
+            assert torch.allclose(dist.probs, rows[slot].exp(), atol=1e-6)
 
 
 def test_what_is_committed_follows_from_the_text_alone():

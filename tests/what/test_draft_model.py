@@ -11,7 +11,9 @@ def test_a_model_that_agrees_is_accepted_whole():
     text = (5, 6, 7, 8, 9, 10, 11, 12)
     target, model = Scripted((1, 2), text), Scripted((1, 2), text)
     *_, last = decode((1, 2), target, Fixed(3), DraftModel(model), kit().part("rejection"), max_new_tokens=8)
-    assert last.output == text and target.forwards == 2 and model.forwards == 6
+    assert last.output == text
+    assert target.forwards == 2
+    assert model.forwards == 6
 
 
 def test_each_node_is_drawn_after_the_ones_before_it():
@@ -20,4 +22,5 @@ def test_each_node_is_drawn_after_the_ones_before_it():
     best = ()
     for _ in range(3):
         best += (int(TARGET.logits((0, 1) + best).argmax()),)
-    assert draft.tokens == best and draft.source == ("draft-model",) * 3
+    assert draft.tokens == best
+    assert draft.source == ("draft-model",) * 3

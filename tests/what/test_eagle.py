@@ -11,7 +11,9 @@ def test_it_drafts_the_heads_best_tokens_one_after_the_other():
     draft = part(begin(PROMPT, 9), Budget(3), NO_DICE)
     other = network_kit(None).part("eagle").head
     best = tuple(other(PROMPT, draft.keep(tuple(range(nodes)))).best[nodes] for nodes in range(3))
-    assert draft.tokens == best and draft.source == ("eagle",) * 3 and part.head.forwards == 3
+    assert draft.tokens == best
+    assert draft.source == ("eagle",) * 3
+    assert part.head.forwards == 3
 
 
 def test_only_tokens_of_its_vocabulary_are_drafted():

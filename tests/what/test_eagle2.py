@@ -99,7 +99,8 @@ def test_a_real_heads_tree_is_the_best_of_all_its_paths():
             return other(TEXT, Draft(path, tuple(range(-1, len(path) - 1)))).logits[len(path)]    # noqa: B023
 
         draft = drafted(head, Budget(3, 7, 7))
-        assert paths(draft) == best(every_path(row, 3), 7) and head.forwards == 3
+        assert paths(draft) == best(every_path(row, 3), 7)
+        assert head.forwards == 3
 
 
 @pytest.mark.parametrize("budget", [Budget(4, 2, 6), Budget(5, 3, 8), Budget(3, 3), Budget(5, 4, 4), Budget(6, 1)],
@@ -114,13 +115,15 @@ def test_growth_saved_changes_no_tree(budget, end):
 def test_among_equals_a_parent_stands_before_its_children():
     for head in heads():
         draft = drafted(head, Budget(5, 3, 9))
-        assert len(draft) == 9 and all(parent < node for node, parent in enumerate(draft.parents))
+        assert len(draft) == 9
+        assert all(parent < node for node, parent in enumerate(draft.parents))
 
 
 def test_a_child_as_likely_as_its_parent_is_not_taken_in_its_place():
     certain = Head(0, sharp=1e6)                                       # each row sure of one token: scores 0 or -1e6
     draft = drafted(certain, Budget(6, 2, 3))
-    assert draft.parents == (ROOT, 0, 1) and draft.confidence == (1.0,) * 3
+    assert draft.parents == (ROOT, 0, 1)
+    assert draft.confidence == (1.0,) * 3
 
 
 def test_nodes_stand_level_by_level_best_first_and_their_beliefs_multiply_to_their_scores():
@@ -151,7 +154,9 @@ def test_sights_are_those_of_the_raw_softmax():
 def test_depth_width_and_nodes_bound_the_tree_and_the_forwards(budget):
     for head in heads():
         draft = drafted(head, budget)
-        assert len(draft) <= budget.size and draft.depth <= budget.depth and len(head.asked) <= budget.depth
+        assert len(draft) <= budget.size
+        assert draft.depth <= budget.depth
+        assert len(head.asked) <= budget.depth
         assert max(map(len, draft.children.values())) <= budget.width
         assert all(list(fed.depths).count(depth) <= budget.width for fed in head.asked for depth in fed.depths)
 
@@ -176,15 +181,19 @@ def test_the_price_comes_from_the_kit_and_has_to_be_a_chance():
 def test_a_call_goes_on_where_the_last_one_ended():
     head = Head(3)
     drafted(head, Budget(5, 4, 12))
-    assert [fed.depth for fed in head.asked] == list(range(len(head.asked))) and len(head.asked) > 2
+    assert [fed.depth for fed in head.asked] == list(range(len(head.asked)))
+    assert len(head.asked) > 2
     for less, more in itertools.pairwise(head.asked):
         assert more.keep(tuple(range(len(less)))).tokens == less.tokens
 
 
 def test_growth_ends_where_no_open_node_can_have_a_child_in_the_tree():
-    assert len(drafted(flat := Head(2, sharp=.01), Budget(6, 4, 4))) == 4 and len(flat.asked) == 2
-    assert drafted(sure := Head(2, sharp=50), Budget(6, 4, 8)).depth == 6 and len(sure.asked) == 6
-    assert len(drafted(one := Head(2), Budget(6, 4, 1))) == 1 and len(one.asked) == 1
+    assert len(drafted(flat := Head(2, sharp=.01), Budget(6, 4, 4))) == 4
+    assert len(flat.asked) == 2
+    assert drafted(sure := Head(2, sharp=50), Budget(6, 4, 8)).depth == 6
+    assert len(sure.asked) == 6
+    assert len(drafted(one := Head(2), Budget(6, 4, 1))) == 1
+    assert len(one.asked) == 1
 
 
 def test_only_open_nodes_that_may_have_a_child_in_the_tree_are_fed():
@@ -201,13 +210,15 @@ def test_nothing_grows_below_an_end_token():
     head = Head(4)
     first = drafted(head, Budget(1)).tokens[0]
     draft = drafted(head, Budget(5, 4, 9), end=(first,))
-    assert draft.tokens[0] == first and 0 not in draft.parents
+    assert draft.tokens[0] == first
+    assert 0 not in draft.parents
 
 
 def test_the_stop_rule_is_asked_once_a_level_with_the_best_paths_trail():
     head, seen = Head(5), []
     draft = drafted(head, Budget(4, 3, 12, stop=lambda trail: seen.append(trail) or len(trail) == 2))
-    assert len(seen) == len(head.asked) == 2 and draft.depth == 2
+    assert len(seen) == len(head.asked) == 2
+    assert draft.depth == 2
     for depth, asked in enumerate(seen, 1):
         level = {path: score for path, score in every_path(head.row, depth).items() if len(path) == depth}
         path = max(level, key=level.get)
@@ -219,7 +230,9 @@ def test_the_stop_rule_is_asked_once_a_level_with_the_best_paths_trail():
 def test_nodes_are_certain_and_the_same_at_any_temperature(sampling):
     part = network_kit(sampling).part("eagle2")
     draft = part(begin(PROMPT, 30, sampling=sampling), Budget(3, 2, 5), NO_DICE)      # real coins would be refused
-    assert len(draft) == 5 and draft.q == () and draft.source == ("eagle2",) * 5
+    assert len(draft) == 5
+    assert draft.q == ()
+    assert draft.source == ("eagle2",) * 5
     assert draft == network_kit(None).part("eagle2")(begin(PROMPT, 30), Budget(3, 2, 5), NO_DICE)
 
 
@@ -257,4 +270,6 @@ def test_asked_after_rounds_that_others_drafted_it_says_what_it_would_have_said_
     known = [0]
     match = network_kit(None).part("match")
     *_, last = decode(PROMPT, rarely.target, lambda session, dice: budget, both, match, max_new_tokens=40)
-    assert len(known) > 4 and min(b - a for a, b in itertools.pairwise(known[1:])) > 8 and len(last.output) == 40
+    assert len(known) > 4
+    assert min(b - a for a, b in itertools.pairwise(known[1:])) > 8
+    assert len(last.output) == 40

@@ -33,7 +33,8 @@ def test_it_drafts_what_the_model_cut_by_hand_would_say(layer):
         x = stream(alone, text)
         assert token == (0, 2)[int(head(x).argmax())]
         text += (token,)
-    assert len(draft) == 3 and draft.source == ("early-exit",) * 3
+    assert len(draft) == 3
+    assert draft.source == ("early-exit",) * 3
 
 
 def stream(cut: Transformer, text):

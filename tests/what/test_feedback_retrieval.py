@@ -75,14 +75,16 @@ def test_a_distance_that_was_wrong_is_not_offered_again_unless_nothing_is_least(
         steps = decoded(2, made(most=2, **choice), prompt, script, Budget(3, 8, 6))
         return [[key for key, _, _ in one.rounds[-1].draft.notes[NAME]] for one in steps]
 
-    assert offered() == [[4, 8], [8]] and offered(least=0) == [[4, 8], [8, 4]]
+    assert offered() == [[4, 8], [8]]
+    assert offered(least=0) == [[4, 8], [8, 4]]
 
 
 def test_a_diagonal_keeps_its_score_while_a_position_starts_anew():
     # A copy at distance 8 that goes on: the place moves with the text, the distance stays.
     prompt = (*range(1, 9), 1, 2, 3)
     after = decoded(1, prompt=prompt, script=(4, 5, 6, 7, 8, 9), budget=Budget(4, 8, 4))[0]
-    assert after.tokens[-5:] == (4, 5, 6, 7, 8) and after.rounds[0].verdict.path == (0, 1, 2, 3)
+    assert after.tokens[-5:] == (4, 5, 6, 7, 8)
+    assert after.rounds[0].verdict.path == (0, 1, 2, 3)
     assert scores(after) == pytest.approx({8: .65})
     after = decoded(1, made(key="position"), prompt, (4, 5, 6, 7, 8, 9), Budget(4, 8, 4))[0]
     assert scores(after, key="position") == {8: .5}
@@ -92,7 +94,8 @@ def test_a_position_is_known_again_when_the_text_comes_back_to_it_while_its_diag
     prompt, script = (3, 4, 5, 6, 7, 3), (9, 3, 8)
     for key, known in (("position", .35), ("diagonal", .5)):
         after = decoded(2, made(key=key, query=1), prompt, script)[-1]
-        assert after.tokens[-2:] == (9, 3) and scores(after, key=key, query=1)[1] == pytest.approx(known)
+        assert after.tokens[-2:] == (9, 3)
+        assert scores(after, key=key, query=1)[1] == pytest.approx(known)
 
 
 def test_asked_twice_or_about_the_past_the_answer_is_that_of_a_drafter_of_its_own():
@@ -115,19 +118,22 @@ def test_the_noted_length_is_what_was_offered_of_the_chain():
 def test_depth_and_width_bound_the_tree():
     assert draft(budget=Budget(2, 8, 8)).depth == 2
     narrow = draft(budget=Budget(8))
-    assert len(narrow.children[ROOT]) == 1 and narrow.tokens[:4] == RIGHT
+    assert len(narrow.children[ROOT]) == 1
+    assert narrow.tokens[:4] == RIGHT
 
 
 def test_a_better_score_copies_more():
     assert [length(score, 40) for score in (0, .5, .65, 1)] == [4, 20, 26, 40]
     assert [length(score, 8) for score in (.5, .65, .8, 1)] == [4, 5, 6, 8]
-    assert length(.5, 3) == 3 and length(0, 40, shortest=1) == 1
+    assert length(.5, 3) == 3
+    assert length(0, 40, shortest=1) == 1
     assert len(draft((1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3), shape="leave", start=.75)) == 6
 
 
 def test_nodes_left_over_lengthen_the_best_chain_unless_they_are_left():
     one_place = (1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3)
-    assert draft(one_place).tokens == (4, 5, 6, 7, 8, 9, 1, 2) and draft(one_place).notes[NAME][0][1] == 4
+    assert draft(one_place).tokens == (4, 5, 6, 7, 8, 9, 1, 2)
+    assert draft(one_place).notes[NAME][0][1] == 4
     assert draft(one_place, shape="leave").tokens == (4, 5, 6, 7)
 
 
@@ -151,11 +157,13 @@ def test_a_query_falls_back_by_one_token_and_the_budgets_own_query_does_not():
     assert chains(draft(two)) == [(10, 11, 3, 1, 2, 10, 11, 3)]
     assert draft(two, Budget(8, 8, 8, query=3)) == Draft()
     one = (2, 10, 11, 3, 1, 2)
-    assert draft(one) == Draft() and draft(one, Budget(8, 8, 8, query=1)).tokens[0] == 10
+    assert draft(one) == Draft()
+    assert draft(one, Budget(8, 8, 8, query=1)).tokens[0] == 10
 
 
 def test_the_current_position_is_never_copied():
-    assert draft((1, 2, 3)) == Draft() and draft((5, 5), query=1).tokens == (5,) * 8
+    assert draft((1, 2, 3)) == Draft()
+    assert draft((5, 5), query=1).tokens == (5,) * 8
     assert all(one.start < len(PROMPT) for one in made().candidates(session_of(PROMPT)))
 
 
@@ -166,9 +174,12 @@ def likely(tokens=PROMPT, budget=ROOM, end=(), **choice):
 def test_the_likeliest_nodes_of_several_places_make_a_tree_in_the_order_of_their_chances():
     found = likely()
     assert {found.tokens[node] for node in found.children[ROOT]} == {RIGHT[0], WRONG[0]}
-    assert chains(found) == [RIGHT, WRONG] and len(found.confidence) == 8 and len(likely(price=0.2)) < 8
+    assert chains(found) == [RIGHT, WRONG]
+    assert len(found.confidence) == 8
+    assert len(likely(price=0.2)) < 8
     one = likely(kept=1)
-    assert one.tokens == (*RIGHT, 9, 1, 2, 3)[:len(one)] and one.parents == tuple(range(ROOT, len(one) - 1))
+    assert one.tokens == (*RIGHT, 9, 1, 2, 3)[:len(one)]
+    assert one.parents == tuple(range(ROOT, len(one) - 1))
 
 
 def test_where_few_places_may_vote_the_longest_match_does_and_the_session_before_the_corpus(tmp_path):
@@ -193,7 +204,8 @@ def test_a_place_that_was_wrong_loses_its_votes_and_one_that_was_right_wins_them
     before, after = (dict(zip(found.tokens, found.confidence, strict=True))
                      for found in (likely(), part(heard, ROOM, NO_DICE)))
     assert before[RIGHT[0]] == before[WRONG[0]]
-    assert after[RIGHT[0]] > before[RIGHT[0]] and after.get(WRONG[0], 0.0) < before[WRONG[0]]
+    assert after[RIGHT[0]] > before[RIGHT[0]]
+    assert after.get(WRONG[0], 0.0) < before[WRONG[0]]
 
 
 def test_the_price_of_a_node_comes_from_the_kit():
@@ -202,13 +214,16 @@ def test_the_price_of_a_node_comes_from_the_kit():
 
 
 def test_it_falls_silent_when_no_candidate_survives():
-    assert draft(start=.4) == Draft() and draft(budget=Budget()) == Draft()
+    assert draft(start=.4) == Draft()
+    assert draft(budget=Budget()) == Draft()
     assert made(start=.4).candidates(session_of(PROMPT)), "there were candidates"
 
 
 def test_nodes_are_certain_name_their_source_and_believe_the_score_of_their_chain():
     found = draft()
-    assert found.q == () and found.source == (NAME,) * 8 and found.confidence == (.5,) * 8
+    assert found.q == ()
+    assert found.source == (NAME,) * 8
+    assert found.confidence == (.5,) * 8
     after = decoded(2, prompt=(4, 1, 2, 3, 10, 1, 2, 3, 20, 1, 2, 3), script=(20, 1, 2, 3, 20, 1, 2, 3, 20, 1))[-1]
     assert after.rounds[1].draft.confidence[0] == pytest.approx(.65)
 
@@ -218,7 +233,8 @@ def test_the_corpus_speaks_after_the_session_and_remembers_by_its_own_positions(
     part = made(Kit(None, store=str(tmp_path / "store")))
     assert chains(part(session_of(PROMPT), Budget(12, 8, 12), NO_DICE)) == [RIGHT + (9, 1), WRONG + (1, 2)]
     alone = part(session_of((7, 1, 2, 3)), ROOM, NO_DICE)
-    assert alone.tokens == (24, 25, 26, 27, 28) and [key for key, _, _ in alone.notes[NAME]] == [-3]
+    assert alone.tokens == (24, 25, 26, 27, 28)
+    assert [key for key, _, _ in alone.notes[NAME]] == [-3]
     both = [one.key < 0 for one in part.candidates(session_of(PROMPT))]
     assert both == [False, False, True]
 
@@ -227,7 +243,8 @@ def test_earlier_answers_speak_like_a_corpus_where_they_are_to_be_remembered():
     kit = Kit(None)
     earlier_answers(kit, 50).add((1, 2, 3, 24, 25, 26, 27, 28))
     alone = made(kit, remember=50)(session_of((7, 1, 2, 3)), ROOM, NO_DICE)
-    assert alone.tokens == (24, 25, 26, 27, 28) and [key for key, _, _ in alone.notes[NAME]] == [-3]
+    assert alone.tokens == (24, 25, 26, 27, 28)
+    assert [key for key, _, _ in alone.notes[NAME]] == [-3]
     assert made(kit)(session_of((7, 1, 2, 3)), ROOM, NO_DICE) == Draft()
 
 

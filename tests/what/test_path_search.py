@@ -52,9 +52,11 @@ def searched(values: dict, depth: int = 5, text=TEXT, end=frozenset(), drafter: 
 def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter_that_shows_one(drafter, values):
     draft = part(drafter=drafter, **values)(begin(TEXT, 20), Budget(5), NO_DICE)
     few, paths = searched(values, drafter=drafter)
-    assert draft.tokens == paths[0].tokens and draft.parents == (-1, 0, 1, 2, 3)
+    assert draft.tokens == paths[0].tokens
+    assert draft.parents == (-1, 0, 1, 2, 3)
     assert draft.confidence == pytest.approx([float(torch.tensor(logp).exp()) for logp in paths[0].logp])
-    assert draft.source == ("path-search",) * 5 and draft.notes["kept"] == lattice.kept(few)
+    assert draft.source == ("path-search",) * 5
+    assert draft.notes["kept"] == lattice.kept(few)
 
 
 def test_the_search_chooses_other_tokens_than_the_slots_and_says_how_many():
@@ -62,7 +64,8 @@ def test_the_search_chooses_other_tokens_than_the_slots_and_says_how_many():
     found = part()(begin(TEXT, 20), Budget(6), NO_DICE)
     assert found.notes["changed"] == sum(a != b for a, b in zip(found.tokens, chain.tokens, strict=True)) > 0
     alone = part(weight=1.0)(begin(TEXT, 20), Budget(6), NO_DICE)
-    assert alone.tokens == chain.tokens and alone.notes["changed"] == 0
+    assert alone.tokens == chain.tokens
+    assert alone.notes["changed"] == 0
     assert alone.confidence == pytest.approx(chain.confidence, rel=1e-5)
 
 
@@ -70,20 +73,25 @@ def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
     for values in ({}, {"tree": True}):
         cold = part(**values)(begin(TEXT, 9), Budget(4, 3, 9), NO_DICE)
         warm = part(**values)(begin(TEXT, 9, sampling=WARM), Budget(4, 3, 9), NO_DICE)
-        assert warm == cold and warm.q == () and len(warm) >= 4
+        assert warm == cold
+        assert warm.q == ()
+        assert len(warm) >= 4
 
 
 def test_it_costs_one_forward_and_none_where_nothing_may_be_drafted():
     drafter = part()
     drafter(begin(TEXT, 9), Budget(5), NO_DICE)
     assert drafter.drafter.head.forwards == 1
-    assert len(drafter(begin(TEXT, 9), Budget(0), NO_DICE)) == 0 and drafter.drafter.head.forwards == 1
+    assert len(drafter(begin(TEXT, 9), Budget(0), NO_DICE)) == 0
+    assert drafter.drafter.head.forwards == 1
 
 
 def test_without_a_trigram_for_this_target_the_slots_alone_are_searched_and_a_note_says_so():
     alone = without_proxy().part("path-search")
     draft = alone(begin(TEXT, 20), Budget(5), NO_DICE)
-    assert alone.weight == 1.0 and alone.proxy is None and "specdec train ngram" in draft.notes["alone"]
+    assert alone.weight == 1.0
+    assert alone.proxy is None
+    assert "specdec train ngram" in draft.notes["alone"]
     assert draft.tokens == part(weight=1.0)(begin(TEXT, 20), Budget(5), NO_DICE).tokens
     assert "alone" not in part()(begin(TEXT, 20), Budget(5), NO_DICE).notes
     assert "alone" not in without_proxy().part("path-search", weight=1.0)(begin(TEXT, 20), Budget(5), NO_DICE).notes
@@ -98,7 +106,8 @@ def test_a_trigram_counted_for_another_tokenizer_is_not_asked_and_the_note_says_
 
     kit = world()
     alone = replace(kit, checkpoints=Shelf(kit.checkpoints)).part("path-search")
-    assert alone.weight == 1.0 and alone.alone.endswith("(ngram was made for another tokenizer)")
+    assert alone.weight == 1.0
+    assert alone.alone.endswith("(ngram was made for another tokenizer)")
 
 
 def test_the_length_of_the_raw_draft_is_noted_whatever_was_searched():
@@ -106,7 +115,8 @@ def test_the_length_of_the_raw_draft_is_noted_whatever_was_searched():
     assert part()(begin(TEXT, 20), Budget(6), NO_DICE).notes["generated"] == 6
     end = frozenset({best[2]})
     draft = part()(begin(TEXT, 20, end=end), Budget(6), NO_DICE)
-    assert draft.notes["generated"] == best.index(best[2]) and len(draft.notes["kept"]) == best.index(best[2]) + 1
+    assert draft.notes["generated"] == best.index(best[2])
+    assert len(draft.notes["kept"]) == best.index(best[2]) + 1
     assert not set(draft.tokens[:-1]) & end
 
 
@@ -120,7 +130,8 @@ def test_the_beams_are_merged_into_one_tree_the_best_path_first():
     _, paths = searched({}, beam=3)
     draft = part(tree=True)(begin(TEXT, 20), Budget(5, 3, 15), NO_DICE)
     want = deterministic_tree((path.tokens for path in paths), 15, "path-search")
-    assert (draft.tokens, draft.parents) == (want.tokens, want.parents) and 5 < len(draft) <= 15
+    assert (draft.tokens, draft.parents) == (want.tokens, want.parents)
+    assert 5 < len(draft) <= 15
     assert draft.keep((0, 1, 2, 3, 4)).tokens == paths[0].tokens
     probs = torch.stack([world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).logp.exp()])[0]
     ids = world().part("diffusion-lm").lattice(begin(TEXT, 20), 5, 99).ids
@@ -131,12 +142,15 @@ def test_the_beams_are_merged_into_one_tree_the_best_path_first():
 def test_a_tree_keeps_to_the_nodes_and_the_width_of_the_budget():
     whole = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 5, 25), NO_DICE)
     few = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 5, 7), NO_DICE)
-    assert len(few) == 7 and few.tokens == whole.tokens[:7]
+    assert len(few) == 7
+    assert few.tokens == whole.tokens[:7]
     chain = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5), NO_DICE)
-    assert chain.parents == (-1, 0, 1, 2, 3) and chain.tokens == whole.tokens[:5]
+    assert chain.parents == (-1, 0, 1, 2, 3)
+    assert chain.tokens == whole.tokens[:5]
     narrow = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 2, 25), NO_DICE)
     two = deterministic_tree((path.tokens for path in searched({}, beam=5)[1][:2]), 10)
-    assert narrow.tokens == two.tokens and len(two) < min(10, len(whole))
+    assert narrow.tokens == two.tokens
+    assert len(two) < min(10, len(whole))
 
 
 def test_the_stop_rule_hears_the_sights_of_the_slots_and_the_node_that_fired_stays():
@@ -144,7 +158,8 @@ def test_the_stop_rule_hears_the_sights_of_the_slots_and_the_node_that_fired_sta
     dists = world().part("diffusion-lm").head.dists(TEXT, 6).double().exp()
     for stat, dist, confidence in zip(whole.stats, dists, whole.confidence, strict=True):
         assert (stat.first, stat.second) == pytest.approx(dist.topk(2).values.tolist(), rel=1e-4)
-        assert stat.prob == confidence and stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()),
+        assert stat.prob == confidence
+        assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()),
                                                                          rel=1e-4)
     least = sorted(whole.confidence)[2]
     cut = part()(begin(TEXT, 20), Budget(6, stop=Unsure(least)), NO_DICE)
@@ -168,7 +183,8 @@ def test_a_text_longer_than_the_drafters_window_is_noted():
 
 
 def test_a_block_of_another_length_may_be_asked_for():
-    assert part(block=6).drafter.block == 6 and part(drafter="block-diffusion", block=3).drafter.head.block == 3
+    assert part(block=6).drafter.block == 6
+    assert part(drafter="block-diffusion", block=3).drafter.head.block == 3
 
 
 @pytest.mark.parametrize(("values", "sentence"), [

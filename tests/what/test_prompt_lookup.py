@@ -33,7 +33,8 @@ def test_the_budget_may_ask_for_a_shorter_query():
 
 
 def test_depth_and_nodes_bound_the_chain():
-    assert len(draft(TEXT, Budget(7))) == 7 and len(draft(TEXT, Budget(7, nodes=2))) == 2
+    assert len(draft(TEXT, Budget(7))) == 7
+    assert len(draft(TEXT, Budget(7, nodes=2))) == 2
     assert len(draft(TEXT, Budget(0))) == 0
 
 
@@ -43,11 +44,14 @@ def test_the_chain_ends_with_the_first_end_token():
 
 def test_nodes_are_certain_and_name_their_source():
     found = draft(TEXT, Budget(2))
-    assert found.parents == (-1, 0) and found.q == () and found.source == ("prompt-lookup",) * 2
+    assert found.parents == (-1, 0)
+    assert found.q == ()
+    assert found.source == ("prompt-lookup",) * 2
 
 
 def test_a_new_token_is_followed_by_no_draft():
-    assert draft((1, 2, 3)).tokens == () and draft((4,)).tokens == ()
+    assert draft((1, 2, 3)).tokens == ()
+    assert draft((4,)).tokens == ()
 
 
 @pytest.mark.parametrize("choice", [{"mode": "recent"}, {"longest": 0}, {"shortest": 0}, {"shortest": 4},

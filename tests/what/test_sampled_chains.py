@@ -61,8 +61,10 @@ def test_without_a_best_chain_all_of_them_are_drawn():
 def test_more_chains_keep_those_of_fewer_and_equal_beginnings_are_one():
     part, session = SampledChains(Slots()), begin(TEXT, 9)
     few, many = (part(session, Budget(3, width, 99), NO_DICE) for width in (3, 8))
-    assert many.tokens[:len(few)] == few.tokens and len(leaves(few)) <= 3 < len(many)
-    assert len(set(leaves(many))) == len(leaves(many)) and len(many) < 8 * 3
+    assert many.tokens[:len(few)] == few.tokens
+    assert len(leaves(few)) <= 3 < len(many)
+    assert len(set(leaves(many))) == len(leaves(many))
+    assert len(many) < 8 * 3
 
 
 def test_the_nodes_of_the_budget_go_to_the_chains_in_order():
@@ -84,7 +86,8 @@ def test_asked_again_it_draws_the_same_whatever_the_dice_and_elsewhere_it_draws_
 
 def test_a_chain_ends_with_its_first_end_token():
     draft = SampledChains(Slots(), temperature=5.0)(begin(TEXT, 9, end=frozenset({4, 8})), Budget(3, 8, 99), NO_DICE)
-    assert (7, 4) in leaves(draft) and (8,) in leaves(draft)
+    assert (7, 4) in leaves(draft)
+    assert (8,) in leaves(draft)
     assert not any(parent >= 0 and draft.tokens[parent] in (4, 8) for parent in draft.parents)
 
 
@@ -92,7 +95,9 @@ def test_the_stop_rule_hears_the_first_chain_and_cuts_them_all():
     heard = []
     stop = lambda trail: heard.append(trail) or len(trail) == 2     # noqa: E731
     draft = SampledChains(Slots(), temperature=5.0)(begin(TEXT, 9), Budget(3, 4, stop=stop), NO_DICE)
-    assert draft.depth == 2 and len(leaves(draft)) > 1 and [len(trail) for trail in heard] == [1, 2]
+    assert draft.depth == 2
+    assert len(leaves(draft)) > 1
+    assert [len(trail) for trail in heard] == [1, 2]
     stat, dist = heard[1][0], CHANCES[0]
     assert (stat.prob, stat.first, stat.second) == pytest.approx((.6, .6, .3))
     assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()))
@@ -132,7 +137,8 @@ def test_more_chains_are_kept_longer_and_by_selection_as_long_as_by_the_whole_tr
             assert one == other
             found.append(len(one.path))
         kept.append(sum(found) / len(found))
-    assert kept[0] == 0 and kept[0] < kept[1] < kept[2]
+    assert kept[0] == 0
+    assert kept[0] < kept[1] < kept[2]
 
 
 @pytest.mark.parametrize(("values", "sentence"), [

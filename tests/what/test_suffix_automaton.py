@@ -34,7 +34,8 @@ def test_the_length_of_the_match_is_shown():
 
 
 def test_a_match_below_the_threshold_is_not_copied():
-    assert draft(TEXT, threshold=3).tokens and not draft(TEXT, threshold=4).tokens
+    assert draft(TEXT, threshold=3).tokens
+    assert not draft(TEXT, threshold=4).tokens
     assert not draft((1, 2, 3)).tokens
 
 
@@ -53,14 +54,17 @@ def test_a_corpus_is_copied_where_its_match_is_worth_more(tmp_path):
 
 def test_the_chain_ends_with_the_first_end_token_and_with_the_budget():
     assert draft(TEXT, Budget(5), end={9}).tokens == (4, 9)
-    assert len(draft(TEXT, Budget(5, nodes=2))) == 2 and len(draft(TEXT, Budget(0))) == 0
+    assert len(draft(TEXT, Budget(5, nodes=2))) == 2
+    assert len(draft(TEXT, Budget(0))) == 0
 
 
 def test_nodes_are_certain_name_their_source_and_believe_more_the_longer_the_copy_is():
     found = draft(TEXT, Budget(3))
-    assert found.q == () and found.source == ("suffix-automaton",) * 3
+    assert found.q == ()
+    assert found.source == ("suffix-automaton",) * 3
     assert found.confidence == (confidence(3), confidence(4),
-                                confidence(5)) and confidence(1) < confidence(2) < confidence(40) < 1
+                                confidence(5))
+    assert confidence(1) < confidence(2) < confidence(40) < 1
 
 
 def test_any_session_is_answered_as_by_a_drafter_of_its_own():

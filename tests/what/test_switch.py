@@ -17,7 +17,8 @@ def ask(drafters, source=""):
 
 def test_the_drafter_that_the_budget_names_speaks():
     both = {"a": says(1), "b": says(2)}
-    assert ask(both, "a").tokens == (1,) and ask(both, "b").tokens == (2,)
+    assert ask(both, "a").tokens == (1,)
+    assert ask(both, "b").tokens == (2,)
 
 
 def test_without_a_name_the_first_drafter_speaks():

@@ -28,7 +28,8 @@ def draft(budget, session=None, weights=WEIGHTS):
 def test_the_likeliest_nodes_join_first_by_the_product_of_their_ranks():
     found = draft(Budget(3, 3, 5))
     # 7 (.6), 7 9 (.36), 8 (.3), 7 9 6 (.216), and then of .18, .18 the one that was found first: 7 2
-    assert found.tokens == (7, 9, 8, 6, 2) and found.parents == (ROOT, 0, ROOT, 1, 0)
+    assert found.tokens == (7, 9, 8, 6, 2)
+    assert found.parents == (ROOT, 0, ROOT, 1, 0)
     assert found.confidence == (.6, .6, .3, .6, .3)
 
 
@@ -45,12 +46,15 @@ def test_width_one_follows_the_first_successors():
 
 def test_depth_and_width_bound_the_tree():
     found = draft(Budget(2, 2, 100))
-    assert found.depth == 2 and max(map(len, found.children.values())) == 2 and len(found) <= 4
+    assert found.depth == 2
+    assert max(map(len, found.children.values())) == 2
+    assert len(found) <= 4
 
 
 def test_nothing_grows_below_an_end_token():
     found = draft(Budget(3, 3, 9), session_of(ROUND, BACK, end={7}))
-    assert 7 in found.tokens and found.tokens.index(7) not in found.parents
+    assert 7 in found.tokens
+    assert found.tokens.index(7) not in found.parents
 
 
 def test_successors_of_rejected_nodes_are_used():
@@ -66,12 +70,14 @@ def test_without_history_the_text_of_the_prompt_stands_in_unless_it_is_switched_
 
 
 def test_depth_zero_and_an_unknown_token_give_no_draft():
-    assert draft(Budget(0)) == Draft() and draft(Budget(3), session_of(prompt=(5, 3))) == Draft()
+    assert draft(Budget(0)) == Draft()
+    assert draft(Budget(3), session_of(prompt=(5, 3))) == Draft()
 
 
 def test_nodes_are_certain_and_name_their_source():
     found = draft(Budget(2, 2, 3))
-    assert found.q == () and found.source == ("token-recycling",) * 3
+    assert found.q == ()
+    assert found.source == ("token-recycling",) * 3
 
 
 @pytest.mark.parametrize("weights", [(), (0.5, 0.0), (1.5,)], ids=str)

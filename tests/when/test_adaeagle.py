@@ -34,9 +34,12 @@ def test_a_prediction_is_rounded_and_held_between_nothing_and_the_longest(number
 def test_the_combined_rule_goes_on_beyond_the_prediction_while_the_chain_is_likely():
     stop = LongEnough(2, -.6)                                      # exp(-.6) = .5488
     assert not stop(chain(.1)), "shorter than predicted, however unlikely"
-    assert stop(chain(.9, .6)) and not stop(chain(.9, .62))        # .54 and .558
-    assert not stop(chain(.9, .9, .7)) and stop(chain(.9, .9, .67))        # .567 and .5427
-    assert not stop(chain(*[.95] * 11)) and stop(chain(*[.95] * 12))       # .5688 and .5404
+    assert stop(chain(.9, .6))
+    assert not stop(chain(.9, .62))
+    assert not stop(chain(.9, .9, .7))
+    assert stop(chain(.9, .9, .67))
+    assert not stop(chain(*[.95] * 11))
+    assert stop(chain(*[.95] * 12))
 
 
 def test_the_combined_rule_keeps_the_longer_of_both_lengths():
@@ -48,7 +51,9 @@ def test_the_combined_rule_keeps_the_longer_of_both_lengths():
         return len(drafter(session, when(session, NO_DICE), NO_DICE))
 
     assert length(0.0) == length(1.0) == length(3.0) == 3          # .9 * .9 > exp(-.6) > .9 * .9 * .4
-    assert length(4.0) == 4 and length(99.0) == 9 and .9 * .9 * .4 < exp(-.6) < .9 * .9
+    assert length(4.0) == 4
+    assert length(99.0) == 9
+    assert .9 * .9 * .4 < exp(-.6) < .9 * .9
 
 
 def test_a_token_is_drawn_before_the_combined_rule_is_asked():
@@ -84,7 +89,8 @@ def test_the_state_is_the_one_that_produced_the_last_token_and_the_target_is_not
 
     for _ in decode(PROMPT, target, when, method.what, method.how, max_new_tokens=12):
         pass
-    assert all(forwards == 0 for *_, forwards in asked) and len(asked) > 2
+    assert all(forwards == 0 for *_, forwards in asked)
+    assert len(asked) > 2
     w = target.weights
     state = world.checkpoints["length-predictor"].state
 
@@ -130,11 +136,13 @@ def test_eagle_drafts_the_same_whoever_else_listens_to_the_target():
     other = catalog.build("eagle(depth=3)@adaeagle", beside)
     session = begin(PROMPT, 20, sampling=WARM)
     assert one.what(session, Budget(3), Dice(1)).stats == other.what(session, Budget(3), Dice(1)).stats
-    assert alone.target.cache.taps == (0, 1) and beside.target.cache.taps == (0, 1, 2)
+    assert alone.target.cache.taps == (0, 1)
+    assert beside.target.cache.taps == (0, 1, 2)
 
 
 def test_a_longer_or_shorter_limit_may_be_asked_for():
-    assert CARD.make(network_kit()).longest == 3 and CARD.make(network_kit(), longest=7).longest == 7
+    assert CARD.make(network_kit()).longest == 3
+    assert CARD.make(network_kit(), longest=7).longest == 7
 
 
 def test_a_drafter_without_a_predictor_is_refused_with_those_there_are():

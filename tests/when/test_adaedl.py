@@ -11,7 +11,10 @@ from tests.worlds import kit
 
 def test_at_the_start_it_stops_above_one_point_eight_nats():
     stop = AdaEdl(9)(begin((1,), 5), NO_DICE).stop
-    assert not stop(trail(1.79)) and stop(trail(1.81)) and not stop(trail(9.0, .1)) and not stop(())
+    assert not stop(trail(1.79))
+    assert stop(trail(1.81))
+    assert not stop(trail(9.0, .1))
+    assert not stop(())
     assert not LowAcceptance(.5, 1.0)(trail(.25)), "the comparison is strict"
 
 
@@ -57,7 +60,8 @@ def test_the_threshold_of_the_moment_is_what_the_budget_carries():
 
 
 def test_its_depth_comes_from_the_cost_curve():
-    assert CARD.make(kit(nodes=5)) == AdaEdl(5) and CARD.make(kit(), start=.6, hold=True) == AdaEdl(3, .6, hold=True)
+    assert CARD.make(kit(nodes=5)) == AdaEdl(5)
+    assert CARD.make(kit(), start=.6, hold=True) == AdaEdl(3, .6, hold=True)
 
 
 @pytest.mark.parametrize("wrong", [{"start": 1.1}, {"smooth": -1}, {"inertia": 2}, {"target_acceptance": -.1},

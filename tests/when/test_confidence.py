@@ -23,7 +23,9 @@ def test_it_stops_after_the_first_token_below_the_threshold():
 
 def test_the_threshold_itself_is_sure_enough():
     stat = TokenStats(.4, .4, .1, 1.0)
-    assert not Unsure(.4)((stat,)) and Unsure(.41)((stat,)) and not Unsure(.9)(())
+    assert not Unsure(.4)((stat,))
+    assert Unsure(.41)((stat,))
+    assert not Unsure(.9)(())
 
 
 def test_an_impossible_threshold_is_refused():
@@ -37,7 +39,9 @@ def test_it_takes_its_depth_from_the_cost_curve():
 
 def test_of_the_best_token_it_asks_whatever_was_drawn():
     seen = (TokenStats(.1, .7, .1, 1.0),)
-    assert Unsure(.4)(seen) and not Unsure(.4, "best")(seen) and Unsure(.8, "best")(seen)
+    assert Unsure(.4)(seen)
+    assert not Unsure(.4, "best")(seen)
+    assert Unsure(.8, "best")(seen)
 
 
 def probs(*values):
@@ -47,7 +51,8 @@ def probs(*values):
 def test_of_a_round_the_kept_tokens_and_the_first_refused_one_are_judged():
     assert judged(turn(4, 2, None, probs(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
     assert judged(turn(2, 2, None, probs(.9, .8))) == [(.9, True), (.8, True)]
-    assert judged(turn(2, 1, None, probs(.7, .6)), "best") == [(.9, True), (.9, False)] and judged(turn(3, 1)) == []
+    assert judged(turn(2, 1, None, probs(.7, .6)), "best") == [(.9, True), (.9, False)]
+    assert judged(turn(3, 1)) == []
 
 
 def test_a_token_that_the_loop_cut_off_was_not_refused():
@@ -58,18 +63,21 @@ def test_a_token_that_the_loop_cut_off_was_not_refused():
 def test_the_fitted_threshold_weighs_a_missed_token_three_times():
     # kept .9 .8 .6 .5, refused .7 .3: cost of .9 is 9/4, .8 6/4, .7 1/2 + 6/4, .6 1/2 + 3/4, .5 1/2, .3 1
     seen = [(.9, True), (.8, True), (.7, False), (.6, True), (.5, True), (.3, False)]
-    assert fitted(seen) == .5 and fitted(seen, miss=.5) == .8
+    assert fitted(seen) == .5
+    assert fitted(seen, miss=.5) == .8
     assert fitted([(.5, True), (.5, True), (.5, True), (.5, False), (.5, False), (.4, False)]) == .5
 
 
 def test_of_equal_costs_the_highest_threshold_is_taken():
     # kept 6 of 6: .8 misses one sixth, 3/6; .4 lets one of two pass, 1/2
     seen = [(.9, True)] * 5 + [(.8, False), (.7, True), (.1, False)]
-    assert fitted(seen) == .9 and fitted(seen, miss=3.1) == .7
+    assert fitted(seen) == .9
+    assert fitted(seen, miss=3.1) == .7
 
 
 def test_few_tokens_or_one_kind_alone_leave_the_given_threshold():
-    assert fitted([(.9, True)] * 4 + [(.2, False)]) is None and fitted([(.9, True)] * 9) is None
+    assert fitted([(.9, True)] * 4 + [(.2, False)]) is None
+    assert fitted([(.9, True)] * 9) is None
     policy = Confidence(4, .35, refit=True)
     assert policy(after((4, 2, None, probs(.9, .8, .3, .7))), NO_DICE).stop == Unsure(.35)
 
@@ -97,7 +105,8 @@ def test_a_remembered_threshold_starts_the_next_prompt_whose_list_is_new():
     later = policy(remember=True)
     assert [later(after(*rounds), NO_DICE).stop.threshold for rounds in ((), (first[:3] + (probs(*[.1] * 6),),))] == [
         .5, .1]
-    assert policy()(after(), NO_DICE).stop.threshold == .2 and policy().past is None
+    assert policy()(after(), NO_DICE).stop.threshold == .2
+    assert policy().past is None
 
 
 def test_two_thousand_judged_tokens_count_and_older_ones_do_not():

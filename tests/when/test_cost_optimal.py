@@ -92,7 +92,8 @@ def test_success_lengthens_and_failure_shortens():
 def test_a_dear_drafter_drafts_less():
     session = after(*[(6, 4), (6, 6)] * 4)
     depths = [CostOptimal(StraightLine(.03), 12, per_token=c)(session, NO_DICE).depth for c in (0, .1, .3, .8)]
-    assert depths == sorted(depths, reverse=True) and depths[0] > depths[-1]
+    assert depths == sorted(depths, reverse=True)
+    assert depths[0] > depths[-1]
 
 
 def test_it_goes_on_drafting_unless_it_may_stop():
@@ -111,7 +112,8 @@ def test_asked_twice_in_any_order_it_answers_the_same():
     sessions = [after(*[(6, i % 7)] * i) for i in range(9)]
     policy = CostOptimal(StraightLine(.05), 8, fade=.9)
     forth = [policy(session, NO_DICE) for session in sessions]
-    assert [policy(session, NO_DICE) for session in reversed(sessions)][::-1] == forth and len(set(forth)) > 2
+    assert [policy(session, NO_DICE) for session in reversed(sessions)][::-1] == forth
+    assert len(set(forth)) > 2
 
 
 def test_costs_and_limits_come_from_the_kit():

@@ -53,7 +53,8 @@ def test_a_tie_goes_to_the_shorter_window():
 
 
 def test_the_threshold_itself_fires():
-    assert decide((1.5,), 3, 1.0, 1.5) == (True, 1) and decide((1.5001,), 3, 1.0, 1.5) == (False, 1)
+    assert decide((1.5,), 3, 1.0, 1.5) == (True, 1)
+    assert decide((1.5001,), 3, 1.0, 1.5) == (False, 1)
 
 
 def test_it_looks_no_further_back_than_it_may_and_there_is():
@@ -64,8 +65,10 @@ def test_it_looks_no_further_back_than_it_may_and_there_is():
 
 def test_entropies_come_from_the_last_tokens_across_rounds():
     session = after((.1, .2), (.3,), (.4, .5))
-    assert last_entropies(session, 3) == (.3, .4, .5) and last_entropies(session, 1) == (.5,)
-    assert last_entropies(session, 9) == (.1, .2, .3, .4, .5) and last_entropies(after(), 3) == ()
+    assert last_entropies(session, 3) == (.3, .4, .5)
+    assert last_entropies(session, 1) == (.5,)
+    assert last_entropies(session, 9) == (.1, .2, .3, .4, .5)
+    assert last_entropies(after(), 3) == ()
 
 
 def test_it_reads_no_more_rounds_than_it_needs():
@@ -111,7 +114,8 @@ def test_normalised_it_fires_at_the_same_share_of_the_largest_entropy():
 
 def test_its_budgets_come_from_the_kit():
     part = CARD.make(kit(nodes=6))
-    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval") and part.model == Budget(6, 8, 6, "eagle2")
+    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval")
+    assert part.model == Budget(6, 8, 6, "eagle2")
     assert (part.look_back, part.penalty, part.threshold, part.reading) == (3, 1.0, 1.5, "switch")
 
 
@@ -124,7 +128,8 @@ def test_the_models_tree_has_sizes_and_an_end_of_its_own():
 def test_parameters_replace_what_the_kit_says():
     part = CARD.make(kit(nodes=6), retrieve="suffix-automaton", model="token-recycling", depth=4, width=2, nodes=5,
                      model_depth=3, model_width=7, threshold=.5)
-    assert part.retrieve == Budget(4, 2, 5, "suffix-automaton") and part.model == Budget(3, 7, 5, "token-recycling")
+    assert part.retrieve == Budget(4, 2, 5, "suffix-automaton")
+    assert part.model == Budget(3, 7, 5, "token-recycling")
     assert part.threshold == .5
 
 

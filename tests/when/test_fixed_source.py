@@ -17,7 +17,8 @@ def spoken(source):
 
 
 def test_the_drafter_it_names_speaks_every_round():
-    assert spoken("copy") == (2,) and spoken("model") == (1,)
+    assert spoken("copy") == (2,)
+    assert spoken("model") == (1,)
 
 
 def test_where_that_one_has_nothing_to_say_the_switch_asks_the_next():

@@ -45,7 +45,8 @@ def test_svips_baseline_climbs_by_two_to_forty_and_falls_from_there_by_one():
     for whole in [True] * 19 + [False] * 2 + [True]:
         depths.append(rule(after(*history), NO_DICE).depth)
         history.append((depths[-1], depths[-1] if whole else 0))
-    assert depths == [*range(5, 40, 2), 40, 40, 39, 38] and rule(after(*history), NO_DICE).depth == 40
+    assert depths == [*range(5, 40, 2), 40, 40, 39, 38]
+    assert rule(after(*history), NO_DICE).depth == 40
 
 
 def test_a_draft_cut_short_and_kept_whole_is_a_success():
@@ -62,9 +63,11 @@ def test_transient_starts_every_prompt_anew_and_remembered_goes_on():
     memory = {}
     assert told(kit(memory=memory), (5, 5), (6, 6)) == [5, 6, 6]                   # cap 6: twice three nodes
     assert told(kit(memory=memory), (6, 0)) == [6, 5]
-    assert told(kit(memory=memory)) == [5] and told(kit()) == [5]
+    assert told(kit(memory=memory)) == [5]
+    assert told(kit()) == [5]
     world = kit(memory=memory)
-    assert CARD.make(world)(after(), NO_DICE).depth == 5 and CARD.make(world).past is None
+    assert CARD.make(world)(after(), NO_DICE).depth == 5
+    assert CARD.make(world).past is None
 
 
 def test_asked_again_about_an_earlier_moment_it_says_the_same():

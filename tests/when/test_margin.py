@@ -17,13 +17,18 @@ def seen(first, second, prob=.5):
 
 def test_it_stops_where_the_lead_in_chances_is_below_the_threshold():
     stop = Margin(9)(begin((1,), 5), NO_DICE).stop
-    assert stop(seen(.45, .30)) and not stop(seen(.55, .30)) and stop(seen(.1, .05))
-    assert not CloseTop(.25)(seen(.5, .25)) and not stop(())
+    assert stop(seen(.45, .30))
+    assert not stop(seen(.55, .30))
+    assert stop(seen(.1, .05))
+    assert not CloseTop(.25)(seen(.5, .25))
+    assert not stop(())
 
 
 def test_in_logits_it_is_the_ratio_that_counts():
     stop = Margin(9, h=log(2), logits=True)(begin((1,), 5), NO_DICE).stop
-    assert stop(seen(.59, .30)) and not stop(seen(.61, .30)) and not stop(seen(.11, .05))
+    assert stop(seen(.59, .30))
+    assert not stop(seen(.61, .30))
+    assert not stop(seen(.11, .05))
 
 
 def test_a_second_chance_that_rounded_to_zero_is_an_endless_lead():
@@ -35,7 +40,8 @@ def test_it_looks_at_the_law_and_not_at_the_token_that_was_drawn():
 
 
 def test_only_the_last_token_counts():
-    assert not CloseTop(.2)(seen(.3, .3) + seen(.9, .1)) and CloseTop(.2)(seen(.9, .1) + seen(.3, .3))
+    assert not CloseTop(.2)(seen(.3, .3) + seen(.9, .1))
+    assert CloseTop(.2)(seen(.9, .1) + seen(.3, .3))
 
 
 def test_its_depth_comes_from_the_cost_curve():

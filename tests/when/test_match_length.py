@@ -22,7 +22,8 @@ def repeat(n):
 
 
 def test_a_match_of_five_tokens_is_copied_and_one_of_four_is_not():
-    assert choice(repeat(5)) == "suffix-automaton" and choice(repeat(4)) == "token-recycling"
+    assert choice(repeat(5)) == "suffix-automaton"
+    assert choice(repeat(4)) == "token-recycling"
     assert choice(repeat(2), threshold=2) == "suffix-automaton"
 
 
@@ -42,12 +43,14 @@ def test_a_match_in_the_corpus_must_be_five_tokens_longer(tmp_path):
 def test_both_budgets_come_from_the_kit():
     part = CARD.make(Kit(None, nodes=6))
     assert part.copy == Budget(6, source="suffix-automaton")
-    assert part.other == Budget(6, 8, 6, source="token-recycling") and part.threshold == 5
+    assert part.other == Budget(6, 8, 6, source="token-recycling")
+    assert part.threshold == 5
 
 
 def test_parameters_replace_what_the_kit_says():
     part = CARD.make(Kit(None, nodes=6), threshold=3, other="eagle", depth=4, width=2, nodes=5)
-    assert part.copy == Budget(4, source="suffix-automaton") and part.other == Budget(4, 2, 5, source="eagle")
+    assert part.copy == Budget(4, source="suffix-automaton")
+    assert part.other == Budget(4, 2, 5, source="eagle")
 
 
 def test_a_copy_has_a_length_of_its_own_and_a_tree_may_end_early():

@@ -73,7 +73,8 @@ def test_of_a_real_drafter_nothing_is_wasted_and_nothing_that_would_be_kept_is_l
 
 
 def test_the_quickest_lengths_give_a_token_up_for_the_better_draft_behind_it():
-    assert oracle(rule="quickest").lengths[0] == 0 and oracle().lengths[0] == 1
+    assert oracle(rule="quickest").lengths[0] == 0
+    assert oracle().lengths[0] == 1
     spent = {rule: sum(CURVE(row.width) + .1 * row.drafted for row in measure.rows(
         rounds(by_hand(), oracle(rule=rule), "hand"))) for rule in ("kept", "quickest")}
     assert spent["kept"] == pytest.approx(1.35 + 1.0 + 1.0 + 1.35)         # 1 2 | 3 | 4 | 5 6
@@ -98,14 +99,16 @@ def written(seer: Oracle, lengths) -> float:
 
 
 def test_where_drafting_is_dear_the_quickest_draft_nothing():
-    assert set(oracle(rule="quickest", per_token=2.0).lengths) == {0} and set(oracle(per_token=2.0).lengths) > {0}
+    assert set(oracle(rule="quickest", per_token=2.0).lengths) == {0}
+    assert set(oracle(per_token=2.0).lengths) > {0}
 
 
 def test_asked_twice_in_any_order_it_answers_the_same_and_where_the_text_ends_it_drafts_nothing():
     here = [begin(by_hand().tokens[:n], 9) for n in range(1, 8)]
     forth = [oracle()(one, Dice(1)) for one in here]
     used = oracle()
-    assert [used(one, Dice(1)) for one in here[::-1]][::-1] == forth and forth[-1] == Budget(0)
+    assert [used(one, Dice(1)) for one in here[::-1]][::-1] == forth
+    assert forth[-1] == Budget(0)
 
 
 @pytest.mark.parametrize("tokens", [(8,), (7, 2), (7, 1, 2, 3, 4, 5, 6, 1)], ids=str)
@@ -125,7 +128,8 @@ def test_without_a_recording_it_is_refused_and_listed_as_missing_it():
 def test_a_method_is_told_with_it_and_asks_for_the_drafter_that_was_named(recording):
     for name in ("draft-model", "suffix-automaton"):
         method = assembled(f"draft-model@oracle(drafter={name!r})", recording, CURVE)
-        assert isinstance(method, Method) and method.when.drafts.drafter == name
+        assert isinstance(method, Method)
+        assert method.when.drafts.drafter == name
 
 
 @pytest.mark.parametrize("wrong", [{"rule": "best"}, {"longest": -1}, {"per_token": -1}, {"per_block": -1}], ids=str)

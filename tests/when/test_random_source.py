@@ -32,18 +32,21 @@ def test_it_needs_no_dice_and_answers_the_same_whatever_it_is_given():
 def test_another_seed_and_another_prompt_throw_other_coins():
     base = fired(RandomSource(COPY, MODEL, .5), sessions(50))
     assert base != fired(RandomSource(COPY, MODEL, .5, seed=1),
-                         sessions(50)) and base != fired(RandomSource(COPY, MODEL, .5),
+                         sessions(50))
+    assert base != fired(RandomSource(COPY, MODEL, .5),
                                                                                                sessions(50, "qa-2"))
 
 
 def test_a_sure_rate_always_or_never_retrieves():
-    assert all(fired(RandomSource(COPY, MODEL, 1.0), sessions(50))) and not any(fired(RandomSource(COPY, MODEL, 0.0),
+    assert all(fired(RandomSource(COPY, MODEL, 1.0), sessions(50)))
+    assert not any(fired(RandomSource(COPY, MODEL, 0.0),
                                                                                       sessions(50)))
 
 
 def test_both_budgets_come_from_the_kit_or_from_the_parameters():
     part = CARD.make(Kit(None, nodes=6))
-    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval") and part.model == Budget(6, 8, 6, "eagle2")
+    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval")
+    assert part.model == Budget(6, 8, 6, "eagle2")
     part = CARD.make(Kit(None), rate=.2, retrieve="a", model="b", depth=4, width=2, nodes=5)
     assert part == RandomSource(Budget(4, 2, 5, "a"), Budget(4, 2, 5, "b"), .2)
 

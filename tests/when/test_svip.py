@@ -14,22 +14,29 @@ from tests.worlds import kit
 
 
 def test_the_estimate_is_one_less_the_root_of_the_scaled_entropy():
-    assert estimate(0.0) == 1 and estimate(0.6) == pytest.approx(.7) and estimate(log(2)) == pytest.approx(.6776, 1e-4)
+    assert estimate(0.0) == 1
+    assert estimate(0.6) == pytest.approx(.7)
+    assert estimate(log(2)) == pytest.approx(.6776, 1e-4)
     assert estimate(4.0, ratio=1.0) == -1
 
 
 def test_the_released_code_stops_above_six_tenths_of_a_nat():
     stop = Svip(9)(begin((1,), 5), NO_DICE).stop
-    assert not stop(trail(.59)) and stop(trail(.61)) and stop(trail(log(2)))
+    assert not stop(trail(.59))
+    assert stop(trail(.61))
+    assert stop(trail(log(2)))
 
 
 def test_the_papers_reading_stops_above_nine_hundredths_of_a_nat():
     stop = Svip(9, ratio=1.0)(begin((1,), 5), NO_DICE).stop
-    assert not stop(trail(.08)) and stop(trail(.1))
+    assert not stop(trail(.08))
+    assert stop(trail(.1))
 
 
 def test_only_the_last_token_counts_and_the_comparison_is_strict():
-    assert not Spread(.3, .15)(trail(5.0, .1)) and Spread(.3, .15)(trail(.1, 5.0)) and not Spread(.3, .15)(())
+    assert not Spread(.3, .15)(trail(5.0, .1))
+    assert Spread(.3, .15)(trail(.1, 5.0))
+    assert not Spread(.3, .15)(())
     assert not Spread(.5, 1.0)(trail(.25))
 
 
@@ -44,11 +51,13 @@ def test_the_token_drawn_from_the_spread_law_is_still_submitted():
 def test_the_estimate_is_no_bound_where_the_drafter_is_sure_and_wrong():
     q, p = (.999, .001), (.001, .999)
     entropy, overlap = -sum(x * log(x) for x in q), sum(map(min, p, q))
-    assert estimate(entropy, ratio=.5) > .9 and overlap < .01
+    assert estimate(entropy, ratio=.5) > .9
+    assert overlap < .01
 
 
 def test_its_depth_comes_from_the_cost_curve():
-    assert CARD.make(kit(nodes=5)) == Svip(5) and CARD.make(kit(), depth=2, h=.5, ratio=1.0) == Svip(2, .5, 1.0)
+    assert CARD.make(kit(nodes=5)) == Svip(5)
+    assert CARD.make(kit(), depth=2, h=.5, ratio=1.0) == Svip(2, .5, 1.0)
     assert Svip(2)(begin((1,), 5), NO_DICE) == Budget(2, stop=Spread(.3, .15))
 
 

@@ -56,7 +56,8 @@ def played(policy: TapOut, kept: dict[str, int], rounds: int, dice=NO_DICE, draf
 
 def test_the_reward_blends_kept_length_and_kept_share():
     assert bandit().reward(turn(4, 3)) == pytest.approx(.5 * 3 / 8 + .5 * 3 / 4) == .5625
-    assert bandit(blend=1.0).reward(turn(4, 3)) == .375 and bandit(blend=0.0).reward(turn(4, 3)) == .75
+    assert bandit(blend=1.0).reward(turn(4, 3)) == .375
+    assert bandit(blend=0.0).reward(turn(4, 3)) == .75
 
 
 def test_ucb1_adds_the_root_of_twice_the_log_over_the_pulls():
@@ -142,7 +143,7 @@ def test_at_level_depth_thompson_draws_for_every_place_and_the_same_ones_with_th
         stop = policy(session, Dice(3).fork(number, "when")).stop
         pulled.append(stop.arms[0] + stop.arms[1])
         session = session.after(turn(4, 3 if stop.arms[0] == "a" else 2, stop))
-    assert pulled == "aa bb ab ab aa aa aa ab aa aa aa ab aa bb ab aa".split()
+    assert pulled == ["aa", "bb", "ab", "ab", "aa", "aa", "aa", "ab", "aa", "aa", "aa", "ab", "aa", "bb", "ab", "aa"]
 
 
 def test_the_choice_touches_no_token_so_greedy_dice_serve_the_upper_bounds_and_thompson_asks_for_real_ones():
@@ -157,7 +158,8 @@ def test_at_level_depth_each_place_has_its_own_arms():
     assert first.arms == ("always",) * 7, "seven tokens of eight after which another could be drawn"
     second = policy(after(turn(1, 1, first)), NO_DICE).stop
     assert second.arms == ("never",) + ("always",) * 6, "one token was drafted, so one place has learned"
-    assert not second(trail(0.0)) and second(trail(0.0, 0.0))
+    assert not second(trail(0.0))
+    assert second(trail(0.0, 0.0))
     earned = policy.earned((turn(1, 1, first), turn(2, 1, second)))
     assert {key: (found.pulls, found.total) for key, found in earned.items()} == {
         (0, "always"): (1, .5625), (0, "never"): (1, .3125), (1, "always"): (1, .3125)}
@@ -180,14 +182,18 @@ def test_an_arm_that_adapts_hears_only_of_its_own_rounds():
 
 def test_the_card_offers_the_five_arms_with_one_depth():
     policy = CARD.make(kit(nodes=5))
-    assert tuple(policy.arms) == NAMES and policy(begin((1,), 50), NO_DICE).depth == 5
+    assert tuple(policy.arms) == NAMES
+    assert policy(begin((1,), 50), NO_DICE).depth == 5
     assert {name: part.depth for name, part in policy.arms.items()} == dict.fromkeys(NAMES, 5)
-    assert policy.arms["confidence"].of == "best" and CARD.learns_across_prompts and CARD.lossless
+    assert policy.arms["confidence"].of == "best"
+    assert CARD.learns_across_prompts
+    assert CARD.lossless
 
 
 def test_arms_take_parameters_of_their_own():
     policy = catalog.build("draft-model@tapout(arms={'svip': {'h': 0.5}, 'margin': {}})", kit()).when
-    assert policy.arms["svip"].h == .5 and list(policy.arms) == ["svip", "margin"]
+    assert policy.arms["svip"].h == .5
+    assert list(policy.arms) == ["svip", "margin"]
 
 
 def kits(**choice):

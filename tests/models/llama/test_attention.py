@@ -46,7 +46,7 @@ def test_a_growing_context_meets_a_new_shape_once_in_a_step():
     assert all(0 <= view.stop - n < STEP for view, n in zip(views, range(600, 728), strict=True))
 
 
-@pytest.mark.parametrize("rows, columns, dtype, plain", [
+@pytest.mark.parametrize(("rows", "columns", "dtype", "plain"), [
     (1, 500, torch.bfloat16, False), (1, 700, torch.bfloat16, True), (7, 200, torch.bfloat16, False),
     (7, 400, torch.bfloat16, True), (7, 400, torch.float32, False), (100, 700, torch.bfloat16, False)])
 def test_plain_products_are_for_a_few_rows_over_many_columns_in_half_precision(rows, columns, dtype, plain):

@@ -134,7 +134,7 @@ def test_drawing_at_temperature_0_takes_the_best_beside_rows_that_are_drawn():
     assert draw(logits, torch.tensor([0.0, 1.0]), coins).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("temperature, top_p", [(1.0, 1.0), (0.7, 0.98), (1.0, 0.6)])
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 0.98), (1.0, 0.6)])
 def test_drawing_follows_the_law_of_sampling(temperature, top_p):
     torch.manual_seed(0)
     logits = torch.randn(12) * 2

@@ -72,8 +72,10 @@ def test_rows_half_way_through_the_model_are_found_and_stay_behind_deeper_ones()
     books = CacheRows()
     books.align((1, 2, 3), deterministic_chain((4,)))
     books.depth = [3, 3, 1, 1]
-    assert books.shallow(1) == 4 and books.shallow(2) == 2
-    assert books.fed((1, 2, 3), 2) == 2 and books.fed((1, 2, 3), 1) == 3
+    assert books.shallow(1) == 4
+    assert books.shallow(2) == 2
+    assert books.fed((1, 2, 3), 2) == 2
+    assert books.fed((1, 2, 3), 1) == 3
 
 
 def test_the_common_prefix_is_the_one_found_by_looking_at_each_token():
@@ -104,22 +106,26 @@ def test_gathered_rows_carry_keys_streams_and_taps_with_them():
     cache.align((1, 2, 4, 5), Draft())
     want = torch.tensor([0.0, 1.0, 3.0, 4.0])
     assert torch.equal(cache.kv[1, 1, 0, :4, 2], want)
-    assert torch.equal(cache.hidden[:4, 0], want) and torch.equal(cache.features[:4, 0, 0], want)
+    assert torch.equal(cache.hidden[:4, 0], want)
+    assert torch.equal(cache.features[:4, 0, 0], want)
 
 
 def test_growing_doubles_the_room_and_keeps_what_is_there():
     cache = KVCache(SHAPE, 2, torch.float32, "cpu", taps=(1,), capacity=4)
     cache.kv[:], cache.features[:] = 7.0, 7.0
     cache.reserve(9)
-    assert cache.capacity == 16 and cache.features.shape[0] == 16
-    assert bool((cache.kv[:, :, :, :4] == 7).all()) and not cache.kv[:, :, :, 4:].any()
+    assert cache.capacity == 16
+    assert cache.features.shape[0] == 16
+    assert bool((cache.kv[:, :, :, :4] == 7).all())
+    assert not cache.kv[:, :, :, 4:].any()
 
 
 def test_choosing_other_taps_forgets_the_rows_that_lack_them():
     cache = KVCache(SHAPE, 2, torch.float32, "cpu")
     feed(cache.rows, (1, 2), Draft())
     cache.tap((2,))
-    assert len(cache.rows) == 0 and cache.features.shape == (512, 1, 8)
+    assert len(cache.rows) == 0
+    assert cache.features.shape == (512, 1, 8)
 
 
 def test_an_answer_given_before_is_never_written_again():

@@ -155,7 +155,8 @@ def test_a_long_prompt_is_read_in_chunks_with_the_same_result(checkpoint, words)
     tiny, text = checkpoint("llama"), words(1300)
     lm = Transformer.load(tiny.folder)
     assert far(lm(text, Draft()).logits[0], tiny.logits(text)[-1]) < CLOSE
-    assert lm.forwards == 3 and lm.fed == 1300
+    assert lm.forwards == 3
+    assert lm.fed == 1300
 
 
 def test_greedy_decoding_emits_what_transformers_generate_emits(checkpoint, words):
@@ -294,15 +295,18 @@ def test_fresh_shares_weights_and_no_rows(checkpoint, words):
     lm(text, Draft())
     other = lm.fresh()
     other(text, Draft())
-    assert other.weights is lm.weights and other.fed == 8
+    assert other.weights is lm.weights
+    assert other.fed == 8
 
 
 def test_the_brief_moved_in_one_transfer_is_the_one_computed_from_the_logits():
     logits = torch.randn(4, 4096, generator=torch.Generator().manual_seed(0))
     want, have = Scores(logits).row_stats((0, 2)), Scores(logits,
                                                           row_stats=row_stats_of(logits, None)).row_stats((0, 2))
-    assert torch.equal(have.ids, want.ids) and torch.equal(have.logits, want.logits)
-    assert have.lse == pytest.approx(want.lse) and have.entropy == pytest.approx(want.entropy)
+    assert torch.equal(have.ids, want.ids)
+    assert torch.equal(have.logits, want.logits)
+    assert have.lse == pytest.approx(want.lse)
+    assert have.entropy == pytest.approx(want.entropy)
 
 
 def test_the_norm_without_weight_is_the_root_mean_square_norm():
@@ -313,7 +317,8 @@ def test_the_norm_without_weight_is_the_root_mean_square_norm():
 def test_random_weights_are_a_model_too():
     lm = Transformer.random(LlamaConfig(2, 16, 4, 2, 4, 24, 3, 64), seed=1, dtype=torch.float64)
     assert lm((0, 1), Draft((2,), (ROOT,))).logits.shape == (2, 3)
-    assert lm.context == 64 and lm.vocab == 3
+    assert lm.context == 64
+    assert lm.vocab == 3
 
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 6, "vocab_size": 97,

@@ -119,7 +119,8 @@ def test_a_text_that_loops_is_cut_where_64_tokens_are_repeated(lm):
 def test_a_row_does_not_count_what_was_said_in_it_before_as_repetition(lm):
     forgetful = Transformer(replace(lm.weights, layers=()))
     one, two = replies(forgetful, [Request((5, 6), 60, key=1), Request((5, 6), 60, key=2)], rows=1, ends=()).values()
-    assert one.output == two.output and len(one.output) == 60
+    assert one.output == two.output
+    assert len(one.output) == 60
 
 
 def test_a_head_with_fewer_rows_says_tokens_not_columns(lm):

@@ -41,7 +41,9 @@ def test_prompts_are_either_trained_on_or_measured_with(target):
     made = make(target)
     train = {made.data[i].prompt for group in made.train for i in group}
     held = {made.data[i].prompt for group in made.held for i in group}
-    assert len(train) == 12 and len(held) == 4 and not train & held
+    assert len(train) == 12
+    assert len(held) == 4
+    assert not train & held
 
 
 def test_training_takes_every_answer_of_its_prompts_and_measuring_the_greedy_ones(target):
@@ -54,7 +56,8 @@ def test_training_takes_every_answer_of_its_prompts_and_measuring_the_greedy_one
 
 def test_held_out_answers_have_no_say_in_the_vocabulary(target):
     ids = make(target).ids
-    assert ids.dtype == torch.int64 and ids.tolist() == [END, 10, 11, 12, 14, 15, 20, 21, 22]
+    assert ids.dtype == torch.int64
+    assert ids.tolist() == [END, 10, 11, 12, 14, 15, 20, 21, 22]
 
 
 def test_a_cut_vocabulary_still_has_the_token_that_ends_an_answer(target):
@@ -66,7 +69,8 @@ def test_a_cut_vocabulary_still_has_the_token_that_ends_an_answer(target):
 def test_forbidden_prompts_are_in_neither_part(target):
     made = make(target, forbidden=frozenset([TRAIN[0], HELD[0]]))
     banned = {Babble().encode_chat([text]) for text in (TRAIN[0], HELD[0])}
-    assert len({one.prompt for one in made.data}) == 14 and not banned & {one.prompt for one in made.data}
+    assert len({one.prompt for one in made.data}) == 14
+    assert not banned & {one.prompt for one in made.data}
 
 
 def test_answers_are_cut_to_the_targets_context():

@@ -22,7 +22,8 @@ def clean(*records, **options) -> list[Example]:
 def test_a_record_becomes_its_prompts_ids_and_its_output():
     one, = clean(record("a", (5, 6), 0.6, "chat"))
     assert one == Example((97, 0), (5, 6), "chat", 0.6, is_held_out("a"))
-    assert one.tokens == (97, 0, 5, 6) and len(one) == 4
+    assert one.tokens == (97, 0, 5, 6)
+    assert len(one) == 4
 
 
 def test_the_same_answer_to_the_same_prompt_is_taken_once():
@@ -46,7 +47,8 @@ def test_a_record_without_one_of_its_fields_is_refused_by_its_place(field):
 
 def test_prompt_and_answer_are_cut_to_the_longest_length_together():
     one, = clean(record("abc", range(20)), longest=10)
-    assert len(one) == 10 and one.output == tuple(range(6))
+    assert len(one) == 10
+    assert one.output == tuple(range(6))
 
 
 def test_answers_of_less_than_two_tokens_teach_nothing_and_are_left_out():
@@ -92,7 +94,8 @@ def test_a_prompt_is_held_out_by_its_text_alone():
     by_prompt: dict[tuple, set] = {}
     for one in kept:
         by_prompt.setdefault(one.prompt, set()).add(one.held_out)
-    assert len(by_prompt) == 60 and all(len(sides) == 1 for sides in by_prompt.values())
+    assert len(by_prompt) == 60
+    assert all(len(sides) == 1 for sides in by_prompt.values())
     assert all(is_held_out(f"A  Prompt {i} ") == is_held_out(f"a prompt {i}") for i in range(60))
 
 

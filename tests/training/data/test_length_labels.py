@@ -87,7 +87,9 @@ def test_a_label_is_what_the_loop_keeps_of_a_draft_at_that_place(world, name):
             assert label in (UNKNOWN, kept)
             seen.add(label)
             at += 1
-    assert at == len(found) and {0, 1} <= seen and int((found.labels["one"] == UNKNOWN).sum()) < at / 2
+    assert at == len(found)
+    assert {0, 1} <= seen
+    assert int((found.labels["one"] == UNKNOWN).sum()) < at / 2
 
 
 def in_the_loop(name, stored, target, tokens):
@@ -120,7 +122,8 @@ def test_nothing_is_said_of_a_first_token(world):
     target, _, all_drafters = world
     data = answered(target, [replace(tiny_examples(1)[0], prompt=(3,))], 6, frozenset())
     found = labelled_positions(target, Features(target, data, (1, 2, 3, 4), None)((0,), (1, 2, 3, 4)), all_drafters, 2)
-    assert found.tokens.tolist() == list(data[0].output[:-1]) and set(found.labels) == set(all_drafters)
+    assert found.tokens.tolist() == list(data[0].output[:-1])
+    assert set(found.labels) == set(all_drafters)
 
 
 def test_places_are_joined_in_order(world):

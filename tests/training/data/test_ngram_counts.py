@@ -55,7 +55,8 @@ def test_an_often_seen_token_with_one_neighbour_is_rarer_than_its_count_says():
 
 def test_no_ngram_crosses_from_one_sequence_to_the_next():
     arrays = count([(0, 1), (2, 3), (0, 1), (2, 3)], vocab=4)
-    assert arrays["bigram.sizes"].tolist() == [1, 0, 1, 0] and len(arrays["trigram.tokens"]) == 0
+    assert arrays["bigram.sizes"].tolist() == [1, 0, 1, 0]
+    assert len(arrays["trigram.tokens"]) == 0
 
 
 def test_three_discounts_come_from_the_counts_of_counts():
@@ -83,7 +84,8 @@ def test_counts_below_the_least_are_not_kept():
 
 def test_where_no_token_has_a_neighbour_they_count_as_often_as_seen_and_all_have_mass():
     often, once, *never = count([(0,), (0,), (1,)], vocab=5)["unigram"]
-    assert often > once > max(never) and min(never) > 0
+    assert often > once > max(never)
+    assert min(never) > 0
 
 
 def test_what_cannot_be_counted_is_refused():

@@ -42,7 +42,8 @@ def test_a_damaged_shard_is_refused_by_readers_and_made_again_by_writers(folder)
     with pytest.raises(Refusal, match="shard-00001.jsonl.gz is damaged"):
         list(read_shards(folder))
     shards = Shards(folder, "tiny")
-    assert shards.dropped == [path.name] and not path.exists()
+    assert shards.dropped == [path.name]
+    assert not path.exists()
     assert shards.free == 1
     shards.write(1, [record(2), record(3)])
     assert list(read_shards(folder)) == list(map(record, range(6)))
@@ -54,7 +55,8 @@ def test_a_half_written_shard_and_one_that_the_manifest_does_not_know_are_droppe
     (folder / "notes.txt").write_text("mine")
     assert Shards(folder, "tiny").free == 3
     assert sorted(path.name for path in folder.iterdir())[0] == MANIFEST
-    assert len(list(folder.glob("shard-*"))) == 3 and (folder / "notes.txt").exists()
+    assert len(list(folder.glob("shard-*"))) == 3
+    assert (folder / "notes.txt").exists()
 
 
 def test_a_whole_shard_is_never_rewritten(folder):

@@ -44,7 +44,8 @@ def test_a_walk_counts_the_rounds_of_the_loop(target, data, name, layer, taught)
     assert in_the_loop(name, layer, drafter, target, data) == expected
     assert together(expected).tokens == sum(len(example.output) for example in data)
     if taught:
-        assert expected["tiny"].accepted[0] > 5 and expected["tiny"].accepted[1] > 0
+        assert expected["tiny"].accepted[0] > 5
+        assert expected["tiny"].accepted[1] > 0
 
 
 @pytest.mark.parametrize(("name", "layer"), PARTS)
@@ -68,23 +69,27 @@ def test_an_answer_that_ends_inside_a_draft_is_counted_to_its_end(target):
     end = frozenset(said.output[3:])               # the first of these ends it
     stop = next(i for i, token in enumerate(said.output, 1) if token in end)
     found = decode_live(f"draft-model(depth={DEPTH + 8})", target, Facts(end=end), [said], draft=target.fresh())["tiny"]
-    assert (found.tokens, found.rounds) == (stop, 1) and sum(found.accepted) == stop < 12
+    assert (found.tokens, found.rounds) == (stop, 1)
+    assert sum(found.accepted) == stop < 12
 
 
 def test_families_are_told_apart(target):
     data = [Example((1, 2), (3,) * 4, "a"), Example((2, 3), (3,) * 6, "b"), Example((3, 4), (3,) * 5, "a")]
     found = decode_live("ar", target, Facts(), data)
     assert {family: tally.tokens for family, tally in found.items()} == {"a": 9, "b": 6}
-    assert found["a"].rounds == 9 and found["a"].reached == []
+    assert found["a"].rounds == 9
+    assert found["a"].reached == []
 
 
 def test_a_sample_is_spread_over_the_families_and_repeats():
     data = [Example((place,), (2, 3), family) for place, family in enumerate("aabbbbcccc")]
     chosen = evenly(data, [(9, 8, 0), (1, 2, 3), (4, 5, 6, 7)], 5)
     assert [example.source for example in chosen] == ["a", "b", "b", "c", "c"]
-    assert len(set(chosen)) == 5 and chosen == evenly(data, [(9, 8, 0), (1, 2, 3), (4, 5, 6, 7)], 5)
+    assert len(set(chosen)) == 5
+    assert chosen == evenly(data, [(9, 8, 0), (1, 2, 3), (4, 5, 6, 7)], 5)
 
 
 def test_of_few_prompts_each_is_sampled_once():
     data = [Example((place,), (2, 3), "a") for place in range(3)]
-    assert evenly(data, [(2, 0), (1,)], 24) == data and evenly(data, [], 24) == []
+    assert evenly(data, [(2, 0), (1,)], 24) == data
+    assert evenly(data, [], 24) == []

@@ -62,7 +62,8 @@ def test_every_token_of_the_answer_is_counted_once_whatever_is_right():
 def test_tallies_add_up_whatever_depth_they_reached():
     one, two = Tally(5, 2, [2, 1], [2, 1]), Tally(3, 3, [2], [0])
     assert one.plus(two) == Tally(8, 5, [4, 1], [2, 1]) == two.plus(one)
-    assert one.plus(Tally()) == one and together({"a": one, "b": two}) == one.plus(two)
+    assert one.plus(Tally()) == one
+    assert together({"a": one, "b": two}) == one.plus(two)
     assert (one, two) == (Tally(5, 2, [2, 1], [2, 1]), Tally(3, 3, [2], [0]))
 
 
@@ -112,10 +113,12 @@ def test_families_are_counted_apart_and_drafters_beside_each_other(target, data)
     drafter = drafters(target)["early-exit"]
     batch = batch_of(target, mixed, drafter.levels)
     found = tallies(drafter, [(batch, ["a", "b", "a", "b"])], 3)
-    assert len(found) == 2 and all(set(one) == {"a", "b"} for one in found)
+    assert len(found) == 2
+    assert all(set(one) == {"a", "b"} for one in found)
     for one, right in zip(found, matches(drafter, batch, 3), strict=True):
         by_hand = [walk_answer(right[:, i], len(e.prompt), len(e)) for i, e in enumerate(mixed)]
-        assert one["a"] == by_hand[0].plus(by_hand[2]) and one["b"] == by_hand[1].plus(by_hand[3])
+        assert one["a"] == by_hand[0].plus(by_hand[2])
+        assert one["b"] == by_hand[1].plus(by_hand[3])
 
 
 def everywhere(drafter, batch, depth: int) -> torch.Tensor:
@@ -144,7 +147,8 @@ def test_asking_inside_answers_alone_gives_the_very_tallies_of_asking_everywhere
     right = everywhere(drafter, batch, 3)
     walks = [walk_answer(right[:, i], len(example.prompt), len(example)) for i, example in enumerate(data)]
     assert found == {"a": walks[0].plus(walks[2]).plus(walks[4]), "b": walks[1].plus(walks[3])}
-    assert together(found).accepted[1] > 0 and torch.equal(matches(drafter, batch, 3)[0], right & batch.drafted(1))
+    assert together(found).accepted[1] > 0
+    assert torch.equal(matches(drafter, batch, 3)[0], right & batch.drafted(1))
 
 
 @pytest.mark.parametrize(("name", "made", "anchors"), [("diffusion-lm", "behind", 1), ("block-diffusion", "blocks", 1)])

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.training.nets.test_block_diffusion import BLOCK, TAPS, made
 
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
@@ -14,6 +13,7 @@ from specdec_lib.training.losses.block_diffusion import some_anchors
 from specdec_lib.training.losses.distillation import DEPTH_WEIGHTS, SLOT_LOSSES
 from specdec_lib.training.losses.objective import Objective
 from tests.training.lessons import IDS, batch_of, learned
+from tests.training.nets.test_block_diffusion import BLOCK, TAPS, made
 from tests.training.tiny import tiny_examples, tiny_target
 
 
@@ -80,7 +80,8 @@ def test_the_loss_is_what_plain_loops_over_anchors_and_slots_say(target, batch, 
 def test_anchors_are_drawn_by_the_seed_among_those_that_a_token_of_the_answer_follows(batch):
     drawn = {seed: some_anchors(replace(batch, seed=seed), 3) for seed in range(6)}
     for anchors, there in drawn.values():
-        assert anchors.shape == (5, 3) and bool(there.all())
+        assert anchors.shape == (5, 3)
+        assert bool(there.all())
         assert all(len(set(row)) == 3 for row in anchors.tolist())
         follows = anchors + 1
         assert bool(((follows >= batch.start[:, None]) & (follows < batch.stop[:, None])).all())
@@ -101,7 +102,8 @@ def test_fewer_anchors_are_an_unbiased_part_of_all_of_them(target):
     whole = Objective()(made(target, anchors=99), batch)[0].item()
     drafter = made(target, anchors=2)
     some = [Objective()(drafter, replace(batch, seed=seed))[0].item() for seed in range(60)]
-    assert sum(some) / 60 == pytest.approx(whole, rel=0.05) and max(some) > 1.05 * whole > whole > 1.05 * min(some)
+    assert sum(some) / 60 == pytest.approx(whole, rel=0.05)
+    assert max(some) > 1.05 * whole > whole > 1.05 * min(some)
 
 
 def test_laws_of_the_prompt_and_of_padding_and_tokens_behind_the_end_do_not_matter(target, batch):
@@ -126,7 +128,8 @@ def test_streams_from_the_anchor_on_change_no_loss(target, batch):
 
 def test_what_is_told_is_one_number_per_slot(target, batch):
     told = Objective()(made(target, anchors=99), batch)[1]
-    assert len(told["loss"]) == len(told["right"]) == BLOCK and all(value > 0 for value in told["loss"])
+    assert len(told["loss"]) == len(told["right"]) == BLOCK
+    assert all(value > 0 for value in told["loss"])
 
 
 def test_it_learns_a_batch_by_heart_and_everything_has_a_part_in_it(target, batch):
@@ -140,7 +143,8 @@ def test_it_learns_a_batch_by_heart_and_everything_has_a_part_in_it(target, batc
 
 def test_a_batch_with_nothing_to_learn_costs_nothing(target, batch):
     loss, told = Objective("ce", "dpace")(made(target), replace(batch, start=batch.stop))
-    assert loss.item() == 0 and told["loss"] == [0.0] * BLOCK
+    assert loss.item() == 0
+    assert told["loss"] == [0.0] * BLOCK
 
 
 def test_a_target_in_half_precision_teaches_nearly_the_same(target, batch):
@@ -151,4 +155,5 @@ def test_a_target_in_half_precision_teaches_nearly_the_same(target, batch):
         losses.append(step(drafter, torch.optim.SGD(drafter.parameters(), lr=0.0), batch, Objective("mixed"), 1.0))
         found = tallies(drafter, [(batch, ["tiny"] * 5)], BLOCK)[0]["tiny"]
         assert found.tokens == int((batch.stop - batch.start).sum())
-    assert losses[0]["loss"] == pytest.approx(losses[1]["loss"], rel=0.03) and losses[1]["gradient"] > 0
+    assert losses[0]["loss"] == pytest.approx(losses[1]["loss"], rel=0.03)
+    assert losses[1]["gradient"] > 0

@@ -33,11 +33,13 @@ def test_anchors_are_drawn_among_valid_rows_without_repetition_and_short_texts_s
         assert real.tolist() == [[True] * 4, [True, True, False, False]]
         for b in range(2):
             there = anchors[b][real[b]].tolist()
-            assert len(set(there)) == len(there) and all(valid[b, row] for row in there)
+            assert len(set(there)) == len(there)
+            assert all(valid[b, row] for row in there)
             counts[b, there] += 1
     assert torch.allclose(counts[0, 2:8] / 300, torch.full((6,), 4 / 6), atol=0.1)
     again = drawn_anchors(valid, 4, torch.Generator().manual_seed(299))[0]
-    assert torch.equal(again, anchors) and drawn_anchors(valid, 99, torch.Generator())[0].shape == (2, 9)
+    assert torch.equal(again, anchors)
+    assert drawn_anchors(valid, 99, torch.Generator())[0].shape == (2, 9)
 
 
 def test_chosen_rows_come_in_parts_each_of_them_once_and_texts_without_any_are_left_out():
@@ -47,5 +49,6 @@ def test_chosen_rows_come_in_parts_each_of_them_once_and_texts_without_any_are_l
     for texts, rows, real in in_parts(chosen, 4):
         there += [(int(texts[b]), int(row)) for b in range(len(texts)) for row in rows[b][real[b]]]
         most.append((len(texts), rows.shape[1]))
-    assert sorted(there) == sorted(map(tuple, chosen.nonzero().tolist())) and most == [(2, 4), (1, 2)]
+    assert sorted(there) == sorted(map(tuple, chosen.nonzero().tolist()))
+    assert most == [(2, 4), (1, 2)]
     assert list(in_parts(chosen & False, 4)) == []

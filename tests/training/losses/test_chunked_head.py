@@ -51,7 +51,8 @@ def test_a_slot_without_weight_gets_no_gradient():
     weight[3] = 0
     x.requires_grad_()
     weighted_loss(x, head, dist, weight, "ce")[0].backward()
-    assert x.grad[3].abs().max() == 0 and x.grad[2].abs().max() > 0
+    assert x.grad[3].abs().max() == 0
+    assert x.grad[2].abs().max() > 0
 
 
 @pytest.mark.parametrize("kind", SLOT_LOSSES)
@@ -59,7 +60,8 @@ def test_a_law_outside_the_head_pulls_nowhere(kind):
     x, head, dist, weight = drawn()
     x.requires_grad_()
     weighted_loss(x, head, dist, weight, kind)[0].backward()
-    assert x.grad[-1].abs().max() < 1e-6 and x.grad[:-1].abs().amax(1).min() > 1e-4
+    assert x.grad[-1].abs().max() < 1e-6
+    assert x.grad[:-1].abs().amax(1).min() > 1e-4
 
 
 def test_one_step_against_the_gradient_lowers_the_loss():
@@ -88,7 +90,8 @@ def test_no_slots_at_all_lose_nothing():
     x = x[:0].requires_grad_()
     total, told = weighted_loss(x, head, none, weight[:0], "ce")
     total.backward()
-    assert total == 0 and len(told.loss) == len(slot_losses(x, head, none).best) == 0
+    assert total == 0
+    assert len(told.loss) == len(slot_losses(x, head, none).best) == 0
 
 
 def test_the_teachers_law_is_renormalised_on_the_heads_columns():

@@ -69,7 +69,8 @@ def by_hand(x, drawn, mix, objective) -> float:
 def test_the_mix_is_what_plain_loops_over_blocks_and_slots_say(slot, depth, sizes):
     mix, objective = Mix(0.7, 1.3, 0.4, 0.5, 3, 1), Objective(slot, depth)
     drawn = draw_masks(replace(BATCH, seed=4), mix, sizes)
-    assert drawn.whole[drawn.real].any() and not drawn.whole[drawn.real].all()
+    assert drawn.whole[drawn.real].any()
+    assert not drawn.whole[drawn.real].all()
     x = streams(drawn)
     found = diffusion_loss(x, FROZEN, BATCH, drawn, mix, objective)[0]
     assert found.item() == pytest.approx(by_hand(x, drawn, mix, objective), rel=1e-4)
@@ -82,7 +83,9 @@ def test_only_rows_that_are_about_a_token_of_an_answer_are_learned():
     diffusion_loss(x, FROZEN, BATCH, drawn, mix, Objective())[0].backward()
     learned = x.grad.abs().amax(-1) > 0
     text, behind = learned[:BATCH.tokens.numel()].view(5, size), learned[BATCH.tokens.numel():].view(5, -1, 4)
-    assert text.any() and not (text & ~BATCH.drafted(1)).any() and behind.any()
+    assert text.any()
+    assert not (text & ~BATCH.drafted(1)).any()
+    assert behind.any()
     places = drawn.blocks.places()
     assert not (behind & (places + 1 >= BATCH.stop[:, None, None])).any()
     assert not (behind & (torch.arange(1, 5) >= drawn.blocks.lengths[..., None])).any()
@@ -111,7 +114,7 @@ def test_a_model_that_knows_nothing_loses_the_logarithm_of_its_vocabulary():
     for seed in range(60):
         drawn = draw_masks(replace(BATCH, seed=seed), MASKED, (4,))
         x = torch.zeros_like(streams(drawn)).detach()
-        blocks = float(((drawn.real & ~drawn.whole).sum()))
+        blocks = float((drawn.real & ~drawn.whole).sum())
         taught = teaching_blocks(drawn)
         found.append(float(diffusion_loss(x, FROZEN, BATCH, drawn, MASKED, Objective())[0]) * blocks / taught)
     assert sum(found) / len(found) == pytest.approx(0.98684 * math.log(len(IDS)), rel=0.05)
@@ -134,7 +137,8 @@ def test_the_shares_of_a_mix_add_up():
         mix = Mix(**{"draft": 0, "masked": 0, "text": 0, "noised": 0.5} | {name: 1})
         parts.append(diffusion_loss(x, FROZEN, BATCH, drawn, mix, Objective())[0].item())
     whole = diffusion_loss(x, FROZEN, BATCH, drawn, Mix(2, 3, 5, 0.5), Objective())[0].item()
-    assert min(parts) > 0 and whole == pytest.approx(2 * parts[0] + 3 * parts[1] + 5 * parts[2], rel=1e-5)
+    assert min(parts) > 0
+    assert whole == pytest.approx(2 * parts[0] + 3 * parts[1] + 5 * parts[2], rel=1e-5)
 
 
 def test_there_is_a_block_for_every_few_tokens_up_to_a_limit():
@@ -148,13 +152,17 @@ def test_all_of_a_step_follows_from_its_seed_and_another_seed_draws_another():
     one, same, other = (draw_masks(replace(BATCH, seed=seed), Mix(spacing=1), (4, 8)) for seed in (1, 1, 2))
     for name in ("real", "whole", "rates", "masked"):
         assert torch.equal(getattr(one, name), getattr(same, name))
-    assert torch.equal(one.blocks.anchors, same.blocks.anchors) and not torch.equal(one.rates, other.rates)
+    assert torch.equal(one.blocks.anchors, same.blocks.anchors)
+    assert not torch.equal(one.rates, other.rates)
     assert not torch.equal(one.blocks.anchors, other.blocks.anchors)
-    assert set(one.blocks.lengths.unique().tolist()) == {4, 8} and one.masked[one.whole].all()
+    assert set(one.blocks.lengths.unique().tolist()) == {4, 8}
+    assert one.masked[one.whole].all()
 
 
 def test_a_batch_with_nothing_to_learn_costs_nothing():
     nothing = replace(BATCH, start=BATCH.stop)
     drawn = draw_masks(nothing, Mix(), (4,))
     loss, told = diffusion_loss(streams(drawn), FROZEN, nothing, drawn, Mix(), Objective("ce", "dpace"))
-    assert loss.item() == 0 and told["right"] == [0.0] * 4 and isinstance(drawn.blocks, Blocks)
+    assert loss.item() == 0
+    assert told["right"] == [0.0] * 4
+    assert isinstance(drawn.blocks, Blocks)

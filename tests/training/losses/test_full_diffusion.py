@@ -60,7 +60,8 @@ def test_a_hidden_token_reaches_no_row_and_a_clean_one_on_either_side_reaches_al
             else:
                 assert torch.equal(now[b, :size], clean[b, :size])     # padding is seen by nothing
             hidden += int(drawn.masked[b, t])
-    assert hidden > 4 and not drawn.masked[~batch.drafted(0)].any()
+    assert hidden > 4
+    assert not drawn.masked[~batch.drafted(0)].any()
 
 
 def test_the_row_before_a_hidden_token_is_asked_for_it_and_nobody_else(target, batch):
@@ -132,7 +133,8 @@ def test_what_is_behind_a_row_is_opened_little_by_little_or_from_the_start(batch
         seen = torch.stack([hide(replace(batch, step=step, seed=seed), 10).seen[:, 0] for seed in range(30)])
         assert seen[:, before & real[:, None]].all()
         shares.append(float(seen[:, behind].float().mean()))
-    assert shares == pytest.approx([0.1, 0.5, 1, 1], abs=0.05) and shares[2:] == [1, 1]
+    assert shares == pytest.approx([0.1, 0.5, 1, 1], abs=0.05)
+    assert shares[2:] == [1, 1]
 
 
 def test_the_annealing_of_a_drafter_follows_the_steps_of_its_fit(target, batch, monkeypatch, tmp_path):
@@ -149,7 +151,9 @@ def test_it_learns_to_fill_the_answers_of_a_small_set(target, tmp_path):
     before = fill_quality(drafter, [(batch, [])])
     fit(drafter, [(0,)], lambda group: batch, Objective(), Settings(steps=80, rate=0.02), tmp_path)
     after = fill_quality(drafter, [(batch, [])])
-    assert before["rates"] == list(RATES) and before["tokens"] == after["tokens"] and after["tokens"][-1] == 72
+    assert before["rates"] == list(RATES)
+    assert before["tokens"] == after["tokens"]
+    assert after["tokens"][-1] == 72
     nats = zip(after["nats_per_token"], before["nats_per_token"], strict=True)
     assert all(late < early - 0.5 for late, early in nats)
     assert after["right"][0] > before["right"][0] + 0.3
@@ -165,7 +169,9 @@ def test_what_is_stored_fills_like_what_was_trained(target, batch, tmp_path):
     stored, other = load_checkpoint(tmp_path, which.name, target.weights), start(which, target,
                                                                                  SimpleNamespace(ids=IDS), True)
     other.take(stored.state)
-    assert stored.meta["attention"] == "full" and stored.meta["shifted"] and which.fills
+    assert stored.meta["attention"] == "full"
+    assert stored.meta["shifted"]
+    assert which.fills
     mine, its = (read(one, batch, batch.drafted(0)) for one in (drafter, other))
     assert float((mine - its).norm()) < 0.05 * float(mine.norm())
 
@@ -179,4 +185,5 @@ def test_it_has_no_slots_and_no_third_attention(target, batch):
 
 def test_a_batch_with_nothing_to_learn_costs_nothing(target, batch):
     loss, told = full_diffusion_loss(made(target), replace(batch, start=batch.stop), Objective())
-    assert float(loss.detach()) == 0 and told == {"loss": [0.0] * 4, "right": [0.0] * 4}
+    assert float(loss.detach()) == 0
+    assert told == {"loss": [0.0] * 4, "right": [0.0] * 4}

@@ -99,7 +99,8 @@ def test_laws_of_the_prompt_and_of_padding_and_tokens_behind_the_end_do_not_matt
     poisoned = replace(batch, tokens=batch.tokens.masked_fill(behind, 39),
                        top_ids=torch.where(outside[..., None], batch.top_ids.flip(-1), batch.top_ids),
                        top_logp=batch.top_logp.masked_fill(outside[..., None], -1.0))
-    assert behind.any() and not torch.equal(poisoned.top_ids, batch.top_ids)
+    assert behind.any()
+    assert not torch.equal(poisoned.top_ids, batch.top_ids)
     assert torch.equal(said(drafter, poisoned)[0], said(drafter, batch)[0])
     assert said(drafter, poisoned)[1] == said(drafter, batch)[1]
 
@@ -126,7 +127,8 @@ def test_what_is_told_is_one_number_per_depth_and_right_where_the_best_is_the_ta
 def test_a_batch_with_nothing_to_learn_costs_nothing(target, batch):
     nothing = replace(batch, start=batch.stop)
     loss, told = Objective("ce", "dpace")(Table(target, batch), nothing)
-    assert loss.item() == 0 and told["loss"] == [0.0] * DEPTH
+    assert loss.item() == 0
+    assert told["loss"] == [0.0] * DEPTH
 
 
 @pytest.mark.parametrize("names", [("kl", "decay"), ("ce", "linear")])

@@ -12,7 +12,8 @@ def dice(seed: int = 0) -> torch.Generator:
 
 def test_rates_lie_evenly_between_the_least_and_one():
     t = mask_rates((20000,), dice())
-    assert float(t.min()) >= LEAST and float(t.max()) <= 1
+    assert float(t.min()) >= LEAST
+    assert float(t.max()) <= 1
     assert torch.allclose(t.quantile(torch.tensor([.25, .5, .75])), torch.tensor([.2875, .525, .7625]), atol=0.02)
 
 

@@ -28,16 +28,19 @@ def test_the_head_is_the_targets_own_rows_in_the_order_of_the_ids(target):
 
 def test_nothing_frozen_is_trained_or_counted_as_a_parameter(target):
     for drafter in drafters(target).values():
-        assert not list(drafter.frozen.parameters()) and "frozen" not in " ".join(dict(drafter.named_parameters()))
+        assert not list(drafter.frozen.parameters())
+        assert "frozen" not in " ".join(dict(drafter.named_parameters()))
         assert all(parameter.requires_grad and parameter.dtype == torch.float32 for parameter in drafter.parameters())
 
 
 def test_what_is_stored_bears_the_names_of_the_contract(target):
     layer = {"qkv", "out", "gate_up", "down"}
     made = drafters(target)
-    assert set(made["eagle"].state()) == {"fc", "norm", "ids"} | layer and made["eagle"].meta()["taps"] == [1, 2, 3]
+    assert set(made["eagle"].state()) == {"fc", "norm", "ids"} | layer
+    assert made["eagle"].meta()["taps"] == [1, 2, 3]
     assert set(made["draft-lm"].state()) == {"norm", "ids"} | {f"layers.{i}.{name}" for i in range(2) for name in layer}
-    assert made["draft-lm"].meta() == {"layers": [0, 3]} and made["early-exit"].meta() == {"layers": [1, 3]}
+    assert made["draft-lm"].meta() == {"layers": [0, 3]}
+    assert made["early-exit"].meta() == {"layers": [1, 3]}
     assert set(made["early-exit"].state()) == {"ids"} | {f"exit.{layer}.{name}" for layer in (1, 3)
                                                         for name in ("down", "up", "norm")}
     for drafter in made.values():
@@ -61,7 +64,8 @@ def test_the_law_of_a_slot_is_the_targets_on_the_columns_of_the_head(target):
 def test_angles_are_those_of_inference(target):
     cos, sin = rope_table(target.shape, 12, torch.float32, "cpu")
     mine = Frozen(target, IDS).angles(9, 3)
-    assert torch.equal(mine[0], cos[3:12]) and torch.equal(mine[1], sin[3:12])
+    assert torch.equal(mine[0], cos[3:12])
+    assert torch.equal(mine[1], sin[3:12])
 
 
 def test_normed_is_the_norm_before_the_targets_head(target):

@@ -105,7 +105,8 @@ def test_blocks_do_not_see_each_other(batch, drafter):
     context = drafter.context(batch)
     alone = drafter.blocks(batch.tokens, torch.full((3, 1), 4), context)
     among = drafter.blocks(batch.tokens, torch.tensor([[2, 4, 5, 4]] * 3), context)
-    assert torch.allclose(among[:, 1], alone[:, 0], atol=1e-5) and torch.allclose(among[:, 3], alone[:, 0], atol=1e-5)
+    assert torch.allclose(among[:, 1], alone[:, 0], atol=1e-5)
+    assert torch.allclose(among[:, 3], alone[:, 0], atol=1e-5)
 
 
 def test_every_slot_of_a_block_sees_every_other(target, batch):
@@ -153,7 +154,8 @@ def test_it_starts_from_the_targets_last_layers_with_the_last_tap_passed_through
         assert all(torch.equal(state[f"layers.{i}.{name}"], start[name]) for name in MATRICES)
     assert torch.equal(state["fc"], torch.cat((torch.zeros(16, 16), torch.eye(16)), 1))
     assert torch.equal(state["norm"], target.weights.norm)
-    assert torch.allclose(state["mask"], embedding.mean(0)) and not state["correction"].any()
+    assert torch.allclose(state["mask"], embedding.mean(0))
+    assert not state["correction"].any()
     assert {name: tensor.shape for name, tensor in state.items()} == {
         name: tensor.shape for name, tensor in random.state().items()}
     assert not torch.equal(random.state()["layers.0.out"], state["layers.0.out"])
@@ -186,7 +188,8 @@ def test_a_teacher_forced_walk_counts_the_rounds_of_the_loop(target, taught, end
     kept = {"block-diffusion": checkpoint("block-diffusion", drafter)}
     assert decode_live("block-diffusion(depth=3)", target, Facts(end=end), data, kept) == found
     if taught and not end:
-        assert found["tiny"].accepted[0] > 5 and found["tiny"].accepted[1] > 0
+        assert found["tiny"].accepted[0] > 5
+        assert found["tiny"].accepted[1] > 0
 
 
 def test_the_checkpoint_of_the_default_target_stays_below_its_share_of_the_repository():

@@ -41,7 +41,8 @@ def test_padding_does_not_leak_into_shorter_rows():
     padded = x.clone()
     padded[0, 4:] = 1e3
     one, other = through(target, 1, x), through(target, 1, padded)
-    assert torch.equal(one[0, :4], other[0, :4]) and torch.equal(one[1], other[1])
+    assert torch.equal(one[0, :4], other[0, :4])
+    assert torch.equal(one[1], other[1])
     assert torch.allclose(through(target, 1, x[:1, :4]), one[:1, :4], atol=1e-6)
 
 
@@ -49,7 +50,8 @@ def test_a_row_sees_every_row_before_it():
     target = tiny_target()
     x = torch.randn(1, 6, 16, generator=torch.Generator().manual_seed(0)).requires_grad_()
     through(target, 0, x)[0, 4].sum().backward()
-    assert (x.grad[0, :5].abs().amax(-1) > 1e-4).all() and (x.grad[0, 5] == 0).all()
+    assert (x.grad[0, :5].abs().amax(-1) > 1e-4).all()
+    assert (x.grad[0, 5] == 0).all()
 
 
 def test_every_matrix_of_the_layer_can_be_learned():

@@ -54,7 +54,8 @@ def test_layers_blocks_and_vocabulary_are_the_bases_and_its_meta_names_the_base(
 def test_its_blocks_are_masked_whole_and_the_text_learns_nothing_of_its_own(target, base, batch):
     drafter = aligned(target, IDS, base=base_of(base))
     drawn = draw_masks(batch, drafter.mix, drafter.blocks)
-    assert drawn.whole.all() and drawn.masked.all()
+    assert drawn.whole.all()
+    assert drawn.masked.all()
     spoken = FinetunedDiffusion(target, base_of(base), replace(WHOLLY_MASKED, text=1.0), rank=3)
     assert STREAK(spoken, batch)[0] > STREAK(drafter, batch)[0] > 0
 
@@ -80,7 +81,8 @@ def test_its_gradient_is_that_of_minus_the_expected_streak(target, base, batch):
         assert torch.allclose(logp.gather(1, columns)[:, 0].exp(), slot_losses(
             x[chosen], drafter.frozen.rows, type(dist)(*(part[chosen.flatten()] for part in dist))).prob, atol=1e-5)
     (-expected_streak(probs.flatten(1)).sum() / rows.sum()).backward()
-    assert mine.norm() > 1e-4 and torch.allclose(mine, drafter.norm.grad, atol=1e-6, rtol=1e-3)
+    assert mine.norm() > 1e-4
+    assert torch.allclose(mine, drafter.norm.grad, atol=1e-6, rtol=1e-3)
 
 
 def test_it_makes_longer_streaks_than_its_base(target):
@@ -121,4 +123,5 @@ def test_of_the_default_target_it_is_a_few_megabytes_on_top():
     tensors, about = pack(drafter.state(), recipe("diffusion-lm-aligned").plan, base.state.__getitem__)
     layer, rest = (sum(tensor.numel() * tensor.element_size() for name, tensor in tensors.items()
                        if name.startswith("layers") == one) for one in (True, False))
-    assert about["layers.0.down"]["scheme"] == f"+rank{ALIGNED_RANK}" and 1.3e6 < 3 * layer + rest < 2.1e6
+    assert about["layers.0.down"]["scheme"] == f"+rank{ALIGNED_RANK}"
+    assert 1.3e6 < 3 * layer + rest < 2.1e6

@@ -116,7 +116,8 @@ def test_a_hidden_token_and_the_text_behind_the_anchor_reach_no_row_of_a_trainin
         inside = (slot >= 0) & (slot < 3)
         hidden = drawn.masked.gather(2, slot.clamp(0, 3)[..., None])[..., 0] | ~inside
         unseen = (slot >= 0) & hidden
-        assert same[unseen].all() and not same[~unseen].any()
+        assert same[unseen].all()
+        assert not same[~unseen].any()
         changed += int((~unseen & inside).sum())
     assert changed, "some tokens were shown"
 
@@ -146,7 +147,8 @@ def test_blocks_of_several_sizes_do_not_see_the_rows_that_a_short_one_lacks(targ
         mixed = drafter.behind(batch.tokens, drawn.blocks, None, before)
         alone = drafter.behind(batch.tokens, replace(drawn.blocks, size=2), None, before)
     short = drawn.blocks.lengths == 2
-    assert short.any() and torch.allclose(mixed[short][:, 0], alone[short][:, 0], atol=1e-5)
+    assert short.any()
+    assert torch.allclose(mixed[short][:, 0], alone[short][:, 0], atol=1e-5)
     assert not torch.allclose(mixed[~short][:, 0], alone[~short][:, 0], atol=1e-3)
 
 
@@ -176,7 +178,8 @@ def test_a_walk_counts_the_rounds_of_the_loop(target, end):
     batch = batch_of(target, data)
     drafter = learned(made(target, rank=16, mix=Mix(noised=0, spacing=1)), batch, 60)
     found = tallies(drafter, [(batch, ["tiny"] * len(data))], 4)[0]
-    assert found["tiny"].accepted[0] > 5 and found["tiny"].accepted[1] > 0
+    assert found["tiny"].accepted[0] > 5
+    assert found["tiny"].accepted[1] > 0
     stored = {"diffusion-lm": checkpoint("diffusion-lm", drafter)}
     assert decode_live("diffusion-draft(depth=4)", target, Facts(end=end), data, stored) == found
     right, = matches(drafter, batch, 4)
@@ -210,8 +213,10 @@ def test_what_was_trained_at_a_rank_is_stored_at_that_rank_at_the_cost_of_roundi
 
 
 def test_the_default_is_six_layers_with_the_ends_among_them_or_half_of_a_small_target():
-    assert spread_layers(30) == (0, 6, 12, 17, 23, 29) and spread_layers(6) == (0, 2, 5)
-    assert spread_layers(1) == spread_layers(2) == (0,) and spread_layers(30, 8) == (0, 4, 8, 12, 17, 21, 25, 29)
+    assert spread_layers(30) == (0, 6, 12, 17, 23, 29)
+    assert spread_layers(6) == (0, 2, 5)
+    assert spread_layers(1) == spread_layers(2) == (0,)
+    assert spread_layers(30, 8) == (0, 4, 8, 12, 17, 21, 25, 29)
 
 
 def test_what_is_stored_bears_the_names_that_inference_reads(target):
@@ -227,7 +232,8 @@ def test_padding_has_no_part_in_it(target, data, batch):
     drafter = stirred(made(target))
     behind = torch.arange(batch.tokens.shape[1]) >= batch.stop[:, None]
     other: Batch = replace(batch, tokens=batch.tokens.masked_fill(behind, 39))
-    assert behind.any() and not torch.equal(other.tokens, batch.tokens)
+    assert behind.any()
+    assert not torch.equal(other.tokens, batch.tokens)
     assert Objective()(drafter, other)[0].item() == pytest.approx(Objective()(drafter, batch)[0].item(), rel=1e-6)
 
 
@@ -236,6 +242,7 @@ def test_in_half_precision_a_step_is_taken_and_what_is_taught_stays_single():
     half = Transformer(random_weights(target.shape, dtype=torch.bfloat16))
     batch, drafter = batch_of(half, tiny_examples(3)), made(half)
     line = step(drafter, torch.optim.Adam(drafter.parameters(), lr=0.01), batch, Objective("ce", "dpace"), 1.0)
-    assert 0 < line["loss"] < 99 and line["gradient"] > 0
+    assert 0 < line["loss"] < 99
+    assert line["gradient"] > 0
     assert all(tensor.dtype == torch.float32 and bool(tensor.isfinite().all()) for tensor in drafter.parameters())
     assert matches(drafter, batch, 3)[0].shape == (3, *batch.tokens.shape)

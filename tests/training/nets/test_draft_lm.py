@@ -60,7 +60,8 @@ def test_the_copied_start_is_the_targets_layers_and_the_random_one_is_not(target
             assert torch.equal(copied[f"layers.{i}.{name}"], matrix)
             assert random[f"layers.{i}.{name}"].shape == matrix.shape
             assert not torch.allclose(random[f"layers.{i}.{name}"], matrix)
-    assert torch.equal(copied["norm"], target.weights.norm) and torch.equal(random["norm"], torch.ones(16))
+    assert torch.equal(copied["norm"], target.weights.norm)
+    assert torch.equal(random["norm"], torch.ones(16))
 
 
 def test_with_all_layers_and_all_tokens_the_start_is_the_target(target, data, batch):
@@ -72,8 +73,11 @@ def test_with_all_layers_and_all_tokens_the_start_is_the_target(target, data, ba
 def test_training_it_leaves_the_target_alone(target):
     before = target.weights.layers[0].qkv.dense().clone(), target.weights.norm.clone()
     stirred(DraftLMNet(target, IDS, (0, 3)))
-    assert torch.equal(target.weights.layers[0].qkv.dense(), before[0]) and torch.equal(target.weights.norm, before[1])
+    assert torch.equal(target.weights.layers[0].qkv.dense(), before[0])
+    assert torch.equal(target.weights.norm, before[1])
 
 
 def test_it_starts_from_the_first_layers_and_the_last():
-    assert outer_layers(30) == (0, 1, 29) and outer_layers(2) == (0, 1) and outer_layers(1) == (0,)
+    assert outer_layers(30) == (0, 1, 29)
+    assert outer_layers(2) == (0, 1)
+    assert outer_layers(1) == (0,)

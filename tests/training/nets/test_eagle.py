@@ -98,8 +98,10 @@ def test_what_is_taken_over_drafts_the_same(target, batch, head):
 def test_the_copied_start_is_the_last_layer_with_the_last_stream_passed_through(target, batch):
     copied, random = EagleNet(target, IDS, TAPS), EagleNet(target, IDS, TAPS, random=True)
     state, last, hidden = copied.state(), target.weights.layers[-1], target.shape.hidden
-    assert torch.equal(state["qkv"][:, hidden:], last.qkv.dense()) and not state["qkv"][:, :hidden].any()
-    assert not state["fc"][:, :-hidden].any() and torch.equal(state["norm"], target.weights.norm)
+    assert torch.equal(state["qkv"][:, hidden:], last.qkv.dense())
+    assert not state["qkv"][:, :hidden].any()
+    assert not state["fc"][:, :-hidden].any()
+    assert torch.equal(state["norm"], target.weights.norm)
     assert set(random.state()) == set(state)
     assert all(tensor.shape == random.state()[name].shape for name, tensor in state.items())
     assert not torch.allclose(logits(copied, batch)[0], logits(random, batch)[0])
@@ -109,14 +111,18 @@ def test_the_start_does_not_share_memory_with_the_target(target):
     norm, down = target.weights.norm, target.weights.layers[-1].down.dense()
     before = norm.clone(), down.clone()
     stirred(EagleNet(target, IDS, TAPS))
-    assert torch.equal(norm, before[0]) and torch.equal(down, before[1])
+    assert torch.equal(norm, before[0])
+    assert torch.equal(down, before[1])
 
 
 def test_more_slots_than_were_trained_can_be_asked_for(batch, head):
     trained, more = logits(head, batch), head.slots(batch, 5)
-    assert len(trained) == 3 and len(more) == 5
+    assert len(trained) == 3
+    assert len(more) == 5
     assert torch.allclose(more[2] @ head.frozen.rows.T, trained[2], atol=1e-6)
 
 
 def test_taps_are_a_low_a_middle_and_a_high_stream():
-    assert default_taps(30) == (2, 15, 27) and default_taps(3) == (1, 2) and default_taps(1) == (1,)
+    assert default_taps(30) == (2, 15, 27)
+    assert default_taps(3) == (1, 2)
+    assert default_taps(1) == (1,)

@@ -78,8 +78,10 @@ def test_exits_share_nothing(target, batch):
         for parts in (drafter.down, drafter.up, drafter.norm):
             parts["1"].add_(1.0)
     first, second = logits(drafter, batch)
-    assert not torch.allclose(first, clean[0]) and torch.equal(second, clean[1])
+    assert not torch.allclose(first, clean[0])
+    assert torch.equal(second, clean[1])
 
 
 def test_exits_lie_after_a_sixth_a_third_and_a_half():
-    assert default_exits(30) == (5, 10, 15) and default_exits(2) == (1,)
+    assert default_exits(30) == (5, 10, 15)
+    assert default_exits(2) == (1,)

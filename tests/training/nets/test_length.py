@@ -33,11 +33,17 @@ def test_a_prediction_that_is_too_short_weighs_as_much_more_as_was_asked():
 
 def test_figures_by_hand():
     told = length_figures(torch.tensor([-1.0, 1.4, 2.6, 9.0]), torch.tensor([0, 2, 2, 4]), 5, 3.0)
-    assert told["positions"] == 4 and told["mean_label"] == 2 and told["mean_length"] == 2.25      # 0, 1, 3, 5
-    assert told["mae"] == .75 and told["mae_of_best_constant"] == 1.0          # |2 - labels| = 2, 0, 0, 2
-    assert told["loss"] == (3 + 1 + 1) / 4 and told["loss_of_best_constant"] == 2.0        # of 2: (2 + 0 + 0 + 6) / 4
-    assert told["too_short"] == .25 and told["too_long"] == .5
-    assert told["kept"] == (0 + 1 + 2 + 4) / 4 and told["wasted"] == 2 / 4
+    assert told["positions"] == 4
+    assert told["mean_label"] == 2
+    assert told["mean_length"] == 2.25
+    assert told["mae"] == .75
+    assert told["mae_of_best_constant"] == 1.0
+    assert told["loss"] == (3 + 1 + 1) / 4
+    assert told["loss_of_best_constant"] == 2.0
+    assert told["too_short"] == .25
+    assert told["too_long"] == .5
+    assert told["kept"] == (0 + 1 + 2 + 4) / 4
+    assert told["wasted"] == 2 / 4
     assert told["correlation"] == pytest.approx(2.5 / (2 * 3.6875) ** .5, abs=1e-4)
 
 
@@ -52,8 +58,11 @@ def test_it_learns_what_the_state_tells_and_beats_every_constant_on_places_it_ha
     asked = LengthSettings(longest=6, epochs=12, batch=32, rate=5e-3, hidden=16)
     fit_length(one, "toy", train, held, asked, tmp_path)
     first, *_, last = [line["held_out"] for line in epoch_log(tmp_path)]
-    assert last["mae"] < .5 * last["mae_of_best_constant"] and last["loss"] < .5 * last["loss_of_best_constant"]
-    assert last["correlation"] > .9 and last["positions"] == 360 and last["mae"] < first["mae"]
+    assert last["mae"] < .5 * last["mae_of_best_constant"]
+    assert last["loss"] < .5 * last["loss_of_best_constant"]
+    assert last["correlation"] > .9
+    assert last["positions"] == 360
+    assert last["mae"] < first["mae"]
     rows = known_labels(held.labels["toy"])
     assert length_figures(predict(one, held, rows), held.labels["toy"][rows], 6, 3.0) == last
 
@@ -91,7 +100,8 @@ def test_a_fit_that_was_killed_goes_on_to_the_very_same_end(tmp_path):
     fit_length(second, "toy", train, held, asked, tmp_path / "cut")
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters(), strict=True))
     ends = [[(line["epoch"], line["held_out"]) for line in epoch_log(tmp_path / name)] for name in ("whole", "cut")]
-    assert ends[0] == ends[1] and len(ends[0]) == 4
+    assert ends[0] == ends[1]
+    assert len(ends[0]) == 4
 
 
 def test_a_finished_fit_is_taken_as_it_is_and_a_damaged_one_is_refused(tmp_path):

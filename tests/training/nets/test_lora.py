@@ -33,9 +33,12 @@ def test_what_it_learns_is_a_difference_of_its_rank_and_the_whole_layer_of_those
 def test_only_thin_factors_are_trained_and_a_matrix_thinner_than_the_rank_is_learned_whole():
     thin = LowRankLayer(TARGET.shape, STATE, 3).named_parameters()
     sizes = {name: tuple(parameter.shape) for name, parameter in thin}
-    assert sizes["left.gate_up"] == (64, 3) and sizes["right.gate_up"] == (3, 16) and len(sizes) == 8
+    assert sizes["left.gate_up"] == (64, 3)
+    assert sizes["right.gate_up"] == (3, 16)
+    assert len(sizes) == 8
     wide = dict(LowRankLayer(TARGET.shape, STATE, 99).named_parameters())
-    assert wide["left.down"].shape == (16, 16) and wide["right.down"].shape == (16, 32)
+    assert wide["left.down"].shape == (16, 16)
+    assert wide["right.down"].shape == (16, 32)
 
 
 def test_both_factors_have_gradients_once_the_first_has_moved():
