@@ -1,26 +1,47 @@
-"""The loop: when, what, target, how, and again. The serial schedule and nothing else.
+"""The loop: when, what, target, how, and again, one after another; a method may bring another schedule.
 
 Knows nothing about models, caches, drafters or rules. Plain decoding is the budget of depth 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
+from types import MappingProxyType
+from typing import Any
 
-from specdec_lib.scores import Scores
-from specdec_lib.types import LM, NO_DICE, Draft, How, Method, Refusal, Round, Seconds, Session, Verdict, What, When
+from specdec_lib.scores import RowStats, Scores
+from specdec_lib.speculate import speculate
+from specdec_lib.types import LM, NO_DICE, How, Method, Refusal, Round, Schedule, Seconds, Session, Verdict, What, When
+
+NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 
 
-def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, *, max_new_tokens: int = 128,
-           end: frozenset[int] = frozenset(), sampling=None, id: str = "", dice=NO_DICE) -> Iterator[Session]:
-    """Yields the session after every round, until an end token is emitted or the room is used up.
+def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, schedule: Schedule | None = None, *,
+           max_new_tokens: int = 128, end: frozenset[int] = frozenset(), sampling=None, id: str = "",
+           dice=NO_DICE, memory: Mapping[str, Any] = NO_MEMORY) -> Iterator[Session]:
+    """Yields the session after every round, until an end token is emitted or `max_new_tokens` are.
 
-    Raises Refusal for an empty prompt, one that does not fit the target's context, or no room for output.
+    A `Method` unpacks into the parameters from `when` to `schedule`. Raises Refusal for an empty prompt, one that does
+    not fit the target's context, or no tokens to generate.
     """
     session = begin(prompt, max_new_tokens, end, sampling, id, target.context)
-    return rounds(session, target, Method(when, what, how), dice)
+    return run(session, target, Method(when, what, how, schedule), dice, memory)
+
+
+def run(session: Session, target: LM, method: Method, dice=NO_DICE, memory: Mapping[str, Any] = NO_MEMORY
+        ) -> Iterator[Session]:
+    """Yields the session after every round of the method's schedule, by default the serial `rounds`.
+
+    When the decode is over, or given up, every value in `memory` is told once by `finish(session)`.
+    """
+    try:
+        for session in (method.schedule or rounds)(session, target, method, dice):
+            yield session
+    finally:
+        for one in memory.values():
+            one.finish(session)
 
 
 def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = frozenset(), sampling=None, id: str = "",
@@ -35,8 +56,8 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
     if context is not None and len(prompt) >= context:
         raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds {context}:"
                       " shorten it, since nothing is cut silently")
-    room = max_new_tokens if context is None else min(max_new_tokens, context - len(prompt))
-    return Session(tuple(int(token) for token in prompt), len(prompt), room, frozenset(end), sampling, id)
+    remaining = max_new_tokens if context is None else min(max_new_tokens, context - len(prompt))
+    return Session(tuple(int(token) for token in prompt), len(prompt), remaining, frozenset(end), sampling, id)
 
 
 def rounds(session: Session, target: LM, method: Method, dice=NO_DICE) -> Iterator[Session]:
@@ -50,25 +71,20 @@ def rounds(session: Session, target: LM, method: Method, dice=NO_DICE) -> Iterat
 
 
 def step(session: Session, target: LM, method: Method, dice=NO_DICE) -> Session:
-    """One round: three questions, one forward."""
-    own = dice.fork(len(session.rounds))           # drafts may be redrawn at a position; the verdict's coins are not
-    t0 = perf_counter()
+    """One round: a budget, then one speculation with the target."""
+    own = dice.fork(len(session.rounds))           # drafts may be redrawn at a position; the verdict's numbers are not
+    start = perf_counter()
     budget = method.when(session, own.fork("when")).within(session)
-    t1 = perf_counter()
-    draft = method.what(session, budget, own.fork("what")) if budget.depth else Draft()
-    t2 = perf_counter()
-    scores = target(session.tokens, draft)
-    t3 = perf_counter()
-    verdict = method.how(session, draft, scores, dice).until(session)
-    rows = (0, *(node + 1 for node in verdict.path))[:len(verdict.tokens)]
-    row_stats = scores.row_stats(rows)
-    seconds = Seconds(t1 - t0, t2 - t1, t3 - t2)
-    round = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict), seconds)
-    round = replace(round, seconds=seconds._replace(how=perf_counter() - t3))
-    return session.after(round)
+    planned = perf_counter()
+    found = speculate(session, budget, target, method.what, method.how, own.fork("what"), dice)
+    verifying = perf_counter()
+    row_stats = found.scores.row_stats((0, *(node + 1 for node in found.verdict.path))[:len(found.verdict.tokens)])
+    round = Round(budget, found.draft.bare(), row_stats, found.verdict, logprobs(found.scores, row_stats, found.verdict))
+    how = found.verifying + perf_counter() - verifying
+    return session.after(replace(round, seconds=Seconds(planned - start, found.drafting, found.scoring, how)))
 
 
-def logprobs(scores: Scores, row_stats, verdict: Verdict) -> tuple[float, ...]:
+def logprobs(scores: Scores, row_stats: RowStats, verdict: Verdict) -> tuple[float, ...]:
     """Log-probability of each emitted token under the raw softmax of its row."""
     return tuple(scores.logit(row, token) - lse
                  for row, token, lse in zip(row_stats.rows, verdict.tokens, row_stats.lse, strict=True))

@@ -40,9 +40,16 @@ class Row(NamedTuple):
     origins: tuple[str, ...]                       # who proposed each emitted token; "" = the target itself
     margins: tuple[float, ...]                     # between the two best logits of the row of each emitted token
     not_best: int | None = None                    # emitted though the target had a likelier one; None: unknown
+    wall: float | None = None                      # of the whole round where its parts overlapped
 
     @property
     def seconds(self) -> float:
+        """Wall-clock seconds of the round: what every rate is computed from."""
+        return self.busy if self.wall is None else self.wall
+
+    @property
+    def busy(self) -> float:
+        """Seconds of all parts together; more than `seconds` where drafting and verifying overlapped."""
         return self.when + self.what + self.target + self.how
 
 
@@ -55,10 +62,10 @@ def row(round: Round) -> Row:
     two, best = round.row_stats.logits[rows, :2].tolist(), likeliest(round.row_stats.ids[rows],
                                                                      round.row_stats.logits[rows])
     return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, len(draft) + 1,
-               *round.seconds, -sum(round.logprobs), emitted,
+               *round.seconds[:4], -sum(round.logprobs), emitted,
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
                tuple(pair[0] - pair[-1] for pair in two),
-               sum(token not in ids for token, ids in zip(emitted, best, strict=True)))
+               sum(token not in ids for token, ids in zip(emitted, best, strict=True)), round.seconds.wall)
 
 
 def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:
@@ -106,8 +113,8 @@ def conditional_acceptance(rows: Sequence[Row]) -> list[float]:
 
 
 def time_share(rows: Sequence[Row]) -> dict[str, float] | None:
-    """Shares of decode time, summing to one: the target's forwards, the drafter, and everything else."""
-    total = sum(r.seconds for r in rows)
+    """Shares of the time of all parts, summing to one: the target's forwards, the drafter, and everything else."""
+    total = sum(r.busy for r in rows)
     if not total:
         return None
     target, drafter = sum(r.target for r in rows) / total, sum(r.what for r in rows) / total

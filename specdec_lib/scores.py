@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from specdec_lib.topk import argmax, block_maxima, top_k
 
 @dataclass(frozen=True)
 class Distribution:
-    """A probability law on its support: `ids [m]` int64 and `chances [m]`, which sum to one; m = 1 is certainty."""
+    """A categorical distribution on its support: `ids [m]` int64 and `probs [m]`, which sum to one; m = 1 is a point."""
 
     ids: Tensor
     probs: Tensor
@@ -26,28 +27,56 @@ class Distribution:
 
     @cached_property
     def only(self) -> int | None:
-        """The only token of a certain law; None where there is a choice."""
+        """The token of a point mass; None where several tokens are possible."""
         return int(self.ids[0]) if len(self.ids) == 1 else None
 
     def probability(self, token: int) -> float:
-        """The chance of `token`; zero outside the support."""
+        """The probability of `token`; zero outside the support."""
         if self.only is not None:
             return 1.0 if self.only == token else 0.0
         return float(self.probs[self.ids == token].sum())
 
+    def draw(self, dice) -> int:
+        """A token drawn with these random numbers; a point mass uses none."""
+        return dice.choose(self)
+
+    def residual(self, q: Distribution | None, token: int) -> Distribution:
+        """norm(max(0, self - q)) on this support, what is drawn from once `token` of `q` was rejected (Leviathan 2023).
+
+        `q` None is a deterministic proposal: this distribution without `token`.
+        """
+        if len(self.ids) == 1:
+            return self                            # the rejected token was another one: nothing to take away
+        left = self.probs.clone()
+        if q is None:
+            left[self.ids == token] = 0
+        else:
+            left = (left - q.onto(self.ids).to(left)).clamp(min=0)
+        total = left.sum()
+        return Distribution(self.ids, left / total) if total > 0 else self     # p = q up to rounding: only noise was rejected
+
+    def onto(self, ids: Tensor) -> Tensor:
+        """The probabilities of these ids [m]; zero outside the support."""
+        if len(self.ids) == len(ids) and torch.equal(self.ids, ids):
+            return self.probs
+        order = torch.argsort(self.ids)
+        known = self.ids[order]
+        place = torch.searchsorted(known, ids).clamp(max=len(known) - 1)
+        return torch.where(known[place] == ids, self.probs[order][place], torch.zeros_like(self.probs[:1]))
+
 
 class TokenStats(NamedTuple):
-    """What a drafter saw when it drew one token, as floats of the raw softmax at temperature 1 (entropy in nats)."""
+    """The row that one token was drawn from, as floats of the raw softmax at temperature 1 (entropy in nats)."""
 
-    prob: float
-    first: float                                   # the two best chances of that row
+    prob: float                                    # of the token itself
+    first: float                                   # the two largest probabilities of the row
     second: float
     entropy: float
 
 
 @dataclass(frozen=True)
 class RowStats:
-    """What is remembered of scores: per row the top ids and raw logits; log-sum-exp and entropy of `rows` alone.
+    """The statistics that are kept of scores: top ids and raw logits of every row, log-sum-exp and entropy of `rows`.
 
     `ids`, `logits` are [rows of the forward, k]; `lse`, `entropy` are floats (nats, raw softmax, temperature 1), one
     for each row named in `rows`.
@@ -99,6 +128,22 @@ class Scores:
                 return float(self._row_stats.logits[row, place[0, 0]])
         column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
         return float(self.logits[row, column])
+
+    def stats(self, row: int, token: int) -> TokenStats:
+        """Probability of `token`, the two largest probabilities and the entropy (nats) of `row`, raw softmax.
+
+        Read from the row statistics where the model has already moved them to the host, so that it costs no transfer.
+        """
+        if self._row_stats is not None and row in self._row_stats.rows:
+            moved = self._row_stats
+            at = moved.rows.index(row)
+            first, second = (moved.logits[row, :2].double() - moved.lse[at]).exp().tolist()
+            return TokenStats(math.exp(self.logit(row, token) - moved.lse[at]), first, second, moved.entropy[at])
+        logits = self.logits[row]
+        probs = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)
+        first, second = torch.topk(probs, 2).values.tolist()
+        column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
+        return TokenStats(float(probs[column]), first, second, float(torch.special.entr(probs).sum()))
 
     def row_stats(self, rows: tuple[int, ...] = (), k: int = 8) -> RowStats:
         """Top k of every row, and log-sum-exp and entropy of `rows`."""

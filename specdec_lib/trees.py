@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
 
-import torch
-
-from specdec_lib.scores import Scores, TokenStats
+from specdec_lib.scores import Scores
 from specdec_lib.types import ROOT, Budget, Draft, Refusal, Round, Session, Trail
 
 Path = tuple[int, ...]
@@ -63,24 +61,13 @@ def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores],
         row = len(draft)
         dist = scores.distribution(row, session.sampling)
         token = dice.at(len(session.tokens) + row).choose(dist)
-        seen = token_stats(scores, row, token)
+        seen = scores.stats(row, token)
         draft = Draft(draft.tokens + (token,), draft.parents + (row - 1,),
                       draft.q + (dist if len(dist.ids) > 1 else None,), draft.stats + (seen,),
                       draft.source + (source,) if source else (), draft.confidence + (seen.prob,))
         if token in session.end or (budget.stop and budget.stop(draft.stats)):
             break
     return draft
-
-
-def token_stats(scores: Scores, row: int, token: int) -> TokenStats:
-    """What one row shows of `token`: its chance, the two best chances and the entropy (raw softmax, nats)."""
-    logits = scores.logits[row]
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    probs = torch.softmax(logits, -1)
-    first, second = torch.topk(probs, 2).values.tolist()
-    entropy = float(torch.special.entr(probs).sum())
-    column = token if scores.ids is None else int((scores.ids == token).nonzero()[0, 0])
-    return TokenStats(float(probs[column]), first, second, entropy)
 
 
 def deterministic_chain(tokens: Sequence[int], source: str = "", confidence: Sequence[float] = ()) -> Draft:

@@ -7,7 +7,7 @@ target forwards. A node is an index into a draft; row 0 of some scores stands af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -23,8 +23,8 @@ class Refusal(ValueError):
     """Bad input, said in one sentence to the person who gave it (exit code 2 on the command line)."""
 
 
-Trail = tuple[TokenStats, ...]                     # the sights along one path of a draft, in order
-Stop = Callable[[Trail], bool]                     # asked after a token has joined: may the next one be left undrawn?
+Trail = tuple[TokenStats, ...]                     # the statistics along one path of a draft, in order
+Stop = Callable[[Trail], bool]                     # called after each drafted token; True stops drafting
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Budget:
     query: int = 0                                 # tokens of suffix to match; 0 = the drafter's choice
     stop: Stop | None = None                       # a small frozen value with a pure call
     instead: Budget | None = None                  # for who speaks where `source` is silent; None = this one
+    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)         # small plain data, read again next round
 
     @property
     def size(self) -> int:
@@ -139,12 +140,18 @@ class Verdict:
 
 
 class Seconds(NamedTuple):
-    """Wall-clock seconds of one round; `how` holds the loop's own bookkeeping as well."""
+    """Seconds of one round, by part; `how` holds the loop's own bookkeeping as well."""
 
     when: float = 0.0
     what: float = 0.0
     target: float = 0.0
     how: float = 0.0
+    wall: float | None = None                      # of the whole round where parts overlap; None: one after another
+
+    @property
+    def whole(self) -> float:
+        """Wall-clock seconds of the round: what rates are computed from."""
+        return self.when + self.what + self.target + self.how if self.wall is None else self.wall
 
 
 NO_SECONDS = Seconds()
@@ -226,12 +233,16 @@ What = Callable[[Session, Budget, Any], Draft]
 How = Callable[[Session, Draft, Scores, Any], Verdict]
 
 
+Schedule = Callable[[Session, LM, "Method", Any], Iterator[Session]]
+
+
 class Method(NamedTuple):
-    """An assembled method: one part from each room."""
+    """An assembled method: one part from each room, and its own schedule where rounds are not one after another."""
 
     when: When
     what: What
     how: How
+    schedule: Schedule | None = None               # None = loop.rounds, which has this signature
 
 
 @dataclass(frozen=True)

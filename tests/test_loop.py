@@ -1,10 +1,12 @@
 """The loop itself: what goes in is checked, what comes out stops where it should."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from specdec_lib.how.match import Match
-from specdec_lib.loop import begin, decode
+from specdec_lib.loop import begin, decode, rounds
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Draft, Refusal
 from specdec_lib.when.fixed import Fixed
@@ -71,3 +73,23 @@ def test_the_context_bounds_the_room():
 
 def test_a_tensor_of_ids_is_a_prompt():
     assert begin(torch.tensor([1, 2]), 5).tokens == (1, 2)
+
+
+def two_at_once(session, target, method, dice):
+    """A schedule of its own: the serial rounds, each said to have overlapped and to have taken a second of wall time."""
+    for now in rounds(session, target, method, dice):
+        last = replace(now.rounds[-1], seconds=now.rounds[-1].seconds._replace(what=0.8, target=0.9, wall=1.0))
+        yield replace(now, rounds=(*now.rounds[:-1], last))
+
+
+def test_a_method_brings_its_own_schedule_and_the_same_tokens_come_out():
+    serial = finish(max_new_tokens=6)
+    *_, own = decode((1, 2), Scripted((1, 2), TEXT), Fixed(3), knows, Match(), two_at_once, max_new_tokens=6)
+    assert own.output == serial.output
+    assert [one.seconds.whole for one in own.rounds] == [1.0] * len(own.rounds)
+
+
+def test_the_seconds_of_serial_rounds_are_the_sum_of_their_parts():
+    for one in finish(max_new_tokens=6).rounds:
+        assert one.seconds.wall is None
+        assert one.seconds.whole == pytest.approx(sum(one.seconds[:4]))

@@ -109,15 +109,17 @@ def coarse(values: np.ndarray, bits: int = 12) -> np.ndarray:
 def tables(decodes: Sequence[Decode]) -> Tables:
     """Both tables of these decodes."""
     rounds = [{**d.place, "round": i, **row._asdict()} for d in decodes for i, row in enumerate(d.outcome.rows)]
+    overlapped = any(row.wall is not None for d in decodes for row in d.outcome.rows)
+    schema = ROUNDS.append(pa.field("wall", pa.float64())) if overlapped else ROUNDS
     turns = [{**d.place, "peer": d.peer, "prompt_tokens": d.prompt_tokens, "text": d.text, "pieces": d.pieces,
               "score": d.score,
               **{n: getattr(d.outcome, n) for n in ("tokens", "prefill", "seconds", "bought", "forwards")}}
              for d in decodes]
     if all(isinstance(d.question_id, int) for d in decodes):
-        return Tables(pa.Table.from_pylist(rounds, ROUNDS), pa.Table.from_pylist(turns, DECODES))
+        return Tables(pa.Table.from_pylist(rounds, schema), pa.Table.from_pylist(turns, DECODES))
     named = pa.field("question_id", pa.string())   # one name among the numbers, and all are names
     rounds, turns = ([{**r, "question_id": str(r["question_id"])} for r in rows] for rows in (rounds, turns))
-    schemas = ROUNDS.set(0, named), DECODES.set(0, named)
+    schemas = schema.set(0, named), DECODES.set(0, named)
     return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
 
 

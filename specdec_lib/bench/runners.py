@@ -7,9 +7,10 @@ that the plan names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.results import Outcome
 from specdec_lib.cost import curves
 from specdec_lib.dice import Dice
-from specdec_lib.loop import begin, rounds
+from specdec_lib.loop import NO_MEMORY, begin, run
 from specdec_lib.scores import Scores
 from specdec_lib.types import LM, Draft, Method, Session
 
@@ -54,14 +55,14 @@ def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None)
 
 def _method(spec: str, plan: Plan, world: Environment, curve: curves.CostCurve | None,
             memories: dict[int, dict] | None):
-    def run(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
+    def decode_once(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
         kit = world.kit(plan, curve, None if memories is None else memories.setdefault(repeat, {}))
         method = catalog.build(spec, kit)
         session = begin(ids, plan.max_new_tokens, world.facts.end, plan.sampling, str(key[0]), kit.target.context)
-        target = SynchronizedTarget(kit.target,
-                                    torch.cuda.synchronize) if plan.device.startswith("cuda") else kit.target
-        return run_timed(session, target, method, Dice(plan.seed).fork(*key, repeat))
-    return run
+        on_gpu = plan.device.startswith("cuda")
+        target = SynchronizedTarget(kit.target, torch.cuda.synchronize) if on_gpu else kit.target
+        return run_timed(session, target, method, Dice(plan.seed).fork(*key, repeat), kit.memory)
+    return decode_once
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,21 @@ def _peer(peer: Peer, plan: Plan):
     return run
 
 
-def run_timed(session: Session, target: LM, method: Method, dice) -> Outcome:
-    """Runs the loop; what a round took beyond when, what and target counts as `how`, so rounds add up to the whole."""
+def run_timed(session: Session, target: LM, method: Method, dice, memory: Mapping[str, Any] = NO_MEMORY) -> Outcome:
+    """Decodes by the method's schedule; the rows' seconds add up to the time from prefill to the last token."""
     took: list[float] = []
     start = perf_counter()
-    for now in rounds(session, target, method, dice):
-        session = now
+    for session in run(session, target, method, dice, memory):       # noqa: B007, B020
         took.append(perf_counter() - start)
         start = perf_counter()
     took[0] -= session.prefill
-    rows = tuple(row._replace(how=max(whole - row.when - row.what - row.target, 0.0))
-                 for row, whole in zip(measure.rows(session), took, strict=True))
+    rows = tuple(charged(row, seconds) for row, seconds in zip(measure.rows(session), took, strict=True))
     seconds = sum(row.seconds for row in rows)
     return Outcome(session.output, session.prefill, seconds, len(session.output), len(rows), rows)
+
+
+def charged(row: measure.Row, seconds: float) -> measure.Row:
+    """The row with all of its round's seconds: what no part accounts for is `how`, or `wall` where parts overlapped."""
+    if row.wall is not None:
+        return row._replace(wall=seconds)
+    return row._replace(how=max(seconds - row.when - row.what - row.target, 0.0))

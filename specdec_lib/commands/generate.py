@@ -9,7 +9,7 @@ from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
-from specdec_lib.loop import begin, rounds
+from specdec_lib.loop import begin, run
 from specdec_lib.types import Session
 
 
@@ -20,7 +20,7 @@ def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | 
     session = begin(world.encode([("user", prompt)]), plan.max_new_tokens, world.facts.end, plan.sampling, "given",
                     kit.target.context)
     stream = world.stream()
-    for session in rounds(session, kit.target, method, Dice(plan.seed)):
+    for session in run(session, kit.target, method, Dice(plan.seed), kit.memory):   # noqa: B020
         yield stream.push(session.rounds[-1].verdict.tokens)
     yield stream.finish()
     yield f"\n{statistics(session, spec, plan)}\n"

@@ -5,9 +5,8 @@ other in one suffix automaton, a gap behind each, so no match and no copy runs f
 the last 64 tokens of the session, whatever the number of answers; reading a token in costs amortised constant time and
 is done at the first look-up that follows, so that whoever gains by it pays for it.
 
-It lives in `kit.memory` and grows between decodes alone: what a decode says is put aside while it runs, as far as it
-has come, and joins the answers when the next decode is set up. So a decode that was stopped half-way leaves what it had
-said, and within one decode every question has one answer. One decode at a time.
+It lives in `kit.memory` and grows between decodes alone: `finish`, which the loop calls once when a decode is over or
+given up, adds what it emitted. Within one decode every question has one answer. One decode at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from specdec_lib.index.static_store import DEEPEST, GAP, CorpusMatch, StaticStore
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
-from specdec_lib.types import Kit, Refusal
+from specdec_lib.types import Kit, Refusal, Session
 
 MOST = 100_000                                     # about a hundred megabytes: an automaton takes 0.9 KB per token
 
@@ -26,12 +25,11 @@ MOST = 100_000                                     # about a hundred megabytes: 
 class AnswerStore:
     """Starts empty. Where more than `most` tokens would stand in it, it begins again with the newest half of that."""
 
-    def __init__(self, most: int = MOST):
+    def __init__(self, most: int = MOST, prompts: bool = False):
         if most < 2:
             raise Refusal(f"a store of earlier answers holds at least 2 tokens, got {most}")
-        self.most = most
+        self.most, self.prompts = most, prompts    # whether prompts are kept with their answers
         self._automaton = SuffixAutomaton()
-        self._heard: tuple[int, ...] = ()          # by the decode under way
         self._waiting: list[tuple[int, ...]] = []  # added and not yet read in
 
     @property
@@ -45,15 +43,9 @@ class AnswerStore:
         if len(answer):
             self._waiting.append((*answer, GAP))
 
-    def hear(self, so_far: tuple[int, ...]) -> None:
-        """What the decode under way has said until now; it replaces what was heard before and is not found yet."""
-        self._heard = so_far
-
-    def settle(self) -> AnswerStore:
-        """The decode is over, or was given up: what was heard of it is an earlier answer from now on."""
-        self.add(self._heard)
-        self._heard = ()
-        return self
+    def finish(self, session: Session) -> None:
+        """The decode is over, or was given up: what it emitted is an earlier answer from now on."""
+        self.add(session.tokens if self.prompts else session.output)
 
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
         """The longest suffix of `tokens`, of 64 at most, that stands in an earlier answer."""
@@ -95,10 +87,9 @@ class PromptAndAnswers(NamedTuple):
 Store = StaticStore | AnswerStore | PromptAndAnswers
 
 
-def earlier_answers(kit: Kit, most: int = MOST) -> AnswerStore:
-    """The store of this kit's memory, settled once per decode, before anything is asked."""
-    name = f"earlier answers, {most} tokens"
-    return kit.index(name, lambda: kit.memory.setdefault(name, AnswerStore(most)).settle())
+def earlier_answers(kit: Kit, most: int = MOST, prompts: bool = False) -> AnswerStore:
+    """The store of this kit's memory; whoever asks first says whether prompts are kept, too."""
+    return kit.memory.setdefault(f"earlier answers, {most} tokens", AnswerStore(most, prompts))
 
 
 def with_answers(kit: Kit, corpus: StaticStore | None, most: int) -> Store | None:

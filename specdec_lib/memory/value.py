@@ -1,33 +1,30 @@
-"""Carried: one value that a policy takes from prompt to prompt, in `kit.memory`.
+"""A value that a policy carries from prompt to prompt, in `kit.memory`.
 
-It grows between decodes alone, like the store of earlier answers: what the decode under way has led to is put aside
-while it runs, and counts once the next decode is set up. So within one decode every question has one answer, and a
-decode that was stopped half-way leaves what it had learned. One decode at a time.
+It changes between decodes alone: `finish`, which the loop calls once when a decode is over or given up, folds the whole
+decode into the value, its last round included. Within one decode every question has one answer. One decode at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from specdec_lib.types import Kit
+from specdec_lib.types import Kit, Session
+
+Fold = Callable[[Any, Session], Any]               # the value after a decode, from the value before it
 
 
 class CarriedValue:
-    """`value` is what earlier decodes have left; it is replaced as a whole and never changed in place."""
+    """`value` is what earlier decodes led to; it is replaced as a whole and never changed in place."""
 
-    def __init__(self, value: Any):
-        self.value = self._heard = value
+    def __init__(self, value: Any, fold: Fold):
+        self.value, self.fold = value, fold
 
-    def hear(self, value: Any) -> None:
-        """What the decode under way has led to until now; it replaces what was heard before."""
-        self._heard = value
-
-    def settle(self) -> CarriedValue:
-        """The decode is over, or was given up: what was heard of it is the value from now on."""
-        self.value = self._heard
-        return self
+    def finish(self, session: Session) -> None:
+        """The decode is over: what it led to is the value from now on."""
+        self.value = self.fold(self.value, session)
 
 
-def carried_value(kit: Kit, name: str, first: Any) -> CarriedValue:
-    """The value of this name in the kit's memory, `first` where it is new, settled once per decode."""
-    return kit.index(name, lambda: kit.memory.setdefault(name, CarriedValue(first)).settle())
+def carried_value(kit: Kit, name: str, first: Any, fold: Fold) -> Any:
+    """The value of this name in the kit's memory as earlier decodes left it; `first` where it is new."""
+    return kit.memory.setdefault(name, CarriedValue(first, fold)).value

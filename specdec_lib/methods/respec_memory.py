@@ -8,38 +8,17 @@ words of a chat template, and behind them stands the beginning of an answer to a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from specdec_lib.memory.answers import MOST, AnswerStore, earlier_answers
+from specdec_lib.memory.answers import MOST, earlier_answers
 from specdec_lib.methods import respec
-from specdec_lib.scores import Scores
-from specdec_lib.types import Card, Draft, How, Kit, Method, Session, Verdict
-
-
-@dataclass(frozen=True)
-class RecordingRule:
-    """The verdict of `rule`, unchanged; what the session says with it is put aside for later prompts.
-
-    A verdict is asked for in every round, the last one too, so nothing that was emitted is missed.
-    """
-
-    rule: How
-    answers: AnswerStore
-    prompts: bool = False                          # prompts, too
-
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
-        verdict = self.rule(session, draft, scores, dice)
-        said = session.tokens if self.prompts else session.output
-        self.answers.hear(said + verdict.until(session).tokens)
-        return verdict
+from specdec_lib.types import Card, Kit, Method
 
 
 def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5.0, penalty: float = 1.0,
          look_back: int = 3, reading: str = "switch", least: float = 0.3, shape: str = "likely",
          nodes: int | None = None) -> Method:
     """`remember` bounds the tokens of earlier answers, `prompts` keeps prompts with them; the rest is `respec`'s."""
-    own = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes, remember=remember)
-    return own._replace(how=RecordingRule(own.how, earlier_answers(kit, remember), prompts))
+    earlier_answers(kit, remember, prompts)
+    return respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes, remember=remember)
 
 
 CARD = Card("respec+memory", idea="ReSpec that also copies from its answers to earlier prompts",

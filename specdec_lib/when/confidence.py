@@ -12,10 +12,10 @@ the lists grow on, here 2,000 count. Whether the last threshold starts the next 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from specdec_lib.memory.value import CarriedValue, carried_value
+from specdec_lib.memory.value import carried_value
 from specdec_lib.types import ROOT, Budget, Card, Kit, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
@@ -42,25 +42,22 @@ class Confidence:
     of: str = "drawn"                              # "best": the chance of the drafter's best token
     refit: bool = False                            # to what was kept and refused so far
     miss: float = 3.0                              # FNR's weight beside FPR's: stopping before a token that was right
-    past: CarriedValue | None = None               # the threshold of earlier prompts, for `refit`; None forgets it
 
     def __post_init__(self):
         if not 0 <= self.threshold <= 1:
             raise Refusal(f"threshold is a chance between 0 and 1, got {self.threshold}")
-        if self.past and not self.refit:
-            raise Refusal("remember carries a threshold that refit has found: ask for refit=True as well")
         if self.of not in KINDS or not self.miss >= 0:
             raise Refusal(f"of is one of {', '.join(KINDS)} and miss zero or more, got {self.of!r} and {self.miss}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        threshold = self.past.value if self.past else self.threshold
-        if self.refit:
-            seen = [pair for round in session.rounds for pair in judged(round, self.of)][-MOST:]
-            found = fitted(seen, self.miss)
-            threshold = threshold if found is None else found
-        if self.past:
-            self.past.hear(threshold)
-        return Budget(self.depth, stop=Unsure(threshold, self.of))
+        return Budget(self.depth, stop=Unsure(self.after(self.threshold, session), self.of))
+
+    def after(self, threshold: float, session: Session) -> float:
+        """The threshold that a decode which began with `threshold` has come to."""
+        if not self.refit:
+            return threshold
+        found = fitted([pair for round in session.rounds for pair in judged(round, self.of)][-MOST:], self.miss)
+        return threshold if found is None else found
 
 
 def judged(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
@@ -91,8 +88,12 @@ def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
 def make(kit: Kit, depth: int | None = None, threshold: float = 0.4, of: str = "drawn", refit: bool = False,
          miss: float = 3.0, remember: bool = False) -> Confidence:
     """Depth defaults to the nodes that the cost curve allows; `remember` takes a refitted threshold across prompts."""
-    past = carried_value(kit, f"confidence {threshold} {of} {miss}", threshold) if remember else None
-    return Confidence(kit.nodes if depth is None else depth, threshold, of, refit, miss, past)
+    if remember and not refit:
+        raise Refusal("remember carries a threshold that refit has found: ask for refit=True as well")
+    rule = Confidence(kit.nodes if depth is None else depth, threshold, of, refit, miss)
+    if not remember:
+        return rule
+    return replace(rule, threshold=carried_value(kit, f"confidence {threshold} {of} {miss}", threshold, rule.after))
 
 
 CARD = Card("confidence", idea="stop where the drafter is unsure", source="transformers, confidence threshold",

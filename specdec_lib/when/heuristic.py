@@ -8,10 +8,10 @@ from prompt to prompt, as `remember` does here, but for the last round of a deco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from specdec_lib.memory.value import CarriedValue, carried_value
+from specdec_lib.memory.value import carried_value
 from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
 
 
@@ -23,7 +23,6 @@ class Heuristic:
     up: int = 2
     down: int = 1
     cap: int = 40
-    past: CarriedValue | None = None               # the depth that earlier prompts led to; None forgets them
 
     def __post_init__(self):
         if self.start < 1 or self.cap < 1 or self.up < 0 or self.down < 0:
@@ -31,10 +30,11 @@ class Heuristic:
                           f"{self.up} and {self.down}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        depth = reduce(self.next, session.rounds, self.past.value if self.past else self.start)
-        if self.past:
-            self.past.hear(depth)
-        return Budget(min(self.cap, depth))
+        return Budget(min(self.cap, self.after(self.start, session)))
+
+    def after(self, depth: int, session: Session) -> int:
+        """The depth that a decode which began with `depth` has come to."""
+        return reduce(self.next, session.rounds, depth)
 
     def next(self, depth: int, round: Round) -> int:
         """The depth after one more round."""
@@ -48,8 +48,10 @@ def make(kit: Kit, start: int = 5, up: int = 2, down: int = 1, cap: int | None =
          remember: bool = False) -> Heuristic:
     """The cap defaults to twice the nodes that the cost curve calls cheap; `remember` goes on across prompts."""
     cap = 2 * kit.nodes if cap is None else cap
-    past = carried_value(kit, f"heuristic {start} {up} {down} {cap}", start) if remember else None
-    return Heuristic(start, up, down, cap, past)
+    rule = Heuristic(start, up, down, cap)
+    if not remember:
+        return rule
+    return replace(rule, start=carried_value(kit, f"heuristic {start} {up} {down} {cap}", start, rule.after))
 
 
 CARD = Card("heuristic", idea="longer after success, shorter after failure", source="transformers, heuristic schedule",

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from specdec_lib.memory.value import CarriedValue, carried_value
+from specdec_lib.memory.value import carried_value
 from specdec_lib.scores import Distribution
 from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session, Stop, Trail, When
 
@@ -28,6 +28,8 @@ ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference
 LEVELS = ("sequence", "depth")
 NOISE = 0.5                                        # a reward between 0 and 1 deviates by no more than this
 GRID = 256                                         # points on which posteriors are compared
+
+ARMS_NOTE = "tapout"                               # of a budget: the arms that were pulled, by position of the draft
 
 
 class Arm(NamedTuple):
@@ -95,7 +97,6 @@ def _best(values: Sequence[float]) -> int:
 class PulledArm:
     """The rule of the arm that was pulled, at `sequence` one for all places of the draft, else one for each."""
 
-    arms: tuple[str, ...]
     rules: tuple[Stop, ...]
 
     def __call__(self, trail: Trail) -> bool:
@@ -111,18 +112,17 @@ class TapOut:
 
     depth: int
     arms: Mapping[str, When]
-    past: CarriedValue                             # Earned, of earlier prompts
+    past: Earned                                   # of earlier prompts
     level: str = "sequence"
     bandit: str = "ucb1"
     blend: float = 0.5                             # w: weight of kept length, the rest is for the kept share
     exploration: float = 2.0                       # of ucb1
 
     def __call__(self, session: Session, dice) -> Budget:
-        earned, coins = self.earned(session.rounds), dice.aside()
-        self.past.hear(earned)
+        earned, coins = self.after(self.past, session), dice.aside()
         pulled = tuple(self.pull(earned, place, coins) for place in range(self.places))
         rules = {name: self.arms[name](self.own(session, name), dice).stop for name in set(pulled)}
-        return Budget(self.depth, stop=PulledArm(pulled, tuple(rules[name] for name in pulled)))
+        return Budget(self.depth, stop=PulledArm(tuple(rules[name] for name in pulled)), notes={ARMS_NOTE: pulled})
 
     @property
     def places(self) -> int:
@@ -136,10 +136,10 @@ class TapOut:
         new = next((name for name, arm in zip(names, known, strict=True) if not arm.pulls), None)
         return new or names[BANDITS[self.bandit](known, dice, self.level, self.exploration)]
 
-    def earned(self, rounds: Iterable[Round]) -> Earned:
-        """Tallies of all arms after these rounds, those of earlier prompts counted in."""
-        found = dict(self.past.value)
-        for round in rounds:
+    def after(self, earned: Earned, session: Session) -> Earned:
+        """Tallies of all arms after this session's rounds, on top of what they had `earned` before."""
+        found = dict(earned)
+        for round in session.rounds:
             for key in enumerate(visited(round)):
                 found[key] = found.get(key, Arm()).paid(self.reward(round))
         return found
@@ -156,8 +156,7 @@ class TapOut:
 
 def visited(round: Round) -> tuple[str, ...]:
     """The arms that decided in a round, by place; none where nothing was drafted or another policy spoke."""
-    stop = round.budget.stop
-    return stop.arms[:round.draft.depth] if isinstance(stop, PulledArm) else ()
+    return round.budget.notes.get(ARMS_NOTE, ())[:round.draft.depth]
 
 
 def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: str = "ucb1", blend: float = 0.5,
@@ -177,8 +176,8 @@ def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: st
     values = dict(arms) if isinstance(arms, Mapping) else {name: ARMS.get(name, {}) for name in arms}
     key = f"tapout {depth} {level} {bandit} {blend} {exploration} {sorted(map(repr, values.items()))}"
     made = {name: kit.part(name, **({"depth": depth} | dict(some))) for name, some in values.items()}
-    return TapOut(depth, made, carried_value(kit, key, {}) if remember else CarriedValue({}), level, bandit, blend,
-                  exploration)
+    rule = TapOut(depth, made, {}, level, bandit, blend, exploration)
+    return replace(rule, past=carried_value(kit, key, {}, rule.after)) if remember else rule
 
 
 CARD = Card("tapout", idea="a bandit learns which stop rule to trust", source="TapOut, arXiv 2511.02017", make=make,

@@ -8,8 +8,6 @@ from specdec_lib.bench.plan import FILE, SHUFFLED
 from specdec_lib.bench.results import read_results
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.index.store_build import build_store
-from specdec_lib.memory.answers import earlier_answers
-from specdec_lib.methods.respec_memory import RecordingRule
 from specdec_lib.types import Card, Facts, Method, Refusal
 from tests.bench.test_run import bench, encode, plan, stop_after, world
 
@@ -19,7 +17,7 @@ NAMES = ["ar", "learner", "learner (warm)", "learner (warm, shuffled)"]
 
 def make(kit) -> Method:
     what = kit.part("feedback-retrieval", query=1, remember=99)
-    return Method(kit.part("fixed", depth=3), what, RecordingRule(kit.part("match"), earlier_answers(kit, 99)))
+    return Method(kit.part("fixed", depth=3), what, kit.part("match"))
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from specdec_lib.index.static_store import CorpusMatch, StaticStore
 from specdec_lib.index.store_build import build_store
 from specdec_lib.memory.answers import AnswerStore, PromptAndAnswers, earlier_answers, with_answers
-from specdec_lib.types import Kit, Refusal
+from specdec_lib.types import Kit, Refusal, Session
 from tests.index.test_static_store import by_brute_force, corpus
 
 
@@ -49,14 +49,15 @@ def test_an_empty_store_and_an_unknown_token_find_nothing():
     assert filled([], ()).size == 0
 
 
-def test_what_is_heard_is_found_after_the_decode_and_not_before():
-    store = AnswerStore()
-    store.hear((1, 2))
-    store.hear((1, 2, 3))
-    assert store.find((1, 2)) == CorpusMatch()
-    assert store.settle().find((1, 2)).length == 2
-    assert store.following(2, 8) == (3,)
-    assert store.settle().size == 4, "nothing was heard since"
+def test_a_finished_decode_adds_what_it_emitted_and_its_prompt_where_asked():
+    session = Session((9, 1, 2, 3), 1, 0)
+    own, with_prompt = AnswerStore(), AnswerStore(prompts=True)
+    own.finish(session)
+    with_prompt.finish(session)
+    assert own.find((1, 2)).length == 2
+    assert own.following(2, 8) == (3,)
+    assert own.find((9,)) == CorpusMatch()
+    assert with_prompt.find((9, 1)).length == 2
 
 
 def test_past_its_bound_it_begins_again_with_the_newest_half():
@@ -100,8 +101,8 @@ def test_a_corpus_and_the_answers_are_asked_as_one_and_the_longer_match_counts(b
 
 def test_the_memory_outlives_the_kit_and_grows_once_per_decode():
     kit = Kit(None)
-    earlier_answers(kit).hear((1, 2, 3))
-    assert earlier_answers(kit).size == 0, "the same decode"
+    assert earlier_answers(kit).size == 0
+    earlier_answers(kit).finish(Session((1, 2, 3), 0, 0))
     later = replace(kit, indexes={})
     assert earlier_answers(later).size == 4
     assert earlier_answers(later) is earlier_answers(kit)

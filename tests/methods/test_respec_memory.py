@@ -24,8 +24,9 @@ def kits(**memory):
 
 
 def rounds(kit, name, prompt=PROMPT, tokens=20, stop=None):
-    steps = decode(prompt, kit.target, *catalog.build(name, kit), max_new_tokens=tokens)
+    steps = decode(prompt, kit.target, *catalog.build(name, kit), max_new_tokens=tokens, memory=kit.memory)
     *_, last = islice(steps, stop)
+    steps.close()
     return last
 
 

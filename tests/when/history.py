@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 
 from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats, TokenStats
@@ -19,10 +20,11 @@ def trail(*entropies: float) -> tuple[TokenStats, ...]:
     return tuple(stat(entropy) for entropy in entropies)
 
 
-def turn(drafted: int, kept: int, stop=None, stats: tuple[TokenStats, ...] = ()) -> Round:
+def turn(drafted: int, kept: int, stop=None, stats: tuple[TokenStats, ...] = (), notes=MappingProxyType({})) -> Round:
     """A round that drafted a chain and kept its first tokens."""
     draft = replace(deterministic_chain(range(drafted)), stats=stats)
-    return Round(Budget(drafted, stop=stop), draft, RowStats(None, None), Verdict.of(draft, tuple(range(kept)), 9), ())
+    verdict = Verdict.of(draft, tuple(range(kept)), 9)
+    return Round(Budget(drafted, stop=stop, notes=notes), draft, RowStats(None, None), verdict, ())
 
 
 def after(*rounds: Round | tuple) -> Session:

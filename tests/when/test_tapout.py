@@ -8,10 +8,9 @@ from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.loop import begin
-from specdec_lib.memory.value import CarriedValue
 from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.when.adaedl import AdaEdl
-from specdec_lib.when.tapout import CARD, Arm, PulledArm, TapOut, best_chances, thompson, ucb1, ucb_tuned
+from specdec_lib.when.tapout import ARMS_NOTE, CARD, Arm, TapOut, best_chances, thompson, ucb1, ucb_tuned
 from tests.when.history import after, trail, turn
 from tests.worlds import kit, run, true_law
 
@@ -41,16 +40,17 @@ class Never:
 
 
 def bandit(names=("a", "b"), **choice) -> TapOut:
-    return TapOut(8, {name: fixed_rule(name) for name in names}, CarriedValue({}), **choice)
+    return TapOut(8, {name: fixed_rule(name) for name in names}, {}, **choice)
 
 
 def played(policy: TapOut, kept: dict[str, int], rounds: int, dice=NO_DICE, drafted: int = 4) -> list[str]:
     """Which arm was pulled in each round, where an arm always keeps the same number of four drafted tokens."""
     session, pulled = begin((1, 2), 5000), []
     for number in range(rounds):
-        stop = policy(session, dice.fork(number, "when")).stop
-        pulled.append(stop.arms[0])
-        session = session.after(turn(drafted, kept[stop.arms[0]], stop))
+        notes = policy(session, dice.fork(number, "when")).notes
+        arm, *_ = notes[ARMS_NOTE]
+        pulled.append(arm)
+        session = session.after(turn(drafted, kept[arm], notes=notes))
     return pulled
 
 
@@ -117,9 +117,9 @@ def test_ucb_tuned_pulls_as_worked_by_hand():
 def test_at_level_depth_ucb1_pulls_for_each_place_as_worked_by_hand():
     policy, session, pulled = bandit(level="depth"), begin((1, 2), 5000), []
     for drafted, kept in ((1, 1), (2, 0), (2, 2), (2, 0), (2, 2)):             # rewards .5625, 0, .625, 0
-        stop = policy(session, NO_DICE).stop
-        pulled.append(stop.arms[:2])
-        session = session.after(turn(drafted, kept, stop))
+        notes = policy(session, NO_DICE).notes
+        pulled.append(notes[ARMS_NOTE][:2])
+        session = session.after(turn(drafted, kept, notes=notes))
     # place 0 knows a .5625 | b 0, a again (1.740 > 1.177) | a .594 + 1.048 > b 1.482 | a .396 + .961 < b 1.665
     # place 1 was not visited at first: a 0 | b .625, b again (1.802 > 1.177) | b .3125 + 1.048 = 1.361 < a 1.482
     assert pulled == [("a", "a"), ("b", "a"), ("a", "b"), ("a", "b"), ("b", "a")]
@@ -140,9 +140,10 @@ def test_the_same_seed_pulls_the_same_arms_and_another_seed_others():
 def test_at_level_depth_thompson_draws_for_every_place_and_the_same_ones_with_the_same_seed():
     policy, session, pulled = bandit(level="depth", bandit="thompson"), begin((1, 2), 5000), []
     for number in range(16):
-        stop = policy(session, Dice(3).fork(number, "when")).stop
-        pulled.append(stop.arms[0] + stop.arms[1])
-        session = session.after(turn(4, 3 if stop.arms[0] == "a" else 2, stop))
+        notes = policy(session, Dice(3).fork(number, "when")).notes
+        first, second, *_ = notes[ARMS_NOTE]
+        pulled.append(first + second)
+        session = session.after(turn(4, 3 if first == "a" else 2, notes=notes))
     assert pulled == ["aa", "bb", "ab", "ab", "aa", "aa", "aa", "ab", "aa", "aa", "aa", "ab", "aa", "bb", "ab", "aa"]
 
 
@@ -154,27 +155,28 @@ def test_the_choice_touches_no_token_so_greedy_dice_serve_the_upper_bounds_and_t
 
 def test_at_level_depth_each_place_has_its_own_arms():
     policy = bandit(("always", "never"), level="depth")
-    first = policy(begin((1,), 50), NO_DICE).stop
-    assert first.arms == ("always",) * 7, "seven tokens of eight after which another could be drawn"
-    second = policy(after(turn(1, 1, first)), NO_DICE).stop
-    assert second.arms == ("never",) + ("always",) * 6, "one token was drafted, so one place has learned"
-    assert not second(trail(0.0))
-    assert second(trail(0.0, 0.0))
-    earned = policy.earned((turn(1, 1, first), turn(2, 1, second)))
+    first = policy(begin((1,), 50), NO_DICE)
+    assert first.notes[ARMS_NOTE] == ("always",) * 7, "seven tokens of eight after which another could be drawn"
+    second = policy(after(turn(1, 1, notes=first.notes)), NO_DICE)
+    assert second.notes[ARMS_NOTE] == ("never",) + ("always",) * 6, "one token was drafted: one position has learned"
+    assert not second.stop(trail(0.0))
+    assert second.stop(trail(0.0, 0.0))
+    earned = policy.after({}, after(turn(1, 1, notes=first.notes), turn(2, 1, notes=second.notes)))
     assert {key: (found.pulls, found.total) for key, found in earned.items()} == {
         (0, "always"): (1, .5625), (0, "never"): (1, .3125), (1, "always"): (1, .3125)}
 
 
 def test_rounds_without_a_draft_and_those_of_other_policies_teach_nothing():
     policy = bandit()
-    stop = policy(begin((1,), 50), NO_DICE).stop
-    assert policy.earned((turn(0, 0, stop), turn(4, 4), turn(4, 4, AdaEdl(4)(begin((1,), 5), NO_DICE).stop))) == {}
+    notes = policy(begin((1,), 50), NO_DICE).notes
+    other = turn(4, 4, AdaEdl(4)(begin((1,), 5), NO_DICE).stop)
+    assert policy.after({}, after(turn(0, 0, notes=notes), turn(4, 4), other)) == {}
 
 
 def test_an_arm_that_adapts_hears_only_of_its_own_rounds():
     policy = CARD.make(kit(), arms=("adaedl", "svip"))
-    there = {name: PulledArm((name,), (Never(),)) for name in ("adaedl", "svip")}
-    session = after(turn(4, 4, there["svip"]), turn(4, 4, there["adaedl"]), turn(4, 0, there["svip"]))
+    session = after(*(turn(4, kept, notes={ARMS_NOTE: (name,)})
+                      for name, kept in (("svip", 4), ("adaedl", 4), ("svip", 0))))
     own = policy.arms["adaedl"](policy.own(session, "adaedl"), NO_DICE).stop
     assert own.threshold == pytest.approx(.401)
     assert policy.arms["adaedl"](session, NO_DICE).stop.threshold == pytest.approx(.403)
@@ -202,32 +204,41 @@ def kits(**choice):
         yield kit(memory=memory, **choice)
 
 
+def finish(world, session) -> None:
+    """Tells the memory that the decode is over, as the loop does."""
+    for one in world.memory.values():
+        one.finish(session)
+
+
 def first_pull(world, session=None, **choice) -> str:
-    return CARD.make(world, **choice)(session or begin((1, 2), 500), NO_DICE).stop.arms[0]
+    return CARD.make(world, **choice)(session or begin((1, 2), 500), NO_DICE).notes[ARMS_NOTE][0]
 
 
-def test_what_an_arm_earned_outlives_the_prompt_but_for_the_last_round():
+def test_what_an_arm_earned_outlives_the_prompt_the_last_round_included():
     world = kits()
-    policy = CARD.make(next(world))
-    session = begin((1, 2), 500)
-    for _ in range(3):                             # the third round is decided and never heard of
-        session = session.after(turn(3, 3, policy(session, NO_DICE).stop))
-    assert first_pull(next(world)) == NAMES[2], "two arms were heard"
+    own = next(world)
+    policy, session = CARD.make(own), begin((1, 2), 500)
+    for _ in range(3):
+        session = session.after(turn(3, 3, notes=policy(session, NO_DICE).notes))
+    finish(own, session)
+    assert first_pull(next(world)) == NAMES[3], "three arms have been pulled"
     assert first_pull(kit()) == NAMES[0], "an empty memory knows nothing"
 
 
 def test_within_one_decode_every_question_has_one_answer():
     policy, there = CARD.make(next(kits())), [after()]
     for _ in range(8):
-        there.append(there[-1].after(turn(3, 1, policy(there[-1], NO_DICE).stop)))
+        there.append(there[-1].after(turn(3, 1, notes=policy(there[-1], NO_DICE).notes)))
     forth = [policy(session, NO_DICE) for session in there]
     assert [policy(session, NO_DICE) for session in there[::-1]][::-1] == forth
 
 
 def test_without_memory_each_prompt_starts_anew_and_other_settings_share_nothing():
     world = kits()
-    session = after(turn(3, 3, CARD.make(next(world))(after(), NO_DICE).stop))
+    own = next(world)
+    session = after(turn(3, 3, notes=CARD.make(own)(after(), NO_DICE).notes))
     assert first_pull(next(world), session) == NAMES[1]
+    finish(own, session)
     assert first_pull(next(world)) == NAMES[1]
     assert first_pull(next(world), bandit="ucb-tuned") == NAMES[0] == first_pull(next(world), remember=False)
 

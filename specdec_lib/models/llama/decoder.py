@@ -261,8 +261,9 @@ class Transformer:
 def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = 8) -> RowStats:
     """Top k, log-sum-exp and entropy of every row, brought to the host in one transfer."""
     value, column = top_k(logits, min(k, logits.shape[1]))
-    lse = torch.logsumexp(logits, -1)
-    entropy = lse - ((logits - lse[:, None]).exp() * logits).sum(-1)
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))         # sums over V in 16 bits would be rough
+    lse = torch.logsumexp(wide, -1)
+    entropy = lse - ((wide - lse[:, None]).exp() * wide).sum(-1)
     column = column if ids is None else ids.to(column.device)[column]
     packed = torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1).cpu()
     value, column = packed[:, :value.shape[1]], packed[:, value.shape[1]:-2].long()

@@ -1,0 +1,52 @@
+"""One speculation: draft under a budget, score the draft with a model, verify it by a rule.
+
+The loop speculates once a round with the target. A drafter may speculate too, with a model between drafter and target
+(hierarchical drafting): `as_draft` hands what the middle model emitted to the next level. Knows no schedule.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+from specdec_lib.scores import Scores
+from specdec_lib.types import LM, Budget, Draft, How, Session, Verdict, What
+
+
+class Speculation(NamedTuple):
+    """What one speculation came to; seconds of drafting, of the model and of verification, one after another."""
+
+    draft: Draft
+    scores: Scores
+    verdict: Verdict                               # cut at the first end token and at what may still be emitted
+    drafting: float
+    scoring: float
+    verifying: float
+
+
+def speculate(session: Session, budget: Budget, lm: LM, what: What, how: How, dice, verdict_dice=None) -> Speculation:
+    """Drafts with `what`, scores the draft in one forward of `lm` and verifies it with `how`.
+
+    `dice` are the drafter's random numbers. `verdict_dice` are the rule's; by default a fork of `dice`, which an inner
+    level needs: its verdict must not share random numbers with the target's. A budget of depth 0 drafts nothing.
+    """
+    t0 = perf_counter()
+    draft = what(session, budget, dice) if budget.depth else Draft()
+    t1 = perf_counter()
+    scores = lm(session.tokens, draft)
+    t2 = perf_counter()
+    verdict = how(session, draft, scores, dice.fork("verdict") if verdict_dice is None else verdict_dice).until(session)
+    return Speculation(draft, scores, verdict, t1 - t0, t2 - t1, perf_counter() - t2)
+
+
+def as_draft(session: Session, inner: Speculation, source: str = "") -> Draft:
+    """The emitted tokens of an inner speculation as a chain for the next level, with the inner model's rows as `q`.
+
+    Keeps the promise of `q` where the inner rule is lossless: then each token is distributed as the inner model's
+    row, given its path. At temperature 0 every node is a deterministic proposal.
+    """
+    rows = (0, *(node + 1 for node in inner.verdict.path))[:len(inner.verdict.tokens)]
+    tokens, dists = inner.verdict.tokens, [inner.scores.distribution(row, session.sampling) for row in rows]
+    return Draft(tokens, tuple(range(-1, len(tokens) - 1)), tuple(dist if len(dist.ids) > 1 else None for dist in dists),
+                 tuple(inner.scores.stats(row, token) for row, token in zip(rows, tokens, strict=True)),
+                 (source,) * len(tokens) if source else ())
