@@ -75,11 +75,14 @@ def test_a_tensor_of_ids_is_a_prompt():
     assert begin(torch.tensor([1, 2]), 5).tokens == (1, 2)
 
 
+def overlapped(round):
+    return replace(round, seconds=round.seconds._replace(what=0.8, target=0.9, wall=1.0))
+
+
 def two_at_once(session, target, method, dice):
-    """A schedule of its own: the serial rounds, each said to have overlapped and to have taken a second of wall time."""
+    """A schedule of its own: the serial rounds, each said to have overlapped and to have taken a second."""
     for now in rounds(session, target, method, dice):
-        last = replace(now.rounds[-1], seconds=now.rounds[-1].seconds._replace(what=0.8, target=0.9, wall=1.0))
-        yield replace(now, rounds=(*now.rounds[:-1], last))
+        yield replace(now, rounds=tuple(map(overlapped, now.rounds)))
 
 
 def test_a_method_brings_its_own_schedule_and_the_same_tokens_come_out():

@@ -81,7 +81,8 @@ def test_what_the_middle_model_emitted_is_drafted_with_its_rows_and_statistics()
 
 
 def test_greedy_levels_pass_on_deterministic_proposals_and_emit_plain_decodings_tokens():
-    draft = as_draft(begin(PROMPT, 9), speculate(begin(PROMPT, 9), Budget(2), MIDDLE, DraftModel(DRAFT), Match(), Dice(1)))
+    session = begin(PROMPT, 9)
+    draft = as_draft(session, speculate(session, Budget(2), MIDDLE, DraftModel(DRAFT), Match(), Dice(1)))
     assert draft.q == (None,) * len(draft)
     plain = run(Method(Fixed(0), DraftModel(DRAFT), Match()), Dice(0), sampling=None, tokens=8)
     assert run(hierarchy(3, Match(), Match()), Dice(0), sampling=None, tokens=8) == plain
