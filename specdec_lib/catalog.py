@@ -1,19 +1,16 @@
-"""The catalogue: finds the CARD of every file in the rooms and in methods/. There is no list to edit.
-
-A spec is what stands on the command line: `sam`, `sam(mode="first")`, `draft-model@confidence(threshold=0.3)`. What
-follows an `@` is the name of a *when* or a *how* that replaces the method's own: `eagle@svip@typical(eps=0.2)`.
-"""
+"""The catalogue: finds the CARD of every file in the rooms and in methods/. There is no list to edit."""
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
+from specdec_lib.specs import MethodSpec, parse_part
 from specdec_lib.types import Card, Kit, Method, Refusal
 
 ROOMS = ("when", "what", "how")
@@ -84,79 +81,91 @@ def make_part(name: str, kit: Kit, **values) -> Any:
     return _make(part_card(name), kit, values)
 
 
-def build(spec: str, kit: Kit) -> Method:
+def method_spec(spec: MethodSpec | str) -> MethodSpec:
+    """The parsed spec; Refusal for a name that no card has, and for two parts of one kind behind an @."""
+    if isinstance(spec, MethodSpec):
+        return spec
+    own, *others = map(parse_part, spec.split("@"))
+    if own.name not in methods():
+        raise Refusal(f"there is no method named {own.name!r}; there are: {', '.join(methods())}")
+    rooms, replaced = {room: parts()[room] for room in REPLACED}, {}
+    for other in others:
+        room = next((room for room, cards in rooms.items() if other.name in cards), None)
+        if room is None:
+            raise Refusal(f"there is no policy named {other.name!r} and no rule of verification; there are: "
+                          + ", ".join(name for cards in rooms.values() for name in cards))
+        if room in replaced:
+            raise Refusal(f"{spec!r} names two parts of one kind, {replaced[room].name} and {other.name}: one decides")
+        replaced[room] = other
+    return MethodSpec(spec, own, replaced)
+
+
+def build(spec: MethodSpec | str, kit: Kit) -> Method:
     """The method a spec names, made from the kit. Refusal for unknown names, wrong parameters or missing parts."""
-    name, values, instead = spelled(spec)
-    card = methods()[name]
-    for some in (card, *(other for other, _ in instead.values())):
+    spec = method_spec(spec)
+    card, others = methods()[spec.name], replacing_cards(spec)
+    for some in (card, *others.values()):
         lacks = missing(some, kit)
         if lacks:
             raise Refusal(f"{some.name} cannot be made: " + ", ".join(map(_lacking, lacks)))
     kit = replace(kit, drafter=next((part for part in card.parts if part in parts()["what"]), ""))
-    method = _make(card, kit, values)
-    return method._replace(**{room: _make(other, kit, its) for room, (other, its) in instead.items()})
+    method = _make(card, kit, spec.method.values)
+    made = {room: _make(other, kit, spec.replaced[room].values) for room, other in others.items()}
+    return method._replace(**made)
 
 
-def card_of(spec: str) -> Card:
+def replacing_cards(spec: MethodSpec) -> dict[str, Card]:
+    """Room -> card of each part that replaces the method's own."""
+    return {room: parts()[room][part.name] for room, part in spec.replaced.items()}
+
+
+def card_of(spec: MethodSpec | str) -> Card:
     """The card of the method that a spec names, as the parts behind an @ leave it.
 
     With a policy that learns across prompts so does the method; with a lossy rule it is lossy. A lossless rule in place
     of a method's own lossy one does not promise the contrary.
     """
-    name, values, instead = spelled(spec)
-    card, others = methods()[name], list(instead.values())
-    return replace(card, learns_across_prompts=any(learns_with(*some) for some in ((card, values), *others)),
-                   lossless=all(some.lossless for some in (card, *(other for other, _ in others))))
+    spec = method_spec(spec)
+    card, others = methods()[spec.name], replacing_cards(spec)
+    made = [(card, spec.method.values), *((other, spec.replaced[room].values) for room, other in others.items())]
+    return replace(card, learns_across_prompts=any(learns_with(*some) for some in made),
+                   lossless=all(some.lossless for some, _ in made))
 
 
 def learns_with(card: Card, values: dict[str, Any]) -> bool:
-    """Whether a card takes anything from prompt to prompt with these values; some leave that to one named `remember`.
-    """
+    """Whether a part takes anything from prompt to prompt with these parameters; `remember` may switch it off."""
     asked = inspect.signature(card.make).parameters.get("remember")
     return card.learns_across_prompts and bool(asked is None or values.get("remember", asked.default))
 
 
-def spelled(spec: str) -> tuple[str, dict[str, Any], dict[str, tuple[Card, dict[str, Any]]]]:
-    """Name and parameters of a spec's method, and by room the cards, with parameters, that replace its own parts."""
-    (name, values), *others = map(parse, spec.split("@"))
-    if name not in methods():
-        raise Refusal(f"there is no method named {name!r}; there are: {', '.join(methods())}")
-    rooms, instead = {room: parts()[room] for room in REPLACED}, {}
-    for other, its in others:
-        room = next((room for room, cards in rooms.items() if other in cards), None)
-        if room is None:
-            raise Refusal(f"there is no policy named {other!r} and no rule of verification; there are: "
-                          + ", ".join(name for cards in rooms.values() for name in cards))
-        if room in instead:
-            raise Refusal(f"{spec!r} names two parts of one kind, {instead[room][0].name} and {other}: one decides")
-        instead[room] = rooms[room][other], its
-    return name, values, instead
+def cards_of(spec: MethodSpec | str) -> list[Card]:
+    """The card of the method that a spec names, and those of the parts that replace its own."""
+    spec = method_spec(spec)
+    return [card_of(spec), *replacing_cards(spec).values()]
 
 
-def parse(spec: str) -> tuple[str, dict[str, Any]]:
-    """`respec(theta=1.0)` -> ("respec", {"theta": 1.0}); values are Python literals."""
-    name, bracket, inside = spec.strip().partition("(")
-    if not bracket:
-        return name, {}
-    try:
-        call = ast.parse(f"f({inside}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
-            raise ValueError
-        return name, {word.arg: ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError) as error:
-        raise Refusal(f"{spec!r} is not a name with parameters such as sam(mode='first')") from error
+def needs(cards: Iterable[Card]) -> list[str]:
+    """What these cards and the parts they name ask for: fields of a kit, and checkpoints."""
+    rooms = {name: card for room in parts().values() for name, card in room.items()}
+    waiting, names = list(cards), []
+    while waiting:
+        card = waiting.pop(0)
+        names += [need for need in card.needs if need not in names]
+        waiting += [rooms[part] for part in card.parts if part in rooms]
+    return names
 
 
-def split(specs: str) -> list[str]:
-    """A comma-separated list of specs; commas inside brackets stay."""
-    out, depth = [""], 0
-    for letter in specs:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
-            out.append("")
-        else:
-            out[-1] += letter
-    return [spec.strip() for spec in out if spec.strip()]
+def needed_checkpoints(spec: MethodSpec | str) -> list[str]:
+    """The checkpoints that a spec needs."""
+    spec = method_spec(spec)
+    named = [spec.checkpoint] if spec.checkpoint else []
+    return checkpoints_among(dict.fromkeys([*needs(cards_of(spec)), *named]))
+
+
+def checkpoints_among(needed: Iterable[str]) -> list[str]:
+    """Those of these needs that are no fields of a kit."""
+    kit = {field.name for field in fields(Kit)}
+    return [need for need in needed if need not in kit]
 
 
 def _make(card: Card, kit: Kit, values: dict[str, Any]) -> Any:

@@ -13,44 +13,18 @@ from typing import Annotated
 
 import typer
 
+from specdec_lib.commands import arguments as opt
+from specdec_lib.commands.exit_codes import Stopped, exit_code, say
 from specdec_lib.types import Refusal
 
-BAD_INPUT, STOPPED, FAILED = 2, 130, 1
-CLICK = typer.BadParameter.__mro__[2]              # click's own base of usage errors, wherever typer keeps it
 OUT = Path("results")
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   help="Speculative decoding, measured: see README.md for a first walk.")
 
-Methods = Annotated[str, typer.Option("--methods", help="Names, separated by commas, as `specdec methods` lists them.")]
-Prompts = Annotated[Path | None, typer.Option("--prompts", help="JSON lines in Spec-Bench's shape; default: our own.")]
-Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where it has kernels), float32, bfloat16, ...")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads of torch; default: all cores.")]
-MaxNew = Annotated[int, typer.Option("--max-new-tokens", help="Tokens of output at most.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Prompts, spread evenly over the families; default: all.")]
-Repeats = Annotated[int, typer.Option("--repeats", help="Times every decode is measured.")]
-Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the dice, where the temperature is above 0.")]
-Store = Annotated[Path | None, typer.Option("--store", help="A static index, for methods that retrieve from one.")]
-Curve = Annotated[Path | None, typer.Option("--cost", help="A saved cost curve; default: measured at the start.")]
-Peers = Annotated[str, typer.Option("--peers", help="hf-generate, hf-prompt-lookup, hf-assisted; commas between.")]
-Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "
-                                           "default: draft-lm where it fits the target, else its first layers.")]
-Diffusion = Annotated[str | None, typer.Option("--diffusion", help="A folder or hub name of a Dream or LLaDA model, in "
-                                               "the place of diffusion-lm.")]
-Shelf = Annotated[Path | None, typer.Option("--checkpoints", help="The folder of trained drafters; default: our own.")]
-Orders = Annotated[str, typer.Option("--orders", help="In which a method that learns across prompts meets them: file, "
-                                     "shuffled or both; comma between.")]
-
-
-class Stopped(Exception):
-    """Ctrl-C, with the sentence that says how to go on."""
-
 
 @app.command("methods")
 def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-                 checkpoints: Shelf = None) -> None:
+                 checkpoints: opt.Shelf = None) -> None:
     """The assembled methods, and what is missing for those that cannot run."""
     from specdec_lib.bench.options import shelf_at
     from specdec_lib.commands.methods import list_methods, listing_table
@@ -61,7 +35,7 @@ def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON."
 
 @app.command("parts")
 def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-               checkpoints: Shelf = None) -> None:
+               checkpoints: opt.Shelf = None) -> None:
     """The parts in the three rooms: when, what and how."""
     from specdec_lib.bench.options import shelf_at
     from specdec_lib.commands.methods import list_parts, listing_table
@@ -73,21 +47,23 @@ def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")]
 @app.command()
 def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from stdin.")],
              method: Annotated[str, typer.Option("--method", help="As `specdec methods` lists them.")] = "ar",
-             target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
-             max_new_tokens: MaxNew = 128, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-             cost: Curve = None, draft: Draft = None, checkpoints: Shelf = None, diffusion: Diffusion = None) -> None:
+             target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
+             threads: opt.Threads = None,
+             max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
+             store: opt.Store = None,
+             cost: opt.Curve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
+             diffusion: opt.Diffusion = None) -> None:
     """Streams an answer, then one line of statistics."""
-    from specdec_lib.bench.options import setting
+    options = locals()
+    from specdec_lib.bench.options import RunOptions, prepare
     from specdec_lib.commands.generate import stream_answer
 
     prompt = sys.stdin.read() if prompt == "-" else prompt
     if not prompt.strip():
         raise Refusal("the prompt is empty: give some text to answer")
-    here = setting(methods=method, target=target, device=device, dtype=dtype, threads=threads, store=store, curve=cost,
-                   max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, draft=draft,
-                   checkpoints=checkpoints, diffusion=diffusion)
+    here = prepare(RunOptions.of(options, methods=method))
     try:
-        for piece in stream_answer(here.plan, method, here.world(say), here.saved_curve, prompt):
+        for piece in stream_answer(here.plan, method, here.environment(say), here.saved_curve, prompt):
             typer.echo(piece, nl=False)
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -96,56 +72,53 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
 
 @app.command("bench")
 def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the results.")] = OUT / "bench",
-              methods: Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
-              prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
-              dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = None,
-              repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-              cost: Curve = None, peers: Peers = "", draft: Draft = None, checkpoints: Shelf = None,
-              orders: Orders = "file", diffusion: Diffusion = None) -> None:
+              methods: opt.Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
+              prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
+              dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128,
+              limit: opt.Limit = None,
+              repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
+              cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
+              orders: opt.Orders = "file", diffusion: opt.Diffusion = None) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
-    measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-             max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders,
-             diffusion=diffusion)
+    measured(out, locals())
     typer.echo(f"results in {out}")
 
 
 @app.command()
 def report(out: Annotated[Path, typer.Option("--out", help="The folder of the results.")] = OUT / "report",
-           methods: Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
-           prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto",
-           dtype: Dtype = "auto", threads: Threads = None, max_new_tokens: MaxNew = 96, limit: Limit = 12,
-           repeats: Repeats = 1, temperature: Temperature = 0.0, seed: Seed = 0, store: Store = None,
-           cost: Curve = None, peers: Peers = "hf-generate,hf-prompt-lookup", draft: Draft = None,
-           checkpoints: Shelf = None, orders: Orders = "file", diffusion: Diffusion = None) -> None:
+           methods: opt.Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
+           prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
+           dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 96,
+           limit: opt.Limit = 12,
+           repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
+           cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
+           checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
+    options = locals()
     from specdec_lib.commands.report import report_notebook, write_report
 
     report_notebook()                              # refused before a bench of minutes, not after it
-    measured(out, methods=methods, prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-             max_new_tokens=max_new_tokens, limit=limit, repeats=repeats, temperature=temperature, seed=seed,
-             store=store, curve=cost, peers=peers, draft=draft, checkpoints=checkpoints, orders=orders,
-             diffusion=diffusion)
+    measured(out, options)
     say("writing the report")
     typer.echo(f"report in {write_report(out)}")
 
 
 @app.command("cost")
 def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of the curve.")],
-               target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
-               threads: Threads = None,
+               target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
+               threads: opt.Threads = None,
                contexts: Annotated[str, typer.Option("--contexts", help="Tokens of context; commas between.")] = "256",
                repeats: Annotated[int, typer.Option("--repeats", help="Forwards of each width.")] = 11) -> None:
     """Measures what a forward costs by its width on this machine, and saves the curve."""
-    from specdec_lib.bench.options import measured_curve, setting
+    from specdec_lib.bench.options import RunOptions, measured_curve, prepare
     from specdec_lib.bench.progress import bar
 
     if repeats < 1 or not all(word.strip().isdigit() and int(word) > 0 for word in contexts.split(",")):
         raise Refusal("contexts are whole numbers above 0 with commas between, and repeats is at least 1")
-    here = setting(methods="ar", target=target, device=device, dtype=dtype, threads=threads)
+    here = prepare(RunOptions(target=target, device=device, dtype=dtype, threads=threads))
     with bar("cost curve") as progress:
         curve = measured_curve(here, tuple(sorted({int(word) for word in contexts.split(",")})), repeats, progress,
-                               here.world(say))
+                               here.environment(say))
     curve.save(out)
     typer.echo(f"{curve.nodes()} draft nodes cost at most 1.25 plain forwards here; the curve is in {out}")
 
@@ -153,7 +126,7 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of
 @app.command()
 def overhead(method: Annotated[str, typer.Option("--method", help="respec, or another with its trigger.")] = "respec",
              tokens: Annotated[str, typer.Option(help="Of context; commas between.")] = "500,1000,2000,4000",
-             nodes: Annotated[int, typer.Option("--nodes", help="Of a draft.")] = 8, seed: Seed = 0,
+             nodes: Annotated[int, typer.Option("--nodes", help="Of a draft.")] = 8, seed: opt.Seed = 0,
              out: Annotated[Path | None, typer.Option("--out", help="A JSON file of the result.")] = None) -> None:
     """Measures what trigger, scores and trie cost a round as a text grows; it needs no model."""
     from specdec_lib.bench import overhead
@@ -176,22 +149,22 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or an
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
            drafters: Annotated[str, typer.Option("--drafters",
                                                  help="Parts to record, or NAME=PART; commas between.")] = "",
-           prompts: Prompts = None, target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto",
-           threads: Threads = None, max_new_tokens: MaxNew = 128, limit: Limit = 6, draft: Draft = None,
-           checkpoints: Shelf = None, diffusion: Diffusion = None,
+           prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
+           dtype: opt.Dtype = "auto",
+           threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128, limit: opt.Limit = 6, draft: opt.Draft = None,
+           checkpoints: opt.Shelf = None, diffusion: opt.Diffusion = None,
            add: Annotated[bool, typer.Option("--add", help="Give recordings that are there the drafters that they "
                                              "lack; the target has to say the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
-    from specdec_lib.bench.options import setting
-    from specdec_lib.recordings.record import DRAFTERS, drafter_names, record_all
+    options = locals()
+    from specdec_lib.bench.options import RunOptions, prepare
+    from specdec_lib.commands.record import DRAFTERS, record_all
+    from specdec_lib.recordings.record import drafter_names
 
     names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
-    here = setting(methods="ar", prompts=prompts, target=target, device=device, dtype=dtype, threads=threads,
-                   max_new_tokens=max_new_tokens, limit=limit, draft=draft, checkpoints=checkpoints,
-                   parts=list(drafter_names(names).values()),
-                   diffusion=diffusion)
+    here = prepare(RunOptions.of(options, parts=tuple(drafter_names(names).values())))
     try:
-        for path in record_all(here.prompts, here.world(say), out, names, max_new_tokens, say, add):
+        for path in record_all(here.prompts, here.environment(say), out, names, max_new_tokens, say, add):
             typer.echo(str(path))
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished recordings are kept in {out}, the same command goes on from there") from None
@@ -201,7 +174,8 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 def train(name: Annotated[str, typer.Argument(
               help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
                    "block-diffusion, ngram or length-predictor.")],
-          target: Target = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", threads: Threads = None,
+          target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
+          threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
           prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,
           data: Annotated[list[Path] | None, typer.Option("--data", help="Answers that exist already.")] = None,
@@ -224,7 +198,7 @@ def train(name: Annotated[str, typer.Argument(
           positions: Annotated[int | None, typer.Option("--positions", help="Of length-predictor: places to learn "
                                                         "from, at most; default 100000.")] = None,
           cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
-          seed: Seed = 0) -> None:
+          seed: opt.Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.train import train_by_name
@@ -246,8 +220,8 @@ def train(name: Annotated[str, typer.Argument(
 
 @app.command("break-even")
 def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained drafters; default: all.")] = None,
-               checkpoints: Shelf = None, target: Target = "smollm2-135m", device: Device = "auto",
-               dtype: Dtype = "auto", threads: Threads = None,
+               checkpoints: opt.Shelf = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
+               dtype: opt.Dtype = "auto", threads: opt.Threads = None,
                depth: Annotated[int, typer.Option("--depth", help="Tokens of a draft; rates on cards are of 5.")] = 5,
                context: Annotated[int, typer.Option("--context", help="Tokens of it.")] = 256,
                repeats: Annotated[int, typer.Option("--repeats", help="Drafts and forwards of each.")] = 11,
@@ -267,7 +241,7 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
 def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), or a "
                                                       "folder of answers; may be given again.")],
           out: Annotated[Path, typer.Option("--out", help="The file of the store.")],
-          target: Target = "smollm2-135m") -> None:
+          target: opt.Target = "smollm2-135m") -> None:
     """Builds a static store from texts and answers, for methods that retrieve from one: `--store FILE`."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.store import build_from
@@ -289,50 +263,24 @@ def lab() -> None:
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(tour)])
 
 
-def measured(out: Path, **options) -> dict:
-    """Runs or resumes the bench that these options describe, with a bar; its summary."""
-    from specdec_lib.bench.options import bench, setting
+def measured(out: Path, options: dict) -> None:
+    """Runs or resumes the bench that the command's options describe, with a bar; its warnings are said at the end."""
+    from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
     from specdec_lib.bench.progress import bar
 
-    here = setting(**options)
+    here = prepare(RunOptions.of(options))
     try:
         with bar("bench") as progress:
-            summary = bench(here, out, progress, say)
+            summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished prompts are kept in {out}, the same command goes on from there") from None
     for warning in summary["settings"]["warnings"]:
         say(warning)
-    return summary
-
-
-def say(line: str) -> None:
-    """One line for the person at the terminal."""
-    typer.echo(line, err=True)
 
 
 def run(words: list[str] | None = None) -> int:
     """The exit code of these words; every foreseen failure is one sentence on stderr."""
-    try:
-        code = app(words, standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except Refusal as error:
-        say(f"specdec: {error}")
-    except CLICK as error:
-        say(f"specdec: {error.format_message()}" if error.format_message() else "")
-    except Stopped as error:
-        say(str(error))
-        return STOPPED
-    except (KeyboardInterrupt, typer.Abort):
-        say("stopped")
-        return STOPPED
-    except RuntimeError as error:
-        if type(error).__name__ != "NotebookError":    # foreseen: it says which cell failed and what is kept
-            raise
-        say(f"specdec: {error}")
-        return FAILED
-    except OSError as error:
-        say(f"specdec: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
-    return BAD_INPUT
+    return exit_code(app, words)
 
 
 def main() -> None:

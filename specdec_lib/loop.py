@@ -37,7 +37,8 @@ def run(session: Session, target: LM, method: Method, dice=NO_DICE, memory: Mapp
     When the decode is over, or given up, every value in `memory` is told once by `finish(session)`.
     """
     try:
-        for session in (method.schedule or rounds)(session, target, method, dice):
+        for now in (method.schedule or rounds)(session, target, method, dice):
+            session = now
             yield session
     finally:
         for one in memory.values():

@@ -5,6 +5,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.how.match import Match
 from specdec_lib.how.relaxed import Relaxed
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Card, Kit, Refusal
 from specdec_lib.when.confidence import Confidence
 from specdec_lib.when.fixed import Fixed
@@ -51,7 +52,7 @@ def test_what_a_card_leaves_to_remember_is_told_by_the_spec():
 
 
 def test_commas_inside_brackets_do_not_split_a_list():
-    assert catalog.split("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
+    assert split_specs("ar, sam(a=1,b=2),x") == ["ar", "sam(a=1,b=2)", "x"]
 
 
 @pytest.mark.parametrize(("spec", "word"), [

@@ -256,8 +256,8 @@ def test_a_report_of_an_unfinished_run_and_a_missing_notebook_are_refused(tmp_pa
 
 
 def test_the_node_budget_of_a_run_comes_from_the_curve_it_is_given(model, curve):
-    here = options.setting(methods="ar", target=str(model), dtype="float32", device="cpu", curve=curve)
-    world = here.world(lambda line: None)
+    here = options.prepare(options.RunOptions(target=str(model), dtype="float32", device="cpu", cost=curve))
+    world = here.environment(lambda line: None)
     assert world.kit(here.plan, here.saved_curve).nodes == 4
     assert world.kit(here.plan, None).nodes == 8
 
@@ -360,8 +360,8 @@ def test_an_n_gram_on_the_shelf_comes_as_the_model_that_it_is(model, tmp_path):
 
 
 def test_the_checkpoints_of_a_spec_are_those_of_its_parts_and_nothing_a_kit_brings_along():
-    from specdec_lib.bench.plan import trained
+    from specdec_lib.catalog import needed_checkpoints
 
-    assert trained("ar") == trained("draft-model(depth=2)@confidence(threshold=0.3)") == []
-    assert trained("eagle") == ["eagle"]
-    assert trained("early-exit") == ["early-exit"]
+    assert needed_checkpoints("ar") == needed_checkpoints("draft-model(depth=2)@confidence(threshold=0.3)") == []
+    assert needed_checkpoints("eagle") == ["eagle"]
+    assert needed_checkpoints("early-exit") == ["early-exit"]

@@ -11,8 +11,8 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench.environment import read_ngram
-from specdec_lib.bench.plan import trained
 from specdec_lib.bench.prompts import balanced, default_path, load_prompts
+from specdec_lib.catalog import needed_checkpoints
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.dice import Dice
 from specdec_lib.heads.draft_lm import draft_lm
@@ -25,8 +25,8 @@ from specdec_lib.types import Kit
 MARGIN = 1e-3
 TRAINED = {folder.name for folder in SHIPPED.iterdir()}                 # what drafters there are for the default target
 METHODS = [name for name, card in catalog.methods().items()
-           if card.lossless and name != "ar" and not catalog.missing(card) and set(trained(name)) <= TRAINED]
-METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",) if set(trained(spec)) <= TRAINED]
+           if card.lossless and name != "ar" and not catalog.missing(card) and set(needed_checkpoints(name)) <= TRAINED]
+METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",) if set(needed_checkpoints(spec)) <= TRAINED]
 POLICIES = [f"eagle@{name}" for name, card in catalog.parts()["when"].items()
             if card.lossless and set(card.needs) <= TRAINED]
 POLICIES += [f"{drafter}@{name}" for drafter in ("draft-model", "early-exit")

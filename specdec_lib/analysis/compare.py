@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.bench.options import bench, setting
+from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.progress import bar
 from specdec_lib.bench.results import select
 from specdec_lib.measure import Row
@@ -50,9 +50,9 @@ def read_or_measure(run: str, out: str = "", **options) -> Report:
     """The finished run in the folder `run`; where that is "", the options are measured into `out`, or read there."""
     if run:
         return load_report(run)
-    here = setting(**options)
+    here = prepare(RunOptions(**options))
     with bar("bench") as progress:
-        bench(here, Path(out), progress, lambda line: None)
+        bench_prepared(here, Path(out), progress, lambda line: None)
     return load_report(out)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from specdec_lib import catalog, measure
+from specdec_lib import measure
 from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.compare import Comparison
@@ -18,6 +18,7 @@ from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONT
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
+from specdec_lib.specs import parse_part, split_specs
 from specdec_lib.toys.toy_bench import toy_bench
 from specdec_lib.types import Refusal
 
@@ -40,9 +41,9 @@ def read_measure_or_toy(run: str, out: str = "", **options) -> tuple[Report, str
     Refusal where a cell of the ablation is missing, before anything is measured.
     """
     if run and not Path(run).is_dir():
-        return toy_bench(catalog.split(METHODS)), f"No run lies at {run}, so a toy stands in: what it says is noise."
+        return toy_bench(split_specs(METHODS)), f"No run lies at {run}, so a toy stands in: what it says is noise."
     if not run:
-        require_all_cells(catalog.split(options.get("methods", "")))
+        require_all_cells(split_specs(options.get("methods", "")))
     report = compare.read_or_measure(run, out, **options)
     require_all_cells(report.entries)
     return report, "A finished run." if run else "Measured here."
@@ -58,7 +59,7 @@ def require_all_cells(specs: Iterable[str]) -> None:
 
 def cell_of(spec: str) -> Cell | None:
     """The cell of the ablation that a method fills; None where it differs in more than the two parts."""
-    name, values = catalog.parse(spec)
+    name, values = parse_part(spec)
     if "@" in spec or name not in ("diffusion-draft", "diffuspec"):
         return None
     if name == "diffusion-draft":
@@ -167,8 +168,8 @@ def search_ms(report: Report) -> float | None:
 
 def round_ms(report: Report, spec: str) -> dict[str, float]:
     """Milliseconds of a mean round: draft, search where the method has one, target, overhead."""
-    known, searches = search_ms(report), catalog.parse(spec)[0] in ("diffuspec", TREE)
-    share = known if known is not None and searches and catalog.parse(spec)[1].get("weight") != 1 else 0.0
+    known, searches = search_ms(report), parse_part(spec)[0] in ("diffuspec", TREE)
+    share = known if known is not None and searches and parse_part(spec)[1].get("weight") != 1 else 0.0
     what, target = (_mean(report, spec, part) for part in ("what", "target"))
     return {"draft": what - share, "search": share, "target": target,
             "overhead": _mean(report, spec, "when") + _mean(report, spec, "how")}

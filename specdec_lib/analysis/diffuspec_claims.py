@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specdec_lib import catalog
 from specdec_lib.analysis import diffuspec_ablation, diffuspec_published
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.diffuspec_ablation import PRINTED, Pair
 from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CONTROLLER, NEITHER, SEARCH
 from specdec_lib.analysis.report_text import times
+from specdec_lib.specs import parse_part
 
 HOLDS = {"faster": "yes", "slower": "no, the other way round", "not told apart": "not told apart"}
 LOOKED_UP = "sam+token-recycling"                  # our nearest to SAMD as the paper ran it
@@ -88,7 +88,7 @@ def prediction_table(report: Report) -> list[dict]:
     """What each diffusion drafter's tokens per forward here would give the paper's pair: predicted, not measured."""
     out = []
     for spec in report.entries:
-        name, values = catalog.parse(spec)
+        name, values = parse_part(spec)
         if name in DRAFTING:
             tokens = report.entries[spec]["tokens_per_target_forward"]
             forwards = values.get("steps", 2 if name == "specdiff" else 1)

@@ -20,10 +20,10 @@ from itertools import accumulate
 from operator import mul
 from pathlib import Path
 
-from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.report_text import times
 from specdec_lib.bench import summary
+from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
 LAYERS, DEPTHS = (5, 10, 15), (1, 2, 3, 4, 5)      # the shipped exits, and the depths their card tells apart
@@ -96,7 +96,7 @@ def cell_specs(specs: Iterable[str]) -> dict[tuple[int, int], str]:
     """(layer, depth) -> the spec that measures it, of those that say both and nothing else."""
     found: dict[tuple[int, int], str] = {}
     for spec in specs:
-        name, values = ("", {}) if "@" in spec else catalog.parse(spec)
+        name, values = ("", {}) if "@" in spec else parse_part(spec)
         if name == "early-exit" and set(values) == {"layer", "depth"}:
             found.setdefault((values["layer"], values["depth"]), spec)
     return dict(sorted(found.items()))

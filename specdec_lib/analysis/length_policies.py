@@ -21,6 +21,7 @@ from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
+from specdec_lib.specs import parse_part
 from specdec_lib.toys.toy_bench import toy_report, untrained_environment
 from specdec_lib.types import Refusal
 
@@ -70,12 +71,12 @@ def policy_result(spec: str) -> PolicyResult:
     """Drafter and policy of a spec. A method of a fixed length without one named has its default."""
     told = next((f" ({said})" for said in WARM.values() if spec.endswith(f" ({said})")), "")
     method, _, policy = spec.removesuffix(told).partition("@")
-    name, values = catalog.parse(method)
+    name, values = parse_part(method)
     depth = values.pop("depth", None)
     inside = ",".join(f"{key}={value!r}" for key, value in values.items())
     drafter = f"{name}({inside})" if inside else name
     if policy:
-        fixed, its = catalog.parse(policy) if "@" not in policy else ("", {})
+        fixed, its = parse_part(policy) if "@" not in policy else ("", {})
         length = its["depth"] if fixed == "fixed" and set(its) == {"depth"} else None
         return PolicyResult(spec, drafter, f"fixed {length}" if length is not None else policy + told, length)
     length = _fixed(name, depth)

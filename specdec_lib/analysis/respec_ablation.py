@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import QUALITIES, Report
 from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
 from specdec_lib.analysis.report_text import interval_text, times
 from specdec_lib.bench import summary
+from specdec_lib.specs import parse_part
 
 METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5),respec,respec-relaxed,"
            "respec+token-recycling")               # 1.5 nats: the threshold known of the paper
@@ -30,7 +30,7 @@ def ablation_step(spec: str) -> str:
     """
     if "@" in spec:
         return spec
-    name, values = catalog.parse(spec)
+    name, values = parse_part(spec)
     return CANDIDATES if name == "respec" and "theta" in values else STEP_OF.get(name, name)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import harmonic_mean
 
-from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import PolicyResult, policy_ratio
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench.runners import WARM
+from specdec_lib.specs import parse_part
 from specdec_lib.when.tapout import ARMS
 
 NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
@@ -20,7 +20,7 @@ NEAR = 0.05                                        # how far TapOut may stay beh
 
 def arms(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
     """The lines that are TapOut's arms played alone, by the arm's name."""
-    named = {one: catalog.parse(one.policy) for one in lines if one.length is None and "@" not in one.policy
+    named = {one: parse_part(one.policy) for one in lines if one.length is None and "@" not in one.policy
              and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
     return {name: one for one, (name, values) in named.items()
             if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}

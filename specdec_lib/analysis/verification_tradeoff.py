@@ -16,6 +16,7 @@ from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
+from specdec_lib.specs import parse_part
 from specdec_lib.toys.toy_bench import toy_report, untrained_environment
 from specdec_lib.types import Card, Refusal
 
@@ -108,15 +109,14 @@ def command_to_run(run: str, temperature: float = 0.0) -> str:
 
 def parse_rule_spec(spec: str) -> tuple[str, str, dict[str, Any]]:
     """A method as drafter, rule and the rule's parameters."""
-    name, values, instead = catalog.spelled(spec)
-    drafter, (card, its) = name, instead.get("how", (None, {}))
-    if card is not None:
-        drafter = "@".join(piece for piece in spec.split("@") if catalog.parse(piece)[0] != card.name)
-        rule = card.name
-    elif name in OWN:
-        (drafter, rule), its = OWN[name], values
+    parsed = catalog.method_spec(spec)
+    if "how" in parsed.replaced:
+        rule, its = parsed.replaced["how"]
+        drafter = "@".join(piece for piece in spec.split("@") if parse_part(piece).name != rule)
+    elif parsed.name in OWN:
+        (drafter, rule), its = OWN[parsed.name], parsed.method.values
     else:
-        rule, drafter = own_rule(catalog.methods()[name]), spec
+        rule, its, drafter = own_rule(catalog.methods()[parsed.name]), {}, spec
     return drafter, rule + (f", {its['rule']}" if "rule" in its else ""), its
 
 

@@ -105,5 +105,5 @@ def untrained_draft(target: LM) -> DraftSource:
 def same_vocabulary(target: Tokenizer, draft: Tokenizer, name: str) -> None:
     """Refuses a draft model whose tokens are not the target's: its ids would mean something else."""
     if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():
-        raise Refusal(f"the draft model {without_folders(name)} has another vocabulary than the target: its token ids would"
-                      " mean other words, take one of the same family")
+        raise Refusal(f"the draft model {without_folders(name)} has another vocabulary than the target: its token ids"
+                      " would mean other words, take one of the same family")

@@ -1,10 +1,11 @@
-"""From the words of a command line to a plan, its prompts and its world; bad words are refused before models load."""
+"""From the words of a command line to a checked plan and its prompts; wrong words are refused before models load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,19 +14,51 @@ from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import draft_source, provenance, run
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
-from specdec_lib.bench.plan import FILE, Plan, cards_of, checkpoints_among, named, needs
+from specdec_lib.bench.plan import FILE, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.checkpoints.card import CARD, read_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED
 from specdec_lib.cost import curves
+from specdec_lib.specs import MethodSpec, split_specs
 from specdec_lib.types import Refusal
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunOptions:
+    """The words of a command line, unchecked; every command that loads a target hands on one of these."""
+
+    methods: str = "ar"
+    prompts: Path | None = None                    # None = our own
+    target: str = "smollm2-135m"
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int | None = None                     # None = all cores
+    max_new_tokens: int = 128
+    limit: int | None = None
+    repeats: int = 1
+    temperature: float = 0.0
+    seed: int = 0
+    store: Path | None = None
+    cost: Path | None = None
+    peers: str = ""
+    draft: str | None = None
+    checkpoints: Path | None = None                # None = the shipped ones
+    orders: str = FILE
+    diffusion: str | None = None
+    parts: tuple[str, ...] = ()                    # made beside the methods
+
+    @staticmethod
+    def of(words: Mapping[str, Any], **more) -> RunOptions:
+        """The options among these named words; the others are left to the command."""
+        own = {field.name for field in fields(RunOptions)}
+        return RunOptions(**{name: value for name, value in {**words, **more}.items() if name in own})
+
+
+@dataclass(frozen=True)
+class PreparedRun:
     """A checked plan with its prompts; nothing is loaded yet."""
 
     plan: Plan
@@ -34,7 +67,7 @@ class Setting:
     shelf: Path = SHIPPED                          # the folder of trained checkpoints
     needs: tuple[str, ...] = ()                    # what its methods ask a kit for
 
-    def world(self, say: Say) -> Environment:
+    def environment(self, say: Say) -> Environment:
         """Loads target, tokenizer, draft model, peers and the checkpoints its methods need, no others.
 
         Sets the number of threads for this process. Refusal where a checkpoint does not fit the target.
@@ -42,47 +75,54 @@ class Setting:
         plan = self.plan
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
-        world = open_environment(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                                 plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion)
-        for name in checkpoints_among(self.needs):
-            world.checkpoints[name]                # refused now, before anything is measured
-        return world
+        opened = open_environment(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
+                                  plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion)
+        for name in catalog.checkpoints_among(self.needs):
+            opened.checkpoints[name]               # refused now, before anything is measured
+        return opened
 
 
-def setting(methods: str, prompts: Path | None = None, target: str = "smollm2-135m", device: str = "auto",
-            dtype: str = "auto", threads: int | None = None, max_new_tokens: int = 128, limit: int | None = None,
-            repeats: int = 1, temperature: float = 0.0, seed: int = 0, store: Path | None = None,
-            curve: Path | None = None, peers: str = "", draft: str | None = None,
-            checkpoints: Path | None = None, parts: Sequence[str] = (), orders: str = FILE,
-            diffusion: str | None = None) -> Setting:
-    """The setting that these words describe; `parts` are made beside the methods.
+def prepare(options: RunOptions) -> PreparedRun:
+    """The run that these options describe, checked before anything is loaded. Refusal for the first that is wrong."""
+    plan, path = plan_of(options)
+    shelf = shelf_at(options.checkpoints)
+    draft_source.check_draft(plan.draft, shelf, plan.peers)
+    cards = [card for spec in plan.methods for card in catalog.cards_of(spec)]
+    needed = catalog.needs(cards + [*map(catalog.part_card, options.parts)])
+    diffuser.check_diffusion(plan.diffusion, needed)
+    needed = list(dict.fromkeys([*needed, *(spec.checkpoint for spec in plan.methods if spec.checkpoint)]))
+    chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
+    used = digests(wanted_checkpoints(plan, needed, shelf), shelf)
+    saved = None if options.cost is None else curves.load_curve(options.cost)
+    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, tuple(needed))
 
-    Raises Refusal for the first word that cannot be.
-    """
-    device = device_of(device)
-    names = tuple(catalog.split(methods))
+
+def plan_of(options: RunOptions) -> tuple[Plan, Path]:
+    """The plan without its checkpoints, and the file of its prompts."""
+    device, names = device_of(options.device), split_specs(options.methods)
     if not names:
         raise Refusal("name at least one method, such as ar; `specdec methods` lists them")
-    if store is not None and not store.exists():
-        raise Refusal(f"there is no store at {store}: check the path")
-    shelf = shelf_at(checkpoints)
-    path = prompts or prompt_files.default_path()
-    plan = Plan(names, tuple(catalog.split(peers)), path.name, prompt_files.file_sha256(path), limit, target, device,
-                dtype_of(dtype, device), torch.get_num_threads() if threads is None else threads,
-                max_new_tokens, repeats, temperature, seed, store and str(store), draft, curve and str(curve),
-                orders=tuple(catalog.split(orders)), diffusion=diffusion)
-    draft_source.check_draft(draft, shelf, plan.peers)
-    needed = needs([card for spec in plan.methods for card in cards_of(spec)] + [*map(catalog.part_card, parts)])
-    diffuser.check_diffusion(diffusion, needed)
-    needed = list(dict.fromkeys([*needed, *(name for spec in plan.methods for name in named(spec))]))
-    may_draft = draft_source.candidate(draft, "draft" in needed, shelf)
-    wanted = dict.fromkeys([*checkpoints_among(needed), *([may_draft] if may_draft else [])])
-    if diffusion is not None:
-        del wanted[diffuser.STANDS_FOR]
-    else:
-        wanted |= dict.fromkeys(preferred(plan.methods, shelf))
-    chosen = prompt_files.balanced(prompt_files.load_prompts(path), limit)
-    return Setting(replace(plan, checkpoints=sums(wanted, shelf)), tuple(chosen), _curve(curve), shelf, tuple(needed))
+    if options.store is not None and not options.store.exists():
+        raise Refusal(f"there is no store at {options.store}: check the path")
+    shelf_at(options.checkpoints)
+    path = options.prompts or prompt_files.default_path()
+    threads = torch.get_num_threads() if options.threads is None else options.threads
+    plan = Plan(tuple(map(catalog.method_spec, names)), tuple(split_specs(options.peers)), path.name,
+                prompt_files.file_sha256(path), options.limit, options.target, device, dtype_of(options.dtype, device),
+                threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
+                options.store and str(options.store), options.draft, options.cost and str(options.cost),
+                orders=tuple(split_specs(options.orders)), diffusion=options.diffusion)
+    return plan, path
+
+
+def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[str, None]:
+    """The checkpoints on the shelf that the plan's methods take, in order, whoever drafts included."""
+    may_draft = draft_source.candidate(plan.draft, "draft" in needed, shelf)
+    wanted = dict.fromkeys([*catalog.checkpoints_among(needed), *([may_draft] if may_draft else [])])
+    if plan.diffusion is None:
+        return wanted | dict.fromkeys(preferred(plan.methods, shelf))
+    del wanted[diffuser.STANDS_FOR]
+    return wanted
 
 
 def shelf_at(folder: Path | None) -> Path:
@@ -92,42 +132,38 @@ def shelf_at(folder: Path | None) -> Path:
     return SHIPPED if folder is None else folder
 
 
-def preferred(specs: Iterable[str], shelf: Path) -> list[str]:
+def preferred(specs: Iterable[MethodSpec], shelf: Path) -> list[str]:
     """The checkpoints on the shelf that these methods take without being told to; none where a spec says which."""
-    liked = [name for spec in specs if not named(spec) for card in cards_of(spec) for name in card.prefers]
+    liked = [name for spec in specs if not spec.checkpoint for card in catalog.cards_of(spec) for name in card.prefers]
     return [name for name in liked if (shelf / name / CARD).is_file()]
 
 
-def sums(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
+def digests(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
     """These checkpoints, each with the sum of its weights; Refusal for one that is missing."""
     return {name: read_card(shelf, name)["sha256"] for name in names} or None
 
 
-def bench(here: Setting, out: Path, progress: run.Progress, say: Say) -> dict:
-    """Runs or resumes the setting's bench in `out`. A finished one is read, and no model is loaded."""
+def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Say) -> dict:
+    """Runs or resumes the prepared bench in `out`. A finished one is read, and no model is loaded."""
     folder = RunFolder(out, here.plan)
     if folder.finished:
         say(f"{out} holds this very run, finished: nothing is measured again")
         return folder.summary()
-    world = here.world(say)
-    return run.run_bench(here.plan, world, here.prompts, out,
-                         lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, world), progress)
+    opened = here.environment(say)
+    return run.run_bench(here.plan, opened, here.prompts, out,
+                         lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)
 
 
-def measured_curve(here: Setting, contexts: tuple[int, ...], repeats: int, progress: run.Progress,
-                   world: Environment) -> curves.CostCurve:
+def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, progress: run.Progress,
+                   opened: Environment) -> curves.CostCurve:
     """The cost curve of this target on this machine."""
-    longest = world.target.context
+    longest = opened.target.context
     fitting = tuple(c for c in contexts if longest is None or c + max(curves.WIDTHS) < longest)
     if not fitting:
         raise Refusal(f"the target's context holds {longest} tokens, too few to measure a curve at {contexts[0]}")
     plan = here.plan
-    return curves.measure_curve(world.target.fresh(), contexts=fitting, repeats=repeats,
-                                vocab=min(1000, world.facts.vocab or 1000),
+    return curves.measure_curve(opened.target.fresh(), contexts=fitting, repeats=repeats,
+                                vocab=min(1000, opened.facts.vocab or 1000),
                                 progress=lambda done, total: progress(done, total, "cost curve"),
                                 target=plan.as_dict()["target"], device=plan.device, dtype=plan.dtype,
                                 threads=plan.threads, provenance=provenance.provenance())
-
-
-def _curve(path: Path | None) -> curves.CostCurve | None:
-    return None if path is None else curves.load_curve(path)

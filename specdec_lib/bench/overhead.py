@@ -18,7 +18,6 @@ from typing import NamedTuple
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.bench.plan import cards_of, needs
 from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
 from specdec_lib.types import NO_DICE, ROOT, Draft, Kit, Method, Refusal, Round, Session, Verdict
@@ -128,7 +127,7 @@ def without_model(spec: str, nodes: int) -> Method:
 
     def part(name: str, kit: Kit, **given):
         return catalog.make_part("nothing", kit) if name in models else catalog.make_part(name, kit, **given)
-    stands_in = dict.fromkeys(needs(cards_of(spec)))
+    stands_in = dict.fromkeys(catalog.needs(catalog.cards_of(spec)))
     method = catalog.build(spec, Kit(None, nodes=nodes, parts=part, checkpoints=stands_in))
     if not isinstance(method.when, EntropyTrigger):
         raise Refusal(f"{spec} has no entropy trigger to measure: take respec or another that has")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from specdec_lib import catalog
 from specdec_lib.bench import peers as peer
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.sampling import Sampling
-from specdec_lib.types import Card, Kit, Refusal
+from specdec_lib.specs import MethodSpec
+from specdec_lib.types import Refusal
 
 REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
@@ -20,7 +21,7 @@ FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # in which a stream meets the
 class Plan:
     """The settings of a bench run. Plain decoding always runs: it is what everything is compared with."""
 
-    methods: tuple[str, ...]                       # specs of the catalogue
+    methods: tuple[MethodSpec, ...]                # texts are parsed here, once
     peers: tuple[str, ...] = ()
     prompts: str = ""                              # the file's name
     sha256: str = ""                               # of that file
@@ -49,7 +50,9 @@ class Plan:
             raise Refusal(f"a limit of {self.limit} prompts leaves nothing to run: give 1 or more")
         if self.threads is not None and self.threads < 1:
             raise Refusal(f"threads must be at least 1, got {self.threads}")
-        for kind, names in (("method", self.methods), ("peer", self.peers), ("order", self.orders)):
+        object.__setattr__(self, "methods", tuple(map(catalog.method_spec, self.methods)))
+        texts = tuple(map(str, self.methods))
+        for kind, names in (("method", texts), ("peer", self.peers), ("order", self.orders)):
             twice = [name for name in names if names.count(name) > 1]
             if twice:
                 raise Refusal(f"the {kind} {twice[0]} is named twice")
@@ -60,8 +63,8 @@ class Plan:
             raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
         peer.check_peers(self.peers, self.draft)
         Sampling(self.temperature)
-        if "ar" not in self.methods:
-            object.__setattr__(self, "methods", ("ar", *self.methods))
+        if "ar" not in texts:
+            object.__setattr__(self, "methods", (catalog.method_spec("ar"), *self.methods))
 
     @property
     def sampling(self) -> Sampling | None:
@@ -70,46 +73,15 @@ class Plan:
 
     def as_dict(self) -> dict:
         """As JSON keeps it: paths cut down to names. What older runs did not know is left out where it is not used."""
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        plain["methods"] = [*map(str, self.methods)]
         if self.orders == (FILE,):
             del plain["orders"]
         if self.diffusion is None:
             del plain["diffusion"]
         paths = ("target", "draft", "store", "cost", "diffusion")
         return plain | {name: without_folders(plain[name]) for name in paths if plain.get(name)}
-
-
-def cards_of(spec: str) -> list[Card]:
-    """The card of the method that a spec names, and of the policy and the rule behind its @."""
-    return [catalog.card_of(spec), *(card for card, _ in catalog.spelled(spec)[2].values())]
-
-
-def needs(cards: Iterable[Card]) -> list[str]:
-    """What these cards and the parts they name ask for: fields of a kit, and checkpoints."""
-    rooms = {name: card for room in catalog.parts().values() for name, card in room.items()}
-    waiting, names = list(cards), []
-    while waiting:
-        card = waiting.pop(0)
-        names += [need for need in card.needs if need not in names]
-        waiting += [rooms[part] for part in card.parts if part in rooms]
-    return names
-
-
-def trained(spec: str) -> list[str]:
-    """The checkpoints that a spec needs."""
-    return checkpoints_among(dict.fromkeys([*needs(cards_of(spec)), *named(spec)]))
-
-
-def named(spec: str) -> list[str]:
-    """The checkpoint that a spec's own parameter `weights` names, if it has one."""
-    found = catalog.parse(spec.partition("@")[0])[1].get("weights")
-    return [found] if isinstance(found, str) else []
-
-
-def checkpoints_among(needed: Iterable[str]) -> list[str]:
-    """Those of these needs that are no fields of a kit."""
-    kit = {field.name for field in fields(Kit)}
-    return [need for need in needed if need not in kit]
 
 
 def changed_settings(one: dict, two: dict) -> list[str]:

@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from specdec_lib import measure
+from specdec_lib import catalog, measure
 from specdec_lib.bench import provenance, store_leaks, summary
 from specdec_lib.bench.environment import Environment, Message
-from specdec_lib.bench.plan import FILE, SHUFFLED, Plan, trained
+from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.prompts import Prompt, known_name
 from specdec_lib.bench.results import Decode, select
 from specdec_lib.bench.run_folder import RunFolder
@@ -186,6 +186,6 @@ def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: S
 
 def drafted(plan: Plan, world: Environment) -> dict:
     """Settings that only the open world knows: who drafted, and which of the plan's checkpoints were used."""
-    used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in trained(spec))}
+    used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in catalog.needed_checkpoints(spec))}
     kept = {name: sha256 for name, sha256 in (plan.checkpoints or {}).items() if name in used}
     return {"draft": world.drafter.name or plan.as_dict()["draft"], "checkpoints": kept or None}

@@ -23,6 +23,7 @@ from specdec_lib.cost import curves
 from specdec_lib.dice import Dice
 from specdec_lib.loop import NO_MEMORY, begin, run
 from specdec_lib.scores import Scores
+from specdec_lib.specs import MethodSpec
 from specdec_lib.types import LM, Draft, Method, Session
 
 WARM = {FILE: "warm", SHUFFLED: "warm, shuffled"}
@@ -46,14 +47,14 @@ def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None)
     for spec in plan.methods:
         card = catalog.card_of(spec)
         catalog.build(spec, world.kit(plan, curve))
-        out.append(Runner(spec, _method(spec, plan, world, curve, None), lossless=card.lossless))
+        out.append(Runner(str(spec), _method(spec, plan, world, curve, None), lossless=card.lossless))
         for order in plan.orders if card.learns_across_prompts else ():
             out.append(Runner(f"{spec} ({WARM[order]})", _method(spec, plan, world, curve, {}), stream=True,
                               order=order, lossless=card.lossless))
     return out + [Runner(peer.name, _peer(peer, plan), peer=True) for peer in world.peers]
 
 
-def _method(spec: str, plan: Plan, world: Environment, curve: curves.CostCurve | None,
+def _method(spec: MethodSpec, plan: Plan, world: Environment, curve: curves.CostCurve | None,
             memories: dict[int, dict] | None):
     def decode_once(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
         kit = world.kit(plan, curve, None if memories is None else memories.setdefault(repeat, {}))

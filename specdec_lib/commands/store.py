@@ -122,7 +122,7 @@ def open_lines(path: Path) -> Iterator[tuple[Iterator[str], Callable[[], int]]]:
     """The lines of a text file, packed with gzip or not, and how many of its bytes were read; Refusal if unreadable."""
     try:
         with path.open("rb") as raw:
-            opened = gzip.open(raw) if path.suffix == ".gz" else raw
+            opened = gzip.open(raw) if path.suffix == ".gz" else raw         # noqa: SIM115 - closed with `raw`
             yield (line.decode("utf-8-sig" if n == 0 else "utf-8") for n, line in enumerate(opened)), raw.tell
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise Refusal(f"{path} cannot be read as UTF-8 text ({error})") from None

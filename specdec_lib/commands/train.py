@@ -78,8 +78,8 @@ def open_target(target: str, device: str, dtype: str, threads: int | None,
     folder = locate.model_folder(target, say)
     lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say)
     if not isinstance(lm, Transformer):
-        raise Refusal(f"{without_folders(target)} runs through transformers, and drafters are trained on models of the Llama "
-                      "family alone")
+        raise Refusal(f"{without_folders(target)} runs through transformers, and drafters are trained on models of the"
+                      " Llama family alone")
     return lm, text, device, dtype
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from specdec_lib import catalog, measure
-from specdec_lib.bench.plan import cards_of, needs
 from specdec_lib.cost import curves
 from specdec_lib.loop import decode
 from specdec_lib.models.replay import Recording, Replay
@@ -38,7 +37,7 @@ def assembled(spec: str, recording: Recording, curve: curves.CostCurve | None, s
         if set(card.needs) - {"recording"}:
             return catalog.make_part("recorded", kit, drafter=model_drafter(recording, name))
         return catalog.make_part(name, kit, **values)
-    stands_in = dict.fromkeys(needs(cards_of(spec)))
+    stands_in = dict.fromkeys(catalog.needs(catalog.cards_of(spec)))
     kit = Kit(Replay(recording), Facts(end=recording.end, vocab=recording.about.get("vocab", 0)), cost=curve,
               nodes=curves.node_budget(curve),
               recording=recording, checkpoints=stands_in | dict(shelf or {}), parts=part)

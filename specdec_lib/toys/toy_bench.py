@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.bench import run
 from specdec_lib.bench.environment import Environment
-from specdec_lib.bench.plan import Plan, cards_of, named, needs
+from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.ngram import Ngram
@@ -52,7 +53,9 @@ def numbered(words: str) -> tuple[int, ...]:
 
 def toy_methods(specs: Sequence[str]) -> tuple[str, ...]:
     """Those of these methods that need nothing which the toy has not."""
-    return tuple(spec for spec in specs if {*needs(cards_of(spec)), *named(spec)} <= {*TRAINED})
+    def asked(spec: str) -> set[str]:
+        return {*catalog.needs(catalog.cards_of(spec)), *catalog.needed_checkpoints(spec)}
+    return tuple(spec for spec in specs if asked(spec) <= {*TRAINED})
 
 
 def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: int = 30) -> Report:

@@ -13,7 +13,7 @@ itself sees the rounds of this decode in which it was pulled, and no others. The
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Any, NamedTuple

@@ -2,7 +2,6 @@
 
 import pytest
 
-from specdec_lib import catalog
 from specdec_lib.analysis import bench_report, diffuspec_ablation, diffuspec_claims
 from specdec_lib.analysis.diffuspec_published import BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, published_speedup
 from specdec_lib.bench import summary
@@ -10,6 +9,7 @@ from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.measure import Row
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 
 SPECS = ("diffusion-draft(depth=4)", "diffuspec(depth=4)", "diffuspec(weight=1)", "diffuspec")
@@ -49,7 +49,7 @@ def test_the_four_cells_are_told_by_their_specs_and_variants_fill_none():
 
 
 def test_what_the_ablation_measures_fills_every_cell_and_holds_every_variant():
-    specs = catalog.split(diffuspec_ablation.METHODS)
+    specs = split_specs(diffuspec_ablation.METHODS)
     assert list(diffuspec_ablation.specs_by_cell(reversed(specs)).items()) == list(zip(CELLS, SPECS, strict=True))
     at = report(PLAIN, *(decodes(spec, [1, 1, 1], .5) for spec in specs if spec != "ar"))
     assert len(diffuspec_ablation.effects(at)) == 5

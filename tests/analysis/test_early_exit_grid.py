@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from specdec_lib import catalog
 from specdec_lib.analysis import bench_report, early_exit_grid
 from specdec_lib.analysis.early_exit_grid import (
     ExitCosts,
@@ -24,6 +23,7 @@ from specdec_lib.cost import curves
 from specdec_lib.cost.flops import MatrixUse, through, work
 from specdec_lib.measure import Row
 from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data"
@@ -158,7 +158,7 @@ def test_a_folder_with_a_run_is_read_and_a_missing_one_names_the_command(tmp_pat
 
 
 def test_the_command_sweeps_every_shipped_exit_at_every_depth():
-    specs = catalog.split(early_exit_grid.METHODS)
+    specs = split_specs(early_exit_grid.METHODS)
     assert specs[0] == "ar"
     assert list(cell_specs(specs)) == [(layer, k)
                                                             for layer in (5, 10, 15) for k in (1, 2, 3, 4, 5)]

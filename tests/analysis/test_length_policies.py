@@ -5,6 +5,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.analysis import length_policies
 from specdec_lib.analysis.length_policies import PolicyResult, policy_result
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 from tests.bench.made_up import decodes, report, turn
 
@@ -37,8 +38,8 @@ def test_a_spec_is_a_drafter_and_a_policy(spec, found):
 
 
 def test_every_spec_of_the_command_is_read_and_can_be_spelled():
-    for spec in catalog.split(length_policies.specs(("eagle", "draft-model"))):
-        assert catalog.spelled(spec)[0] in catalog.methods()
+    for spec in split_specs(length_policies.specs(("eagle", "draft-model"))):
+        assert catalog.method_spec(spec).name in catalog.methods()
         assert (spec == "ar") == (policy_result(spec).policy == "its own")
 
 

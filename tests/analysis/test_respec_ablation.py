@@ -2,13 +2,13 @@
 
 import pytest
 
-from specdec_lib import catalog
 from specdec_lib.analysis import bench_report, compare, respec_ablation
 from specdec_lib.bench import summary
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.measure import Row
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 
 
@@ -43,7 +43,7 @@ SLOW = decodes("respec-relaxed", row("feedback-retrieval", 3, 8.0))
 
 
 def test_every_spec_that_the_ladder_measures_is_one_of_its_rungs_in_order():
-    specs = catalog.split(respec_ablation.METHODS)
+    specs = split_specs(respec_ablation.METHODS)
     assert [respec_ablation.ablation_step(spec) for spec in specs] == list(respec_ablation.ORDER)
     assert list(respec_ablation.ablation_steps(reversed(specs)).items()) == list(zip(respec_ablation.ORDER, specs,
                                                                                      strict=True))

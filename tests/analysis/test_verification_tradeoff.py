@@ -10,6 +10,7 @@ from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.measure import Row
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 
 HARD, SOFT = (f"eagle@relaxed(sources=('eagle',),margin={margin})" for margin in (0.9, 0.1))
@@ -55,8 +56,8 @@ def test_a_method_is_told_as_drafter_and_rule_its_own_or_the_one_behind_an_at():
 
 
 def test_every_spec_that_is_measured_and_every_one_of_the_toy_names_a_drafter_and_a_rule_there_are():
-    for specs in (catalog.split(verification_tradeoff.methods_to_run())[1:],
-                  catalog.split(verification_tradeoff.methods_to_run(0.7))[1:],
+    for specs in (split_specs(verification_tradeoff.methods_to_run())[1:],
+                  split_specs(verification_tradeoff.methods_to_run(0.7))[1:],
                   verification_tradeoff.TOY[1:]):
         found = [verification_tradeoff.parse_rule_spec(spec) for spec in specs]
         assert {drafter for drafter, *_ in found} <= {"eagle", "draft-model", "sam+token-recycling"}

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from specdec_lib import catalog, cli
 from specdec_lib.analysis import bench_report, report_tables
 from specdec_lib.bench.environment import open_environment
-from specdec_lib.bench.options import setting
+from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.heads.dream_llada import Pretrained
 from tests.heads.test_dream_llada import made
 from tests.test_cli import CURVE, WORDS, model_folder
@@ -72,7 +72,7 @@ def test_an_answer_can_be_drafted_by_it(words, model, tmp_path, capsys):
 
 
 def test_a_run_without_it_is_described_as_before(words):
-    here = setting("ar", prompts=None)
+    here = prepare(RunOptions())
     assert "diffusion" not in here.plan.as_dict()
 
 
@@ -85,7 +85,7 @@ def test_other_checkpoints_still_come_from_the_shelf_and_decodes_share_its_weigh
     assert isinstance(loaded, Pretrained)
     assert loaded.mask == len(WORDS) + 1
     assert loaded.weights.ids.tolist() == list(range(len(WORDS)))
-    heads = [world.kit(setting("ar").plan, CURVE).part("diffusion-lm").head for _ in range(2)]
+    heads = [world.kit(prepare(RunOptions()).plan, CURVE).part("diffusion-lm").head for _ in range(2)]
     assert heads[0].model.weights is heads[1].model.weights is loaded.weights
     assert heads[0].window == 2048
 
@@ -127,7 +127,7 @@ def on_shelf(folder, *names):
 
 def test_a_checkpoint_that_a_method_takes_by_itself_is_written_down_with_its_sum(tmp_path):
     def sums(spec, shelf, **more):
-        return set(setting(spec, prompts=None, checkpoints=shelf, **more).plan.checkpoints or ())
+        return set(prepare(RunOptions(spec, checkpoints=shelf, **more)).plan.checkpoints or ())
 
     both = on_shelf(tmp_path / "both", "diffusion-lm", "diffusion-lm-aligned")
     one = on_shelf(tmp_path / "one", "diffusion-lm")
@@ -141,5 +141,5 @@ def test_a_pretrained_model_drafts_before_an_aligned_one_that_lies_on_the_shelf(
     world = open_environment(str(model), "cpu", "float32", 1,
                              shelf=on_shelf(tmp_path / "shelf", "diffusion-lm-aligned"),
                              drafts=False, diffusion=str(dream(tmp_path / "dream")))
-    method = catalog.build("specdiff2", world.kit(setting("ar").plan, CURVE))
+    method = catalog.build("specdiff2", world.kit(prepare(RunOptions()).plan, CURVE))
     assert method.what.drafter.head.model.weights is world.checkpoints["diffusion-lm"].weights

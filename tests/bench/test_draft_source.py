@@ -8,7 +8,7 @@ import torch
 from specdec_lib import cli
 from specdec_lib.analysis import bench_report, report_tables
 from specdec_lib.bench import draft_source
-from specdec_lib.bench.options import setting
+from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, read_card, replace_checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.hub.load import load
@@ -182,10 +182,10 @@ def test_a_run_does_not_go_on_with_a_draft_lm_that_was_trained_again(words, mode
 def test_what_is_recorded_is_looked_for_before_anything_is_loaded(model, tmp_path):
     (tmp_path / "shelf").mkdir()
     there = {"methods": "ar", "target": str(model), "checkpoints": tmp_path / "shelf"}
-    assert "draft" in setting(**there, parts=["draft-model"]).needs
-    assert "draft" not in setting(**there).needs
+    assert "draft" in prepare(RunOptions(**there, parts=("draft-model",))).needs
+    assert "draft" not in prepare(RunOptions(**there)).needs
     with pytest.raises(Refusal, match="`specdec train eagle` makes it"):
-        setting(**there, parts=["eagle"])
+        prepare(RunOptions(**there, parts=("eagle",)))
 
 
 def test_a_target_that_cannot_be_cut_has_no_untrained_drafter():

@@ -15,6 +15,7 @@ from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
 from specdec_lib.scores import Scores
+from specdec_lib.specs import split_specs
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
@@ -322,7 +323,7 @@ def test_a_spec_builds_it_behind_the_at_and_calls_the_method_lossy():
     assert method.when == plain.when
     assert not catalog.card_of(spec).lossless
     assert catalog.card_of("draft-model").lossless
-    assert catalog.split("eagle@consultant(eps=1.0, beta=0), ar") == ["eagle@consultant(eps=1.0, beta=0)", "ar"]
+    assert split_specs("eagle@consultant(eps=1.0, beta=0), ar") == ["eagle@consultant(eps=1.0, beta=0)", "ar"]
 
 
 def test_the_sessions_own_temperature_is_taken_when_asked_for_and_is_one_for_greedy():

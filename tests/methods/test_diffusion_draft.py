@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.bench.plan import trained
+from specdec_lib.catalog import needed_checkpoints
 from specdec_lib.loop import decode
 from specdec_lib.types import NO_DICE, Refusal
 from tests.worlds import PROMPT, network_kit, run
@@ -39,9 +39,9 @@ def test_the_last_rounds_draft_what_the_same_block_says_to_its_first_slots():
 
 
 def test_the_checkpoint_that_it_is_asked_to_draft_with_is_among_those_that_a_run_needs():
-    assert trained("diffusion-draft(depth=3)@confidence") == ["diffusion-lm"]
+    assert needed_checkpoints("diffusion-draft(depth=3)@confidence") == ["diffusion-lm"]
     spec = "diffusion-draft(weights='diffusion-lm-aligned')"
-    assert trained(spec) == ["diffusion-lm", "diffusion-lm-aligned"]
+    assert needed_checkpoints(spec) == ["diffusion-lm", "diffusion-lm-aligned"]
     with pytest.raises(Refusal, match="diffusion-lm-aligned is missing: `specdec train diffusion-lm-aligned` makes it"):
         catalog.build(spec, network_kit())
 

@@ -9,12 +9,13 @@ from specdec_lib.loop import decode
 from specdec_lib.models.replay import Recording
 from specdec_lib.recordings import replay_method
 from specdec_lib.recordings.record import record
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 from tests.worlds import PROMPT, network_kit
 
 CURVE = curves.CostCurve((1, 4, 9), (8,), ((1.0, 1.2, 2.0),))      # four draft nodes
 ABOUT = {"vocab": 3, "end": [], "pieces": {}}
-SPECS = [spec for spec in catalog.split(respec_ablation.METHODS) if "token-recycling" not in spec]
+SPECS = [spec for spec in split_specs(respec_ablation.METHODS) if "token-recycling" not in spec]
 
 
 @pytest.fixture(scope="module")

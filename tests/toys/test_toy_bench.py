@@ -1,8 +1,8 @@
 """A bench run on the toy: it is a run like any other, and fills every cell of the ablation."""
 
-from specdec_lib import catalog
 from specdec_lib.analysis import diffuspec_ablation
 from specdec_lib.analysis.diffuspec_published import CELLS
+from specdec_lib.specs import split_specs
 from specdec_lib.toys import toy_bench
 
 
@@ -11,13 +11,13 @@ def test_words_that_are_no_numbers_are_tokens_all_the_same():
 
 
 def test_the_toy_leaves_out_what_needs_a_drafter_that_it_has_not():
-    specs = toy_bench.toy_methods(catalog.split(diffuspec_ablation.METHODS))
+    specs = toy_bench.toy_methods(split_specs(diffuspec_ablation.METHODS))
     assert set(diffuspec_ablation.specs_by_cell(specs)) == set(CELLS)
     assert not {"eagle", "block-diffusion", "draft-model", diffuspec_ablation.ALIGNED} & set(specs)
 
 
 def test_where_no_run_lies_a_toy_stands_in_and_writes_plain_decodings_tokens(tmp_path, monkeypatch):
-    few = ",".join(["ar", *(spec for spec in catalog.split(diffuspec_ablation.METHODS) if diffuspec_ablation.cell_of(spec)), "diffuspec-tree"])
+    few = ",".join(["ar", *(spec for spec in split_specs(diffuspec_ablation.METHODS) if diffuspec_ablation.cell_of(spec)), "diffuspec-tree"])
     monkeypatch.setattr(diffuspec_ablation, "METHODS", few)
     monkeypatch.setattr(diffuspec_ablation, "toy_bench",
                         lambda specs: toy_bench.toy_bench(specs, prompts=3, tokens=8, steps=4))

@@ -10,6 +10,7 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.checkpoints.checkpoint_files import load_checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.specs import parse_part
 from specdec_lib.training.recipes import DEPTH, NAMES, RECIPES, recipe, spec_of, start
 from specdec_lib.types import Refusal
 from tests.training.lessons import IDS, batch_of, logits, ready
@@ -86,7 +87,7 @@ def test_a_random_start_is_another_start_of_the_same_shapes(target, name):
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_the_method_that_drafts_with_it_is_in_the_catalogue(name):
     which = recipe(name)
-    words, values = catalog.parse(spec_of(which, "exit 3" if name == "early-exit" else ""))
+    words, values = parse_part(spec_of(which, "exit 3" if name == "early-exit" else ""))
     assert words == (which.method or name)
     assert words in catalog.methods()
     assert values == {"depth": DEPTH, **({"layer": 3} if name == "early-exit" else {}), **which.asked}

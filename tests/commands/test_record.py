@@ -8,10 +8,11 @@ from safetensors import safe_open
 
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
+from specdec_lib.commands import record as record_module
+from specdec_lib.commands.record import record_all
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import load_recording, save_recording
-from specdec_lib.recordings import record as record_module
-from specdec_lib.recordings.record import extended, record, record_all
+from specdec_lib.recordings.record import extended, record
 from specdec_lib.types import Facts, Refusal
 from tests.worlds import PROMPT, SHAPE, network_kit
 

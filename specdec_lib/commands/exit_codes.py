@@ -1,0 +1,44 @@
+"""Foreseen failures of a command: one sentence on stderr, and an exit code. Anything else is a traceback, a bug."""
+
+from __future__ import annotations
+
+import typer
+
+from specdec_lib.types import Refusal
+
+BAD_INPUT, STOPPED, FAILED = 2, 130, 1
+CLICK = typer.BadParameter.__mro__[2]              # click's own base of usage errors, wherever typer keeps it
+
+
+class Stopped(Exception):
+    """Ctrl-C, with the sentence that says how to go on."""
+
+
+def say(line: str) -> None:
+    """One line for the person at the terminal."""
+    typer.echo(line, err=True)
+
+
+def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
+    """Runs the command that these words name and returns its exit code."""
+    try:
+        code = app(words, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except Refusal as error:
+        say(f"specdec: {error}")
+    except CLICK as error:
+        say(f"specdec: {error.format_message()}" if error.format_message() else "")
+    except Stopped as error:
+        say(str(error))
+        return STOPPED
+    except (KeyboardInterrupt, typer.Abort):
+        say("stopped")
+        return STOPPED
+    except RuntimeError as error:
+        if type(error).__name__ != "NotebookError":    # foreseen: it says which cell failed and what is kept
+            raise
+        say(f"specdec: {error}")
+        return FAILED
+    except OSError as error:
+        say(f"specdec: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    return BAD_INPUT

@@ -1,0 +1,82 @@
+"""What stands behind `specdec record`: one file per prompt, named by its family.
+
+A recording that is there already can be given further drafters: the target has to say the same text again, and nothing
+that was recorded before is touched. `NAME=PART` records a part under a name of its own, such as
+`draft-lm=draft-model` beside an untrained draft model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.bench import provenance
+from specdec_lib.bench.environment import Environment
+from specdec_lib.bench.prompts import Prompt
+from specdec_lib.models.replay import Recording, load_recording, save_recording
+from specdec_lib.recordings.record import NODES, Say, drafter_names, extended, record
+from specdec_lib.types import Kit
+
+DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model")
+
+
+def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafters: Sequence[str] = DRAFTERS,
+               max_new_tokens: int = 128, say: Say = lambda line: None, add: bool = False) -> list[Path]:
+    """One file per prompt, named by its family, of the first turn.
+
+    Files that are there already stay as they are, or with `add` are given those of `drafters` that they lack.
+    """
+    parts = drafter_names(drafters)
+    out.mkdir(parents=True, exist_ok=True)
+    paths, source = [], provenance.provenance()    # taken before files change that the project tracks
+    for prompt in prompts:
+        taken = [other.family for other in prompts].count(prompt.family) > 1
+        path = out / f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}.safetensors"
+        paths.append(path)
+        old = load_recording(path) if add and path.exists() else None
+        lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
+        if path.exists() and (old is None or not lacking):
+            say(f"{path.name} is there already and stays" if old is None else f"{path.name} has these drafters already")
+            continue
+        kit = Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft,
+                  checkpoints=world.checkpoints, parts=catalog.make_part)
+        tell = lambda line: say(f"{path.stem}: {line}")      # noqa: B023, E731
+        ids = world.encode([("user", prompt.turns[0])])
+        if old is None:
+            recording = record(ids, kit, lacking, max_new_tokens, say=tell)
+            save_recording(replace(recording, about=describe(recording, prompt, world, source)), path)
+        else:
+            recording = extended(old, ids, kit, lacking, say=tell)
+            save_recording(replace(recording, about=describe_added(recording, lacking, world, source)), path)
+    return paths
+
+
+def describe(recording: Recording, prompt: Prompt, world: Environment, source: dict) -> dict:
+    """What a reader wants to know of a recording, and the text of every token that occurs in it."""
+    return {"family": prompt.family, "question_id": prompt.question_id, "text": prompt.turns[0],
+            "target": dict(world.about), "vocab": world.facts.vocab, "end": sorted(world.facts.end),
+            **tokenizer_facts(recording, world), "provenance": source}
+
+
+def describe_added(recording: Recording, drafters: Mapping[str, str], world: Environment, source: dict) -> dict:
+    """The same of a recording that was given drafters: where they come from stands beside where the rest does."""
+    old = recording.about
+    words = [name if name == part else f"{name}={part}" for name, part in drafters.items()]
+    now = {"drafters": words, "target": dict(world.about), "provenance": source}
+    new = tokenizer_facts(recording, world)
+    return {**old, **new, "pieces": {**new["pieces"], **old["pieces"]}, "added": [*old.get("added", []), now]}
+
+
+def tokenizer_facts(recording: Recording, world: Environment) -> dict:
+    """What the tokenizer says of the tokens that occur: control tokens, digits, and the text of each."""
+    seen = {*recording.tokens, *recording.row_stats.ids[:, :8].flatten().tolist()}
+    seen |= {token for lengths in recording.drafts.values() for drafts in lengths.values() for draft in drafts
+             for token in draft.tokens}
+    for kept in (kept for lengths in recording.lattices.values() for kept in lengths.values()):
+        seen.update(torch.stack([lattice.ids for lattice in kept]).unique().tolist())
+    return {"control": sorted(world.facts.control & seen), "digit": sorted(world.facts.digit & seen),
+            "pieces": {str(token): world.name(token) for token in sorted(seen)}}

@@ -1,0 +1,75 @@
+"""Specs: what stands on the command line, parsed once into a small frozen value.
+
+`sam(mode="first")` names a card and its parameters. What follows an `@` names a *when* or a *how* that replaces the
+method's own: `eagle@svip(h=0.3)@typical(eps=0.2)`. Knows no cards: `catalog.method_spec` checks the names.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from specdec_lib.types import Refusal
+
+
+class PartSpec(NamedTuple):
+    """A card's name and the parameters it is made with."""
+
+    name: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method with its parameters, and the parts that replace its own, by room; `text` is how it was written."""
+
+    text: str
+    method: PartSpec = field(hash=False)
+    replaced: Mapping[str, PartSpec] = field(default_factory=dict, hash=False)       # "when" or "how" -> part
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def name(self) -> str:
+        return self.method.name
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The checkpoint that the method's own parameter `weights` names, if it has one."""
+        named = self.method.values.get("weights")
+        return named if isinstance(named, str) else None
+
+
+def parse_part(text: str) -> PartSpec:
+    """`respec(theta=1.0)` -> ("respec", {"theta": 1.0}); values are Python literals. Refusal for anything else."""
+    name, bracket, inside = text.strip().partition("(")
+    if not bracket:
+        return PartSpec(name, {})
+    try:
+        call = ast.parse(f"f({inside}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError
+        return PartSpec(name, {word.arg: ast.literal_eval(word.value) for word in call.keywords})
+    except (SyntaxError, ValueError) as error:
+        raise Refusal(f"{text!r} is not a name with parameters such as sam(mode='first')") from error
+
+
+def write_part(part: PartSpec) -> str:
+    """The text that `parse_part` reads as this part."""
+    words = ", ".join(f"{name}={value!r}" for name, value in part.values.items())
+    return f"{part.name}({words})" if words else part.name
+
+
+def split_specs(specs: str) -> list[str]:
+    """A comma-separated list of specs; commas inside brackets stay."""
+    out, depth = [""], 0
+    for letter in specs:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            out.append("")
+        else:
+            out[-1] += letter
+    return [spec.strip() for spec in out if spec.strip()]
