@@ -10,7 +10,7 @@ MODEL  := $(CACHE)/smollm2-135m-bcc81830/manifest.json
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model report test test-fast test-long lint lab clean-cache
+.PHONY: help setup model report test test-fast test-long lint types lab clean-cache
 
 help:         ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -31,6 +31,9 @@ test-long: setup  ## the long ones: every method equals plain decoding on every 
 
 lint: setup   ## ruff over everything
 	$(BIN)/ruff check .
+
+types: setup  ## basedpyright in basic mode over the package
+	$(BIN)/basedpyright
 
 lab: setup    ## JupyterLab, opened on the tour
 	$(BIN)/jupyter lab notebooks/00_tour.ipynb
