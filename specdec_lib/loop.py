@@ -80,7 +80,8 @@ def step(session: Session, target: LM, method: Method, dice=NO_DICE) -> Session:
     found = speculate(session, budget, target, method.what, method.how, own.fork("what"), dice)
     verifying = perf_counter()
     row_stats = found.scores.row_stats((0, *(node + 1 for node in found.verdict.path))[:len(found.verdict.tokens)])
-    round = Round(budget, found.draft.bare(), row_stats, found.verdict, logprobs(found.scores, row_stats, found.verdict))
+    likelihood = logprobs(found.scores, row_stats, found.verdict)
+    round = Round(budget, found.draft.bare(), row_stats, found.verdict, likelihood)
     how = found.verifying + perf_counter() - verifying
     return session.after(replace(round, seconds=Seconds(planned - start, found.drafting, found.scoring, how)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -132,9 +132,8 @@ def not_best_per_100(rows: Sequence[Row]) -> float | None:
     At temperature 0 these are the tokens that a lossy rule let stand in the place of the target's choice: plain
     decoding and every lossless rule have none. Above it plain decoding has some as well, since it samples.
     """
-    if any(r.not_best is None for r in rows):
-        return None
-    return share(100 * sum(r.not_best for r in rows), sum(r.emitted for r in rows))
+    counts = [r.not_best for r in rows if r.not_best is not None]
+    return None if len(counts) < len(rows) else share(100 * sum(counts), sum(r.emitted for r in rows))
 
 
 class Cost(NamedTuple):
@@ -158,22 +157,34 @@ def speedup_interval(base: Sequence[Cost], other: Sequence[Cost], draws: int = 4
     """
     if len(base) != len(other):
         raise ValueError(f"pairs need the same prompts on both sides, got {len(base)} and {len(other)}")
-    if len(base) < FEWEST or speedup(base, other) is None:
+    if speedup(base, other) is None:
         return None
-    pick = np.random.default_rng(seed).integers(len(base), size=(draws, len(base)))
-    one, two = np.asarray(base, float)[pick].sum(1), np.asarray(other, float)[pick].sum(1)   # [draws, 2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = one[:, 1] * two[:, 0] / (one[:, 0] * two[:, 1])
-    return [float(x) for x in np.nanquantile(ratio, (0.025, 0.975))]
+    return bootstrap([base, other], lambda one, two: one[:, 1] * two[:, 0] / (one[:, 0] * two[:, 1]), draws, seed)
 
 
 def share_interval(pairs: Sequence[tuple[float, float]], draws: int = 4000, seed: int = 0) -> list[float] | None:
     """95 % bootstrap over prompts of a share of totals, from (part, whole) per prompt; None below five prompts."""
-    if len(pairs) < FEWEST or not any(whole for _, whole in pairs):
+    if not any(whole for _, whole in pairs):
         return None
-    pick = np.random.default_rng(seed).integers(len(pairs), size=(draws, len(pairs)))
-    part, whole = np.moveaxis(np.asarray(pairs, float)[pick].sum(1), 1, 0)                   # [draws] each
-    return [float(x) for x in np.quantile(part[whole > 0] / whole[whole > 0], (0.025, 0.975))]
+    return bootstrap([pairs], lambda totals: totals[:, 0] / totals[:, 1], draws, seed)
+
+
+def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..., np.ndarray], draws: int = 4000,
+              seed: int = 0) -> list[float] | None:
+    """95 % percentile interval of a statistic of totals over prompts, drawn with replacement; None below five prompts.
+
+    Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides: what makes
+    prompts differ from each other drops out. `statistic` gets the totals [draws, numbers] of every side; draws for
+    which it is undefined are left out. scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the
+    core runs where only torch and numpy are.
+    """
+    count = len(sides[0])
+    if count < FEWEST:
+        return None
+    pick = np.random.default_rng(seed).integers(count, size=(draws, count))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drawn = statistic(*(np.asarray(side, float)[pick].sum(1) for side in sides))
+    return [float(x) for x in np.nanquantile(drawn, (0.025, 0.975))]
 
 
 Shares = Sequence[tuple[float, float]]              # (part, whole) of each prompt
@@ -186,19 +197,12 @@ def change(base: Shares, other: Shares) -> float | None:
 
 
 def change_interval(base: Shares, other: Shares, draws: int = 4000, seed: int = 0) -> list[float] | None:
-    """95 % paired bootstrap over prompts of `change`; None below five prompts.
-
-    A draw takes a prompt on both sides, so what makes prompts differ from each other drops out.
-    """
+    """95 % paired bootstrap over prompts of `change`; None below five prompts."""
     if len(base) != len(other):
         raise ValueError(f"pairs need the same prompts on both sides, got {len(base)} and {len(other)}")
-    if len(base) < FEWEST or change(base, other) is None:
+    if change(base, other) is None:
         return None
-    pick = np.random.default_rng(seed).integers(len(base), size=(draws, len(base)))
-    one, two = (np.asarray(side, float)[pick].sum(1) for side in (base, other))             # [draws, 2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moved = two[:, 0] / two[:, 1] - one[:, 0] / one[:, 1]
-    return [float(x) for x in np.nanquantile(moved, (0.025, 0.975))]
+    return bootstrap([base, other], lambda one, two: two[:, 0] / two[:, 1] - one[:, 0] / one[:, 1], draws, seed)
 
 
 def tokens_per_second(costs: Sequence[Cost]) -> float | None:

@@ -15,7 +15,7 @@ from specdec_lib.topk import argmax, block_maxima, top_k
 
 @dataclass(frozen=True)
 class Distribution:
-    """A categorical distribution on its support: `ids [m]` int64 and `probs [m]`, which sum to one; m = 1 is a point."""
+    """A categorical distribution on its support: `ids [m]` int64, `probs [m]` summing to one; m = 1 is a point mass."""
 
     ids: Tensor
     probs: Tensor
@@ -53,7 +53,7 @@ class Distribution:
         else:
             left = (left - q.onto(self.ids).to(left)).clamp(min=0)
         total = left.sum()
-        return Distribution(self.ids, left / total) if total > 0 else self     # p = q up to rounding: only noise was rejected
+        return Distribution(self.ids, left / total) if total > 0 else self     # p = q but for rounding
 
     def onto(self, ids: Tensor) -> Tensor:
         """The probabilities of these ids [m]; zero outside the support."""

@@ -137,15 +137,21 @@ def offered(round: Round) -> int:
     return len(path) + rejected
 
 
-def accepted_depth(draft: Draft, text: Sequence[int]) -> int:
-    """Nodes of the draft that greedy verification accepts where the target goes on with `text`."""
-    node, depth = ROOT, 0
-    while depth < len(text):
-        node = next((child for child in draft.children.get(node, ()) if draft.tokens[child] == text[depth]), ROOT)
-        if node == ROOT:
+def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
+    """The nodes of the draft that greedy verification accepts where the target goes on with `text`, root to leaf."""
+    path: list[int] = []
+    for token in text:
+        here = draft.children.get(path[-1] if path else ROOT, ())
+        node = next((node for node in here if draft.tokens[node] == token), None)
+        if node is None:
             break
-        depth += 1
-    return depth
+        path.append(node)
+    return tuple(path)
+
+
+def accepted_depth(draft: Draft, text: Sequence[int]) -> int:
+    """How many nodes of the draft greedy verification accepts where the target goes on with `text`."""
+    return len(nodes_along(draft, text))
 
 
 def with_notes(draft: Draft, **notes) -> Draft:

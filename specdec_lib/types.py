@@ -7,7 +7,7 @@ target forwards. A node is an index into a draft; row 0 of some scores stands af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -121,6 +121,12 @@ class Draft:
         return replace(self, q=()) if self.q else self
 
 
+def up_to_end(tokens: Sequence[int], end: Collection[int]) -> tuple[int, ...]:
+    """The tokens up to and including the first end token: nothing after it can be emitted."""
+    stop = next((i for i, token in enumerate(tokens, 1) if token in end), len(tokens))
+    return tuple(tokens[:stop])
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Accepted nodes, root to leaf, and the tokens this emits: those of the path, then a correction or bonus."""
@@ -134,8 +140,7 @@ class Verdict:
 
     def until(self, session: Session) -> Verdict:
         """Cut after the first end token, and where the room ends."""
-        stop = next((i + 1 for i, token in enumerate(self.tokens) if token in session.end), len(self.tokens))
-        stop = min(stop, session.remaining)
+        stop = min(len(up_to_end(self.tokens, session.end)), session.remaining)
         return self if stop == len(self.tokens) else Verdict(self.path[:stop], self.tokens[:stop])
 
 

@@ -20,7 +20,8 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
-from specdec_lib.types import NO_DICE, ROOT, Draft, Kit, Method, Refusal, Round, Session, Verdict
+from specdec_lib.trees import nodes_along
+from specdec_lib.types import NO_DICE, Kit, Method, Refusal, Round, Session, Verdict
 from specdec_lib.when.entropy_trigger import EntropyTrigger
 
 LIMIT = 0.5                                        # ms a round that the parts may cost together
@@ -106,18 +107,6 @@ def timed_questions(method: Method, session: Session, clock: Clock) -> tuple:
     budget = method.when.retrieve.within(session)
     draft = method.what(session, budget, NO_DICE)
     return budget, draft, then - start, clock() - then
-
-
-def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
-    """The nodes of the draft that stand on this text, root to leaf."""
-    path: list[int] = []
-    for token in text:
-        here = draft.children.get(path[-1] if path else ROOT, ())
-        node = next((node for node in here if draft.tokens[node] == token), None)
-        if node is None:
-            break
-        path.append(node)
-    return tuple(path)
 
 
 def without_model(spec: str, nodes: int) -> Method:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from specdec_lib.bench.results import Outcome
-from specdec_lib.types import Refusal
+from specdec_lib.types import Refusal, up_to_end
 
 LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 2}      # transformers' own example and default
 ASSISTED = {"num_assistant_tokens": 4, "num_assistant_tokens_schedule": "constant",
@@ -80,12 +80,6 @@ class Peer:
         for name, value in ASSISTED.items():       # the threshold and the length tune themselves during a call
             setattr(self.assistant.generation_config, name, value)
         return {"generation_config": config, "assistant_model": self.assistant}
-
-
-def up_to_end(tokens: Sequence[int], end: frozenset[int]) -> tuple[int, ...]:
-    """The tokens up to and including the first end token."""
-    stop = next((i + 1 for i, token in enumerate(tokens) if token in end), len(tokens))
-    return tuple(tokens[:stop])
 
 
 @contextmanager
