@@ -8,7 +8,6 @@ of their own ratio, paired over prompts; which figures were published stands in 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from specdec_lib import catalog, measure
 from specdec_lib.analysis import compare
@@ -18,7 +17,6 @@ from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONT
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
-from specdec_lib.toys.toy_bench import toy_bench
 from specdec_lib.types import Refusal
 
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
@@ -33,14 +31,11 @@ RIVALS = ("block-diffusion", "eagle", "draft-model", "sam+token-recycling")
 Pair = tuple[str, str]                             # specs: what is held against, and what is looked at
 
 
-def read_measure_or_toy(run: str, out: str = "", **options) -> tuple[Report, str]:
-    """The finished run in the folder `run`, and a sentence on where it comes from.
+def read_ablation(run: str, out: str = "", **options) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from; "" measures the options into `out`.
 
-    Without `run` the options are measured into `out`; where `run` is no folder, a small run on a toy stands in.
-    Refusal where a cell of the ablation is missing, before anything is measured.
+    Refusal if a cell of the ablation is missing, before anything is measured.
     """
-    if run and not Path(run).is_dir():
-        return toy_bench(catalog.split(METHODS)), f"No run lies at {run}, so a toy stands in: what it says is noise."
     if not run:
         require_all_cells(catalog.split(options.get("methods", "")))
     report = compare.read_or_measure(run, out, **options)

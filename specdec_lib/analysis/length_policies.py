@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import NamedTuple
 
 from specdec_lib import catalog
@@ -21,14 +20,12 @@ from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
-from specdec_lib.toys.toy_bench import toy_report, untrained_environment
 from specdec_lib.types import Refusal
 
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
             "cost-optimal", "tapout")                  # that need the drafter's chances and the history alone
 TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that look at the target's state as well
 LENGTHS = range(1, 5)                              # speed falls from 1 on; 0 is plain decoding, which is there as well
-STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
 
 
 class PolicyResult(NamedTuple):
@@ -50,20 +47,16 @@ COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp3
            f"--out data/results/policies --methods \"{specs(('eagle', 'draft-model'))}\"")
 
 
-def read_policies_or_toy(run: str) -> tuple[Report, str]:
-    """The finished run in the folder `run`, and a sentence on where it comes from; without the folder, a toy's run.
+def read_policies(run: str) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from; `COMMAND` measures one.
 
     Refusal for a run without any fixed length.
     """
-    if Path(run).is_dir():
-        report = load_report(run)
-        if not policies_by_drafter(report):
-            raise Refusal(f"the run in {run} has no fixed length of any drafter to hold a policy against: measure one,"
-                          " such as eagle(depth=2)")
-        return report, "A finished run."
-    return toy_report(untrained_environment(layers=5), STAND_IN, prompts=5, tokens=16), (
-        f"No run lies at {run or 'an empty path'}, so a small random model stands in and its speeds are noise; this "
-        f"makes one: {COMMAND}")
+    report = load_report(run)
+    if not policies_by_drafter(report):
+        raise Refusal(f"the run in {run} has no fixed length of any drafter to compare a policy with: measure one,"
+                      " such as eagle(depth=2)")
+    return report, "A finished run."
 
 
 def policy_result(spec: str) -> PolicyResult:

@@ -16,7 +16,6 @@ from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
-from specdec_lib.toys.toy_bench import toy_report, untrained_environment
 from specdec_lib.types import Card, Refusal
 
 HEAD = ("eagle", "eagle@match", "eagle@relaxed(sources=('eagle',),margin=0.7)",
@@ -29,9 +28,6 @@ COPY = ("sam+token-recycling", "sam+token-recycling@relaxed(sources=('suffix-aut
         "sam+token-recycling@typical", "sam+token-recycling@typical(eps=0.02)", "sam+token-recycling@top-beta",
         "sam+token-recycling@top-beta(beta=5,tolerance=3.0)", "sam+token-recycling@consultant(eps=1.0)",
         "sam+token-recycling@consultant")
-TOY = ("ar", *(HEAD[place].replace("eagle", "draft-model") for place in (0, 1, 2, 4, 6, 9, 10, 12, 13)), COPY[0],
-       COPY[2])
-LAYERS = 5                                         # of the toy's six, for its draft model
 OWN = {"respec-relaxed": ("respec", "relaxed")}    # methods that are another one under a rule of another name
 LOOSER = {"relaxed": (("margin", -1), ("rank", 1)), "relaxed, typical": (("eps", -1), ("delta", -1)),
           "typical": (("eps", -1), ("delta", -1)), "top-beta": (("tolerance", 1), ("beta", 1)),
@@ -77,16 +73,15 @@ class RulePoint(NamedTuple):
         return f"{self.rule} ({given})" if given else self.rule
 
 
-def read_rules_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
-    """The run in this folder, and where it comes from; a small run on a toy where there is no folder."""
-    if Path(run).is_dir():
-        found = load_report(run)
-        if all(entry["lossless"] is not False for entry in found.entries.values()):
-            raise Refusal(f"the run at {run} has no lossy rule: measure one with `{command_to_run(run, temperature)}`")
-        return found, f"A finished run, from {Path(run).name}."
-    return (toy_report(untrained_environment(LAYERS), TOY, prompts=5, temperature=temperature),
-            f"No run lies at {run}, so a toy stands in, and what it says is noise. A run is made by"
-            f" `{command_to_run(run, temperature)}`.")
+def read_rules(run: str, temperature: float = 0.0) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from.
+
+    Refusal for a run without a lossy rule, with the command that measures one at this temperature.
+    """
+    found = load_report(run)
+    if all(entry["lossless"] is not False for entry in found.entries.values()):
+        raise Refusal(f"the run in {run} has no lossy rule: measure one with `{command_to_run(run, temperature)}`")
+    return found, f"A finished run, from {Path(run).name}."
 
 
 def methods_to_run(temperature: float = 0.0) -> str:
