@@ -15,6 +15,7 @@ from specdec_lib.types import Refusal
 QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
              "reference_score": "reference score", "repeated_4grams": "repeated 4-grams"}
 
+
 @dataclass(frozen=True)
 class Report:
     """A finished run; `methods` leaves plain decoding out."""
@@ -56,9 +57,11 @@ class Report:
     @property
     def fastest(self) -> str:
         """The method of the highest speed, surely faster ones first; plain decoding where none is above 1."""
-        best = max(self.methods, key=lambda name: (surely_faster(self.entries[name]), self.entries[name]["speedup"] or 0.0),
-                   default="ar")
-        return best if (self.entries[best]["speedup"] or 0.0) > 1 else "ar"
+        def speed(name: str) -> float:
+            return self.entries[name]["speedup"] or 0.0
+
+        best = max(self.methods, key=lambda name: (surely_faster(self.entries[name]), speed(name)), default="ar")
+        return best if speed(best) > 1 else "ar"
 
 
 def surely_faster(entry: dict) -> bool:

@@ -12,7 +12,15 @@ from specdec_lib import catalog
 from specdec_lib.analysis import diffuspec_ablation, diffuspec_published
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.diffuspec_ablation import PRINTED, Pair
-from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CONTROLLER, NEITHER, SEARCH
+from specdec_lib.analysis.diffuspec_published import (
+    ABLATION,
+    BOTH,
+    CONTROLLER,
+    NEITHER,
+    SEARCH,
+    at_best,
+    published_speedup,
+)
 from specdec_lib.analysis.report_text import times
 
 HOLDS = {"faster": "yes", "slower": "no, the other way round", "not told apart": "not told apart"}
@@ -62,12 +70,12 @@ def claim_table(report: Report) -> list[dict]:
     """The claims as a table; times as fast, or as many tokens, with 95 % intervals."""
     out = []
     for one in answerable(report):
-        step = (diffuspec_ablation.tokens_of_pair if one.tokens else diffuspec_ablation.speed_of_pair)(report, one.pair,
-                                                                                                       one.family)
-        why = diffuspec_ablation.pair_sentence(report, one.pair, one.family)
-        out.append({"claim (7B drafting for 32B, as published)": one.said, "measured here":
-                    times(step.ratio, step.interval), "does it hold here": HOLDS.get(step.verdict, step.verdict),
-                    "a round, here": why})
+        ratio_of = diffuspec_ablation.tokens_of_pair if one.tokens else diffuspec_ablation.speed_of_pair
+        step = ratio_of(report, one.pair, one.family)
+        out.append({"claim (7B drafting for 32B, as published)": one.said,
+                    "measured here": times(step.ratio, step.interval),
+                    "does it hold here": HOLDS.get(step.verdict, step.verdict),
+                    "a round, here": diffuspec_ablation.pair_sentence(report, one.pair, one.family)})
     return out + price_prediction(report)
 
 
@@ -95,7 +103,6 @@ def prediction_table(report: Report) -> list[dict]:
             searched = name.startswith("diffuspec") and values.get("weight") != 1
             out.append({"method": diffuspec_ablation.label(spec), "tokens per forward, measured here": tokens,
                         "forwards of the drafter": forwards,
-                        "predicted for 7B + 32B": diffuspec_published.published_speedup(tokens, forwards, searched),
-                        "predicted, verification as cheap as one step": diffuspec_published.at_best(tokens, forwards,
-                                                                                                    searched)})
+                        "predicted for 7B + 32B": published_speedup(tokens, forwards, searched),
+                        "predicted, verification as cheap as one step": at_best(tokens, forwards, searched)})
     return out

@@ -47,14 +47,11 @@ PER_TASK: Mapping[Cell, tuple[PublishedClaim, ...]] = {                # Table 4
     BOTH: (PublishedClaim(7.02, 3.12), PublishedClaim(7.35, 3.40), PublishedClaim(6.25, 2.45),
            PublishedClaim(7.49, 3.05), PublishedClaim(7.61, 4.05), PublishedClaim(8.04, 2.40)),
     SEARCH: (PublishedClaim(6.98, 3.01), PublishedClaim(7.29, 3.28), PublishedClaim(6.18, 2.37),
-             PublishedClaim(7.40, 2.92), PublishedClaim(7.55, 3.88),
-             PublishedClaim(7.96, 2.34)),
+             PublishedClaim(7.40, 2.92), PublishedClaim(7.55, 3.88), PublishedClaim(7.96, 2.34)),
     CONTROLLER: (PublishedClaim(6.41, 2.70), PublishedClaim(6.72, 2.79), PublishedClaim(5.88, 2.11),
-                 PublishedClaim(6.92, 2.55), PublishedClaim(7.00, 3.11),
-                 PublishedClaim(7.25, 2.14)),
+                 PublishedClaim(6.92, 2.55), PublishedClaim(7.00, 3.11), PublishedClaim(7.25, 2.14)),
     NEITHER: (PublishedClaim(6.03, 2.65), PublishedClaim(6.48, 2.61), PublishedClaim(5.72, 1.96),
-              PublishedClaim(6.75, 2.41), PublishedClaim(6.82, 2.95),
-              PublishedClaim(7.08, 2.02))}
+              PublishedClaim(6.75, 2.41), PublishedClaim(6.82, 2.95), PublishedClaim(7.08, 2.02))}
 FIXED: Mapping[int, PublishedClaim] = {                                # Table 5: fixed lengths, path searched
     10: PublishedClaim(5.53, 2.74), 20: PublishedClaim(6.56, 2.98), 30: PublishedClaim(6.49, 2.98),
     50: PublishedClaim(6.51, 2.91), 100: PublishedClaim(6.69, 2.78)}

@@ -13,9 +13,7 @@ import torch
 from specdec_lib.heads.length import LengthWeights, predicted_lengths
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import Recording
-from specdec_lib.training.data.length_labels import (
-    DRAFTERS,
-)
+from specdec_lib.training.data.length_labels import DRAFTERS
 
 DRAFTER = "eagle"
 WHO = {"eagle2": "eagle", **DRAFTERS}              # whose chains a recording calls so

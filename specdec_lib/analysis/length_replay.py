@@ -71,8 +71,8 @@ class LengthReplay:
     @cached_property
     def right(self) -> Mapping[str, tuple[int, ...]]:
         """How many tokens of the longest chain would be kept, at every place."""
-        return {name: tuple(accepted_depth(chain, recording.output[place:]) for place,
-                            chain in enumerate(self.chains[name]))
+        return {name: tuple(accepted_depth(chain, recording.output[place:])
+                            for place, chain in enumerate(self.chains[name]))
                 for name, recording in self.recordings.items()}
 
     def lengths(self, name: str, stop: Stop | None, depth: int | None = None) -> tuple[int, ...]:

@@ -100,19 +100,21 @@ def provenance_table(report: Report) -> list[dict]:
     """Everything that says where the numbers come from, a line each."""
     about, settings = report.summary, report.summary["settings"]
     known = f" ({about['prompts']['known_as']})" if about["prompts"].get("known_as") else ""
+
+    def chosen(*keys: str) -> str:
+        return facts_text({key: settings[key] for key in keys})
+
     rows = {"date": about["created"], "command": settings["command"],
             "commit": f"{settings['commit']}{' with changes' if settings['changed'] else ''}",
             "target": facts_text(about["target"]), "machine": facts_text(about["machine"]),
             "versions": facts_text(about["versions"]),
             "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
                        f" {about['prompts']['sha256'][:16]}…",
-            "decoding": facts_text({key: settings[key]
-                                    for key in ("max_new_tokens", "repeats", "temperature", "seed")}),
+            "decoding": chosen("max_new_tokens", "repeats", "temperature", "seed"),
             "draft model": draft_model_text(report), "checkpoints": checkpoints_text(settings.get("checkpoints")),
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",
-            "spread of plain decoding": facts_text({key: settings[key] for key in ("spread_of_repeats",
-                                                                                   "spread_within_decode")})}
+            "spread of plain decoding": chosen("spread_of_repeats", "spread_within_decode")}
     if settings.get("diffusion"):
         rows["diffusion model"] = settings["diffusion"]
     return [{"what": key, "value": value} for key, value in rows.items()]

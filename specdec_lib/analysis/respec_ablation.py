@@ -99,7 +99,8 @@ def quality_changes_text(report: Report, base: str, other: str) -> list[str]:
         if one[key] is not None and two[key] is not None:
             spans = sorted(filter(None, (one["quality_ci"][key], two["quality_ci"][key])))
             apart = "no intervals" if len(spans) < 2 else "apart" if spans[0][1] < spans[1][0] else "overlapping"
-            out.append(f"{said}: {one[key]:.3f} for {ablation_step(base)}, {two[key]:.3f} for {ablation_step(other)} ({apart})")
+            out.append(f"{said}: {one[key]:.3f} for {ablation_step(base)}, {two[key]:.3f} for {ablation_step(other)}"
+                       f" ({apart})")
     return out
 
 

@@ -22,7 +22,7 @@ from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
 __all__ = ["PALETTE", "acceptance", "against", "by_family", "candidates", "conditional_acceptance", "cost_curve",
-           "curves", "depth_weights", "draft_lengths", "early_exit_grid", "gains", "histogram", "lattice", "distributions", "learned",
-           "draft_lengths_by_round", "match_lengths", "precision_recall", "ratios", "regrets", "round_split", "rounds", "shares",
-           "signal", "sources", "speed_map", "speedups", "stops", "time_split", "tokens_by_depth",
-           "tokens_per_forward", "tradeoff", "tree", "trigger"]
+           "curves", "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round", "early_exit_grid",
+           "gains", "histogram", "lattice", "learned", "match_lengths", "precision_recall", "ratios", "regrets",
+           "round_split", "rounds", "shares", "signal", "sources", "speed_map", "speedups", "stops", "time_split",
+           "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]

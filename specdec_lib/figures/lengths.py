@@ -10,8 +10,7 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, same_length
 
 
 def draft_lengths_by_round(asked: Sequence[int], generated: Sequence[int], accepted: Sequence[int],
-                           oracle: Sequence[int] = (),
-                           title: str | None = None) -> go.Figure:
+                           oracle: Sequence[int] = (), title: str | None = None) -> go.Figure:
     """Tokens of every round: allowed as steps, generated before an end token as marks, accepted as bars.
 
     `oracle`, where given, is the length that would have been best at the place where each round began.

@@ -43,8 +43,9 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
     placed = {name for names in curves.values() for name in names}
     rest = [name for name in outcomes if name not in placed]
     if rest:
-        figure.add_scatter(**curve_points(outcomes, rest, chosen, lossless, {"colour": PALETTE["target"],
-                                 "symbol": "circle-open"}) | {"mode": "markers+text"}, name="other methods")
+        ring = {"colour": PALETTE["target"], "symbol": "circle-open"}
+        figure.add_scatter(**curve_points(outcomes, rest, chosen, lossless, ring) | {"mode": "markers+text"},
+                           name="other methods")
     height = (figure.layout.height or TEMPLATE.layout.height) + ROOM
     return figure.update_layout(showlegend=bool(placed), height=height)
 

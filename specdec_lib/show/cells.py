@@ -44,8 +44,9 @@ def source(thing, doc: bool = True) -> Html:
     if not doc and inspect.getdoc(thing):
         code = _undocumented(code)
     where = f"{inspect.getmodule(thing).__name__}"
-    html = highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
-                                                          prestyles="font-family:monospace;font-size:12px"))
+    look = HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
+                         prestyles="font-family:monospace;font-size:12px")
+    html = highlight(code, PythonLexer(), look)
     return Html(f'<div style="font-size:85%;color:#555">{escape(where)}</div>{html}', code)
 
 

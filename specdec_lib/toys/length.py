@@ -17,12 +17,7 @@ from specdec_lib.recordings.record import record
 from specdec_lib.toys.tiny_target import NAME, ROWS, ToyText, fit_toy, toy_answers, toy_target, unsaved_checkpoint
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.data.features import Features
-from specdec_lib.training.data.length_labels import (
-    LengthLabels,
-    join_labels,
-    labelled_positions,
-    ready_drafter,
-)
+from specdec_lib.training.data.length_labels import LengthLabels, join_labels, labelled_positions, ready_drafter
 from specdec_lib.training.fit_length import LengthSettings, epoch_log, fit_length
 from specdec_lib.training.nets.length import LengthNet
 from specdec_lib.types import Kit
@@ -60,12 +55,12 @@ def length_toy(longest: int = 6, steps: int = 60, answers: int = 280, texts: int
     levels = sorted({target.layers, *module[DRAFTER].levels})
     features = Features(target, lessons.data, levels, None)
     greedy = [[i for i in group if lessons.data[i].temperature == 0] for group in lessons.train]
-    train, held = (join_labels([labelled_positions(target, features(group, levels), module,
-                                                   longest) for group in groups if group])
+    train, held = (join_labels([labelled_positions(target, features(group, levels), module, longest)
+                                for group in groups if group])
                    for groups in (greedy, lessons.held))
-    return LengthToy(target, drafter, train, held,
-                     {f"{NAME} {place}": toy_recording(target, drafter, one["prompt"], tokens, longest)
-                                                    for place, one in enumerate(toy_answers(target, texts, seed=1), 1)})
+    recordings = {f"{NAME} {number}": toy_recording(target, drafter, one["prompt"], tokens, longest)
+                  for number, one in enumerate(toy_answers(target, texts, seed=1), 1)}
+    return LengthToy(target, drafter, train, held, recordings)
 
 
 def toy_recording(target: Transformer, drafter: Checkpoint, prompt: str, tokens: int, longest: int) -> Recording:

@@ -23,7 +23,7 @@ RULE_SPECS = ("ar", *(HEAD[place].replace("eagle", "draft-model") for place in (
 
 def read_or_toy(run: str, read: Callable[[], tuple[Report, str]], toy: Callable[[], Report],
                 command: str = "") -> tuple[Report, str]:
-    """What `read` returns; if `run` names a folder that does not exist, the report of `toy` and a sentence that says so.
+    """What `read` returns; if the folder `run` does not exist, the report of `toy` and a sentence that says so.
 
     The sentence ends with the `command` that measures the missing run, if there is one.
     """

@@ -44,8 +44,7 @@ def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_onl
     wild = [replace(one, outcome=replace(one.outcome, seconds=one.outcome.seconds * factor))
             for factor, one in zip((9, 9, .01, .01, .01), decodes(SOFT, 1.6), strict=True)]
     at = verification_tradeoff.points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
-    assert "margin 0.9" in verification_text.verdicts(at,
-                                                      ALL)[0]
+    assert "margin 0.9" in verification_text.verdicts(at, ALL)[0]
     assert verification_text.fastest_point(at)[0].spec == HARD
 
 
@@ -54,11 +53,11 @@ def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
     assert "ar_overlap" in ALL
     assert "ar_overlap" not in verification_text.judged_measures(warm)
     assert len(verification_text.judged_measures(warm)) == 3
-    assert "overlap" not in verification_text.verdicts(verification_tradeoff.points(warm),
-                                                       verification_text.judged_measures(warm))[0]
+    points = verification_tradeoff.points(warm)
+    assert "overlap" not in verification_text.verdicts(points, verification_text.judged_measures(warm))[0]
     assert "temperature 0.7" in verification_text.compared(warm)
     assert "its own doing" in verification_text.compared(RUN)
-    assert verification_text.rule_table(verification_tradeoff.points(warm))[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
+    assert verification_text.rule_table(points)[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
 
 
 def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
