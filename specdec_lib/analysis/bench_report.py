@@ -45,6 +45,10 @@ class Report:
         saved = self.summary["settings"]["cost_curve"]
         return None if saved is None else curves.from_dict(saved)
 
+    def of_family(self, family: str | None) -> list[Decode]:
+        """The decodes of one family of prompts; of all for None."""
+        return [one for one in self.decodes if family in (None, one.family)]
+
     def column(self, key: str, names: Sequence[str] | None = None) -> list:
         """One measure of these methods, of all but plain decoding by default."""
         return [self.entries[name][key] for name in (self.methods if names is None else names)]

@@ -68,9 +68,9 @@ def comparison_table(found: dict[str, Comparison]) -> dict[str, dict]:
                    "so it is": one.verdict} for name, one in found.items()}
 
 
-def method_rounds(report: Report, spec: str) -> list[Row]:
-    """All rounds of a method."""
-    return [row for one in select(report.decodes, method=spec) for row in one.outcome.rows]
+def method_rounds(report: Report, spec: str, family: str | None = None) -> list[Row]:
+    """All rounds of a method, on one family or on all prompts."""
+    return [row for one in select(report.of_family(family), method=spec) for row in one.outcome.rows]
 
 
 def ms_per_token(report: Report, spec: str) -> dict[str, float]:
@@ -93,6 +93,7 @@ def source_shares(report: Report, spec: str) -> dict[str, SourceShare]:
             for name, some in sorted(groups.items(), key=lambda pair: -len(pair[1]))}
 
 
-def mean_round(report: Report, spec: str) -> tuple[float, float]:
-    own = method_rounds(report, spec)
+def mean_round(report: Report, spec: str, family: str | None = None) -> tuple[float, float]:
+    """Tokens and milliseconds of a method's mean round, on one family or on all prompts."""
+    own = method_rounds(report, spec, family)
     return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)

@@ -105,8 +105,7 @@ def rivals(report: Report, against: str) -> dict[str, Pair]:
 
 def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
     """How many times as fast, on one family or on all prompts."""
-    decodes = [d for d in report.decodes if family is None or d.family == family]
-    return Comparison(label(pair[1]), label(pair[0]), *summary.speed_ratio(decodes, *pair))
+    return Comparison(label(pair[1]), label(pair[0]), *summary.speed_ratio(report.of_family(family), *pair))
 
 
 def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
@@ -156,7 +155,7 @@ def search_ms(report: Report) -> float | None:
     held = specs_by_cell(report.entries)
     if not {NEITHER, SEARCH} <= set(held):
         return None
-    without, with_it = (_mean(report, held[one], "what") for one in (NEITHER, SEARCH))
+    without, with_it = (part_ms(report, held[one], "what") for one in (NEITHER, SEARCH))
     return with_it - without
 
 
@@ -164,24 +163,19 @@ def round_ms(report: Report, spec: str) -> dict[str, float]:
     """Milliseconds of a mean round: draft, search where the method has one, target, overhead."""
     known, searches = search_ms(report), catalog.parse(spec)[0] in ("diffuspec", TREE)
     share = known if known is not None and searches and catalog.parse(spec)[1].get("weight") != 1 else 0.0
-    what, target = (_mean(report, spec, part) for part in ("what", "target"))
+    what, target = (part_ms(report, spec, part) for part in ("what", "target"))
     return {"draft": what - share, "search": share, "target": target,
-            "overhead": _mean(report, spec, "when") + _mean(report, spec, "how")}
+            "overhead": part_ms(report, spec, "when") + part_ms(report, spec, "how")}
 
 
 def pair_sentence(report: Report, pair: Pair, family: str | None = None) -> str:
     """Tokens and milliseconds of a round, of both sides, on one family or on all prompts."""
-    (had, took), (tokens, ms) = (_round(report, spec, family) for spec in pair)
+    (had, took), (tokens, ms) = (compare.mean_round(report, spec, family) for spec in pair)
     return f"{tokens:.2f} tokens a round in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms"
 
 
-def _round(report: Report, spec: str, family: str | None) -> tuple[float, float]:
-    own = [row for one in select(report.decodes, method=spec) if family in (None, one.family)
-           for row in one.outcome.rows]
-    return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)
-
-
-def _mean(report: Report, spec: str, part: str) -> float:
+def part_ms(report: Report, spec: str, part: str) -> float:
+    """Milliseconds that one part of a mean round takes: when, what, target or how."""
     own = compare.method_rounds(report, spec)
     return 1000 * sum(getattr(row, part) for row in own) / len(own)
 
@@ -189,8 +183,7 @@ def _mean(report: Report, spec: str, part: str) -> float:
 def _forwards(report: Report, spec: str, family: str | None) -> list[measure.Cost]:
     """Tokens and forwards of each prompt, in the shape of costs."""
     totals: dict[int | str, tuple[int, int]] = {}
-    for one in select(report.decodes, method=spec):
-        if family is None or one.family == family:
-            tokens, forwards = totals.get(one.question_id, (0, 0))
-            totals[one.question_id] = tokens + len(one.outcome.tokens), forwards + one.outcome.forwards
+    for one in select(report.of_family(family), method=spec):
+        tokens, forwards = totals.get(one.question_id, (0, 0))
+        totals[one.question_id] = tokens + len(one.outcome.tokens), forwards + one.outcome.forwards
     return [measure.Cost(*total) for total in totals.values()]

@@ -41,9 +41,8 @@ def fastest_for(report: Report, family: str | None) -> dict:
           if family is None or family in entry["by_family"]}
     ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
     best, here = ranked[0], at[ranked[0]]
-    decodes = [d for d in report.decodes if family is None or d.family == family]
     return {"text": family or "all prompts", "take": best, "speed-up": times(here["speedup"], here["speedup_ci"]),
-            "because": because(best, here), "how sure": certainty(decodes, ranked)}
+            "because": because(best, here), "how sure": certainty(report.of_family(family), ranked)}
 
 
 def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:

@@ -44,8 +44,8 @@ def ablation_steps(methods: Iterable[str]) -> dict[str, str]:
 
 def versus(report: Report, base: str, other: str, family: str | None = None) -> Comparison:
     """Two methods against each other, on one family or on all prompts."""
-    decodes = [d for d in report.decodes if family is None or d.family == family]
-    return Comparison(ablation_step(other), ablation_step(base), *summary.speed_ratio(decodes, base, other))
+    ratio = summary.speed_ratio(report.of_family(family), base, other)
+    return Comparison(ablation_step(other), ablation_step(base), *ratio)
 
 
 def step_gains(report: Report) -> list[Comparison]:

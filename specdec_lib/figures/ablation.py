@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series, whiskers
 
 ROLES = {"target": "target", "what": "draft", "how": "extra", "when": "rejected"}      # part of a round -> its colour
 Interval = Sequence[float] | None
@@ -24,12 +24,11 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
     said = f"Of {len(names)} comparisons {above} are surely faster and {below} surely slower"
     figure = canvas(title or said, axis, "")
     rows = [row for row in zip(names, values, intervals, strict=True) if row[1] is not None]
-    kept, known = [name for name, *_ in rows], [(value, span or (value, value)) for _, value, span in rows]
-    bars = {"type": "data", "symmetric": False, "array": [float(span[1] - value) for value, span in known],
-            "arrayminus": [float(value - span[0]) for value, span in known], "color": PALETTE["target"]}
+    kept, speeds, spans = ([row[column] for row in rows] for column in range(3))
     marks = ["circle-open" if not span or span[0] <= 1 <= span[1] else "circle" if span[0] > 1 else "x"
-             for *_, span in rows]
-    figure.add_scatter(x=[float(value) for value, _ in known], y=kept, mode="markers", error_x=bars, showlegend=False,
+             for span in spans]
+    figure.add_scatter(x=numbers(speeds), y=kept, mode="markers", showlegend=False,
+                       error_x=whiskers(speeds, spans, PALETTE["target"]),
                        marker={"symbol": marks, "size": 11, "color": PALETTE["extra"]})
     figure.add_vline(x=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
     return figure.update_layout(height=160 + 40 * len(kept), yaxis={"autorange": "reversed"})

@@ -27,7 +27,8 @@ def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], pa
         raise ValueError(f"a lattice has slots and at most {len(LOOKS)} paths beside what came, got {len(words)} and"
                          f" {len(paths)}")
     deep = max(map(len, words))
-    figure = canvas(title or _said(came, len(words)), "slot (tokens after the context)", "candidate, likeliest first")
+    figure = canvas(title or _takeaway(came, len(words)), "slot (tokens after the context)",
+                    "candidate, likeliest first")
     figure.add_heatmap(x=list(range(1, len(words) + 1)), y=list(range(1, deep + 1)),
                        z=_rows([numbers(column) for column in logps], deep),
                        text=_rows([[_short(word) for word in column] for column in words], deep),
@@ -61,7 +62,7 @@ def _short(word: str) -> str:
     return word if len(word) <= LETTERS else word[:LETTERS - 1] + "…"
 
 
-def _said(came: Path | None, slots: int) -> str:
+def _takeaway(came: Path | None, slots: int) -> str:
     if not came:
         return f"The likeliest tokens of {slots} slots"
     known, best = sum(place is not None for place in came), sum(place == 0 for place in came)

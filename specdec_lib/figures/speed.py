@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import INK, PALETTE, canvas, fill, numbers, same_length, series, whiskers
 
 Interval = tuple[float, float] | None
+BAR = {"thickness": 1.5, "width": 5}              # of an interval
 PARTS = {"target": "target", "drafter": "draft", "overhead": "extra"}    # part of the time -> role of its colour
 
 
@@ -19,7 +20,7 @@ def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: 
     intervals = intervals or [None] * len(names)
     figure = canvas(title or _fastest(names, measured, intervals), "", "times plain decoding")
     figure.add_bar(x=list(names), y=numbers(measured), name="measured, 95 % interval", marker=fill("accepted"),
-                   error_y=_whiskers(measured, intervals))
+                   error_y=whiskers(measured, intervals, INK, **BAR))
     if expected:
         figure.add_scatter(x=list(names), y=numbers(expected), name="expected from the cost curve", mode="markers",
                            marker={"symbol": "diamond-open", "size": 12, "color": PALETTE["target"], "line_width": 2})
@@ -37,7 +38,7 @@ def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | N
         bounds = (intervals or {}).get(name, [None] * len(families))
         figure.add_scatter(x=list(families), y=numbers(values), name=name, mode="markers", offsetgroup=name,
                            marker={"color": look["colour"], "symbol": look["symbol"], "size": 9},
-                           error_y=_whiskers(values, bounds))
+                           error_y=whiskers(values, bounds, INK, **BAR))
         if expected and name in expected:
             figure.add_scatter(x=list(families), y=numbers(expected[name]), name=f"{name}, expected", mode="markers",
                                offsetgroup=name, marker={"color": look["colour"], "symbol": "line-ew-open", "size": 14})
@@ -70,15 +71,6 @@ def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = No
                        textfont={"color": "white"})
     figure.update_layout(barmode="stack", height=160 + 40 * len(shares), yaxis={"autorange": "reversed"})
     return figure
-
-
-def _whiskers(values, intervals) -> dict:
-    """Error bars up and down; zero where there is no interval."""
-    known = [(value, bound) for value, bound in zip(values, intervals, strict=True)]
-    up = [float(bound[1] - value) if bound and value is not None else 0.0 for value, bound in known]
-    down = [float(value - bound[0]) if bound and value is not None else 0.0 for value, bound in known]
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": "#222222",
-            "thickness": 1.5, "width": 5}
 
 
 def _fastest(names, measured, intervals) -> str:

@@ -32,9 +32,10 @@ SERIES = (                                         # several methods in one figu
     ("#8C6D00", "dash", "hexagon", "|"),
 )
 
+INK = "#222222"                                    # of letters and of intervals
 LINE = 20                                          # pixels of a title's line
 TEMPLATE = go.layout.Template(layout={
-    "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": "#222222"},
+    "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": INK},
     "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 0.96, "yanchor": "top"},
     "paper_bgcolor": "white", "plot_bgcolor": "white", "height": 380,
     "margin": {"l": 70, "r": 30, "t": 80, "b": 66},
@@ -75,6 +76,14 @@ def fill(role: str) -> dict:
 def hatched(colour: str, shape: str) -> dict:
     """A bar's marker in this colour with white hatching over it; shape "" is plain."""
     return {"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "white", "size": 7}}
+
+
+def whiskers(values: Sequence[float | None], intervals: Sequence[Sequence[float] | None], colour: str, **look) -> dict:
+    """Error bars from each value to the ends of its interval; of length zero where there is no interval."""
+    known = [(value, bound) if value is not None and bound else (0.0, (0.0, 0.0))
+             for value, bound in zip(values, intervals, strict=True)]
+    return {"type": "data", "symmetric": False, "array": [float(high - value) for value, (_, high) in known],
+            "arrayminus": [float(value - low) for value, (low, _) in known], "color": colour, **look}
 
 
 def same_length(**columns: Sequence | None) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, TEMPLATE, canvas, series
+from specdec_lib.figures.theme import PALETTE, TEMPLATE, canvas, numbers, series, whiskers
 
 Interval = Sequence[float] | None
 ROOM = 80                                          # pixels more than other figures, for whiskers of many points
@@ -55,21 +55,14 @@ def curve_points(outcomes: Mapping[str, TradeoffPoint], names: Sequence[str], ch
     """The points of one curve as a trace's arguments."""
     names = [name for name in names if outcomes[name].quality is not None]         # a prompt may have no reference
     points = [outcomes[name] for name in names]
-    told = [name == chosen or not chosen for name in names]                # who carries whiskers
-    speeds, qualities = ([(point.speed, point.speed_span) for point in points],
-                         [(point.quality, point.quality_span) for point in points])
-    return {"x": [float(value) for value, _ in speeds], "y": [float(value) for value, _ in qualities],
+    shown = [not chosen or name == chosen for name in names]               # who carries whiskers
+    speed_spans = [point.speed_span if yes else None for point, yes in zip(points, shown, strict=True)]
+    quality_spans = [point.quality_span if yes else None for point, yes in zip(points, shown, strict=True)]
+    speeds, qualities = [point.speed for point in points], [point.quality for point in points]
+    return {"x": numbers(speeds), "y": numbers(qualities),
             "mode": "lines+markers+text", "text": [name if name == chosen else "" for name in names],
             "textposition": "top center", "hovertext": list(names),
-            "error_x": whiskers(speeds, told, look["colour"]), "error_y": whiskers(qualities, told, look["colour"]),
+            "error_x": whiskers(speeds, speed_spans, look["colour"], thickness=1),
+            "error_y": whiskers(qualities, quality_spans, look["colour"], thickness=1),
             "marker": {"color": look["colour"], "size": [15 if name == chosen else 10 for name in names],
                        "symbol": [STRICT if name in lossless else look["symbol"] for name in names]}}
-
-
-def whiskers(values: Sequence[tuple[float, Interval]], told: Sequence[bool], colour: str) -> dict:
-    """Both arms of each point's error bar; none where there is no interval, or it is not to be told."""
-    spans = [span if yes and span is not None else (value, value)
-             for (value, span), yes in zip(values, told, strict=True)]
-    return {"type": "data", "symmetric": False, "color": colour, "thickness": 1,
-            "array": [float(span[1] - value) for (value, _), span in zip(values, spans, strict=True)],
-            "arrayminus": [float(value - span[0]) for (value, _), span in zip(values, spans, strict=True)]}

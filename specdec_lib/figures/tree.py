@@ -22,7 +22,7 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
         words, parents = words + [extra], parents + [accepted[-1] if accepted else -1]
         status.append("extra")
     where = [_place(node, parents, _heights(parents)) for node in range(len(words))]
-    figure = canvas(title or _said(status), "depth (tokens after the context)", "")
+    figure = canvas(title or _takeaway(status), "depth (tokens after the context)", "")
     _edges(figure, where, parents, _root(parents, where))
     for role in ("draft", "accepted", "rejected", "extra"):
         nodes = [i for i, one in enumerate(status) if one == role]
@@ -81,6 +81,6 @@ def _edges(figure: go.Figure, where, parents, root) -> None:
                        marker={"symbol": "circle-open", "size": 12, "color": PALETTE["target"]})
 
 
-def _said(status: Sequence[str]) -> str:
+def _takeaway(status: Sequence[str]) -> str:
     kept, nodes = status.count("accepted"), len(status) - status.count("extra")
     return f"A draft of {nodes} nodes" if "draft" in status or not nodes else f"{kept} of {nodes} nodes were accepted"

@@ -30,14 +30,11 @@ def entropy(session: Session, threshold: float | None = None, names: Names | Non
     for one in session.rounds:
         place += len(one.verdict.tokens)
         ends.append(place)
-    said = title or f"{len(ends)} rounds end at the crosses, at {_mean(values, ends):.2f} nats on average"
+    average = sum(values[end] for end in ends) / max(1, len(ends))
+    said = title or f"{len(ends)} rounds end at the crosses, at {average:.2f} nats on average"
     return figures.signal(values, "entropy of the target", "nats", threshold, ends, _words(session, names), said)
 
 
 def _words(session: Session, names: Names | None) -> list[str]:
     name = naming(names, session.tokens)
     return [visible(name(token)) for token in session.output]
-
-
-def _mean(values: list[float], places: list[int]) -> float:
-    return sum(values[place] for place in places) / max(1, len(places))
