@@ -137,7 +137,7 @@ def test_columns_of_different_length_are_refused_by_name():
 
 
 def test_a_stop_outside_the_signal_is_refused():
-    with pytest.raises(ValueError, match="places of the 2 values, got 5"):
+    with pytest.raises(ValueError, match="positions in the 2 values, got 5"):
         figures.signal([1, 2], stops=[5])
 
 
@@ -169,11 +169,11 @@ def test_weights_of_depths_are_shown_as_shares_of_their_rule():
     assert figure.layout.title.text.startswith("early spends 75%")
 
 
-def test_a_drafter_measured_once_has_come_nowhere():
+def test_a_drafter_measured_once_has_no_gain():
     figure = figures.gains(["eagle", "ngram"], {"untrained": [1.0, None], "trained": [1.2, 3.0]})
-    assert figure.layout.title.text.startswith("eagle has come furthest: from 1.00 to 1.20")
-    assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter is here yet"
-    assert figures.learned({}).layout.title.text == "No trained drafter is here yet"
+    assert figure.layout.title.text.startswith("eagle gains most: from 1.00 to 1.20")
+    assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter yet"
+    assert figures.learned({}).layout.title.text == "No trained drafter yet"
 
 
 def test_a_long_title_gets_room_above_the_plot_and_a_long_axis_title_a_second_line():

@@ -1,4 +1,4 @@
-"""The tables of the report, worked out from a finished run."""
+"""The tables of the report, computed from a finished run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def overview(report: Report) -> dict[str, dict]:
 
 
 def advice(report: Report) -> list[dict]:
-    """For each family and for all prompts the method to take, and why, from the numbers of this run."""
+    """The method to take for each family and for all prompts, with the reason, from the numbers of this run."""
     return [fastest_for(report, family) for family in (*report.families, None)]
 
 
 def fastest_for(report: Report, family: str | None) -> dict:
-    """The fastest method for a family (None: all prompts), how sure that is, and what it rests on."""
+    """The fastest method for a family (None: all prompts), the reason, and how sure that is."""
     at = {name: entry if family is None else entry["by_family"][family] for name, entry in report.entries.items()
           if family is None or family in entry["by_family"]}
     ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
@@ -46,11 +46,11 @@ def fastest_for(report: Report, family: str | None) -> dict:
 
 
 def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:
-    """What lossy methods cost in quality: each gate with its interval, and how far it lies from plain decoding's.
+    """The quality of lossy methods: each measure with its interval, and its difference from plain decoding.
 
-    The differences are paired over prompts and worked out anew from the decodes, so runs of any age have them. `names`
-    are the lossy methods and, first, the fastest lossless one by default: in rounded arithmetic it parts from plain
-    decoding as well, and above temperature 0 by its coins, so its row says how much of a difference is chance.
+    The differences are paired over prompts and recomputed from the decodes, so old runs have them too. By default
+    `names` are the fastest lossless method and then the lossy ones. The lossless method differs from plain decoding as
+    well, in rounded arithmetic and, above temperature 0, by its random numbers: its row shows how much is chance.
     """
     shown = quality_rows(report) if names is None else names
     return {name: {"speed-up": times(report.entries[name]["speedup"], report.entries[name]["speedup_ci"])}
@@ -58,7 +58,7 @@ def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[st
 
 
 def quality_rows(report: Report) -> list[str]:
-    """The lossy methods behind the fastest lossless one, their yardstick; empty where every method is lossless."""
+    """The fastest lossless method as a reference, then the lossy ones; empty if every method is lossless."""
     found = [name for name in report.methods if report.entries[name]["lossless"] is False]
     strict = [name for name in report.methods if report.entries[name]["lossless"]]
     best = max(strict, key=lambda name: report.entries[name]["speedup"] or 0.0, default=None)
@@ -75,7 +75,7 @@ def _quality_row(report: Report, name: str) -> dict[str, str]:
 
 
 def token_origins(report: Report, method: str = "", question: str = "") -> tuple[Decode, list[str]]:
-    """One decode, and who proposed each of its tokens; by default the output with the most drafted tokens."""
+    """One decode and the source of each of its tokens; by default the output with the most accepted tokens."""
     own = [d for d in select(report.decodes, method=method or report.fastest, repeat=0)
            if not question or str(d.question_id) == question]
     if not own:
@@ -85,7 +85,7 @@ def token_origins(report: Report, method: str = "", question: str = "") -> tuple
 
 
 def peer_table(report: Report) -> dict[str, dict]:
-    """Peers beside plain decoding and the fastest method, with the ratio to plain decoding."""
+    """Peers, plain decoding and the fastest method, with the ratio of each to plain decoding."""
     names = [*report.summary["peers"], "ar", *({report.fastest} - {"ar"})]
     entries = report.summary["peers"] | report.entries
     return {name: {"tokens per second": entries[name]["tokens_per_second"],
@@ -96,7 +96,7 @@ def peer_table(report: Report) -> dict[str, dict]:
 
 
 def provenance_table(report: Report) -> list[dict]:
-    """Everything that says where the numbers come from, a line each."""
+    """The provenance of the numbers, a line for each fact."""
     about, settings = report.summary, report.summary["settings"]
     known = f" ({about['prompts']['known_as']})" if about["prompts"].get("known_as") else ""
 

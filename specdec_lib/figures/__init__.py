@@ -1,7 +1,7 @@
-"""Numbers to Plotly figures: pure functions of plain lists, and the only place with colours.
+"""Plotly figures from numbers: pure functions of plain lists, and the only place with colours.
 
-Every function takes numbers, returns a `Figure`, and says its takeaway as the title: the one handed in, or one worked
-out from the very numbers drawn. Colour is never the only sign: patterns, dashes, symbols and text repeat it.
+Every function takes numbers and returns a `Figure` whose title states the takeaway: the title given, or one computed
+from the numbers drawn. Colour is never the only cue: patterns, dashes, symbols and text repeat it.
 Knows nothing about models, sessions or files.
 """
 

@@ -1,4 +1,4 @@
-"""Parts added one at a time: what each step is worth, where a token's time goes, and who drafted."""
+"""Ablation figures: the gain of each step, the time per token by part of the round, and the source of each draft."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Interval = Sequence[float] | None
 
 def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequence[Interval],
            title: str | None = None, axis: str = "times as fast (95 % interval)") -> go.Figure:
-    """How many times as fast one side is as the other, a line each with its 95 % interval; beyond 1 is faster.
+    """Speed ratios of pairs of methods, a row each with its 95 % interval; above 1 is faster.
 
-    With a title and an `axis` of its own it draws ratios of anything of which more is better.
+    With another `title` and `axis` it draws the ratios of any quantity of which more is better.
     """
     same_length(names=names, values=values, intervals=intervals)
     above = sum(bool(span and span[0] > 1) for span in intervals)
@@ -49,7 +49,7 @@ def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = No
 
 def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[str, str]] | None = None,
            title: str | None = None) -> go.Figure:
-    """Share of the rounds that each source drafted, a bar for each method; `hints` are shown at a touch."""
+    """Share of the rounds that each source drafted, a bar for each method; `hints` appear on hover."""
     sources = list(dict.fromkeys(source for own in mix.values() for source in own))
     figure = canvas(title or "Who drafted", "share of rounds (%)", "")
     for place, source in enumerate(sources):

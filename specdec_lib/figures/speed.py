@@ -1,4 +1,4 @@
-"""What a run measured: speed-ups with their intervals, tokens per forward, and where the time went."""
+"""Results of a run: speed-ups with their intervals, tokens per forward, and the split of decode time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = {"target": "target", "drafter": "draft", "overhead": "extra"}    # part 
 
 def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: Sequence[Interval] | None = None,
              expected: Sequence[float | None] | None = None, title: str | None = None) -> go.Figure:
-    """Measured speed-up over plain decoding with 95 % intervals, and beside it what the cost curve predicts."""
+    """Measured speed-up over plain decoding with 95 % intervals, and the speed-up that the cost curve predicts."""
     same_length(names=names, measured=measured, intervals=intervals, expected=expected)
     intervals = intervals or [None] * len(names)
     figure = canvas(title or _fastest(names, measured, intervals), "", "times plain decoding")
@@ -30,7 +30,7 @@ def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: 
 def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | None]],
               intervals: Mapping[str, Sequence[Interval]] | None = None,
               expected: Mapping[str, Sequence[float | None]] | None = None, title: str | None = None) -> go.Figure:
-    """Speed-up of each method in each family of prompts; a family without interval shows its point alone."""
+    """Speed-up of each method in each family of prompts, with intervals where they are known."""
     figure = canvas(title or _best_family(families, measured), "family of prompts", "speed-up (times)")
     for place, (name, values) in enumerate(measured.items()):
         same_length(families=families, values=values)
@@ -74,7 +74,7 @@ def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = No
 
 
 def _fastest(names, measured, intervals) -> str:
-    """The sentence these numbers allow: faster means that the interval lies above 1."""
+    """The title that these numbers support; faster means that the interval lies above 1."""
     rows = [row for row in zip(names, measured, intervals, strict=True) if row[1] is not None]
     sure = [row for row in rows if row[2] and row[2][0] > 1]
     if sure:
@@ -98,6 +98,6 @@ def _best_family(families, measured) -> str:
 
 
 def _with_one(figure: go.Figure) -> go.Figure:
-    """A line at 1, where plain decoding stands."""
+    """Adds a line at 1, the speed of plain decoding."""
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
     return figure.update_yaxes(rangemode="tozero")

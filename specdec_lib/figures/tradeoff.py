@@ -1,4 +1,4 @@
-"""Speed against quality: one point a method, whiskers on both sides, the settings of one rule joined to a curve."""
+"""Speed against quality: a point for each method with both intervals; a curve joins the settings of one rule."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 from specdec_lib.figures.theme import PALETTE, TEMPLATE, canvas, numbers, series, whiskers
 
 Interval = Sequence[float] | None
-ROOM = 80                                          # pixels more than other figures, for whiskers of many points
-STRICT = "star-diamond"                            # the symbol of what is lossless, whatever curve it is on
+ROOM = 80                                          # extra pixels of height, for the whiskers of many points
+STRICT = "star-diamond"                            # the symbol of lossless methods on every curve
 
 
 class TradeoffPoint(NamedTuple):
-    """What one method did: its speed-up and one measure of quality, each with its interval or None."""
+    """Speed-up and one measure of quality of a method, each with its interval or None."""
 
     speed: float
     speed_span: Interval
@@ -28,11 +28,11 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
              title: str | None = None) -> go.Figure:
     """One measure of quality by speed-up over `base`; each curve joins the settings of one rule in the order given.
 
-    `chosen` is named and alone carries its whiskers; without it all have theirs. Lossless methods have a symbol of
-    their own, methods of no curve are rings. `level` draws where plain decoding's quality lies.
+    Only `chosen` is labelled and has whiskers; without it all points have whiskers. Lossless methods have a symbol of
+    their own, methods on no curve are rings. `level` marks the quality of plain decoding.
     """
     said = (f"{chosen}: {outcomes[chosen].speed:.2f} times as fast as {base}, {quality} {outcomes[chosen].quality:.3f}"
-            if chosen else f"What {len(curves)} rules make of speed and {quality}")
+            if chosen else f"Speed against {quality} for {len(curves)} rules")
     figure = canvas(title or said, f"times as fast as {base} (95 % interval)", f"{quality} (95 % interval)")
     if level is not None:
         figure.add_hline(y=level, line={"color": PALETTE["quiet"], "dash": "dot", "width": 1.5})
@@ -52,10 +52,10 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
 
 def curve_points(outcomes: Mapping[str, TradeoffPoint], names: Sequence[str], chosen: str, lossless: Collection[str],
                  look: Mapping[str, str]) -> dict:
-    """The points of one curve as a trace's arguments."""
+    """The points of one curve, as arguments of a scatter trace."""
     names = [name for name in names if outcomes[name].quality is not None]         # a prompt may have no reference
     points = [outcomes[name] for name in names]
-    shown = [not chosen or name == chosen for name in names]               # who carries whiskers
+    shown = [not chosen or name == chosen for name in names]               # which points have whiskers
     speed_spans = [point.speed_span if yes else None for point, yes in zip(points, shown, strict=True)]
     quality_spans = [point.quality_span if yes else None for point, yes in zip(points, shown, strict=True)]
     speeds, qualities = [point.speed for point in points], [point.quality for point in points]

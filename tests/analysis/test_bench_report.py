@@ -63,8 +63,8 @@ def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_r
 def test_advice_is_plain_decoding_where_no_draft_pays_and_a_point_with_few_prompts():
     few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
     assert few["take"] == "ar"
-    assert few["because"] == "no draft paid for its verification"
-    assert few["how sure"].startswith("a point: fewer than five prompts")
+    assert few["because"] == "no method's drafts pay for their verification"
+    assert few["how sure"].startswith("no interval: fewer than five prompts")
 
 
 def test_differences_name_both_tokens_and_the_margin():

@@ -80,7 +80,7 @@ def test_a_method_is_judged_against_the_faster_rival_of_each_family():
 
 def test_fewer_than_five_prompts_are_a_point():
     few = respec_ablation.versus(report(PLAIN[:4], ALL[:4]), "ar", "respec")
-    assert few.verdict == "a point: fewer than five prompts"
+    assert few.verdict == "no interval: fewer than five prompts"
 
 
 def test_a_claim_and_what_was_measured_stand_in_columns_of_their_own():
