@@ -79,7 +79,7 @@ def equality_sentence(report: Report) -> str:
                     about["target"]["dtype"])
     verdict = f"at most {widest:.3g} logits between the two best tokens there, a near tie in {dtype}."
     if widest >= bound:
-        verdict = f"one of them at a margin of {widest:.3g} logits, too wide for a tie in {dtype}: this needs an explanation."
+        verdict = f"one of them at a margin of {widest:.3g} logits, too wide for a tie in {dtype}: investigate it."
     return f"{len(found)} of {outputs} outputs of lossless methods differ from plain decoding, {verdict}"
 
 

@@ -77,7 +77,8 @@ def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:
                key=lambda one: (one.over.sign(1.0) > 0, one.over.value or 0.0))
     if not best.base:
         return f"{best.drafter}, {best.label}: the run has no lossless rule of this drafter to compare it with."
-    speed = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)] if best.over.interval else "no interval"
+    verdict = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)]
+    speed = verdict if best.over.interval else "no interval"
     said = f"{best.drafter}, {best.label}: {times(*best.over)} as fast as {best.base} ({speed})"
     worse, other = (", ".join(f"{QUALITIES[gate]} {estimate_text(*best.change[gate], signed=True)}"
                               for gate in losses(best, gates, way)) for way in (1, -1))

@@ -85,7 +85,7 @@ def read_rules(run: str, temperature: float = 0.0) -> tuple[Report, str]:
 
 
 def methods_to_run(temperature: float = 0.0) -> str:
-    """The methods of a run at this temperature: at 0 both drafters, without settings of `typical`, which is match there.
+    """The methods of a run at this temperature: at 0 both drafters, without `typical`, which is match there.
 
     Above 0 only `eagle`, whose drafts are sampled from a distribution, and every rule with all its settings.
     """

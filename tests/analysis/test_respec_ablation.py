@@ -42,14 +42,14 @@ ALL = decodes("respec", row("feedback-retrieval", 3, 1.0))                      
 SLOW = decodes("respec-relaxed", row("feedback-retrieval", 3, 8.0))
 
 
-def test_every_spec_that_the_ladder_measures_is_one_of_its_rungs_in_order():
+def test_every_spec_of_the_ablation_is_one_of_its_steps_in_order():
     specs = catalog.split(respec_ablation.METHODS)
     assert [respec_ablation.ablation_step(spec) for spec in specs] == list(respec_ablation.ORDER)
     found = respec_ablation.ablation_steps(reversed(specs))
     assert list(found.items()) == list(zip(respec_ablation.ORDER, specs, strict=True))
 
 
-def test_a_spec_with_another_policy_is_no_rung_and_one_with_parameters_is():
+def test_a_spec_with_another_policy_is_no_step_and_one_with_parameters_is():
     assert respec_ablation.ablation_step("respec@fixed") == "respec@fixed"
     assert respec_ablation.ablation_step("respec(theta=1.0)") == respec_ablation.CANDIDATES
     for spec in ("respec", "respec(depth=3)"):
@@ -58,7 +58,7 @@ def test_a_spec_with_another_policy_is_no_rung_and_one_with_parameters_is():
     assert found == {respec_ablation.CANDIDATES: "respec(theta=1.0)", respec_ablation.THRESHOLD: "respec"}
 
 
-def test_each_rung_is_held_against_the_one_below_and_missing_ones_are_stepped_over():
+def test_each_step_is_compared_with_the_one_before_and_missing_ones_are_skipped():
     at = report(PLAIN, ALL, HEAD, BOTH)
     assert [(one.base, one.other, one.ratio) for one in respec_ablation.step_gains(at)] == [
         ("ar", "eagle2", 1.0), ("eagle2", "sam+eagle2", 2.0), ("sam+eagle2", "+ our threshold", 2.0)]
