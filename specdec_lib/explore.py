@@ -1,8 +1,8 @@
-"""explore: one figure function with choices becomes live sliders, a still picture, or a slider inside exported HTML.
+"""explore: a figure function with choices as live sliders, as a static figure, or as a slider inside exported HTML.
 
-Whoever runs the notebook chooses by the environment variable SPECDEC_EXPLORE: `live` (the default), `static` (the
-picture at its first values), `html` (every step of the first choice drawn beforehand; it needs no kernel).
-The function is pure: it takes the choices by name and returns a Figure, or a thing with HTML such as a token strip.
+The environment variable SPECDEC_EXPLORE selects the mode: `live` (the default), `static` (the figure at its first
+values), `html` (every step of the first choice drawn in advance; it needs no kernel).
+The function is pure: it takes the choices by name and returns a Figure, or a value with HTML such as a token strip.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import plotly.graph_objects as go
 from specdec_lib.types import Refusal
 
 MODES = ("live", "static", "html")
-STEPS = 12                                         # more would make the exported page heavy
+STEPS = 12                                         # more make the exported page too large
 
 
 class Choices:
-    """The values a slider can take, in order; `start` is the one shown first, else the first one."""
+    """The values of a slider, in order; `start` is the initial value, by default the first one."""
 
     def __init__(self, *values, start: Any = None):
         if not values:
@@ -36,16 +36,16 @@ class Choices:
 
 
 def explore(figure: Callable[..., Any], **choices):
-    """`figure(name=value, ...)` under one slider for each `Choices`; any other value is passed on as it is.
+    """`figure(name=value, ...)` with a slider for each `Choices`; any other value is passed on unchanged.
 
-    Raises Refusal where SPECDEC_EXPLORE is none of its three values, ValueError where there is nothing to choose.
+    Refusal if SPECDEC_EXPLORE is none of its three values, ValueError if there is no `Choices`.
     """
     mode = os.environ.get("SPECDEC_EXPLORE", "live")
     if mode not in MODES:
         raise Refusal(f"SPECDEC_EXPLORE is one of {', '.join(MODES)}, got {mode!r}")
     sliders = {name: value for name, value in choices.items() if isinstance(value, Choices)}
     if not sliders:
-        raise ValueError("explore needs at least one Choices(...) to move")
+        raise ValueError("explore needs at least one Choices(...)")
     first = {name: value.start if name in sliders else value for name, value in choices.items()}
     if mode == "static":
         return figure(**first)
@@ -62,7 +62,7 @@ def explore(figure: Callable[..., Any], **choices):
 
 
 def _live(figure, first: dict, sliders: dict[str, Choices]):
-    """Sliders above a FigureWidget or an HTML widget, which answer by calling the function again."""
+    """Sliders above a FigureWidget or an HTML widget; moving one calls the function again."""
     import ipywidgets as widgets
 
     now = dict(first)
@@ -88,8 +88,10 @@ def _live(figure, first: dict, sliders: dict[str, Choices]):
 
 
 class Screen:
-    """A figure that `put` draws anew while a cell is still running; shown in `live` mode alone, since an exported page
-    keeps the last picture only, which the next cell can draw."""
+    """A figure that `put` redraws while a cell is running.
+
+    It is shown in `live` mode only: an exported page keeps the last figure only, which the next cell can draw.
+    """
 
     def __init__(self, first: go.Figure):
         self.view = None
@@ -105,7 +107,7 @@ class Screen:
 
 
 def redraw(view: go.FigureWidget, new: go.Figure) -> None:
-    """Puts the new figure into a view that is already on the screen."""
+    """Replaces the figure of a view that is already displayed."""
     with view.batch_update():
         if [trace.type for trace in view.data] == [trace.type for trace in new.data]:
             for old, trace in zip(view.data, new.data, strict=True):
@@ -117,7 +119,7 @@ def redraw(view: go.FigureWidget, new: go.Figure) -> None:
 
 
 def _stepped(drawn: list[go.Figure], name: str, steps: Choices, fixed: str) -> go.Figure:
-    """All steps in one figure, one of them visible, with Plotly's own slider below."""
+    """All steps in one figure, one of them visible, with Plotly's slider below."""
     whole = go.Figure(layout=drawn[steps.place].layout)
     owner = []
     for place, one in enumerate(drawn):
@@ -139,12 +141,12 @@ def _stepped(drawn: list[go.Figure], name: str, steps: Choices, fixed: str) -> g
 
 
 def tall(one: go.Figure) -> float:
-    """Pixels of the figure with room for the slider below it."""
+    """Height in pixels of the figure and the slider below it."""
     return (one.layout.height or one.layout.template.layout.height or 450) + 90
 
 
 def _pages(drawn: list, name: str, steps: Choices, fixed: str):
-    """HTML pages under a range input of which one is shown; works in any page that runs scripts."""
+    """HTML pages below a range input that selects the visible one; works in any page that runs scripts."""
     from specdec_lib.show.html import Html
 
     turn = ("const b=this.parentNode,v=JSON.parse(b.dataset.v);"

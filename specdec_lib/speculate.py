@@ -48,5 +48,5 @@ def as_draft(session: Session, inner: Speculation, source: str = "") -> Draft:
     rows = (0, *(node + 1 for node in inner.verdict.path))[:len(inner.verdict.tokens)]
     tokens, dists = inner.verdict.tokens, [inner.scores.distribution(row, session.sampling) for row in rows]
     q = tuple(dist if len(dist.ids) > 1 else None for dist in dists)
-    return Draft(tokens, tuple(range(-1, len(tokens) - 1)), q, tuple(inner.scores.stats(row, token) for row, token in zip(rows, tokens, strict=True)),
-                 (source,) * len(tokens) if source else ())
+    stats = tuple(inner.scores.stats(row, token) for row, token in zip(rows, tokens, strict=True))
+    return Draft(tokens, tuple(range(-1, len(tokens) - 1)), q, stats, (source,) * len(tokens) if source else ())

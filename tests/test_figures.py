@@ -26,7 +26,8 @@ EVERY = {
     "sources": lambda: figures.sources(["", "sam", "tr", ""], list("abcd")),
     "signal": lambda: figures.signal([.1, 2.2, 3.0], threshold=2, stops=[1, 2]),
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
-    "distributions": lambda: figures.distributions(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1], "other": [.75, 0, .25]}),
+    "distributions": lambda: figures.distributions(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1],
+                                                           "other": [.75, 0, .25]}),
     "against": lambda: figures.against([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
     "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
     "early_exit_grid": lambda: figures.early_exit_grid([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
@@ -136,7 +137,7 @@ def test_columns_of_different_length_are_refused_by_name():
 
 
 def test_a_stop_outside_the_signal_is_refused():
-    with pytest.raises(ValueError, match="places of the 2 values, got 5"):
+    with pytest.raises(ValueError, match="positions in the 2 values, got 5"):
         figures.signal([1, 2], stops=[5])
 
 
@@ -168,11 +169,11 @@ def test_weights_of_depths_are_shown_as_shares_of_their_rule():
     assert figure.layout.title.text.startswith("early spends 75%")
 
 
-def test_a_drafter_measured_once_has_come_nowhere():
+def test_a_drafter_measured_once_has_no_gain():
     figure = figures.gains(["eagle", "ngram"], {"untrained": [1.0, None], "trained": [1.2, 3.0]})
-    assert figure.layout.title.text.startswith("eagle has come furthest: from 1.00 to 1.20")
-    assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter is here yet"
-    assert figures.learned({}).layout.title.text == "No trained drafter is here yet"
+    assert figure.layout.title.text.startswith("eagle gains most: from 1.00 to 1.20")
+    assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter yet"
+    assert figures.learned({}).layout.title.text == "No trained drafter yet"
 
 
 def test_a_long_title_gets_room_above_the_plot_and_a_long_axis_title_a_second_line():

@@ -119,8 +119,8 @@ def test_a_map_of_a_lattice_finds_paths_of_tokens_among_the_candidates():
     one = Lattice(torch.tensor([[0, 1], [1, 2]]), torch.tensor([[.7, .3], [.6, .4]]).log())
     figure = show.lattice_map(one, show.Vocabulary.of("a b c"), {"best": (0, 1)}, (1, 0, 2))
     assert [list(row) for row in figure.data[0].text] == [["a", "b"], ["b", "c"]]
-    assert figure.layout.title.text == "What came is a candidate of 1 of 2 slots, and the best one of 0"
-    assert [trace.name for trace in figure.data if trace.name] == ["best", "what came"]
+    assert figure.layout.title.text == "The target's token is a candidate in 1 of 2 slots, the best in 0"
+    assert [trace.name for trace in figure.data if trace.name] == ["best", "the target's tokens"]
 
 
 def test_a_check_shows_its_sentence_or_raises_it():

@@ -1,4 +1,4 @@
-"""Reading a finished run: the sentences and tables of the report, worked out from its summary and its decodes."""
+"""A finished run as the report reads it: its summary and its decodes, and where outputs differ from plain decoding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from specdec_lib.types import Refusal
 QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
              "reference_score": "reference score", "repeated_4grams": "repeated 4-grams"}
 
+
 @dataclass(frozen=True)
 class Report:
-    """A finished run; `methods` leaves plain decoding out."""
+    """A finished run; `methods` excludes plain decoding."""
 
     summary: dict
     decodes: tuple[Decode, ...]
@@ -32,7 +33,7 @@ class Report:
 
     @property
     def shown(self) -> list[str]:
-        """Methods for a slider: at most twelve, and plain decoding where there is no other."""
+        """Methods for a slider: at most twelve; plain decoding if there is no other."""
         return self.methods[:12] or ["ar"]
 
     @property
@@ -44,8 +45,12 @@ class Report:
         saved = self.summary["settings"]["cost_curve"]
         return None if saved is None else curves.from_dict(saved)
 
+    def of_family(self, family: str | None) -> list[Decode]:
+        """The decodes of one family of prompts; of all for None."""
+        return [one for one in self.decodes if family in (None, one.family)]
+
     def column(self, key: str, names: Sequence[str] | None = None) -> list:
-        """One measure of these methods, of all but plain decoding by default."""
+        """One measure of these methods; by default of all but plain decoding."""
         return [self.entries[name][key] for name in (self.methods if names is None else names)]
 
     def by_family(self, key: str) -> dict[str, list]:
@@ -55,19 +60,21 @@ class Report:
 
     @property
     def fastest(self) -> str:
-        """The method of the highest speed, surely faster ones first; plain decoding where none is above 1."""
-        best = max(self.methods, key=lambda name: (surely_faster(self.entries[name]), self.entries[name]["speedup"] or 0.0),
-                   default="ar")
-        return best if (self.entries[best]["speedup"] or 0.0) > 1 else "ar"
+        """The method with the highest speed-up, surely faster ones first; plain decoding if no speed-up is above 1."""
+        def speed(name: str) -> float:
+            return self.entries[name]["speedup"] or 0.0
+
+        best = max(self.methods, key=lambda name: (surely_faster(self.entries[name]), speed(name)), default="ar")
+        return best if speed(best) > 1 else "ar"
 
 
 def surely_faster(entry: dict) -> bool:
-    """Whether the whole interval lies above 1."""
+    """Whether the whole interval of the speed-up lies above 1."""
     return bool(entry["speedup_ci"]) and entry["speedup_ci"][0] > 1
 
 
 def load_report(folder: str | Path) -> Report:
-    """The report of a finished run; Refusal where the folder holds none."""
+    """The report of a finished run; Refusal if the folder holds none."""
     folder = Path(folder)
     try:
         return Report(json.loads((folder / "summary.json").read_text(encoding="utf-8")), tuple(read_results(folder)))
@@ -76,7 +83,7 @@ def load_report(folder: str | Path) -> Report:
 
 
 def first_differences(report: Report) -> list[dict]:
-    """First differences from plain decoding: prompt, place, both tokens, and how sure plain decoding was there."""
+    """First differences from plain decoding: prompt, position, both tokens, and plain decoding's margin there."""
     plain = list(select(report.decodes, method="ar"))
     out = []
     for name in [*report.methods, *report.summary["peers"]]:
@@ -91,5 +98,6 @@ def first_differences(report: Report) -> list[dict]:
 
 
 def piece_text(decodes: Sequence[Decode], question: int | str, turn: int, place: int) -> str:
+    """The quoted text of one token of an output; "(ended)" behind its end."""
     one = next(select(decodes, question_id=question, turn=turn))
     return repr(one.pieces[place]) if place < len(one.pieces) else "(ended)"

@@ -1,4 +1,4 @@
-"""Two methods of one run against each other, and what each source of drafts did."""
+"""Two methods of one run compared, and the share of each source of drafts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What the interval allows to say."""
+        """The conclusion that the interval supports."""
         if self.interval is None:
-            return "a point: fewer than five prompts"
+            return "no interval: fewer than five prompts"
         return "faster" if self.interval[0] > 1 else "slower" if self.interval[1] < 1 else "not told apart"
 
 
 class SourceShare(NamedTuple):
-    """What one drafter did in its rounds: the share of rounds and of time, the rest as means over its rounds."""
+    """One source of drafts: its shares of rounds and of decode time, and means over its rounds."""
 
     share: float
     drafted: float                                 # nodes
@@ -47,7 +47,7 @@ class SourceShare(NamedTuple):
 
 
 def read_or_measure(run: str, out: str = "", **options) -> Report:
-    """The finished run in the folder `run`; where that is "", the options are measured into `out`, or read there."""
+    """The finished run in the folder `run`; if `run` is "", the bench of these options, run or resumed in `out`."""
     if run:
         return load_report(run)
     here = prepare(RunOptions(**options))
@@ -57,7 +57,7 @@ def read_or_measure(run: str, out: str = "", **options) -> Report:
 
 
 def faster_of(report: Report, specs: Sequence[str], family: str | None = None) -> str:
-    """The faster of these methods, on one family or on all prompts; a tie goes to the earlier one."""
+    """The fastest of these methods, on one family or on all prompts; a tie goes to the earlier one."""
     at = [report.entries[spec] if family is None else report.entries[spec]["by_family"][family] for spec in specs]
     return specs[max(range(len(specs)), key=lambda place: at[place]["speedup"] or 0.0)]
 
@@ -68,20 +68,20 @@ def comparison_table(found: dict[str, Comparison]) -> dict[str, dict]:
                    "so it is": one.verdict} for name, one in found.items()}
 
 
-def method_rounds(report: Report, spec: str) -> list[Row]:
-    """All rounds of a method."""
-    return [row for one in select(report.decodes, method=spec) for row in one.outcome.rows]
+def method_rounds(report: Report, spec: str, family: str | None = None) -> list[Row]:
+    """All rounds of a method, on one family or on all prompts."""
+    return [row for one in select(report.of_family(family), method=spec) for row in one.outcome.rows]
 
 
 def ms_per_token(report: Report, spec: str) -> dict[str, float]:
-    """Milliseconds per emitted token, by the part of the round that took them."""
+    """Milliseconds per emitted token in each part of a round: when, what, target, how."""
     own = method_rounds(report, spec)
     emitted = sum(row.emitted for row in own)
     return {part: 1000 * sum(getattr(row, part) for row in own) / emitted for part in ("when", "what", "target", "how")}
 
 
 def source_shares(report: Report, spec: str) -> dict[str, SourceShare]:
-    """What each source of a method's rounds did, the busiest first; "nobody" drafted nothing."""
+    """Source of drafts -> its share, the most frequent first; "nobody" are rounds without a draft."""
     own, groups = method_rounds(report, spec), {}
     for row in own:
         groups.setdefault(row.source or "nobody", []).append(row)
@@ -93,6 +93,7 @@ def source_shares(report: Report, spec: str) -> dict[str, SourceShare]:
             for name, some in sorted(groups.items(), key=lambda pair: -len(pair[1]))}
 
 
-def mean_round(report: Report, spec: str) -> tuple[float, float]:
-    own = method_rounds(report, spec)
+def mean_round(report: Report, spec: str, family: str | None = None) -> tuple[float, float]:
+    """Tokens and milliseconds of a method's mean round, on one family or on all prompts."""
+    own = method_rounds(report, spec, family)
     return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)

@@ -1,14 +1,13 @@
 """The 2 x 2 ablation of DiffuSpec on one interleaved run: path search and length controller, apart and together.
 
-`METHODS` is what such a run measures. Cells are told by their specs: `diffusion-draft` has neither part, `weight=1`
-takes the search away, `depth=...` the controller. What a run lacks is left out. Two sides are compared by the interval
-of their own ratio, paired over prompts; which figures were published stands in `published`, apart.
+`METHODS` are the methods of such a run. The spec of a method determines its cell: `diffusion-draft` has neither part,
+`weight=1` removes the search, `depth=...` the controller. Missing methods are left out. Two methods are compared by the
+interval of their own ratio, paired over prompts. The published figures are in `diffuspec_published`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from specdec_lib import measure
 from specdec_lib.analysis import compare
@@ -19,7 +18,6 @@ from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
 from specdec_lib.specs import parse_part, split_specs
-from specdec_lib.toys.toy_bench import toy_bench
 from specdec_lib.types import Refusal
 
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
@@ -31,17 +29,14 @@ PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9
 ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
 PLAIN_WEIGHT = 0.5                                 # the search's default, and the paper's
 RIVALS = ("block-diffusion", "eagle", "draft-model", "sam+token-recycling")
-Pair = tuple[str, str]                             # specs: what is held against, and what is looked at
+Pair = tuple[str, str]                             # specs: the base, and the method compared with it
 
 
-def read_measure_or_toy(run: str, out: str = "", **options) -> tuple[Report, str]:
-    """The finished run in the folder `run`, and a sentence on where it comes from.
+def read_ablation(run: str, out: str = "", **options) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from; "" measures the options into `out`.
 
-    Without `run` the options are measured into `out`; where `run` is no folder, a small run on a toy stands in.
-    Refusal where a cell of the ablation is missing, before anything is measured.
+    Refusal if a cell of the ablation is missing, before anything is measured.
     """
-    if run and not Path(run).is_dir():
-        return toy_bench(split_specs(METHODS)), f"No run lies at {run}, so a toy stands in: what it says is noise."
     if not run:
         require_all_cells(split_specs(options.get("methods", "")))
     report = compare.read_or_measure(run, out, **options)
@@ -50,7 +45,7 @@ def read_measure_or_toy(run: str, out: str = "", **options) -> tuple[Report, str
 
 
 def require_all_cells(specs: Iterable[str]) -> None:
-    """Refuses methods that do not fill all four cells."""
+    """Refusal unless these methods fill all four cells."""
     lacking = ", ".join(NAMES[one] for one in CELLS if one not in specs_by_cell(specs))
     if lacking:
         raise Refusal(f"the ablation lacks its cell of {lacking}: it needs diffusion-draft(depth=4),"
@@ -58,7 +53,7 @@ def require_all_cells(specs: Iterable[str]) -> None:
 
 
 def cell_of(spec: str) -> Cell | None:
-    """The cell of the ablation that a method fills; None where it differs in more than the two parts."""
+    """The cell of the ablation that a method fills; None if it differs in more than the two parts."""
     name, values = parse_part(spec)
     if "@" in spec or name not in ("diffusion-draft", "diffuspec"):
         return None
@@ -71,7 +66,7 @@ def cell_of(spec: str) -> Cell | None:
 
 
 def specs_by_cell(specs: Iterable[str]) -> dict[Cell, str]:
-    """Cell -> spec of those that these methods fill, in the order of CELLS; the first spec of a cell counts."""
+    """Cell -> spec for the cells that these methods fill, in the order of CELLS; the first spec of a cell counts."""
     found: dict[Cell | None, str] = {}
     for spec in specs:
         found.setdefault(cell_of(spec), spec)
@@ -79,7 +74,7 @@ def specs_by_cell(specs: Iterable[str]) -> dict[Cell, str]:
 
 
 def label(spec: str) -> str:
-    """A method as the tables call it: the parts it has, or its spec."""
+    """The name of a method in tables: the parts it has, or its spec."""
     return NAMES.get(cell_of(spec), spec)
 
 
@@ -93,7 +88,7 @@ def effects(report: Report) -> dict[str, Pair]:
 
 
 def variants(report: Report) -> dict[str, Pair]:
-    """What else a draft of a diffusion model can be made into, each against what it changes."""
+    """Other variants of drafting with a diffusion model, each with the method that it changes."""
     held = specs_by_cell(report.entries)
     plain, search, both = (held.get(one, "") for one in (NEITHER, SEARCH, BOTH))
     asked = {"printed controller over fixed length": (search, PRINTED),
@@ -105,24 +100,23 @@ def variants(report: Report) -> dict[str, Pair]:
 
 
 def rivals(report: Report, against: str) -> dict[str, Pair]:
-    """A method against drafters of other kinds."""
+    """A method compared with drafters of other kinds."""
     return {f"over {rival}": (rival, against) for rival in RIVALS if rival in report.entries}
 
 
 def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
-    """How many times as fast, on one family or on all prompts."""
-    decodes = [d for d in report.decodes if family is None or d.family == family]
-    return Comparison(label(pair[1]), label(pair[0]), *summary.speed_ratio(decodes, *pair))
+    """The ratio of speeds, on one family or on all prompts."""
+    return Comparison(label(pair[1]), label(pair[0]), *summary.speed_ratio(report.of_family(family), *pair))
 
 
 def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
-    """How many times as many tokens per forward of the target, paired over prompts as the speeds are."""
+    """The ratio of tokens per forward of the target, paired over prompts like the speeds."""
     sides = [_forwards(report, spec, family) for spec in pair]
     return Comparison(label(pair[1]), label(pair[0]), measure.speedup(*sides), measure.speedup_interval(*sides))
 
 
 def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:
-    """Comparisons as a table: what each won in tokens, in time, and what the interval of the speed allows to say."""
+    """Comparisons as a table: the ratios of tokens and of speed, and the conclusion from the interval of the speed."""
     out = {}
     for name, pair in pairs.items():
         tokens, speed = tokens_of_pair(report, pair), speed_of_pair(report, pair)
@@ -149,54 +143,48 @@ def printed_cells() -> dict[str, dict]:
 
 
 def depths(report: Report, spec: str) -> dict[str, float]:
-    """Share of the rounds by the tokens that were drafted in depth, the shallowest first; 0 is a round without."""
+    """Depth of the draft -> share of rounds, the shallowest first; 0 is a round without a draft."""
     own = [row.depth for row in compare.method_rounds(report, spec)]
     return {f"{depth}": own.count(depth) / len(own) for depth in sorted(set(own))}
 
 
 def search_ms(report: Report) -> float | None:
-    """Milliseconds a round that the search adds to the drafting: both fixed lengths, with it less without it.
+    """Milliseconds a round that the search adds to drafting: fixed length with search less fixed length without.
 
-    None where the run lacks one of the two. It is a difference of two measured means and may come out below zero.
+    None if the run lacks one of the two. It is a difference of two measured means and may be negative.
     """
     held = specs_by_cell(report.entries)
     if not {NEITHER, SEARCH} <= set(held):
         return None
-    without, with_it = (_mean(report, held[one], "what") for one in (NEITHER, SEARCH))
+    without, with_it = (part_ms(report, held[one], "what") for one in (NEITHER, SEARCH))
     return with_it - without
 
 
 def round_ms(report: Report, spec: str) -> dict[str, float]:
-    """Milliseconds of a mean round: draft, search where the method has one, target, overhead."""
+    """Milliseconds of a mean round: draft, search if the method has one, target, overhead."""
     known, searches = search_ms(report), parse_part(spec)[0] in ("diffuspec", TREE)
     share = known if known is not None and searches and parse_part(spec)[1].get("weight") != 1 else 0.0
-    what, target = (_mean(report, spec, part) for part in ("what", "target"))
+    what, target = (part_ms(report, spec, part) for part in ("what", "target"))
     return {"draft": what - share, "search": share, "target": target,
-            "overhead": _mean(report, spec, "when") + _mean(report, spec, "how")}
+            "overhead": part_ms(report, spec, "when") + part_ms(report, spec, "how")}
 
 
 def pair_sentence(report: Report, pair: Pair, family: str | None = None) -> str:
-    """Tokens and milliseconds of a round, of both sides, on one family or on all prompts."""
-    (had, took), (tokens, ms) = (_round(report, spec, family) for spec in pair)
+    """A sentence with tokens and milliseconds of a round on both sides, on one family or on all prompts."""
+    (had, took), (tokens, ms) = (compare.mean_round(report, spec, family) for spec in pair)
     return f"{tokens:.2f} tokens a round in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms"
 
 
-def _round(report: Report, spec: str, family: str | None) -> tuple[float, float]:
-    own = [row for one in select(report.decodes, method=spec) if family in (None, one.family)
-           for row in one.outcome.rows]
-    return sum(row.emitted for row in own) / len(own), 1000 * sum(row.seconds for row in own) / len(own)
-
-
-def _mean(report: Report, spec: str, part: str) -> float:
+def part_ms(report: Report, spec: str, part: str) -> float:
+    """Milliseconds that one part of a mean round takes: when, what, target or how."""
     own = compare.method_rounds(report, spec)
     return 1000 * sum(getattr(row, part) for row in own) / len(own)
 
 
 def _forwards(report: Report, spec: str, family: str | None) -> list[measure.Cost]:
-    """Tokens and forwards of each prompt, in the shape of costs."""
+    """Tokens and target forwards of each prompt, as costs, so that they are paired like seconds."""
     totals: dict[int | str, tuple[int, int]] = {}
-    for one in select(report.decodes, method=spec):
-        if family is None or one.family == family:
-            tokens, forwards = totals.get(one.question_id, (0, 0))
-            totals[one.question_id] = tokens + len(one.outcome.tokens), forwards + one.outcome.forwards
+    for one in select(report.of_family(family), method=spec):
+        tokens, forwards = totals.get(one.question_id, (0, 0))
+        totals[one.question_id] = tokens + len(one.outcome.tokens), forwards + one.outcome.forwards
     return [measure.Cost(*total) for total in totals.values()]

@@ -1,7 +1,7 @@
-"""DiffuSpec's claims held against a run of ours, a line each: what is claimed, what came out here, and from what.
+"""DiffuSpec's claims compared with a run of ours: for each the published numbers, our ratio, and whether it holds.
 
-A claim is about the paper's pair of models; ours is another, so a line says whether it holds *here* and is no test of
-the paper. Verdicts come from the paired interval alone. Claims whose methods a run lacks are left out.
+The claims concern the paper's pair of models. Ours is another pair, so a line says whether a claim holds *here* and
+does not test the paper. Verdicts use the paired interval alone. Claims whose methods a run lacks are left out.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ from typing import NamedTuple
 from specdec_lib.analysis import diffuspec_ablation, diffuspec_published
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.diffuspec_ablation import PRINTED, Pair
-from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CONTROLLER, NEITHER, SEARCH
+from specdec_lib.analysis.diffuspec_published import (
+    ABLATION,
+    BOTH,
+    CONTROLLER,
+    NEITHER,
+    SEARCH,
+    at_best,
+    published_speedup,
+)
 from specdec_lib.analysis.report_text import times
 from specdec_lib.specs import parse_part
 
-HOLDS = {"faster": "yes", "slower": "no, the other way round", "not told apart": "not told apart"}
-LOOKED_UP = "sam+token-recycling"                  # our nearest to SAMD as the paper ran it
+HOLDS = {"faster": "yes", "slower": "no, the opposite", "not told apart": "not told apart"}
+LOOKED_UP = "sam+token-recycling"                  # our closest method to the paper's SAMD
 DRAFTING = ("diffusion-draft", "diffuspec", "diffuspec-tree", "specdiff", "specdiff2")
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper, and the two methods of ours, of which the second has to win, in speed or in tokens."""
+    """A claim of the paper and two methods of ours; it holds if the second one wins, in speed or in tokens."""
 
     said: str
     pair: Pair
@@ -30,7 +38,7 @@ class Claim(NamedTuple):
 
 
 def answerable(report: Report) -> list[Claim]:
-    """The claims that this run can say something about."""
+    """The claims that this run can test."""
     held = diffuspec_ablation.specs_by_cell(report.entries)
     neither, search, controller, both = (held.get(one, "") for one in (NEITHER, SEARCH, CONTROLLER, BOTH))
     a, b, c, d = (ABLATION[one] for one in (NEITHER, SEARCH, CONTROLLER, BOTH))
@@ -39,40 +47,40 @@ def answerable(report: Report) -> list[Claim]:
                         strict=True))
     two = diffuspec_published.STEPS_OF_DENOISING[2]
     asked = [
-        Claim(f"the search lengthens what is accepted: {b.tokens} tokens over {a.tokens}", (neither, search), True),
-        Claim(f"the search pays at a fixed length: {b.speed} over {a.speed}", (neither, search)),
-        Claim(f"the search pays beside the controller: {d.speed} over {c.speed}", (controller, both)),
-        Claim(f"the controller pays without the search: {c.speed} over {a.speed}", (neither, controller)),
-        Claim(f"the controller pays beside the search: {d.speed} over {b.speed}", (search, both)),
-        Claim(f"so does the rule as it is printed: {d.speed} over {diffuspec_published.FIXED[20].speed}",
+        Claim(f"the search increases the tokens of a round: {b.tokens} over {a.tokens}", (neither, search), True),
+        Claim(f"the search is faster at a fixed length: {b.speed} over {a.speed}", (neither, search)),
+        Claim(f"the search is faster with the controller: {d.speed} over {c.speed}", (controller, both)),
+        Claim(f"the controller is faster without the search: {c.speed} over {a.speed}", (neither, controller)),
+        Claim(f"the controller is faster with the search: {d.speed} over {b.speed}", (search, both)),
+        Claim(f"the printed controller is faster with the search: {d.speed} over {diffuspec_published.FIXED[20].speed}",
               (search, PRINTED)),
-        Claim(f"both parts pay together: {d.speed} over {a.speed}", (neither, both)),
+        Claim(f"both parts together are faster than neither: {d.speed} over {a.speed}", (neither, both)),
         Claim(f"it is faster than plain decoding: {d.speed}", ("ar", both)),
-        Claim(f"one step of denoising beats two: {d.speed} over about {two}", ("specdiff", neither)),
-        Claim(f"it beats a model drafting word by word: {d.speed} over {diffuspec_published.SPS.speed}",
+        Claim(f"one denoising step is faster than two: {d.speed} over about {two}", ("specdiff", neither)),
+        Claim(f"it is faster than an autoregressive draft model: {d.speed} over {diffuspec_published.SPS.speed}",
               ("draft-model", both)),
-        Claim(f"it beats copying, SAMD: {d.speed} over {diffuspec_published.SAMD.speed}", (LOOKED_UP, both)),
-        *(Claim(f"copying beats it in {family}: {per_task[family][1]} over {per_task[family][0].speed}",
+        Claim(f"it is faster than copying (SAMD): {d.speed} over {diffuspec_published.SAMD.speed}", (LOOKED_UP, both)),
+        *(Claim(f"copying is faster on {family}: {per_task[family][1]} over {per_task[family][0].speed}",
                 (both, LOOKED_UP), family=family) for family in ("summarization", "rag"))]
     return [one for one in asked if set(one.pair) <= set(report.entries)
             and (one.family is None or one.family in report.families)]
 
 
 def claim_table(report: Report) -> list[dict]:
-    """The claims as a table; times as fast, or as many tokens, with 95 % intervals."""
+    """The claims as a table, with ratios of speed or of tokens and their 95 % intervals."""
     out = []
     for one in answerable(report):
-        step = (diffuspec_ablation.tokens_of_pair if one.tokens else diffuspec_ablation.speed_of_pair)(report, one.pair,
-                                                                                                       one.family)
-        why = diffuspec_ablation.pair_sentence(report, one.pair, one.family)
-        out.append({"claim (7B drafting for 32B, as published)": one.said, "measured here":
-                    times(step.ratio, step.interval), "does it hold here": HOLDS.get(step.verdict, step.verdict),
-                    "a round, here": why})
+        ratio_of = diffuspec_ablation.tokens_of_pair if one.tokens else diffuspec_ablation.speed_of_pair
+        step = ratio_of(report, one.pair, one.family)
+        out.append({"claim (7B drafting for 32B, as published)": one.said,
+                    "measured here": times(step.ratio, step.interval),
+                    "does it hold here": HOLDS.get(step.verdict, step.verdict),
+                    "a round, here": diffuspec_ablation.pair_sentence(report, one.pair, one.family)})
     return out + price_prediction(report)
 
 
 def price_prediction(report: Report) -> list[dict]:
-    """The claim that the search costs next to nothing, against the share that it has of a round here."""
+    """The claim that the search takes about 1 % of a round, compared with its share of a round here."""
     both = diffuspec_ablation.specs_by_cell(report.entries).get(BOTH)
     if both is None or diffuspec_ablation.search_ms(report) is None:
         return []
@@ -85,7 +93,7 @@ def price_prediction(report: Report) -> list[dict]:
 
 
 def prediction_table(report: Report) -> list[dict]:
-    """What each diffusion drafter's tokens per forward here would give the paper's pair: predicted, not measured."""
+    """The speed-up predicted for the paper's pair from the tokens per forward of each diffusion drafter here."""
     out = []
     for spec in report.entries:
         name, values = parse_part(spec)
@@ -95,7 +103,6 @@ def prediction_table(report: Report) -> list[dict]:
             searched = name.startswith("diffuspec") and values.get("weight") != 1
             out.append({"method": diffuspec_ablation.label(spec), "tokens per forward, measured here": tokens,
                         "forwards of the drafter": forwards,
-                        "predicted for 7B + 32B": diffuspec_published.published_speedup(tokens, forwards, searched),
-                        "predicted, verification as cheap as one step": diffuspec_published.at_best(tokens, forwards,
-                                                                                                    searched)})
+                        "predicted for 7B + 32B": published_speedup(tokens, forwards, searched),
+                        "predicted, verification as cheap as one step": at_best(tokens, forwards, searched)})
     return out

@@ -1,15 +1,15 @@
-"""Where to stop and how far to draft: exit layer by draft length, predicted from prices, and measured in a run.
+"""Exit layer by draft length: the speed of each pair, predicted from costs and measured in a run.
 
-A round that drafts k tokens by an exit is k steps and one verification, here in plain forwards. `below` is the share of
-a forward that the layers under the exit take, `head` what the exit's own head takes, T(n) a forward over n tokens:
+A round that drafts k tokens from an exit takes k steps and one verification, in units of plain forwards. `below` is the
+share of a forward in the layers below the exit, `head` the cost of the exit's own head, T(n) a forward over n tokens:
 
     step            below + head                                one row up to the exit
-    verification    below + (1 - below) T(k + 1) / T(1)         below it the token drawn last, above it all k + 1
+    verification    below + (1 - below) T(k + 1) / T(1)         below it only the last token, above it all k + 1
     speed           (1 + a1 + a1 a2 + ... + a1..ak) / (k step + verification)
 
-where a_d is the chance of acceptance at depth d. Source: the reuse of rows is LayerSkip's (Elhoushi et al. 2024), speed
-as tokens over costs is Leviathan et al. 2023, theorem 3.8. Spreading T over layers in proportion is ours; at depth 5 it
-lies within a tenth of what the card of the shipped exits measured.
+where a_d is the acceptance probability at depth d. Source: the reuse of rows is from LayerSkip (Elhoushi et al. 2024),
+speed as tokens over costs from Leviathan et al. 2023, theorem 3.8. Splitting T over layers in proportion is ours; at
+depth 5 it lies within a tenth of the measurement in the card of the shipped exits.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
-LAYERS, DEPTHS = (5, 10, 15), (1, 2, 3, 4, 5)      # the shipped exits, and the depths their card tells apart
+LAYERS, DEPTHS = (5, 10, 15), (1, 2, 3, 4, 5)      # the shipped exits, and the depths in their card
 METHODS = ",".join(["ar", *(f"early-exit(layer={layer},depth={depth})" for layer in LAYERS for depth in DEPTHS)])
 COMMAND = (f'specdec bench --cost data/cost/smollm2-135m-cpu2-bf16.json --limit 12 --max-new-tokens 96 --methods'
            f' "{METHODS}" --out data/results/early-exit')
-Rates = Sequence[float | None]                     # acceptance at depth 1, 2, ...; None where nothing came so far
+Rates = Sequence[float | None]                     # acceptance at depth 1, 2, ...; None if no draft reached it
 
 
 @dataclass(frozen=True)
 class ExitCosts:
-    """What an exit costs, in plain forwards, and how often its tokens are kept at each depth."""
+    """The costs of an exit in plain forwards, and its acceptance rate at each depth."""
 
     below: float
     head: float
@@ -44,46 +44,46 @@ class ExitCosts:
     def __post_init__(self):
         if not 0 <= self.below <= 1 or not self.head >= 0 or not all(0 <= (rate or 0.0) <= 1 for rate in self.rates):
             raise Refusal(f"an exit lies between 0 and 1 of a forward, its head costs zero or more and its rates are "
-                          f"chances, got {self}")
+                          f"probabilities, got {self}")
 
 
 @dataclass(frozen=True)
 class ExitGrid:
-    """Speeds in times plain decoding: `speeds [layers][depths]`, None where a cell is not known; spans likewise."""
+    """Speeds in times plain decoding: `speeds[layer][depth]`, None for an unknown cell; `spans` likewise."""
 
     layers: tuple[int, ...]
     depths: tuple[int, ...]
     speeds: tuple[tuple[float | None, ...], ...]
-    spans: tuple[tuple[Sequence[float] | None, ...], ...] = ()       # 95 % intervals, of measured maps
+    spans: tuple[tuple[Sequence[float] | None, ...], ...] = ()       # 95 % intervals of measured grids
 
     @property
     def best(self) -> tuple[int, int, float]:
-        """Layer, depth and speed of the fastest cell; the lower exit and the shorter draft of a tie."""
+        """Layer, depth and speed of the fastest cell; in a tie the lower exit and the shorter draft."""
         known = [(speed, layer, depth) for layer, row in zip(self.layers, self.speeds, strict=True)
                  for depth, speed in zip(self.depths, row, strict=True) if speed is not None]
         if not known:
-            raise Refusal("no cell of this map is known")
+            raise Refusal("no cell of this grid is known")
         speed, layer, depth = max(known, key=lambda cell: (cell[0], -cell[1], -cell[2]))
         return layer, depth, speed
 
 
 def round_cost(depth: int, below: float, head: float, verify: float) -> float:
-    """A round of `depth` drafted tokens in plain forwards; `verify` is T(depth + 1) / T(1), all layers paid in full."""
+    """Plain forwards that a round of `depth` drafted tokens costs; `verify` is T(depth + 1) / T(1) over all layers."""
     if depth < 0:
         raise Refusal(f"a draft has zero tokens or more, got {depth}")
     if not depth:
-        return 1.0                                 # nobody went half-way, so nothing is resumed
+        return 1.0                                 # no draft, so no rows below the exit to reuse
     return depth * (below + head) + below + (1 - below) * verify
 
 
 def tokens_per_round(rates: Rates, depth: int) -> float:
-    """Tokens a round with chains of `depth` emits; a depth whose rate is not known keeps nothing."""
+    """Expected tokens of a round with chains of `depth`; an unknown rate counts as 0."""
     return 1 + sum(accumulate(((rate or 0.0) for rate in rates[:depth]), mul))
 
 
 def predicted_grid(exits: Mapping[int, ExitCosts], seconds: Callable[[int], float],
                    depths: Iterable[int] = DEPTHS) -> ExitGrid:
-    """The map that prices and acceptance promise; `seconds(n)` is T(n), in any unit, such as a cost curve."""
+    """The grid predicted from costs and acceptance; `seconds(n)` is T(n) in any unit, such as a cost curve."""
     depths, layers = tuple(depths), tuple(sorted(exits))
 
     def speed(one: ExitCosts, depth: int) -> float:
@@ -93,7 +93,7 @@ def predicted_grid(exits: Mapping[int, ExitCosts], seconds: Callable[[int], floa
 
 
 def cell_specs(specs: Iterable[str]) -> dict[tuple[int, int], str]:
-    """(layer, depth) -> the spec that measures it, of those that say both and nothing else."""
+    """(layer, depth) -> spec, for the specs that set both and nothing else."""
     found: dict[tuple[int, int], str] = {}
     for spec in specs:
         name, values = ("", {}) if "@" in spec else parse_part(spec)
@@ -103,7 +103,7 @@ def cell_specs(specs: Iterable[str]) -> dict[tuple[int, int], str]:
 
 
 def measured_grid(report: Report) -> ExitGrid:
-    """The map of a run, with the intervals of every cell; Refusal where it has no cell."""
+    """The grid of a run with the intervals of every cell; Refusal if the run has no cell."""
     found = cell_specs(report.entries)
     if not found:
         raise Refusal(f"this run has no early-exit(layer=...,depth=...): measure {METHODS}")
@@ -116,29 +116,29 @@ def measured_grid(report: Report) -> ExitGrid:
 
 
 def acceptance_by_depth(report: Report) -> dict[int, list[float]]:
-    """Acceptance by depth of every exit in a run, from its longest drafts."""
+    """Acceptance by depth for every exit of a run, from its longest drafts."""
     longest = {layer: spec for (layer, _), spec in cell_specs(report.entries).items()}
     return {layer: report.entries[spec]["conditional_acceptance"] for layer, spec in longest.items()}
 
 
 def grid_sentence(report: Report) -> str:
-    """The best cell of a run, held against plain decoding and against the second best, in one sentence."""
+    """A sentence on the best cell of a run, compared with plain decoding and with the second best."""
     found, entries = cell_specs(report.entries), report.entries
     first, *rest = sorted(found.values(), key=lambda spec: -(entries[spec]["speedup"] or 0.0))
     said = f"Measured, {first} is {times(entries[first]['speedup'], entries[first]['speedup_ci'])} as fast as plain"
     if not rest:
         return f"{said} decoding."
     ratio, span = summary.speed_ratio(report.decodes, rest[0], first)
-    apart = "a point, five prompts make an interval" if span is None else "so faster" if span[0] > 1 else \
+    apart = "no interval, which needs five prompts" if span is None else "so faster" if span[0] > 1 else \
         "not told apart"
     return f"{said} decoding and {times(ratio, span)} as fast as {rest[0]}, the next: {apart}."
 
 
 def read_grid_run(folder: str | Path) -> tuple[Report | None, str]:
-    """The run in this folder with a sentence on it, or None with the command that measures one."""
+    """The run in this folder and a sentence on it; without a folder None and the command that measures one."""
     if not Path(folder).is_dir():
-        return None, (f"Nothing is measured yet, for no run lies at {folder}. In the repository's root, `{COMMAND}`"
-                      " measures one.")
+        return None, (f"Nothing is measured yet: no run lies at {folder}. This measures one, in the repository's root:"
+                      f" `{COMMAND}`")
     report = load_report(folder)
     measured_grid(report)
     return report, grid_sentence(report)

@@ -1,9 +1,9 @@
-"""How far to draft, measured: the policies of one run, each held against the best fixed length of its drafter.
+"""Draft-length policies of one measured run, each compared with the best fixed length of its drafter.
 
-A spec is read as a drafter and a policy: `eagle(depth=3)` is a fixed length, `eagle@svip` a policy, `eagle@tapout
-(warm)` one that has met earlier prompts. The best fixed length is chosen in hindsight, on the very prompts that it is
-then compared on: that favours it over policies, which were told nothing, and the more so the fewer prompts there are.
-Two sides are compared by the interval of their own ratio, paired over prompts.
+A spec names a drafter and a policy: `eagle(depth=3)` is a fixed length, `eagle@svip` a policy, `eagle@tapout (warm)` a
+policy that has seen earlier prompts. The best fixed length is chosen in hindsight on the same prompts on which it is
+compared. That favours it over the policies, the more so the fewer prompts there are.
+Two methods are compared by the interval of their own ratio, paired over prompts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import NamedTuple
 
 from specdec_lib import catalog
@@ -22,18 +21,16 @@ from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
 from specdec_lib.specs import parse_part
-from specdec_lib.toys.toy_bench import toy_report, untrained_environment
 from specdec_lib.types import Refusal
 
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
-            "cost-optimal", "tapout")                  # that need the drafter's chances and the history alone
-TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that look at the target's state as well
-LENGTHS = range(1, 5)                              # speed falls from 1 on; 0 is plain decoding, which is there as well
-STAND_IN = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
+            "cost-optimal", "tapout")                  # that need only the drafter's probabilities and the history
+TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that read the target's hidden state as well
+LENGTHS = range(1, 5)                              # speed falls from 1 on; 0 is plain decoding, always measured
 
 
 class PolicyResult(NamedTuple):
-    """What a run calls `spec`: who drafts, how far; `length` is that of a fixed one."""
+    """The drafter and the policy of a spec; `length` is set for a fixed length."""
 
     spec: str
     drafter: str
@@ -42,7 +39,7 @@ class PolicyResult(NamedTuple):
 
 
 def specs(drafters: Iterable[str]) -> str:
-    """The methods that such a run measures, as the command line takes them."""
+    """The methods of such a run, as the command line takes them."""
     behind = [*(f"(depth={n})" for n in LENGTHS), *(f"@{policy}" for policy in (*POLICIES, *TRAINED))]
     return ", ".join(["ar", *(name + one for name in drafters for one in behind)])
 
@@ -51,26 +48,22 @@ COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp3
            f"--out data/results/policies --methods \"{specs(('eagle', 'draft-model'))}\"")
 
 
-def read_policies_or_toy(run: str) -> tuple[Report, str]:
-    """The finished run in the folder `run`, and a sentence on where it comes from; without the folder, a toy's run.
+def read_policies(run: str) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from; `COMMAND` measures one.
 
     Refusal for a run without any fixed length.
     """
-    if Path(run).is_dir():
-        report = load_report(run)
-        if not policies_by_drafter(report):
-            raise Refusal(f"the run in {run} has no fixed length of any drafter to hold a policy against: measure one,"
-                          " such as eagle(depth=2)")
-        return report, "A finished run."
-    return toy_report(untrained_environment(layers=5), STAND_IN, prompts=5, tokens=16), (
-        f"No run lies at {run or 'an empty path'}, so a small random model stands in and its speeds are noise; this "
-        f"makes one: {COMMAND}")
+    report = load_report(run)
+    if not policies_by_drafter(report):
+        raise Refusal(f"the run in {run} has no fixed length of any drafter to compare a policy with: measure one,"
+                      " such as eagle(depth=2)")
+    return report, "A finished run."
 
 
 def policy_result(spec: str) -> PolicyResult:
-    """Drafter and policy of a spec. A method of a fixed length without one named has its default."""
-    told = next((f" ({said})" for said in WARM.values() if spec.endswith(f" ({said})")), "")
-    method, _, policy = spec.removesuffix(told).partition("@")
+    """Drafter and policy of a spec; a method of fixed length has its default where the spec names none."""
+    warm = next((f" ({said})" for said in WARM.values() if spec.endswith(f" ({said})")), "")
+    method, _, policy = spec.removesuffix(warm).partition("@")
     name, values = parse_part(method)
     depth = values.pop("depth", None)
     inside = ",".join(f"{key}={value!r}" for key, value in values.items())
@@ -78,13 +71,13 @@ def policy_result(spec: str) -> PolicyResult:
     if policy:
         fixed, its = parse_part(policy) if "@" not in policy else ("", {})
         length = its["depth"] if fixed == "fixed" and set(its) == {"depth"} else None
-        return PolicyResult(spec, drafter, f"fixed {length}" if length is not None else policy + told, length)
+        return PolicyResult(spec, drafter, f"fixed {length}" if length is not None else policy + warm, length)
     length = _fixed(name, depth)
-    return PolicyResult(spec, drafter, "its own" + told if length is None else f"fixed {length}", length)
+    return PolicyResult(spec, drafter, "its own" + warm if length is None else f"fixed {length}", length)
 
 
 def _fixed(method: str, depth: int | None) -> int | None:
-    """The length that a method drafts every round: `depth`, or its default; None where it decides for itself."""
+    """The length that a method drafts every round: `depth`, or its default; None if its length varies."""
     card = catalog.methods().get(method)
     if card is None or "fixed" not in card.parts:
         return None
@@ -93,7 +86,7 @@ def _fixed(method: str, depth: int | None) -> int | None:
 
 
 def policies_by_drafter(report: Report) -> dict[str, list[PolicyResult]]:
-    """The lines of each drafter that a fixed length was measured of, fixed lengths first and in order."""
+    """Drafter -> its policies, fixed lengths first and in order; drafters without a fixed length are left out."""
     found: dict[str, list[PolicyResult]] = {}
     for one in map(policy_result, report.methods):
         found.setdefault(one.drafter, []).append(one)
@@ -102,24 +95,24 @@ def policies_by_drafter(report: Report) -> dict[str, list[PolicyResult]]:
 
 
 def best_fixed(report: Report, lines: Sequence[PolicyResult]) -> PolicyResult:
-    """The fixed length that was fastest over all prompts, in hindsight; a tie is short."""
+    """The fixed length that was fastest over all prompts, in hindsight; the shorter one in a tie."""
     return max((one for one in lines if one.length is not None), key=lambda one: report.entries[one.spec]["speedup"])
 
 
 def policy_ratio(report: Report, base: PolicyResult, other: PolicyResult) -> Comparison:
-    """How many times as fast, paired over prompts; its `verdict` is what the interval allows to say."""
+    """The ratio of speeds, paired over prompts."""
     return Comparison(other.policy, base.policy, *summary.speed_ratio(report.decodes, base.spec, other.spec))
 
 
 def wasted_tokens(report: Report, spec: str) -> float | None:
-    """Drafted tokens that were never emitted, as a share of those drafted; None where nothing was."""
+    """Share of the drafted tokens that were not accepted; None if nothing was drafted."""
     own = compare.method_rounds(report, spec)
     drafted = sum(row.drafted for row in own)
     return 1 - sum(row.accepted for row in own) / drafted if drafted else None
 
 
 def measures(report: Report, spec: str) -> dict[str, float | None]:
-    """What a method came to, measured: tokens, calls, drafts, and the drafter's share of the time."""
+    """The measures of a method: speed, tokens, target calls, drafts, and the drafter's share of the time."""
     own, entry = compare.method_rounds(report, spec), report.entries[spec]
     emitted, shares = sum(row.emitted for row in own), entry["time_share"]
     return {"speed-up": entry["speedup"], "95 % of speed-up": interval_text(entry["speedup_ci"]),
@@ -130,7 +123,7 @@ def measures(report: Report, spec: str) -> dict[str, float | None]:
 
 
 def policy_table(report: Report, lines: Sequence[PolicyResult]) -> dict[str, dict]:
-    """One drafter's policies: their measures, and each against the best fixed length."""
+    """The policies of one drafter: their measures, and each compared with the best fixed length."""
     best = best_fixed(report, lines)
     out = {}
     for one in lines:
@@ -142,7 +135,7 @@ def policy_table(report: Report, lines: Sequence[PolicyResult]) -> dict[str, dic
 
 
 def side_by_side(report: Report) -> dict[str, dict]:
-    """Policies x drafters: times as fast as the best fixed length of that drafter, and what may be said of it."""
+    """Policy -> drafter -> speed over the best fixed length of that drafter, with the conclusion."""
     found: dict[str, dict] = {}
     for name, lines in policies_by_drafter(report).items():
         best = best_fixed(report, lines)
@@ -155,9 +148,9 @@ def side_by_side(report: Report) -> dict[str, dict]:
 
 
 def agreed(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> tuple[int, int]:
-    """How many pairs of policies that the run tells apart stand in the order of `speeds`, and how many there are.
+    """(pairs of policies that the run and `speeds` order alike, pairs that the run tells apart).
 
-    `speeds` are predicted ones by policy; a policy that is not among them is left out, and so is a pair not told apart.
+    `speeds` are predicted, by policy; policies without a prediction are left out.
     """
     known = [one for one in lines if one.policy in speeds]
     apart = [(one, other, step.ratio > 1) for one, other in combinations(known, 2)

@@ -1,7 +1,7 @@
-"""What a length predictor foresees along recorded texts, and a toy to train some on the spot.
+"""Predicted draft lengths along recorded texts.
 
-The numbers of all places of a text come from one forward of the target, which is what decoding would have asked it
-place by place. With them a recording can be walked under the policy without any model.
+One forward of the target gives the predictions at all positions of a text; decoding would compute the same numbers one
+by one. With them the policy can be replayed on a recording without any model.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ import torch
 from specdec_lib.heads.length import LengthWeights, predicted_lengths
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import Recording
-from specdec_lib.training.data.length_labels import (
-    DRAFTERS,
-)
+from specdec_lib.training.data.length_labels import DRAFTERS
 
 DRAFTER = "eagle"
-WHO = {"eagle2": "eagle", **DRAFTERS}              # whose chains a recording calls so
-LengthByPrefix = Mapping[tuple[int, ...], float]   # by the tokens known so far: what the predictor says
+WHO = {"eagle2": "eagle", **DRAFTERS}              # drafter of a recording -> its predictor
+LengthByPrefix = Mapping[tuple[int, ...], float]   # tokens known so far -> predicted length
 
 
 def predict_lengths(target: Transformer, state: Mapping[str, torch.Tensor], recording: Recording,
                     drafter: str = DRAFTER) -> LengthByPrefix:
-    """The number at every place of a recorded text of this target. Refusal where the tensors do not fit it."""
+    """The prediction at every position of a recorded text of this target. Refusal if the tensors do not fit it."""
     weights, lm = LengthWeights.pack(state, drafter, target), target.fresh()
     lm.tap((target.layers,))
     lm.prefill(recording.tokens)

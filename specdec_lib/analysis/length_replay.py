@@ -1,8 +1,8 @@
-"""How far a policy drafts along recorded texts, held against the length that would have been kept.
+"""Draft lengths of a policy along recorded texts, compared with the lengths that the target would accept.
 
-A drafter's chains are replayed from every place of a recording. A rule that is the same in every round can be asked at
-all places at once, and its rounds follow from that; a policy that looks back walks along the text. Tokens are counted
-on the recorded greedy text. Speed is predicted, from a cost curve and a price per drafted token.
+A drafter's chains are replayed from every position of a recording. A rule that is the same in every round is evaluated
+at all positions at once; a policy that depends on the history walks along the text. Tokens are counted on the recorded
+greedy text. Speed is predicted from a cost curve and a price per drafted token.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ReplayedRound(NamedTuple):
 
 
 class ReplayOutcome(NamedTuple):
-    """What a policy came to over some texts; `speed` in times plain decoding and `regret` are predicted."""
+    """Totals of a policy over some texts; `speed`, in times plain decoding, and `regret` are predicted."""
 
     drafted: int
     kept: int
@@ -55,12 +55,12 @@ class LengthReplay:
 
     def __post_init__(self):
         if self.depth < 1 or self.level < 0:
-            raise Refusal(f"a course needs a depth of at least 1 and a price of zero or more, got {self.depth} and "
+            raise Refusal(f"a replay needs a depth of at least 1 and a price of zero or more, got {self.depth} and "
                           f"{self.level}")
 
     @cached_property
     def chains(self) -> Mapping[str, tuple[Draft, ...]]:
-        """The longest chain from every place of every text; the last token of a text is never drafted."""
+        """The longest chain from every position of every text; the last token of a text is never drafted."""
         return {name: tuple(self._chain(recording, place) for place in range(len(recording.output)))
                 for name, recording in self.recordings.items()}
 
@@ -70,18 +70,18 @@ class LengthReplay:
 
     @cached_property
     def right(self) -> Mapping[str, tuple[int, ...]]:
-        """How many tokens of the longest chain would be kept, at every place."""
-        return {name: tuple(accepted_depth(chain, recording.output[place:]) for place,
-                            chain in enumerate(self.chains[name]))
+        """How many tokens of the longest chain would be accepted, at every position."""
+        return {name: tuple(accepted_depth(chain, recording.output[place:])
+                            for place, chain in enumerate(self.chains[name]))
                 for name, recording in self.recordings.items()}
 
     def lengths(self, name: str, stop: Stop | None, depth: int | None = None) -> tuple[int, ...]:
-        """How far a rule would draft from every place of one text, `depth` at most."""
+        """How far a rule would draft from every position of one text, at most `depth`."""
         most = self.depth if depth is None else depth
         return tuple(min(most, stop_length(chain, stop)) for chain in self.chains[name])
 
     def judged(self, names: Iterable[str] | None = None) -> list[tuple[Trail, bool]]:
-        """(trail, was its last token right?) for every drafted token whose predecessors in the draft were right."""
+        """(trail, is its last token right?) for every drafted token whose predecessors in the draft are right."""
         out = []
         for name in self.recordings if names is None else names:
             for chain, right in zip(self.chains[name], self.right[name], strict=True):
@@ -89,7 +89,7 @@ class LengthReplay:
         return out
 
     def turns(self, name: str, lengths: Sequence[int]) -> list[ReplayedRound]:
-        """The rounds of one text where a round from place i drafts `lengths[i]` tokens."""
+        """The rounds of one text if a round from position i drafts `lengths[i]` tokens."""
         out, place = [], 0
         while place < len(lengths):
             out.append(ReplayedRound(lengths[place], min(lengths[place], self.right[name][place])))
@@ -105,7 +105,7 @@ class LengthReplay:
         return last
 
     def walked(self, name: str, when: When, dice=NO_DICE) -> Session:
-        """The same without the target's scores, so in milliseconds: for policies that ask what was drafted and kept."""
+        """The same without target scores, in milliseconds; for policies that only use what was drafted and accepted."""
         recording, chains, right = self.recordings[name], self.chains[name], self.right[name]
         now = begin(recording.tokens[:recording.prompt], len(recording.output), recording.end, id=name)
         while now.remaining:
@@ -118,13 +118,13 @@ class LengthReplay:
         return now
 
     def seer(self, name: str, rule: str = "quickest") -> Oracle:
-        """The oracle of one text, under this course's prices."""
+        """The oracle of one text, with the prices of this replay."""
         recording = self.recordings[name]
         return Oracle(recording, Recorded(recording, self.drafter), self.depth, rule, self.curve, self.level)
 
     @cached_property
     def quickest(self) -> Mapping[str, tuple[int, ...]]:
-        """At every place, the length to draft there so that the rest of the text is written soonest."""
+        """At every position, the draft length from which the rest of the text takes the least predicted time."""
         return {name: self.seer(name).lengths for name in self.recordings}
 
     def _ms(self, turn: ReplayedRound) -> float:
@@ -132,25 +132,25 @@ class LengthReplay:
 
     @cached_property
     def oracle(self) -> ReplayOutcome:
-        """The quickest lengths: they know the text to come, so no rule for these chains is predicted faster."""
+        """The outcome of the quickest lengths; they use the future text, so no rule is predicted to be faster."""
         return self._counts([turn for name, lengths in self.quickest.items() for turn in self.turns(name, lengths)])
 
     def under(self, stop: Stop | None, depth: int | None = None) -> ReplayOutcome:
-        """All texts under one rule for every round; None never stops before `depth`."""
+        """All texts under one stop rule for every round; None drafts to `depth`."""
         return self.total([turn for name in self.recordings
                            for turn in self.turns(name, self.lengths(name, stop, depth))])
 
     def played(self, when: When, dice: Dice | None = None) -> ReplayOutcome:
-        """All texts under a policy that looks back, each with dice of its own where there are any."""
+        """All texts under a policy that uses the history, each text with its own fork of `dice`."""
         return self.counted([self.walked(name, when, dice.fork(name) if dice else NO_DICE) for name in self.recordings])
 
     def counted(self, sessions: Iterable[Session]) -> ReplayOutcome:
-        """Decodes of these texts, as counts and predictions."""
+        """Counts and predictions of decodes of these texts."""
         return self.total([ReplayedRound(len(round.draft), len(round.verdict.path))
                            for session in sessions for round in session.rounds])
 
     def total(self, turns: Sequence[ReplayedRound]) -> ReplayOutcome:
-        """Rounds over all texts, as counts and predictions."""
+        """Counts and predictions of the rounds over all texts."""
         found = self._counts(turns)
         return found._replace(regret=self.oracle.speed / found.speed - 1)
 
@@ -161,15 +161,15 @@ class LengthReplay:
 
 
 def stop_length(chain: Draft, stop: Stop | None) -> int:
-    """Tokens of the chain up to and with the first at which the rule fires; all where it never does."""
+    """Tokens of the chain up to and including the first at which the rule fires; all if it never does."""
     fires = (i for i in range(1, len(chain)) if stop and stop(chain.stats[:i]))
     return next(fires, len(chain))
 
 
 def walk_lengths(offers: Sequence[Sequence[RoundOffer]], lengths: Sequence[int]) -> list[RoundOffer]:
-    """The rounds that write the text with drafts of `lengths[place]` tokens, each leaving one token to the verdict.
+    """The rounds that emit the text with drafts of `lengths[position]` tokens; the verdict adds one token to each.
 
-    `offers[n][place]` is what a draft of `n` tokens would do at a place of the text.
+    `offers[n][position]` is the round that a draft of `n` tokens gives at a position of the text.
     """
     places, place, out = len(offers[0]), 0, []
     while place < places:

@@ -1,4 +1,4 @@
-"""The tables of the report, worked out from a finished run."""
+"""The tables of the report, computed from a finished run."""
 
 from __future__ import annotations
 
@@ -31,27 +31,26 @@ def overview(report: Report) -> dict[str, dict]:
 
 
 def advice(report: Report) -> list[dict]:
-    """For each family and for all prompts the method to take, and why, from the numbers of this run."""
+    """The method to take for each family and for all prompts, with the reason, from the numbers of this run."""
     return [fastest_for(report, family) for family in (*report.families, None)]
 
 
 def fastest_for(report: Report, family: str | None) -> dict:
-    """The fastest method for a family (None: all prompts), how sure that is, and what it rests on."""
+    """The fastest method for a family (None: all prompts), the reason, and how sure that is."""
     at = {name: entry if family is None else entry["by_family"][family] for name, entry in report.entries.items()
           if family is None or family in entry["by_family"]}
     ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
     best, here = ranked[0], at[ranked[0]]
-    decodes = [d for d in report.decodes if family is None or d.family == family]
     return {"text": family or "all prompts", "take": best, "speed-up": times(here["speedup"], here["speedup_ci"]),
-            "because": because(best, here), "how sure": certainty(decodes, ranked)}
+            "because": because(best, here), "how sure": certainty(report.of_family(family), ranked)}
 
 
 def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:
-    """What lossy methods cost in quality: each gate with its interval, and how far it lies from plain decoding's.
+    """The quality of lossy methods: each measure with its interval, and its difference from plain decoding.
 
-    The differences are paired over prompts and worked out anew from the decodes, so runs of any age have them. `names`
-    are the lossy methods and, first, the fastest lossless one by default: in rounded arithmetic it parts from plain
-    decoding as well, and above temperature 0 by its coins, so its row says how much of a difference is chance.
+    The differences are paired over prompts and recomputed from the decodes, so old runs have them too. By default
+    `names` are the fastest lossless method and then the lossy ones. The lossless method differs from plain decoding as
+    well, in rounded arithmetic and, above temperature 0, by its random numbers: its row shows how much is chance.
     """
     shown = quality_rows(report) if names is None else names
     return {name: {"speed-up": times(report.entries[name]["speedup"], report.entries[name]["speedup_ci"])}
@@ -59,7 +58,7 @@ def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[st
 
 
 def quality_rows(report: Report) -> list[str]:
-    """The lossy methods behind the fastest lossless one, their yardstick; empty where every method is lossless."""
+    """The fastest lossless method as a reference, then the lossy ones; empty if every method is lossless."""
     found = [name for name in report.methods if report.entries[name]["lossless"] is False]
     strict = [name for name in report.methods if report.entries[name]["lossless"]]
     best = max(strict, key=lambda name: report.entries[name]["speedup"] or 0.0, default=None)
@@ -76,7 +75,7 @@ def _quality_row(report: Report, name: str) -> dict[str, str]:
 
 
 def token_origins(report: Report, method: str = "", question: str = "") -> tuple[Decode, list[str]]:
-    """One decode, and who proposed each of its tokens; by default the output with the most drafted tokens."""
+    """One decode and the source of each of its tokens; by default the output with the most accepted tokens."""
     own = [d for d in select(report.decodes, method=method or report.fastest, repeat=0)
            if not question or str(d.question_id) == question]
     if not own:
@@ -86,7 +85,7 @@ def token_origins(report: Report, method: str = "", question: str = "") -> tuple
 
 
 def peer_table(report: Report) -> dict[str, dict]:
-    """Peers beside plain decoding and the fastest method, with the ratio to plain decoding."""
+    """Peers, plain decoding and the fastest method, with the ratio of each to plain decoding."""
     names = [*report.summary["peers"], "ar", *({report.fastest} - {"ar"})]
     entries = report.summary["peers"] | report.entries
     return {name: {"tokens per second": entries[name]["tokens_per_second"],
@@ -97,22 +96,24 @@ def peer_table(report: Report) -> dict[str, dict]:
 
 
 def provenance_table(report: Report) -> list[dict]:
-    """Everything that says where the numbers come from, a line each."""
+    """The provenance of the numbers, a line for each fact."""
     about, settings = report.summary, report.summary["settings"]
     known = f" ({about['prompts']['known_as']})" if about["prompts"].get("known_as") else ""
+
+    def chosen(*keys: str) -> str:
+        return facts_text({key: settings[key] for key in keys})
+
     rows = {"date": about["created"], "command": settings["command"],
             "commit": f"{settings['commit']}{' with changes' if settings['changed'] else ''}",
             "target": facts_text(about["target"]), "machine": facts_text(about["machine"]),
             "versions": facts_text(about["versions"]),
             "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
                        f" {about['prompts']['sha256'][:16]}…",
-            "decoding": facts_text({key: settings[key]
-                                    for key in ("max_new_tokens", "repeats", "temperature", "seed")}),
+            "decoding": chosen("max_new_tokens", "repeats", "temperature", "seed"),
             "draft model": draft_model_text(report), "checkpoints": checkpoints_text(settings.get("checkpoints")),
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",
-            "spread of plain decoding": facts_text({key: settings[key] for key in ("spread_of_repeats",
-                                                                                   "spread_within_decode")})}
+            "spread of plain decoding": chosen("spread_of_repeats", "spread_within_decode")}
     if settings.get("diffusion"):
         rows["diffusion model"] = settings["diffusion"]
     return [{"what": key, "value": value} for key, value in rows.items()]

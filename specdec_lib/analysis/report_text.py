@@ -1,4 +1,4 @@
-"""The sentences of the report, worked out from a finished run: headline, verdicts, intervals as text."""
+"""The sentences of the report, computed from a finished run: headline, verdicts, intervals as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specdec_lib.bench.results import Decode
 
 
 def headline(report: Report) -> str:
-    """What was measured, on what, and what came out, in one sentence."""
+    """One sentence: what was measured, on what, and the result."""
     best, entry, about = report.fastest, report.entries[report.fastest], report.summary
     where = f"{about['target']['name']} on {about['target']['device']} in {about['target']['dtype']}"
     said = f"On {about['prompts']['count']} prompts with {where}, "
@@ -19,8 +19,8 @@ def headline(report: Report) -> str:
     said += f"{best} decoded {times(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding"
     if surely_faster(entry):
         return f"{said}."
-    return said + (", and the interval does not rule out that it is no faster." if entry["speedup_ci"] else
-                   ", shown without an interval: five prompts are needed for one.")
+    return said + (", but the interval includes 1: it may be no faster." if entry["speedup_ci"] else
+                   ", without an interval, which needs five prompts.")
 
 
 def times(value: float | None, interval: Sequence[float] | None = None) -> str:
@@ -35,28 +35,28 @@ def interval_text(interval: Sequence[float] | None) -> str:
 
 
 def because(name: str, entry: dict) -> str:
-    """What a choice rests on."""
+    """The reason for choosing this method, from its own numbers."""
     if name == "ar":
-        return "no draft paid for its verification"
+        return "no method's drafts pay for their verification"
     kept = entry["tokens_per_target_forward"] - 1
     return (f"{kept / (kept + 1):.0%} of its tokens came from drafts, {entry['width']:.1f} tokens wide;"
             f" the drafter took {entry['time_share']['drafter']:.0%} of the time")
 
 
 def certainty(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
-    """The first against the second by the interval of their own ratio."""
+    """The conclusion on first against second, from the interval of their own ratio."""
     if len(ranked) < 2:
         return "nothing to compare with"
     ratio, interval = sums.speed_ratio(decodes, ranked[1], ranked[0])
     if interval is None:
-        return f"a point: fewer than five prompts (second: {ranked[1]})"
+        return f"no interval: fewer than five prompts (second: {ranked[1]})"
     if interval[0] > 1:
         return f"faster than {ranked[1]}, the second: {times(ratio, interval)}"
     return f"not told apart from {ranked[1]}: {times(ratio, interval)}"
 
 
 def estimate_text(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:
-    """`0.412 (0.380 to 0.441)`; with a sign where it is a difference."""
+    """`0.412 (0.380 to 0.441)`; with a sign if it is a difference."""
     if value is None:
         return "–"
     form = "+.3f" if signed else ".3f"
@@ -64,28 +64,29 @@ def estimate_text(value: float | None, interval: Sequence[float] | None, signed:
 
 
 def equality_sentence(report: Report) -> str:
-    """Whether the lossless methods kept the promise, as far as this run's arithmetic can tell."""
+    """Whether lossless methods gave plain decoding's output, as far as rounded arithmetic can show."""
     about = report.summary
     if about["settings"]["temperature"]:
-        return "The run sampled: methods may emit other ids from the same law, and equality of ids says nothing."
+        return ("The run sampled: methods may emit other ids of the same distribution, so equality of ids shows"
+                " nothing.")
     lossless = [name for name in report.methods if report.entries[name]["lossless"]]
     found = [row for row in first_differences(report) if row["method"] in lossless]
     outputs = sum(report.entries[name]["prompts"] for name in lossless)
     if not found:
-        return f"All {outputs} outputs of lossless methods equal plain decoding's to the last id."
+        return f"All {outputs} outputs of lossless methods equal plain decoding's in every id."
     widest = max(row["margin (logits)"] or 0.0 for row in found)
     bound, dtype = (1e-3 if "32" in about["target"]["dtype"] or "64" in about["target"]["dtype"] else 0.5,
                     about["target"]["dtype"])
     verdict = f"at most {widest:.3g} logits between the two best tokens there, a near tie in {dtype}."
     if widest >= bound:
-        verdict = f"one of them at a margin of {widest:.3g} logits, too wide for a tie in {dtype}: look into it."
-    return f"{len(found)} of {outputs} outputs of lossless methods part from plain decoding, {verdict}"
+        verdict = f"one of them at a margin of {widest:.3g} logits, too wide for a tie in {dtype}: investigate it."
+    return f"{len(found)} of {outputs} outputs of lossless methods differ from plain decoding, {verdict}"
 
 
 def against_generate(report: Report) -> str:
-    """Our plain decoding and our fastest method against transformers' own `generate`, intervals of those ratios."""
+    """Our plain decoding and our fastest method against transformers' own `generate`, with intervals."""
     if "hf-generate" not in report.summary["peers"]:
-        return "transformers' generate did not run beside this; add --peers hf-generate."
+        return "transformers' generate is not in this run; add --peers hf-generate."
     plain = times(*sums.speed_ratio(report.decodes, "hf-generate", "ar"))
     best = times(*sums.speed_ratio(report.decodes, "hf-generate", report.fastest))
     return (f"Against transformers' plain generate in the same run, our plain decoding is {plain} as fast,"
@@ -93,14 +94,14 @@ def against_generate(report: Report) -> str:
 
 
 def draft_model_text(report: Report) -> str:
-    """Who drafted where a method wanted a model."""
+    """Which draft model the run used."""
     if any(name.partition("(")[0].partition("@")[0] == "draft-model" for name in report.entries):
         return report.summary["settings"]["draft"] or "none given: the target's own first layers, untrained"
-    return report.summary["settings"]["draft"] or "none: no method asked for one"
+    return report.summary["settings"]["draft"] or "none: no method needs one"
 
 
 def checkpoints_text(sums: dict[str, str] | None) -> str:
-    """The checkpoints of a run, each by the beginning of its checksum."""
+    """The checkpoints of a run, each with the beginning of its checksum."""
     return ", ".join(f"{name} (SHA-256 {sha256[:16]}…)" for name, sha256 in (sums or {}).items()) or "none"
 
 

@@ -1,6 +1,6 @@
-"""The ladder of ReSpec: one part more a rung, and every rung held against the one below it, in one interleaved run.
+"""The ablation of ReSpec: each step adds one part and is compared with the step before, in one interleaved run.
 
-`METHODS` is what such a run measures. Rungs that a run lacks are left out. A side is "faster" where the whole interval
+`METHODS` are the methods of such a run. Steps that a run lacks are left out. A method is "faster" if the whole interval
 lies above 1.
 """
 
@@ -15,18 +15,18 @@ from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 
 METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5),respec,respec-relaxed,"
-           "respec+token-recycling")               # 1.5 nats: the threshold known of the paper
+           "respec+token-recycling")               # 1.5 nats: the only threshold known from the paper
 TRIGGER, CANDIDATES, THRESHOLD, RELAXATION = "+ trigger", "+ candidates", "+ our threshold", "+ relaxation"
-STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": THRESHOLD, "respec-relaxed": RELAXATION}   # method -> its rung
+STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": THRESHOLD, "respec-relaxed": RELAXATION}   # method -> its step
 ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, RELAXATION, "respec+token-recycling")
 CHAIN = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, RELAXATION)
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
 
 
 def ablation_step(spec: str) -> str:
-    """How the ladder calls a method: its name, or the part that it adds; one with a policy of its own by its spec.
+    """The name of a method as an ablation step: its own name or the part it adds; with another policy its spec.
 
-    `respec` with a threshold of its own stands one rung lower than with our default.
+    `respec` with an explicit threshold is one step before `respec` with our default.
     """
     if "@" in spec:
         return spec
@@ -35,7 +35,7 @@ def ablation_step(spec: str) -> str:
 
 
 def ablation_steps(methods: Iterable[str]) -> dict[str, str]:
-    """Rung -> spec, from the ground up, of the rungs that these methods hold; the first spec of a rung counts."""
+    """Step -> spec, in order, for the steps among these methods; the first spec of a step counts."""
     found: dict[str, str] = {}
     for spec in methods:
         found.setdefault(ablation_step(spec), spec)
@@ -43,26 +43,26 @@ def ablation_steps(methods: Iterable[str]) -> dict[str, str]:
 
 
 def versus(report: Report, base: str, other: str, family: str | None = None) -> Comparison:
-    """Two methods against each other, on one family or on all prompts."""
-    decodes = [d for d in report.decodes if family is None or d.family == family]
-    return Comparison(ablation_step(other), ablation_step(base), *summary.speed_ratio(decodes, base, other))
+    """Two methods compared, on one family or on all prompts."""
+    ratio = summary.speed_ratio(report.of_family(family), base, other)
+    return Comparison(ablation_step(other), ablation_step(base), *ratio)
 
 
 def step_gains(report: Report) -> list[Comparison]:
-    """Every rung of the climb against the one below it."""
+    """Every step of the chain compared with the step before it."""
     held = ablation_steps(report.entries)
-    climb = [held[name] for name in CHAIN if name in held]
-    return [versus(report, base, other) for base, other in zip(climb, climb[1:], strict=False)]
+    chain = [held[name] for name in CHAIN if name in held]
+    return [versus(report, base, other) for base, other in zip(chain, chain[1:], strict=False)]
 
 
 def against_rivals(report: Report, spec: str, rivals: Sequence[str]) -> dict[str, Comparison]:
-    """`spec` against the faster of its rivals, chosen anew for all prompts (key "all prompts") and for each family."""
+    """`spec` against the fastest of its rivals, chosen separately for all prompts ("all prompts") and each family."""
     return {family or "all prompts": versus(report, faster_of(report, rivals, family), spec, family)
             for family in (None, *report.families)}
 
 
 def claims_table(report: Report) -> list[dict]:
-    """The relaxed method against what its paper claims, each baseline a line; empty where the run has it not."""
+    """The relaxed method against the claims of its paper, a line for each baseline; empty if the run lacks it."""
     held = ablation_steps(report.entries)
     if RELAXATION not in held:
         return []
@@ -72,13 +72,13 @@ def claims_table(report: Report) -> list[dict]:
 
 
 def eagle2_step_seconds(report: Report) -> float:
-    """Seconds of drafting per level of a submitted tree, of rounds that `eagle2` drafted; 0 where it drafted none."""
+    """Seconds of drafting per tree level, over the rounds that `eagle2` drafted; 0 if it drafted none."""
     own = [row for spec in report.entries for row in method_rounds(report, spec) if row.source == "eagle2"]
     return sum(row.what for row in own) / max(1, sum(row.depth for row in own))
 
 
 def step_sentence(report: Report, one: Comparison) -> str:
-    """A step in a sentence: what it won, and from how many tokens a round in how much time."""
+    """A sentence on a step: its speed ratio, and tokens and milliseconds of a round on both sides."""
     held = ablation_steps(report.entries)
     (tokens, ms), (had, took) = (mean_round(report, held[name]) for name in (one.other, one.base))
     return (f"{one.other} is {times(one.ratio, one.interval)} as fast as {one.base}: {one.verdict}. A round emits"
@@ -86,20 +86,21 @@ def step_sentence(report: Report, one: Comparison) -> str:
 
 
 def quality_by_step(report: Report, specs: Sequence[str]) -> dict[str, dict]:
-    """The four measures of each method with their intervals over prompts, and prompts with plain decoding's ids."""
+    """The four measures of each method with intervals over prompts, and how many prompts have plain decoding's ids."""
     return {ablation_step(spec): {said: _with_interval(report.entries[spec], key) for key, said in QUALITIES.items()}
             | {"same ids": "{identical_prompts} of {prompts}".format(**report.entries[spec])} for spec in specs}
 
 
 def quality_changes_text(report: Report, base: str, other: str) -> list[str]:
-    """Each measure of quality from one method to the other, and whether the two intervals keep apart."""
+    """Each measure of quality for both methods, and whether the two intervals are disjoint."""
     one, two = report.entries[base], report.entries[other]
     out = []
     for key, said in QUALITIES.items():
         if one[key] is not None and two[key] is not None:
             spans = sorted(filter(None, (one["quality_ci"][key], two["quality_ci"][key])))
             apart = "no intervals" if len(spans) < 2 else "apart" if spans[0][1] < spans[1][0] else "overlapping"
-            out.append(f"{said}: {one[key]:.3f} for {ablation_step(base)}, {two[key]:.3f} for {ablation_step(other)} ({apart})")
+            out.append(f"{said}: {one[key]:.3f} for {ablation_step(base)}, {two[key]:.3f} for {ablation_step(other)}"
+                       f" ({apart})")
     return out
 
 

@@ -1,6 +1,6 @@
-"""TapOut against its own arms, measured: is the bandit as fast as the best of the rules that it chooses from?
+"""TapOut compared with its own arms: is the bandit as fast as the best rule among those it chooses from?
 
-The best arm is the one that was fastest when it was played alone, chosen in hindsight on the same prompts.
+The best arm is the rule that is fastest when it runs alone, chosen in hindsight on the same prompts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from specdec_lib.bench.runners import WARM
 from specdec_lib.specs import parse_part
 from specdec_lib.when.tapout import ARMS
 
-NEAR = 0.05                                        # how far TapOut may stay behind the best of its arms
+NEAR = 0.05                                        # how much slower than its best arm TapOut may be
 
 
 def arms(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
-    """The lines that are TapOut's arms played alone, by the arm's name."""
+    """Arm -> the policy of the run that is this arm alone."""
     named = {one: parse_part(one.policy) for one in lines if one.length is None and "@" not in one.policy
              and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
     return {name: one for one, (name, values) in named.items()
@@ -27,10 +27,10 @@ def arms(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
 
 
 def bandits(report: Report, lines: Sequence[PolicyResult], near: float = NEAR) -> dict[str, dict]:
-    """Each TapOut of a drafter against the fastest of its arms played alone; empty where the run has not both.
+    """Each TapOut of a drafter compared with the fastest of its arms alone; empty if the run lacks one of the two.
 
-    `within` goes by the ratio, `surely` by its whole interval. `equal shares` is how fast the arms would be, over the
-    best of them, if each wrote as many tokens as any other: a bandit that has learned nothing.
+    `within` uses the ratio, `surely` its whole interval. `equal shares` is the speed, relative to the best arm, of a
+    bandit that has learned nothing: every arm emits the same number of tokens.
     """
     alone = arms(lines)
     found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]

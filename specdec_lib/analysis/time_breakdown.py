@@ -1,9 +1,9 @@
-"""Why one method is slower than another: the time of a token taken apart into six causes that add up to the difference.
+"""Why one method is slower than another: the difference in time per token as the sum of six causes.
 
-A token takes calls x (ms of a call) + drafted x (ms of a drafted token) + choosing + checking, all measured. A number
-that changed is charged at the other side's price, a price that changed at the own number, so nothing is left over. What
-a stop rule has to see of a drafted token (its chances, its entropy) is worked out while drafting, so it counts as part
-of a drafted token's price; `choosing` is the policy itself, asked once a round.
+A token takes calls x (ms of a call) + drafted x (ms of a drafted token) + choosing + checking, all measured. A changed
+count is charged at the other side's price, a changed price at the own count, so the causes add up exactly. The
+statistics that a stop rule needs (probabilities, entropy) are computed while drafting and count in the price of a
+drafted token; `choosing` is the policy itself, called once a round.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import PolicyResult, best_fixed, policies_by_drafter, policy_ratio
 from specdec_lib.analysis.report_text import times
 
-SMALL = 0.2                                        # share of all that was lost below which a cause is not named
+SMALL = 0.2                                        # causes below this share of the total loss are not named
 
 
 class TokenTime(NamedTuple):
-    """What one emitted token took, on average; times in ms."""
+    """Mean counts and times (ms) per emitted token."""
 
     calls: float                                   # of the target, one a round
     drafted: float
-    wasted: float                                  # drafted and never emitted
+    wasted: float                                  # drafted, not accepted
     when: float
     what: float
     target: float
@@ -31,7 +31,7 @@ class TokenTime(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """One reason, in words with its numbers, and the ms a token that it costs more (or saves, below zero)."""
+    """One cause in words with its numbers, and the ms per token that it adds (or saves, below zero)."""
 
     said: str
     ms: float
@@ -48,7 +48,7 @@ def token_time(report: Report, spec: str) -> TokenTime:
 
 
 def causes(one: TokenTime, base: TokenTime) -> list[Cause]:
-    """What makes `one` take longer than `base`, the costliest first; their ms add up to the difference."""
+    """The causes of the difference between `one` and `base`, the costliest first; their ms add up to it."""
     call, step = base.target / base.calls, base.what / base.drafted if base.drafted else 0.0
     dearer_call, dearer_step = one.target - one.calls * call, one.what - one.drafted * step
     calls, drafted = (one.calls - base.calls) * call, (one.drafted - base.drafted) * step
@@ -58,7 +58,7 @@ def causes(one: TokenTime, base: TokenTime) -> list[Cause]:
         Cause(f"{_way(dearer_call, 'dearer', 'cheaper')} calls ({one.target / one.calls:.1f} ms against {call:.1f})",
               dearer_call),
         Cause(f"{_way(drafted, 'more', 'fewer')} drafted tokens ({one.drafted:.2f} a token, {one.wasted:.2f} of them "
-              f"in vain, against {base.drafted:.2f} and {base.wasted:.2f})", drafted),
+              f"wasted, against {base.drafted:.2f} and {base.wasted:.2f})", drafted),
         Cause(f"{_way(dearer_step, 'dearer', 'cheaper')} drafted tokens ("
               f"{one.what / one.drafted if one.drafted else 0.0:.1f} ms against {step:.1f})", dearer_step),
         Cause(f"choosing ({one.when:.2f} ms a token against {base.when:.2f})", one.when - base.when),
@@ -67,7 +67,7 @@ def causes(one: TokenTime, base: TokenTime) -> list[Cause]:
 
 
 def why_slower(report: Report, one: PolicyResult, base: PolicyResult) -> str:
-    """A slower policy in a sentence: by how much, and from which of the measured causes."""
+    """A sentence on a slower policy: by how much, and the measured causes."""
     mine, its = token_time(report, one.spec), token_time(report, base.spec)
     found = causes(mine, its)
     lost = sum(cause.ms for cause in found if cause.ms > 0)
@@ -81,7 +81,7 @@ def why_slower(report: Report, one: PolicyResult, base: PolicyResult) -> str:
 
 
 def slower_than(report: Report) -> list[str]:
-    """The reason of every policy that is surely slower than the best fixed length of its drafter, a sentence each."""
+    """A sentence on every policy that is surely slower than the best fixed length of its drafter."""
     out = []
     for lines in policies_by_drafter(report).values():
         best = best_fixed(report, lines)

@@ -1,8 +1,8 @@
-"""What a trigger is worth: at each place of a recorded text, which of two drafters would have done better there.
+"""The value of a trigger: at each position of a recorded text, which of two drafters does better.
 
-Source: the question of ReSpec (arXiv 2511.01282), asked of both drafters at once. Tokens are counted on the recorded
-greedy text; milliseconds are predicted, from a cost curve and a price per level of drafting. A place decides itself
-where retrieval has nothing to say, since a switch then asks the model, and where both would do equally well.
+Source: the question of ReSpec (arXiv 2511.01282), answered with both drafters. Tokens are counted on the recorded
+greedy text; milliseconds are predicted from a cost curve and a price per level of drafting. The choice does not matter
+where retrieval has no draft, because a switch then uses the model, and where both do equally well.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from specdec_lib.when.entropy_trigger import decide
 
 
 class TriggerQuality(NamedTuple):
-    """How a trigger's firings meet the places that are worth it, among the places where the choice matters."""
+    """A trigger's firings against the positions where retrieval is better, among those where the choice matters."""
 
     places: int
     fired: int
-    hits: int                                      # fired and worth it
+    hits: int                                      # fired where retrieval is better
     worth: int
 
     @property
     def precision(self) -> float | None:
-        """Share of firings that were worth it; None if it never fired."""
+        """Share of firings where retrieval is better; None if it never fired."""
         return self.hits / self.fired if self.fired else None
 
     @property
     def recall(self) -> float | None:
-        """Share of what was worth it that fired; None if nothing was."""
+        """Share of the positions where retrieval is better at which it fired; None if there are none."""
         return self.hits / self.worth if self.worth else None
 
 
 def round_offers(drafts: Sequence[Draft], text: Sequence[int], forward_ms: Callable[[int], float],
                  level_ms: float = 0.0) -> tuple[RoundOffer, ...]:
-    """One offer per place; `drafts[i]` was made before `text[i]`. `forward_ms(width)`, `level_ms` per drafted level."""
+    """One offer per position; `drafts[i]` precedes `text[i]`; `forward_ms(width)`, `level_ms` per drafted level."""
     out = []
     for place, draft in enumerate(drafts):
-        tokens = min(accepted_depth(draft, text[place:]) + 1, len(text) - place)  # the last token ends the text
+        tokens = min(accepted_depth(draft, text[place:]) + 1, len(text) - place)  # no token behind the end
         out.append(RoundOffer(len(draft), tokens, forward_ms(len(draft) + 1) + level_ms * draft.depth))
     return tuple(out)
 
 
 def oracle_decisions(retrieved: Sequence[RoundOffer], modelled: Sequence[RoundOffer]) -> tuple[bool | None, ...]:
-    """Would retrieval commit more tokens per millisecond than the model? None where the choice does not matter."""
+    """Whether retrieval commits more tokens per millisecond than the model; None where the choice does not matter."""
     return tuple(None if not one.drafted or one.rate == other.rate else one.rate > other.rate
                  for one, other in zip(retrieved, modelled, strict=True))
 
 
 def trigger_decisions(entropies: Sequence[float], look_back: int, penalty: float,
                       threshold: float) -> tuple[tuple[bool, int], ...]:
-    """(retrieve?, k*) at every place of a text, from the entropies of the rows before it."""
+    """(retrieve?, k*) at every position of a text, from the entropies of the rows before it."""
     return tuple(decide(entropies[max(0, place - look_back):place], look_back, penalty, threshold)
                  for place in range(len(entropies)))
 
 
 def trigger_quality(fires: Sequence[bool], worth: Sequence[bool | None]) -> TriggerQuality:
-    """Firings against the oracle; places that decide themselves are left out."""
+    """Firings against the oracle; positions where the choice does not matter are left out."""
     pairs = [(fired, good) for fired, good in zip(fires, worth, strict=True) if good is not None]
     return TriggerQuality(len(pairs), sum(fired for fired, _ in pairs), sum(fired and good for fired, good in pairs),
                           sum(good for _, good in pairs))
 
 
 def separation(values: Sequence[float], worth: Sequence[bool | None]) -> float | None:
-    """Chance that a place worth retrieving at has the larger value than one that is not; a tie counts half.
+    """AUC: probability that a position where retrieval is better has the larger value; a tie counts half.
 
-    It is 0.5 for a signal that knows nothing, and needs no threshold. None where either kind is missing.
+    It is 0.5 for an uninformative signal and needs no threshold. None if either kind of position is missing.
     """
     good = [value for value, one in zip(values, worth, strict=True) if one]
     bad = [value for value, one in zip(values, worth, strict=True) if one is False]

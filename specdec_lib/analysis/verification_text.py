@@ -1,8 +1,8 @@
-"""What a rule of verification bought with what: the sentences and the table of `verification`'s points.
+"""Speed-up and quality loss of verification rules: sentences and tables of the points of `verification_tradeoff`.
 
-A verdict follows the paired intervals alone. Faster means faster than the lossless rule of the same drafter, worse
-means worse than plain decoding. Above temperature 0 the overlap with plain decoding is not judged: a rule that throws
-other coins has less of it without any loss.
+Verdicts use the paired intervals alone. "Faster" means faster than the lossless rule of the same drafter, "worse" means
+worse than plain decoding. Above temperature 0 the overlap with plain decoding is not judged: a rule that uses other
+random numbers has less overlap without any loss.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ WORSE = {"target_nll": 1, "ar_overlap": -1, "reference_score": -1, "repeated_4gr
 
 
 def compared(report: Report) -> str:
-    """What the four measures are compared with in this run, and what of it chance alone would give."""
+    """What the four measures are compared with in this run, and which differences chance alone would give."""
     heat = report.summary["settings"]["temperature"]
     if not heat:
         return ("At temperature 0 every lossless rule writes plain decoding's text (up to ties in rounded arithmetic),"
-                " so all that a lossy rule differs by is its own doing.")
-    return (f"At temperature {heat:g} plain decoding is one draw among many. match throws its very coins and writes its"
-            " very text; rejection throws others and writes another text of the same law, so its differences are"
-            " chance, and its overlap is what two draws have in common. Likelihood, reference and repetition are"
+                " so the rule causes every difference of a lossy method.")
+    return (f"At temperature {heat:g} plain decoding is one sample among many. match uses the same random numbers and"
+            " writes the same text; rejection uses others and writes another text of the same distribution, so its"
+            " differences are chance, and its overlap is that of two samples. Likelihood, reference and repetition are"
             " judged, overlap is not.")
 
 
 def judged_measures(report: Report) -> tuple[str, ...]:
-    """The gates whose change from plain decoding is the rule's doing, up to sampling noise, which the interval has."""
+    """The measures whose change the rule causes, up to sampling noise, which the interval covers."""
     return tuple(gate for gate in QUALITIES if gate != "ar_overlap" or not report.summary["settings"]["temperature"])
 
 
 def losses(one: RulePoint, gates: Sequence[str], way: int = 1) -> list[str]:
-    """The gates in which it is surely worse than plain decoding; surely the other way with `way` -1.
+    """The measures in which it is surely worse than plain decoding; with `way` -1, surely better.
 
-    The other way is no merit: a text likelier than the target's own draws comes from a narrower law than the target's.
+    Better is no merit: text likelier than the target's own samples comes from a narrower distribution.
     """
     return [gate for gate in gates if one.change[gate].sign() == way * WORSE[gate]]
 
 
 def fastest_point(some: Iterable[RulePoint]) -> list[RulePoint]:
-    """Lossy points that are surely faster than their lossless one."""
+    """Lossy points that are surely faster than the lossless rule of their drafter."""
     return [one for one in some if not one.lossless and one.over.sign(1.0) > 0]
 
 
 def verdicts(some: Sequence[RulePoint], gates: Sequence[str]) -> list[str]:
-    """For each drafter and lossy rule what it buys and with what, and for each drafter what comes of it."""
+    """A sentence for each drafter and lossy rule, and a conclusion for each drafter."""
     out = []
     for drafter in drafters_with_lossy_rule(some):
         own = [one for one in some if one.drafter == drafter]
@@ -61,33 +61,37 @@ def verdicts(some: Sequence[RulePoint], gates: Sequence[str]) -> list[str]:
 
 
 def upshot(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
-    """What comes of all rules of one drafter: the fastest of those that are surely faster and lose the least."""
+    """The conclusion for one drafter: of its surely faster rules that lose in the fewest measures, the fastest."""
     quick = fastest_point(own)
     if not quick:
         return f"With {own[0].drafter} no rule is surely faster than its lossless one."
     best = min(quick, key=lambda one: (len(losses(one, gates)), -one.over.value))
     lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates)) or "nothing"
-    return (f"With {best.drafter} {best.label} buys most for least: {times(*best.over)} as fast as its lossless rule,"
+    return (f"With {best.drafter}, {best.label} is the best trade: {times(*best.over)} as fast as its lossless rule,"
             f" surely worse in {lost}.")
 
 
 def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:
-    """A rule's fastest setting, surely faster ones first, in a sentence: how much faster, and with what loss."""
+    """A sentence on a rule's fastest setting, surely faster ones first: its speed and its losses."""
     best = max((one for one in curve if not one.lossless),
                key=lambda one: (one.over.sign(1.0) > 0, one.over.value or 0.0))
     if not best.base:
-        return f"{best.drafter}, {best.label}: the run has no lossless rule of this drafter to hold it against."
-    speed = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)] if best.over.interval else "a point"
+        return f"{best.drafter}, {best.label}: the run has no lossless rule of this drafter to compare it with."
+    verdict = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)]
+    speed = verdict if best.over.interval else "no interval"
     said = f"{best.drafter}, {best.label}: {times(*best.over)} as fast as {best.base} ({speed})"
     worse, other = (", ".join(f"{QUALITIES[gate]} {estimate_text(*best.change[gate], signed=True)}"
                               for gate in losses(best, gates, way)) for way in (1, -1))
     return (f"{said}; surely worse than plain decoding in: {worse or 'nothing'}"
-            + (f"; surely the other way in: {other}" if other else "")
+            + (f"; surely better in: {other}" if other else "")
             + ("." if best.not_best is None else f"; {best.not_best:.1f} of 100 tokens are not the target's best."))
 
 
 def farthest(report: Report, spec: str) -> tuple[Decode, Decode]:
-    """Plain decoding's output and this method's where that repeats itself most beyond it, of equals the least alike."""
+    """Plain decoding's output and this method's, for the prompt with the largest increase in repeated 4-grams.
+
+    Of equals the pair with the lowest overlap.
+    """
     plain = {(one.question_id, one.turn, one.repeat): one for one in select(report.decodes, method="ar")}
     pairs = [(plain[one.question_id, one.turn, one.repeat], one) for one in select(report.decodes, method=spec)]
     loops = [[measure.repeated_4grams([one.outcome.tokens]) or 0.0 for one in pair] for pair in pairs]
@@ -96,7 +100,7 @@ def farthest(report: Report, spec: str) -> tuple[Decode, Decode]:
 
 
 def rule_table(some: Iterable[RulePoint]) -> dict[str, dict]:
-    """Every point: its speed, and the four measures as they differ from plain decoding's, with their intervals."""
+    """Every point: its speed, and the differences of the four measures from plain decoding, with intervals."""
     return {one.spec: {"tokens per forward": one.tokens, "speed-up": times(*one.speed),
                        "over its lossless rule": times(*one.over), "not the best, of 100": one.not_best}
             | {f"{said}, less ar's": estimate_text(*one.change[gate], signed=True) for gate, said in QUALITIES.items()}

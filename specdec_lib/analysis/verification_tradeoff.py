@@ -1,8 +1,8 @@
-"""Speed against quality of rules of verification, from one interleaved run: for each drafter every rule, a curve each.
+"""Speed against quality of verification rules, from one interleaved run: for each drafter a curve for every rule.
 
-`methods` says what such a run measures. A rule stands behind an `@`, or is the method's own. Every lossy rule is held
-against plain decoding and against the lossless rule of the same drafter, paired over prompts: what it is faster by than
-that, it bought with its quality.
+`methods_to_run` gives the methods of such a run. A spec names the rule behind an `@`; without one it is the method's
+own. Every lossy rule is compared, paired over prompts, with plain decoding and with the lossless rule of the same
+drafter: its speed beyond that rule is what the loss of quality pays for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
 from specdec_lib.specs import parse_part
-from specdec_lib.toys.toy_bench import toy_report, untrained_environment
 from specdec_lib.types import Card, Refusal
 
 HEAD = ("eagle", "eagle@match", "eagle@relaxed(sources=('eagle',),margin=0.7)",
@@ -30,24 +29,21 @@ COPY = ("sam+token-recycling", "sam+token-recycling@relaxed(sources=('suffix-aut
         "sam+token-recycling@typical", "sam+token-recycling@typical(eps=0.02)", "sam+token-recycling@top-beta",
         "sam+token-recycling@top-beta(beta=5,tolerance=3.0)", "sam+token-recycling@consultant(eps=1.0)",
         "sam+token-recycling@consultant")
-TOY = ("ar", *(HEAD[place].replace("eagle", "draft-model") for place in (0, 1, 2, 4, 6, 9, 10, 12, 13)), COPY[0],
-       COPY[2])
-LAYERS = 5                                         # of the toy's six, for its draft model
-OWN = {"respec-relaxed": ("respec", "relaxed")}    # methods that are another one under a rule of another name
+OWN = {"respec-relaxed": ("respec", "relaxed")}    # methods that are another method under another rule
 LOOSER = {"relaxed": (("margin", -1), ("rank", 1)), "relaxed, typical": (("eps", -1), ("delta", -1)),
           "typical": (("eps", -1), ("delta", -1)), "top-beta": (("tolerance", 1), ("beta", 1)),
-          "consultant": (("eps", 1),)}             # rule -> what makes it looser, and whether more or less of it
-NOISE = 1e-6                                       # of arithmetic: a change below it is none
+          "consultant": (("eps", 1),)}             # rule -> parameters that loosen it, 1: by growing, -1: by shrinking
+NOISE = 1e-6                                       # of arithmetic: a smaller change is none
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval over prompts; None where there is no such number, or too few prompts."""
+    """A number with its 95 % interval over prompts; None if it is undefined or there are too few prompts."""
 
     value: float | None
     interval: Sequence[float] | None = None
 
     def sign(self, around: float = 0.0) -> int:
-        """1 or -1 where the whole interval lies above or below `around`, else 0."""
+        """1 or -1 if the whole interval lies above or below `around`, else 0."""
         if self.interval is None:
             return 0
         low, high = self.interval
@@ -65,7 +61,7 @@ class RulePoint(NamedTuple):
     tokens: float                                  # per forward of the target
     not_best: float | None                         # of 100 emitted tokens
     speed: Estimate                                # times plain decoding
-    base: str                                      # the lossless method of this drafter; "" where the run has none
+    base: str                                      # the lossless method of this drafter; "" if the run has none
     over: Estimate                                 # times that one
     quality: Mapping[str, Estimate]                # gate -> its value
     change: Mapping[str, Estimate]                 # gate -> less plain decoding's
@@ -73,27 +69,26 @@ class RulePoint(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The rule with the parameters that were given, without the drafters that it is for."""
+        """The rule with its given parameters, without the drafters that it applies to."""
         given = ", ".join(f"{name} {value}" for name, value in self.values.items() if name not in ("sources", "rule"))
         return f"{self.rule} ({given})" if given else self.rule
 
 
-def read_rules_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
-    """The run in this folder, and where it comes from; a small run on a toy where there is no folder."""
-    if Path(run).is_dir():
-        found = load_report(run)
-        if all(entry["lossless"] is not False for entry in found.entries.values()):
-            raise Refusal(f"the run at {run} has no lossy rule: measure one with `{command_to_run(run, temperature)}`")
-        return found, f"A finished run, from {Path(run).name}."
-    return (toy_report(untrained_environment(LAYERS), TOY, prompts=5, temperature=temperature),
-            f"No run lies at {run}, so a toy stands in, and what it says is noise. A run is made by"
-            f" `{command_to_run(run, temperature)}`.")
+def read_rules(run: str, temperature: float = 0.0) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from.
+
+    Refusal for a run without a lossy rule, with the command that measures one at this temperature.
+    """
+    found = load_report(run)
+    if all(entry["lossless"] is not False for entry in found.entries.values()):
+        raise Refusal(f"the run in {run} has no lossy rule: measure one with `{command_to_run(run, temperature)}`")
+    return found, f"A finished run, from {Path(run).name}."
 
 
 def methods_to_run(temperature: float = 0.0) -> str:
-    """What a run at this temperature measures: at 0 both drafters, without settings of `typical`, which is match there.
+    """The methods of a run at this temperature: at 0 both drafters, without `typical`, which is match there.
 
-    Above 0 it is `eagle` alone, whose drafts are drawn from a law, and every rule with all its settings.
+    Above 0 only `eagle`, whose drafts are sampled from a distribution, and every rule with all its settings.
     """
     if temperature:
         return ",".join(("ar", *HEAD))
@@ -101,7 +96,7 @@ def methods_to_run(temperature: float = 0.0) -> str:
 
 
 def command_to_run(run: str, temperature: float = 0.0) -> str:
-    """What measures a run such as is read here."""
+    """The command that measures such a run."""
     heat = f" --temperature {temperature:g}" if temperature else ""
     return ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96"
             f'{heat} --methods "{methods_to_run(temperature)}" --out results/{Path(run).name}')
@@ -121,19 +116,19 @@ def parse_rule_spec(spec: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def own_rule(card: Card) -> str:
-    """The rule that a method comes with."""
+    """The rule in a method's card; "" if it names none."""
     return next((part for part in card.parts if part in catalog.parts()["how"]), "")
 
 
 def points(report: Report) -> tuple[RulePoint, ...]:
-    """Every method but plain decoding and warm streams, in the order of the run."""
+    """A point for every method but plain decoding and warm streams, in the order of the run."""
     specs = [spec for spec in report.methods if not spec.endswith(tuple(f" ({warm})" for warm in WARM.values()))]
     return tuple(point(report, spec, [other for other in specs if report.entries[other]["lossless"]])
                  for spec in specs)
 
 
 def point(report: Report, spec: str, lossless: Sequence[str]) -> RulePoint:
-    """One method, held against plain decoding and against its drafter under a rule of these."""
+    """One method compared with plain decoding and with its drafter's lossless method, one of `lossless`."""
     (drafter, rule, values), entry = parse_rule_spec(spec), report.entries[spec]
     base = lossless_spec(drafter, lossless)
     over = Estimate(*summary.speed_ratio(report.decodes, base, spec)) if base else Estimate(None)
@@ -144,11 +139,12 @@ def point(report: Report, spec: str, lossless: Sequence[str]) -> RulePoint:
 
 
 def quality_change_estimates(report: Report, base: str, spec: str) -> dict[str, Estimate]:
+    """Measure -> its change from `base` to `spec`, paired over prompts."""
     return {gate: Estimate(*moved) for gate, moved in summary.quality_change(report.decodes, base, spec).items()}
 
 
 def lossless_spec(drafter: str, lossless: Iterable[str]) -> str:
-    """The lossless method of this drafter: under its own rule where that is lossless, else the first; "" if none."""
+    """The lossless method of this drafter: its own rule if that is lossless, else the first one; "" if none."""
     found = [spec for spec in lossless if parse_rule_spec(spec)[0] == drafter]
     return drafter if drafter in found else next(iter(found), "")
 
@@ -167,7 +163,7 @@ def rule_curves(some: Iterable[RulePoint], drafter: str) -> dict[str, list[RuleP
 
 
 def looseness(one: RulePoint) -> tuple[float, ...]:
-    """What the settings of a rule are sorted by; a rule whose parameters say nothing to us keeps the run's order."""
+    """The sort key of a rule's settings; a rule that is not in `LOOSER` keeps the run's order."""
     defaults = standard(one.rule.partition(",")[0])
     return tuple(sign * one.values.get(name, defaults.get(name, 0)) for name, sign in LOOSER.get(one.rule, ()))
 

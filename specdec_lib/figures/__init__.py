@@ -1,7 +1,7 @@
-"""Numbers to Plotly figures: pure functions of plain lists, and the only place with colours.
+"""Plotly figures from numbers: pure functions of plain lists, and the only place with colours.
 
-Every function takes numbers, returns a `Figure`, and says its takeaway as the title: the one handed in, or one worked
-out from the very numbers drawn. Colour is never the only sign: patterns, dashes, symbols and text repeat it.
+Every function takes numbers and returns a `Figure` whose title states the takeaway: the title given, or one computed
+from the numbers drawn. Colour is never the only cue: patterns, dashes, symbols and text repeat it.
 Knows nothing about models, sessions or files.
 """
 
@@ -22,9 +22,7 @@ from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
 __all__ = ["PALETTE", "acceptance", "against", "by_family", "candidates", "conditional_acceptance", "cost_curve",
-           "curves", "depth_weights", "draft_lengths", "early_exit_grid", "gains", "histogram", "lattice",
-           "distributions", "learned",
-           "draft_lengths_by_round", "match_lengths", "precision_recall", "ratios", "regrets", "round_split", "rounds",
-           "shares",
-           "signal", "sources", "speed_map", "speedups", "stops", "time_split", "tokens_by_depth",
-           "tokens_per_forward", "tradeoff", "tree", "trigger"]
+           "curves", "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round", "early_exit_grid",
+           "gains", "histogram", "lattice", "learned", "match_lengths", "precision_recall", "ratios", "regrets",
+           "round_split", "rounds", "shares", "signal", "sources", "speed_map", "speedups", "stops", "time_split",
+           "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]

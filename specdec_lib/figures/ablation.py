@@ -1,4 +1,4 @@
-"""Parts added one at a time: what each step is worth, where a token's time goes, and who drafted."""
+"""Ablation figures: the gain of each step, the time per token by part of the round, and the source of each draft."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series, whiskers
 
 ROLES = {"target": "target", "what": "draft", "how": "extra", "when": "rejected"}      # part of a round -> its colour
 Interval = Sequence[float] | None
@@ -14,9 +14,9 @@ Interval = Sequence[float] | None
 
 def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequence[Interval],
            title: str | None = None, axis: str = "times as fast (95 % interval)") -> go.Figure:
-    """How many times as fast one side is as the other, a line each with its 95 % interval; beyond 1 is faster.
+    """Speed ratios of pairs of methods, a row each with its 95 % interval; above 1 is faster.
 
-    With a title and an `axis` of its own it draws ratios of anything of which more is better.
+    With another `title` and `axis` it draws the ratios of any quantity of which more is better.
     """
     same_length(names=names, values=values, intervals=intervals)
     above = sum(bool(span and span[0] > 1) for span in intervals)
@@ -24,12 +24,11 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
     said = f"Of {len(names)} comparisons {above} are surely faster and {below} surely slower"
     figure = canvas(title or said, axis, "")
     rows = [row for row in zip(names, values, intervals, strict=True) if row[1] is not None]
-    kept, known = [name for name, *_ in rows], [(value, span or (value, value)) for _, value, span in rows]
-    bars = {"type": "data", "symmetric": False, "array": [float(span[1] - value) for value, span in known],
-            "arrayminus": [float(value - span[0]) for value, span in known], "color": PALETTE["target"]}
+    kept, speeds, spans = ([row[column] for row in rows] for column in range(3))
     marks = ["circle-open" if not span or span[0] <= 1 <= span[1] else "circle" if span[0] > 1 else "x"
-             for *_, span in rows]
-    figure.add_scatter(x=[float(value) for value, _ in known], y=kept, mode="markers", error_x=bars, showlegend=False,
+             for span in spans]
+    figure.add_scatter(x=numbers(speeds), y=kept, mode="markers", showlegend=False,
+                       error_x=whiskers(speeds, spans, PALETTE["target"]),
                        marker={"symbol": marks, "size": 11, "color": PALETTE["extra"]})
     figure.add_vline(x=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
     return figure.update_layout(height=160 + 40 * len(kept), yaxis={"autorange": "reversed"})
@@ -50,7 +49,7 @@ def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = No
 
 def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[str, str]] | None = None,
            title: str | None = None) -> go.Figure:
-    """Share of the rounds that each source drafted, a bar for each method; `hints` are shown at a touch."""
+    """Share of the rounds that each source drafted, a bar for each method; `hints` appear on hover."""
     sources = list(dict.fromkeys(source for own in mix.values() for source in own))
     figure = canvas(title or "Who drafted", "share of rounds (%)", "")
     for place, source in enumerate(sources):

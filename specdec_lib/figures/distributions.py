@@ -1,4 +1,4 @@
-"""Laws over a few tokens: target, draft and residual side by side, and the chance that each token is accepted."""
+"""Distributions over a few tokens (target, draft, residual), and the probability that each token is accepted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted
 
 
 def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float]], title: str | None = None,
-                  x_title: str = "token", y_title: str = "chance") -> go.Figure:
-    """Laws over the same tokens as grouped bars; the names p, q, residual, accepted, rejected keep their colours."""
+                  x_title: str = "token", y_title: str = "probability") -> go.Figure:
+    """Distributions over the same tokens as grouped bars; p, q, residual, accepted and rejected have fixed colours."""
     figure = canvas(title or _widest_gap(words, probs), x_title, y_title)
     for place, (name, values) in enumerate(probs.items()):
         same_length(words=words, values=values)
@@ -26,11 +26,11 @@ def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float]], ti
 
 def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None = None,
                x_title: str = "drafted token") -> go.Figure:
-    """The chance that each token is accepted if it is drafted; `x_title` where the bars are not tokens."""
+    """The probability that each token is accepted if it is drafted; `x_title` says what the bars are if not tokens."""
     same_length(words=words, probs=probs)
     sure = sum(prob >= 1 for prob in probs)
     figure = canvas(title or f"{sure} of {len(words)} tokens are always accepted", x_title,
-                    "chance of acceptance")
+                    "probability of acceptance")
     figure.add_bar(x=list(words), y=numbers(probs), text=[f"{prob:.2f}" for prob in probs], name="accepted",
                    textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False)
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot"})
@@ -38,9 +38,9 @@ def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None =
 
 
 def _widest_gap(words, probs) -> str:
-    """Names the token on which the first two laws differ most."""
+    """Names the token on which the first two distributions differ most."""
     if len(probs) < 2:
-        return "The law of the next token"
+        return "The distribution of the next token"
     (one, first), (other, second) = list(probs.items())[:2]
     gaps = [abs(a - b) for a, b in zip(first, second, strict=True)]
     place = gaps.index(max(gaps))

@@ -1,4 +1,4 @@
-"""How far to draft: at each place of a text, what a rule drafts and what would have been kept."""
+"""Draft lengths along a text: what a rule drafts at each position, and what the target would accept there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from specdec_lib.figures.theory import curves
 
 def draft_lengths(drafted: Sequence[int], right: Sequence[int], words: Sequence[str] | None = None,
                   title: str | None = None) -> go.Figure:
-    """A bar for each place: tokens drafted and kept, drafted in vain, and those that would have been kept but stayed
-    undrawn; `right` is how many a draft without end would keep there."""
+    """A bar for each position: tokens drafted and kept, drafted and wasted, and not drafted although the target would
+    accept them. `right` is the number of tokens that an endless draft would keep there."""
     same_length(drafted=drafted, right=right, words=words)
     pairs = list(zip(drafted, right, strict=True))
     parts = {"kept": ("accepted", [min(n, m) for n, m in pairs]),
-             "in vain": ("rejected", [max(0, n - m) for n, m in pairs]),
+             "wasted": ("rejected", [max(0, n - m) for n, m in pairs]),
              "not drafted": ("extra", [max(0, m - n) for n, m in pairs])}
-    said = (f"From {len(pairs)} places it would keep {sum(parts['kept'][1])} tokens, draft {sum(parts['in vain'][1])} "
-            f"in vain, and miss {sum(parts['not drafted'][1])}")
+    said = (f"From {len(pairs)} positions it keeps {sum(parts['kept'][1])} drafted tokens, wastes "
+            f"{sum(parts['wasted'][1])} and misses {sum(parts['not drafted'][1])}")
     figure = canvas(title or said, "token of the output", "draft tokens from here")
     for name, (role, values) in parts.items():
         figure.add_bar(x=list(range(1, len(pairs) + 1)), y=[int(value) for value in values], name=name,
@@ -30,7 +30,7 @@ def draft_lengths(drafted: Sequence[int], right: Sequence[int], words: Sequence[
 
 def against(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str, float], x_title: str,
             name: str = "this rule", title: str | None = None) -> go.Figure:
-    """A rule's predicted speed along one parameter, beside speeds that do not know of it, such as an oracle's."""
+    """A rule's predicted speed by one parameter; `flat` speeds do not depend on it, such as an oracle's."""
     top = max(speeds)
     beside = ", ".join(f"{speed:.2f} for {other}" for other, speed in flat.items())
     said = f"Best at {values[list(speeds).index(top)]:g}: {top:.2f}, against {beside}"
@@ -40,10 +40,10 @@ def against(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str,
 
 def stops(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, Sequence[float | None]],
           words: Sequence[str], title: str | None = None) -> go.Figure:
-    """Where policies stop along the first `words` of a text: a row for each, the drafter's signals drawn above.
+    """Where policies stop along the first `words` of a text: a row for each policy, the drafter's signals above.
 
-    `turns` are (drafted, kept) of every round from the first token on. A kept token stands on the row, with the
-    target's own behind it; what was drafted in vain hangs below, over the places it was meant for.
+    `turns` are (drafted, kept) of every round from the first token on. Kept tokens and the target's own are drawn on
+    the row, wasted tokens below it at the positions they were drafted for.
     """
     same_length(words=words, **{f"signal {name}": values for name, values in signals.items()})
     marks = {role: _marks(turns, role, len(words)) for role in ("accepted", "extra", "rejected")}
@@ -51,7 +51,7 @@ def stops(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, 
     said = (f"Of {len(turns)} policies {least} writes these {len(words)} tokens in the fewest rounds: "
             f"{_rounds(turns[least], len(words))}")
     figure = canvas(title or said, "token of the output", "")
-    for (role, places), name in zip(marks.items(), ("kept", "the target's own", "in vain"), strict=True):
+    for (role, places), name in zip(marks.items(), ("kept", "the target's own", "wasted"), strict=True):
         figure.add_scatter(x=[x for x, _ in places], y=[y for _, y in places], mode="markers", name=name,
                            text=[words[x - 1] for x, _ in places],
                            marker={"color": PALETTE[role], "symbol": SYMBOL[role], "size": 6})
@@ -68,9 +68,9 @@ def stops(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, 
 
 
 def regrets(found: Mapping[str, float], title: str | None = None) -> go.Figure:
-    """Time beyond the oracle's as a share of the oracle's, a bar for each policy; predicted, as the axis says."""
+    """Predicted time beyond the oracle's, as a share of the oracle's, a bar for each policy."""
     least, most = min(found, key=found.get), max(found, key=found.get)
-    said = f"Behind the oracle by {found[least]:.0%} with {least}, and by {found[most]:.0%} with {most}"
+    said = f"{least} takes {found[least]:.0%} more time than the oracle, {most} {found[most]:.0%} more"
     figure = canvas(title or said, "time beyond the oracle's, predicted (%)", "")
     figure.add_bar(y=list(found), x=[100 * float(value) for value in found.values()], orientation="h",
                    marker=fill("rejected"), text=[f"{value:.0%}" for value in found.values()], textposition="outside",
@@ -79,7 +79,7 @@ def regrets(found: Mapping[str, float], title: str | None = None) -> go.Figure:
 
 
 def _marks(turns: Mapping[str, Sequence[tuple[int, int]]], role: str, shown: int) -> list[tuple[int, float]]:
-    """Places, counted from 1, and heights of one kind of token."""
+    """Positions, counted from 1, and heights of one kind of token."""
     out: list[tuple[int, float]] = []
     for row, own in enumerate(turns.values()):
         place = 1
@@ -93,7 +93,7 @@ def _marks(turns: Mapping[str, Sequence[tuple[int, int]]], role: str, shown: int
 
 
 def _rounds(turns: Sequence[tuple[int, int]], shown: int) -> int:
-    """How many rounds it takes to write so many tokens."""
+    """The number of rounds that emit the first `shown` tokens."""
     left, rounds = shown, 0
     for _, kept in turns:
         if left <= 0:

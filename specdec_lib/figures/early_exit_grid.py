@@ -1,4 +1,4 @@
-"""Exit layer by draft length: the speed of every cell, the best one marked, and where drafting begins to pay."""
+"""Speed by exit layer and draft length: the best cell is marked, and a line shows where drafting begins to pay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ Interval = Sequence[float] | None
 
 def early_exit_grid(layers: Sequence[int], depths: Sequence[int], speeds: Sequence[Sequence[float | None]], kind: str,
                     spans: Sequence[Sequence[Interval]] = (), title: str | None = None) -> go.Figure:
-    """`speeds[i][j]` in times plain decoding belongs to layers[i], depths[j]; None leaves a hole, a span is written
-    under its cell. `kind`, "predicted" or "measured", is said on the scale and in the title: one figure never has both.
+    """`speeds[i][j]`, in times plain decoding, belongs to layers[i] and depths[j]; None leaves the cell empty.
+
+    `spans` are written under their cells. `kind`, "predicted" or "measured", stands on the scale and in the title: one
+    figure never mixes both.
     """
     same_length(layers=layers, speeds=speeds)
     for row in speeds:

@@ -1,4 +1,4 @@
-"""A lattice as a map: slots across, candidates down, the shade their log-probability, and paths drawn through it."""
+"""A lattice as a map: slots across, candidates down, shaded by log-probability, with paths drawn through it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import plotly.graph_objects as go
 
 from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_length, series
 
-LETTERS = 7                                        # of a piece that a cell has room for
-LOOKS = (series(0), series(2))                     # of paths; the hue of the cells is that of drafts
-ABOVE, BELOW = (-0.40, -0.27), 0.38                # where paths and what came pass a cell, so that its text stays free
+LETTERS = 7                                        # of a token's text that fit into a cell
+LOOKS = (series(0), series(2))                     # of paths; the cells already have the colour of drafts
+ABOVE, BELOW = (-0.40, -0.27), 0.38                # offsets of lines in a cell, so that its text stays free
 Path = Sequence[int | None]                        # the candidate of each slot, 0 the best; None is none of them
 
 
 def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], paths: Mapping[str, Path] | None = None,
             came: Path | None = None, floor: float = -7.0, title: str | None = None) -> go.Figure:
-    """`words[i][j]` is candidate j of slot i, `logps` likewise in nats; all under `floor` is as pale as the floor.
+    """`words[i][j]` is candidate j of slot i, `logps[i][j]` its log-probability in nats; the shading ends at `floor`.
 
-    At most two `paths`, each by the place of its candidates in their slots, and `came`, what the target said. A path
-    may be shorter than the lattice; where its token is no candidate it passes through the row below them all.
+    At most two `paths`, each given by the ranks of its candidates in their slots, and `came`, the target's tokens. A
+    path may be shorter than the lattice; a token that is no candidate is drawn in the row below all candidates.
     """
     same_length(words=words, logps=logps)
     paths = dict(paths or {})
     if not words or len(paths) > len(LOOKS):
-        raise ValueError(f"a lattice has slots and at most {len(LOOKS)} paths beside what came, got {len(words)} and"
+        raise ValueError(f"a lattice has slots and at most {len(LOOKS)} paths beside the target's, got {len(words)} and"
                          f" {len(paths)}")
     deep = max(map(len, words))
-    figure = canvas(title or _said(came, len(words)), "slot (tokens after the context)", "candidate, likeliest first")
+    figure = canvas(title or _takeaway(came, len(words)), "slot (tokens after the context)",
+                    "candidate, likeliest first")
     figure.add_heatmap(x=list(range(1, len(words) + 1)), y=list(range(1, deep + 1)),
                        z=_rows([numbers(column) for column in logps], deep),
                        text=_rows([[_short(word) for word in column] for column in words], deep),
@@ -38,7 +39,7 @@ def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], pa
     for look, shift, (name, path) in zip(LOOKS, ABOVE, paths.items(), strict=False):
         _through(figure, name, path, deep, shift, look["colour"], look["dash"], look["symbol"])
     if came is not None:
-        _through(figure, "what came", came, deep, BELOW, PALETTE["target"], "dash", SYMBOL["target"])
+        _through(figure, "the target's tokens", came, deep, BELOW, PALETTE["target"], "dash", SYMBOL["target"])
     outside = any(place is None for path in (*paths.values(), came or ()) for place in path)
     figure.update_yaxes(range=[deep + (1.6 if outside else .6), .4], tickvals=[*range(1, deep + 1), deep + 1],
                         ticktext=[*map(str, range(1, deep + 1)), "none of them"], showgrid=False)
@@ -53,7 +54,7 @@ def _through(figure: go.Figure, name: str, path: Path, deep: int, shift: float, 
 
 
 def _rows(columns: Sequence[Sequence], deep: int) -> list[list]:
-    """Columns of candidates as rows of a map, None where a slot has fewer."""
+    """Columns of candidates as rows of a map; None if a slot has fewer candidates."""
     return [[column[row] if row < len(column) else None for column in columns] for row in range(deep)]
 
 
@@ -61,8 +62,8 @@ def _short(word: str) -> str:
     return word if len(word) <= LETTERS else word[:LETTERS - 1] + "…"
 
 
-def _said(came: Path | None, slots: int) -> str:
+def _takeaway(came: Path | None, slots: int) -> str:
     if not came:
         return f"The likeliest tokens of {slots} slots"
     known, best = sum(place is not None for place in came), sum(place == 0 for place in came)
-    return f"What came is a candidate of {known} of {len(came)} slots, and the best one of {best}"
+    return f"The target's token is a candidate in {known} of {len(came)} slots, the best in {best}"

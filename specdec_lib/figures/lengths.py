@@ -1,4 +1,4 @@
-"""Lengths along an answer: how far a rule let the drafter go, how far it went, and how far the target followed."""
+"""Draft lengths of each round: tokens allowed by the rule, tokens generated, and tokens accepted by the target."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, same_length
 
 
 def draft_lengths_by_round(asked: Sequence[int], generated: Sequence[int], accepted: Sequence[int],
-                           oracle: Sequence[int] = (),
-                           title: str | None = None) -> go.Figure:
-    """Tokens of every round: allowed as steps, generated before an end token as marks, accepted as bars.
+                           oracle: Sequence[int] = (), title: str | None = None) -> go.Figure:
+    """Tokens of every round: `asked` as steps, `generated` before an end token as marks, `accepted` as bars.
 
-    `oracle`, where given, is the length that would have been best at the place where each round began.
+    `oracle`, if given, is the best length at the position where each round began.
     """
     same_length(asked=asked, generated=generated, accepted=accepted, oracle=oracle or None)
     said = (f"{sum(accepted)} of {sum(generated)} generated tokens are accepted in {len(asked)} rounds; "

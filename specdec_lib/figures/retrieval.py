@@ -1,4 +1,4 @@
-"""Places to copy from: where each stands in the text, how it is scored, and which of them are offered."""
+"""Positions to copy from: where each lies in the text, its score, and which of them are offered."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_len
 
 def candidates(starts: Sequence[int], scores: Sequence[float], offered: Sequence[bool], least: float | None = None,
                words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
-    """Every place by its position in the text and its score; `least` marks the score below which a rule drops it.
+    """Every candidate by its position in the text and its score; a rule drops candidates that score below `least`.
 
-    `words` say what each place would copy, and are shown where the pointer rests.
+    `words` are the text that each candidate would copy; they appear on hover.
     """
     same_length(starts=starts, scores=scores, offered=offered, words=words)
     chosen = sum(map(bool, offered))
-    figure = canvas(title or f"{chosen} of {len(starts)} places are offered", "position in the text (tokens)",
-                    "score of the place")
+    figure = canvas(title or f"{chosen} of {len(starts)} candidates are offered", "position in the text (tokens)",
+                    "score of the candidate")
     for name, role, wanted in (("offered", "accepted", True), ("not offered", "rejected", False)):
         which = [i for i, one in enumerate(offered) if bool(one) == wanted]
         figure.add_scatter(x=[int(starts[i]) for i in which], y=numbers([scores[i] for i in which]), name=name,

@@ -1,4 +1,4 @@
-"""What a run measured: speed-ups with their intervals, tokens per forward, and where the time went."""
+"""Results of a run: speed-ups with their intervals, tokens per forward, and the split of decode time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import INK, PALETTE, canvas, fill, numbers, same_length, series, whiskers
 
 Interval = tuple[float, float] | None
+BAR = {"thickness": 1.5, "width": 5}              # of an interval
 PARTS = {"target": "target", "drafter": "draft", "overhead": "extra"}    # part of the time -> role of its colour
 
 
 def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: Sequence[Interval] | None = None,
              expected: Sequence[float | None] | None = None, title: str | None = None) -> go.Figure:
-    """Measured speed-up over plain decoding with 95 % intervals, and beside it what the cost curve predicts."""
+    """Measured speed-up over plain decoding with 95 % intervals, and the speed-up that the cost curve predicts."""
     same_length(names=names, measured=measured, intervals=intervals, expected=expected)
     intervals = intervals or [None] * len(names)
     figure = canvas(title or _fastest(names, measured, intervals), "", "times plain decoding")
     figure.add_bar(x=list(names), y=numbers(measured), name="measured, 95 % interval", marker=fill("accepted"),
-                   error_y=_whiskers(measured, intervals))
+                   error_y=whiskers(measured, intervals, INK, **BAR))
     if expected:
         figure.add_scatter(x=list(names), y=numbers(expected), name="expected from the cost curve", mode="markers",
                            marker={"symbol": "diamond-open", "size": 12, "color": PALETTE["target"], "line_width": 2})
@@ -29,7 +30,7 @@ def speedups(names: Sequence[str], measured: Sequence[float | None], intervals: 
 def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | None]],
               intervals: Mapping[str, Sequence[Interval]] | None = None,
               expected: Mapping[str, Sequence[float | None]] | None = None, title: str | None = None) -> go.Figure:
-    """Speed-up of each method in each family of prompts; a family without interval shows its point alone."""
+    """Speed-up of each method in each family of prompts, with intervals where they are known."""
     figure = canvas(title or _best_family(families, measured), "family of prompts", "speed-up (times)")
     for place, (name, values) in enumerate(measured.items()):
         same_length(families=families, values=values)
@@ -37,7 +38,7 @@ def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | N
         bounds = (intervals or {}).get(name, [None] * len(families))
         figure.add_scatter(x=list(families), y=numbers(values), name=name, mode="markers", offsetgroup=name,
                            marker={"color": look["colour"], "symbol": look["symbol"], "size": 9},
-                           error_y=_whiskers(values, bounds))
+                           error_y=whiskers(values, bounds, INK, **BAR))
         if expected and name in expected:
             figure.add_scatter(x=list(families), y=numbers(expected[name]), name=f"{name}, expected", mode="markers",
                                offsetgroup=name, marker={"color": look["colour"], "symbol": "line-ew-open", "size": 14})
@@ -72,17 +73,8 @@ def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = No
     return figure
 
 
-def _whiskers(values, intervals) -> dict:
-    """Error bars up and down; zero where there is no interval."""
-    known = [(value, bound) for value, bound in zip(values, intervals, strict=True)]
-    up = [float(bound[1] - value) if bound and value is not None else 0.0 for value, bound in known]
-    down = [float(value - bound[0]) if bound and value is not None else 0.0 for value, bound in known]
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": "#222222",
-            "thickness": 1.5, "width": 5}
-
-
 def _fastest(names, measured, intervals) -> str:
-    """The sentence these numbers allow: faster means that the interval lies above 1."""
+    """The title that these numbers support; faster means that the interval lies above 1."""
     rows = [row for row in zip(names, measured, intervals, strict=True) if row[1] is not None]
     sure = [row for row in rows if row[2] and row[2][0] > 1]
     if sure:
@@ -106,6 +98,6 @@ def _best_family(families, measured) -> str:
 
 
 def _with_one(figure: go.Figure) -> go.Figure:
-    """A line at 1, where plain decoding stands."""
+    """Adds a line at 1, the speed of plain decoding."""
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
     return figure.update_yaxes(rangemode="tozero")

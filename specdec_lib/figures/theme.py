@@ -1,6 +1,6 @@
-"""One template, one palette: how every figure, strip and tree of the workbook looks.
+"""One template and one palette for every figure, strip and tree of the workbook.
 
-The colours are those of Okabe and Ito (2008), told apart by readers with any of the common colour blindnesses.
+The colours are those of Okabe and Ito (2008): readers with any common colour blindness can distinguish them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PALETTE = {
     "extra": "#0072B2",                            # the verdict's own token: correction or bonus
     "draft": "#E69F00",
     "target": "#4D4D4D",
-    "quiet": "#B3B3B3",                            # edges, grids, what is only background
+    "quiet": "#B3B3B3",                            # edges, grids, background
 }
 PATTERN = {"accepted": "", "rejected": "/", "extra": ".", "draft": "\\", "target": ""}
 SYMBOL = {"accepted": "circle", "rejected": "x", "extra": "diamond", "draft": "square", "target": "circle-open"}
@@ -32,9 +32,10 @@ SERIES = (                                         # several methods in one figu
     ("#8C6D00", "dash", "hexagon", "|"),
 )
 
+INK = "#222222"                                    # of letters and of intervals
 LINE = 20                                          # pixels of a title's line
 TEMPLATE = go.layout.Template(layout={
-    "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": "#222222"},
+    "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": INK},
     "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 0.96, "yanchor": "top"},
     "paper_bgcolor": "white", "plot_bgcolor": "white", "height": 380,
     "margin": {"l": 70, "r": 30, "t": 80, "b": 66},
@@ -49,7 +50,7 @@ TEMPLATE = go.layout.Template(layout={
 
 
 def canvas(title: str, x: str, y: str) -> go.Figure:
-    """An empty figure with its takeaway and its two axes named; it grows with a title of more than two lines."""
+    """An empty figure with a title and named axes; a title of more than two lines makes it taller."""
     figure, said = go.Figure(layout=go.Layout(template=TEMPLATE)), wrapped(title)
     more, layout = LINE * max(0, said.count("<br>") - 1), TEMPLATE.layout
     figure.update_layout(title=said, xaxis={"title": x}, yaxis={"title": wrapped(y, 36)})
@@ -57,24 +58,32 @@ def canvas(title: str, x: str, y: str) -> go.Figure:
 
 
 def wrapped(title: str, width: int = 66) -> str:
-    """The title on as many lines as it needs."""
+    """The title broken into lines of at most `width` letters."""
     return "<br>".join(textwrap.wrap(title, width)) or title
 
 
 def series(place: int) -> dict[str, str]:
-    """Colour, dash, symbol and pattern of the n-th method of a figure; they come round again after eight."""
+    """Colour, dash, symbol and pattern of the n-th method of a figure; they repeat after eight."""
     colour, dash, symbol, pattern = SERIES[place % len(SERIES)]
     return {"colour": colour, "dash": dash, "symbol": symbol, "pattern": pattern}
 
 
 def fill(role: str) -> dict:
-    """The marker of a bar that plays this role: its colour, and a pattern that says the same in grey."""
+    """The marker of a bar of this role: its colour, and a pattern that distinguishes it in grey as well."""
     return hatched(PALETTE[role], PATTERN[role])
 
 
 def hatched(colour: str, shape: str) -> dict:
-    """A bar's marker in this colour with white hatching over it; shape "" is plain."""
+    """A bar's marker in this colour with white hatching; shape "" is plain."""
     return {"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "white", "size": 7}}
+
+
+def whiskers(values: Sequence[float | None], intervals: Sequence[Sequence[float] | None], colour: str, **look) -> dict:
+    """Error bars from each value to the ends of its interval; of length zero where there is no interval."""
+    known = [(value, bound) if value is not None and bound else (0.0, (0.0, 0.0))
+             for value, bound in zip(values, intervals, strict=True)]
+    return {"type": "data", "symmetric": False, "array": [float(high - value) for value, (_, high) in known],
+            "arrayminus": [float(value - low) for value, (low, _) in known], "color": colour, **look}
 
 
 def same_length(**columns: Sequence | None) -> None:
@@ -85,5 +94,5 @@ def same_length(**columns: Sequence | None) -> None:
 
 
 def numbers(values: Sequence) -> list:
-    """Plain Python floats, None left alone: arrays would travel as binary, which some viewers show empty."""
+    """Plain Python floats, None kept: Plotly encodes arrays as binary, which some viewers show as empty plots."""
     return [None if value is None else float(value) for value in values]

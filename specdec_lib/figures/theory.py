@@ -1,4 +1,4 @@
-"""Curves and maps: acceptance by depth, cost by width, and what the algebra of speed expects of them."""
+"""Curves and maps: acceptance by depth, cost by width, and the speed that theory predicts from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, ser
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
            title: str) -> go.Figure:
-    """One line for each name over the same x; the titles name what is drawn and its units."""
+    """One line for each name over the same x; the axis titles name quantities and units."""
     figure = canvas(title, x_title, y_title)
     for place, (name, values) in enumerate(lines.items()):
         same_length(x=x, values=values)
@@ -23,7 +23,7 @@ def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_ti
 
 
 def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], title: str | None = None) -> go.Figure:
-    """Chance of acceptance at each depth, given that everything above was accepted; None leaves a gap."""
+    """Probability of acceptance at each depth, given that everything above was accepted; None leaves a gap."""
     deepest = max((len(values) for values in by_method.values()), default=0)
     padded = {name: [*values, *[None] * (deepest - len(values))] for name, values in by_method.items()}
     first = {name: values[0] for name, values in by_method.items() if len(values) and values[0] is not None}
@@ -36,7 +36,7 @@ def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], titl
 
 def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | None = None, bound: float = 1.25,
                title: str | None = None) -> go.Figure:
-    """Milliseconds of one forward by tokens fed; `nodes` shades the drafts that stay under `bound` times one token."""
+    """Milliseconds of one forward by tokens fed; `nodes` shades drafts that cost at most `bound` times one token."""
     same_length(widths=widths, seconds=seconds)
     widest, ratio = widths[-1], seconds[-1] / seconds[0]
     said = f"Feeding {widest} tokens takes {ratio:.1f} times as long as feeding {widths[0]}"
@@ -53,7 +53,7 @@ def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | Non
 
 def tokens_by_depth(depths: Sequence[int], by_alpha: Mapping[float, Sequence[float]],
                     title: str | None = None) -> go.Figure:
-    """Expected tokens per target forward by depth of the draft, a line for each chance of acceptance alpha."""
+    """Expected tokens per target forward by depth of the draft, a line for each acceptance probability alpha."""
     top = max(by_alpha)
     said = f"{depths[-1]} drafted tokens at alpha = {top:g} give {by_alpha[top][-1]:.1f} tokens per forward"
     lines = {f"alpha = {alpha:g}": values for alpha, values in by_alpha.items()}
@@ -64,13 +64,14 @@ def speed_map(alphas: Sequence[float], costs: Sequence[float], speedups: Sequenc
               title: str | None = None) -> go.Figure:
     """Speed-up by alpha (across) and c (up) as contours; `speedups[i][j]` belongs to costs[i], alphas[j].
 
-    A white line marks where drafting begins to pay: just above 1, since a best depth of 0 makes 1 a plateau.
+    A white line marks where drafting begins to pay: just above 1, because a best depth of 0 makes 1 a plateau.
     """
     same_length(costs=costs, speedups=speedups)
     best = max(max(row) for row in speedups)
-    top = min(best, 4.0)                           # the slopes near 1 decide; all that is faster may share a colour
+    top = min(best, 4.0)                           # slopes near 1 matter most; everything faster shares one colour
     figure = canvas(title or f"Anywhere on this map, the speed-up is at most {best:.1f}",
-                    "alpha (chance that a drafted token is accepted)", "c (cost of a draft step in target forwards)")
+                    "alpha (probability that a drafted token is accepted)",
+                    "c (cost of a draft step in target forwards)")
     figure.add_contour(x=numbers(alphas), y=numbers(costs), z=[numbers(row) for row in speedups], colorscale="Cividis",
                        zmax=top, zmin=min(min(row) for row in speedups),
                        contours={"start": 0, "end": top, "size": 0.5, "showlabels": True,

@@ -1,4 +1,4 @@
-"""Along one output: what each round kept, where tokens came from, and what the drafter or the index saw there."""
+"""Along one output: nodes kept in each round, the source of each token, signals of the drafter and match lengths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = 
 
 
 def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
-    """Who proposed each emitted token, a row for each source; "" is the target itself."""
+    """The source of each emitted token, a row for each source; "" is the target itself."""
     same_length(by_token=by_token, words=words)
     named = [source or "target" for source in by_token]
     counts = Counter(named)
@@ -45,12 +45,12 @@ def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "n
            stops: Sequence[int] = (), words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
     """A signal along the output (entropy, confidence), its threshold, and a cross where drafting stopped.
 
-    `stops` are places in `values`, counted from 0.
+    `stops` are positions in `values`, counted from 0.
     """
     same_length(values=values, words=words)
     wrong = [place for place in stops if not 0 <= place < len(values)]
     if wrong:
-        raise ValueError(f"stops are places of the {len(values)} values, got {wrong[0]}")
+        raise ValueError(f"stops are positions in the {len(values)} values, got {wrong[0]}")
     said = f"Drafting stops at {len(stops)} of {len(values)} tokens" if stops else f"The {name} along the output"
     figure = canvas(title or said, "token of the output", f"{name} ({unit})" if unit else name)
     figure.add_scatter(x=list(range(1, len(values) + 1)), y=numbers(values), mode="lines", name=name,
@@ -67,7 +67,7 @@ def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "n
 
 def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Sequence[str] | None = None,
                   title: str | None = None) -> go.Figure:
-    """How many tokens of the suffix stood earlier in the text, at every position; `shortest` marks a rule's bar."""
+    """Length of the longest suffix that occurred earlier in the text, by position; `shortest` marks a rule's limit."""
     same_length(lengths=lengths, words=words)
     longest = max(lengths, default=0)
     figure = canvas(title or f"The longest repeated suffix has {longest} tokens", "token of the text",

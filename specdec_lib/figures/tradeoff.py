@@ -1,4 +1,4 @@
-"""Speed against quality: one point a method, whiskers on both sides, the settings of one rule joined to a curve."""
+"""Speed against quality: a point for each method with both intervals; a curve joins the settings of one rule."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, TEMPLATE, canvas, series
+from specdec_lib.figures.theme import PALETTE, TEMPLATE, canvas, numbers, series, whiskers
 
 Interval = Sequence[float] | None
-ROOM = 80                                          # pixels more than other figures, for whiskers of many points
-STRICT = "star-diamond"                            # the symbol of what is lossless, whatever curve it is on
+ROOM = 80                                          # extra pixels of height, for the whiskers of many points
+STRICT = "star-diamond"                            # the symbol of lossless methods on every curve
 
 
 class TradeoffPoint(NamedTuple):
-    """What one method did: its speed-up and one measure of quality, each with its interval or None."""
+    """Speed-up and one measure of quality of a method, each with its interval or None."""
 
     speed: float
     speed_span: Interval
@@ -28,11 +28,11 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
              title: str | None = None) -> go.Figure:
     """One measure of quality by speed-up over `base`; each curve joins the settings of one rule in the order given.
 
-    `chosen` is named and alone carries its whiskers; without it all have theirs. Lossless methods have a symbol of
-    their own, methods of no curve are rings. `level` draws where plain decoding's quality lies.
+    Only `chosen` is labelled and has whiskers; without it all points have whiskers. Lossless methods have a symbol of
+    their own, methods on no curve are rings. `level` marks the quality of plain decoding.
     """
     said = (f"{chosen}: {outcomes[chosen].speed:.2f} times as fast as {base}, {quality} {outcomes[chosen].quality:.3f}"
-            if chosen else f"What {len(curves)} rules make of speed and {quality}")
+            if chosen else f"Speed against {quality} for {len(curves)} rules")
     figure = canvas(title or said, f"times as fast as {base} (95 % interval)", f"{quality} (95 % interval)")
     if level is not None:
         figure.add_hline(y=level, line={"color": PALETTE["quiet"], "dash": "dot", "width": 1.5})
@@ -43,32 +43,26 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
     placed = {name for names in curves.values() for name in names}
     rest = [name for name in outcomes if name not in placed]
     if rest:
-        figure.add_scatter(**curve_points(outcomes, rest, chosen, lossless, {"colour": PALETTE["target"],
-                                 "symbol": "circle-open"}) | {"mode": "markers+text"}, name="other methods")
+        ring = {"colour": PALETTE["target"], "symbol": "circle-open"}
+        figure.add_scatter(**curve_points(outcomes, rest, chosen, lossless, ring) | {"mode": "markers+text"},
+                           name="other methods")
     height = (figure.layout.height or TEMPLATE.layout.height) + ROOM
     return figure.update_layout(showlegend=bool(placed), height=height)
 
 
 def curve_points(outcomes: Mapping[str, TradeoffPoint], names: Sequence[str], chosen: str, lossless: Collection[str],
                  look: Mapping[str, str]) -> dict:
-    """The points of one curve as a trace's arguments."""
+    """The points of one curve, as arguments of a scatter trace."""
     names = [name for name in names if outcomes[name].quality is not None]         # a prompt may have no reference
     points = [outcomes[name] for name in names]
-    told = [name == chosen or not chosen for name in names]                # who carries whiskers
-    speeds, qualities = ([(point.speed, point.speed_span) for point in points],
-                         [(point.quality, point.quality_span) for point in points])
-    return {"x": [float(value) for value, _ in speeds], "y": [float(value) for value, _ in qualities],
+    shown = [not chosen or name == chosen for name in names]               # which points have whiskers
+    speed_spans = [point.speed_span if yes else None for point, yes in zip(points, shown, strict=True)]
+    quality_spans = [point.quality_span if yes else None for point, yes in zip(points, shown, strict=True)]
+    speeds, qualities = [point.speed for point in points], [point.quality for point in points]
+    return {"x": numbers(speeds), "y": numbers(qualities),
             "mode": "lines+markers+text", "text": [name if name == chosen else "" for name in names],
             "textposition": "top center", "hovertext": list(names),
-            "error_x": whiskers(speeds, told, look["colour"]), "error_y": whiskers(qualities, told, look["colour"]),
+            "error_x": whiskers(speeds, speed_spans, look["colour"], thickness=1),
+            "error_y": whiskers(qualities, quality_spans, look["colour"], thickness=1),
             "marker": {"color": look["colour"], "size": [15 if name == chosen else 10 for name in names],
                        "symbol": [STRICT if name in lossless else look["symbol"] for name in names]}}
-
-
-def whiskers(values: Sequence[tuple[float, Interval]], told: Sequence[bool], colour: str) -> dict:
-    """Both arms of each point's error bar; none where there is no interval, or it is not to be told."""
-    spans = [span if yes and span is not None else (value, value)
-             for (value, span), yes in zip(values, told, strict=True)]
-    return {"type": "data", "symmetric": False, "color": colour, "thickness": 1,
-            "array": [float(span[1] - value) for (value, _), span in zip(values, spans, strict=True)],
-            "arrayminus": [float(value - span[0]) for (value, _), span in zip(values, spans, strict=True)]}

@@ -1,4 +1,4 @@
-"""What training gave: rates along a run, the weight of each depth, and drafters before and after."""
+"""Training figures: rates during a run, the loss weight of each depth, and drafters before and after training."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import plotly.graph_objects as go
 
 from specdec_lib.figures.theme import PALETTE, canvas, hatched, numbers, same_length, series
 
-NOTHING = "No trained drafter is here yet"
+NOTHING = "No trained drafter yet"
 Points = Sequence[tuple[float, float | None]]
 
 
 def learned(runs: Mapping[str, Points], y_title: str = "tokens per target forward",
             x_title: str = "minutes of training", title: str | None = None) -> go.Figure:
-    """One line for each run, its points (x, y) at its own x: what was measured while it was trained."""
+    """One line for each training run, of points (x, y) measured during training; runs may differ in x."""
     figure = canvas(title or _furthest(runs, y_title), x_title, y_title)
     for place, (name, points) in enumerate(runs.items()):
         look = series(place)
@@ -25,7 +25,7 @@ def learned(runs: Mapping[str, Points], y_title: str = "tokens per target forwar
 
 
 def depth_weights(rules: Mapping[str, Sequence[float]], title: str | None = None) -> go.Figure:
-    """Which share of a rule's weight each depth of a draft has; weights of a rule are scaled to sum to one."""
+    """The share of a loss rule's weight at each draft depth; the weights of a rule are scaled to sum to one."""
     shares = {name: [float(weight) / sum(weights) for weight in weights] for name, weights in rules.items()}
     first = {name: values[0] for name, values in shares.items()}
     most, least = max(first, key=first.get), min(first, key=first.get)
@@ -55,7 +55,7 @@ def gains(names: Sequence[str], stages: Mapping[str, Sequence[float | None]], ti
 
 
 def _furthest(runs: Mapping[str, Points], what: str) -> str:
-    """Which run changed most, in its own numbers."""
+    """Names the run that changed most, with its first and last value."""
     known = {name: [y for _, y in points if y is not None] for name, points in runs.items()}
     known = {name: values for name, values in known.items() if values}
     if not known:
@@ -65,7 +65,7 @@ def _furthest(runs: Mapping[str, Points], what: str) -> str:
 
 
 def _most_gained(names: Sequence[str], stages: Sequence[Sequence[float | None]]) -> str:
-    """Which drafter has come furthest from the first stage to the last that both were measured at."""
+    """Names the drafter that gained most between the first and the last stage at which it was measured."""
     spans = []
     for place, name in enumerate(names):
         known = [values[place] for values in stages if values[place] is not None]
@@ -74,4 +74,4 @@ def _most_gained(names: Sequence[str], stages: Sequence[Sequence[float | None]])
     if not spans:
         return NOTHING
     _, name, first, last = max(spans)
-    return f"{name} has come furthest: from {first:.2f} to {last:.2f} tokens per target forward"
+    return f"{name} gains most: from {first:.2f} to {last:.2f} tokens per target forward"

@@ -1,4 +1,4 @@
-"""A token tree, left to right: accepted nodes are discs, rejected ones crosses, the verdict's own a diamond."""
+"""A token tree, left to right: accepted nodes are discs, rejected ones crosses, the verdict's own token a diamond."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, same_length
 
 def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] | None = None,
          extra: str | None = None, title: str | None = None) -> go.Figure:
-    """A draft as a tree; `accepted` are nodes from root to leaf (None: not yet judged), `extra` follows the last one.
+    """A draft as a tree; `accepted` are nodes from root to leaf (None: not verified yet), `extra` follows the last one.
 
-    A parent of -1 is the context, drawn as a small ring; parents stand before their children.
+    A parent of -1 is the context, drawn as a small ring; parents precede their children.
     """
     same_length(words=words, parents=parents)
     status = ["draft" if accepted is None else "accepted" if i in accepted else "rejected" for i in range(len(words))]
@@ -22,7 +22,7 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
         words, parents = words + [extra], parents + [accepted[-1] if accepted else -1]
         status.append("extra")
     where = [_place(node, parents, _heights(parents)) for node in range(len(words))]
-    figure = canvas(title or _said(status), "depth (tokens after the context)", "")
+    figure = canvas(title or _takeaway(status), "depth (tokens after the context)", "")
     _edges(figure, where, parents, _root(parents, where))
     for role in ("draft", "accepted", "rejected", "extra"):
         nodes = [i for i, one in enumerate(status) if one == role]
@@ -37,7 +37,7 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
 
 
 def _heights(parents: Sequence[int]) -> list[float]:
-    """Leaves one below another in reading order, every inner node in the middle of its children."""
+    """Leaves one below another in reading order, every inner node halfway between its first and last child."""
     below: dict[int, list[int]] = {}
     for node, parent in enumerate(parents):
         if not -1 <= parent < node:
@@ -45,13 +45,13 @@ def _heights(parents: Sequence[int]) -> list[float]:
         below.setdefault(parent, []).append(node)
     heights, line = [0.0] * len(parents), 0
     waiting = list(reversed(below.get(-1, [])))
-    while waiting:                                 # leaves first, in the order a reader meets them
+    while waiting:                                 # depth first, so that leaves come in reading order
         node = waiting.pop()
         if node in below:
             waiting += reversed(below[node])
         else:
             heights[node], line = float(line), line + 1
-    for node in sorted(below, reverse=True):       # a child has a larger index, so it is settled before its parent
+    for node in sorted(below, reverse=True):       # a child has a larger index, so its height is known first
         if node >= 0:
             heights[node] = (heights[below[node][0]] + heights[below[node][-1]]) / 2
     return heights
@@ -81,6 +81,6 @@ def _edges(figure: go.Figure, where, parents, root) -> None:
                        marker={"symbol": "circle-open", "size": 12, "color": PALETTE["target"]})
 
 
-def _said(status: Sequence[str]) -> str:
+def _takeaway(status: Sequence[str]) -> str:
     kept, nodes = status.count("accepted"), len(status) - status.count("extra")
     return f"A draft of {nodes} nodes" if "draft" in status or not nodes else f"{kept} of {nodes} nodes were accepted"

@@ -1,4 +1,4 @@
-"""A trigger along a text: what it looks at, where it fires, and how often it is right."""
+"""A trigger along a text: its signal, where it fires, and how often it is right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_lengt
 
 def histogram(values: Sequence[float], threshold: float, name: str = "entropy (nats)", step: float = 0.25,
               title: str | None = None) -> go.Figure:
-    """How often each value occurs, split at the threshold; a bar holds [edge, edge + step)."""
+    """Histogram of the values, split at the threshold; a bar counts [edge, edge + step)."""
     if not values or step <= 0:
         raise ValueError(f"a histogram needs values and a step above zero, got {len(values)} and {step}")
     below = sum(value <= threshold for value in values) / len(values)
@@ -27,20 +27,20 @@ def histogram(values: Sequence[float], threshold: float, name: str = "entropy (n
 
 
 KINDS = {(True, True): ("fires, and it pays", "accepted", "circle"),
-         (True, False): ("fires in vain", "rejected", "x"),
+         (True, False): ("fires, and it does not pay", "rejected", "x"),
          (False, True): ("missed", "extra", "diamond-open")}
 
 
 def trigger(entropies: Sequence[float], means: Sequence[float | None], threshold: float, fires: Sequence[bool],
             worth: Sequence[bool | None], words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
-    """Entropy along a text, the mean that the trigger judges, and its verdict against an oracle.
+    """Entropy along a text, the mean that the trigger compares with its threshold, and its decisions against an oracle.
 
-    Marks stand where the oracle has an opinion: None where the choice does not matter. Right silence is unmarked.
+    `worth` is None where the choice does not matter: such positions have no mark. Correct silence has none either.
     """
     same_length(entropies=entropies, means=means, fires=fires, worth=worth, words=words)
     pairs = list(zip(fires, worth, strict=True))
     hits, fired = pairs.count((True, True)), sum(f and w is not None for f, w in pairs)
-    figure = canvas(title or f"Where the choice matters, it fires {fired} times and is right {hits} times",
+    figure = canvas(title or f"Where the choice matters, it fires {fired} times, {hits} of them rightly",
                     "token of the output", "nats")
     text, x = list(words) if words else None, list(range(1, len(fires) + 1))
     figure.add_scatter(x=x, y=numbers(entropies), mode="lines", name="entropy of this token", text=text,
@@ -59,10 +59,10 @@ def trigger(entropies: Sequence[float], means: Sequence[float | None], threshold
 def precision_recall(points: Mapping[str, tuple[float | None, float | None]],
                      line: Sequence[tuple[float | None, float | None]] = (), line_name: str = "every threshold",
                      title: str | None = None) -> go.Figure:
-    """Rules as (recall, precision); `line` is one rule along its parameter. Undefined points are left out."""
+    """Rules as points (recall, precision); `line` is one rule along its parameter. Undefined points are left out."""
     defined = {name: point for name, point in points.items() if None not in point}
     best = max(defined, key=lambda name: defined[name][1], default=None)
-    said = f"The most precise is {best}: {defined[best][1]:.0%} of its firings are right" if best else "Nothing fires"
+    said = f"The most precise is {best}: {defined[best][1]:.0%} of its firings are right" if best else "No rule fires"
     figure = canvas(title or said, "recall: share of what was worth it", "precision: share of firings worth it")
     known = [point for point in line if None not in point]
     if known:

@@ -1,9 +1,9 @@
-"""Proposals: what a recording keeps of one drafter, asked from every prefix of a text that stands already.
+"""The drafts of one drafter in a recording: from every prefix of a given text.
 
-Chains are kept at each length. Of a drafter that grows trees a forest is kept, from which every tree up to the size
-named can be read. One whose card says `off_path` (it learns from refused nodes) is recorded on its own run, at one
-length, and the prefixes that its run jumped over hold no draft. A drafter that fills lattices, as its `lattice` shows,
-has them kept beside its chains; one whose block is shorter than a length fills no more than its block.
+Chains are kept at each length. For a drafter that grows trees the union of its trees is kept, from which every tree up
+to the given size can be read. A drafter whose card says `off_path` (it learns from rejected nodes) is recorded on its
+own run, at one length; prefixes that this run skips have no draft. A drafter with a `lattice` method has its lattices
+kept beside its chains; a block shorter than the length limits the lattice to the block.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ CANDIDATES = 16                                    # of each slot of a lattice
 
 @dataclass(frozen=True)
 class RecordedDrafts:
-    """What one drafter said, by length; the i-th of each is from the i-th prefix that ends in or before the output."""
+    """The drafts of one drafter by length; entry i is drafted after the prompt and i output tokens."""
 
     drafts: Mapping[int, tuple[Draft, ...]]
     seconds: Mapping[int, tuple[float, ...]]
     lattices: Mapping[int, tuple[Lattice, ...]] = field(default_factory=dict)
-    blocks: tuple[int, ...] = ()                   # lengths of block that a drafter of lattices was trained for
+    blocks: tuple[int, ...] = ()                   # block lengths that a lattice drafter was trained for
     largest: Budget | None = None                  # of trees
 
 
 def record_drafts(name: str, session: Session, kit: Kit, lengths: Sequence[int],
                   trees: Mapping[str, Budget]) -> RecordedDrafts:
-    """Everything that is kept of this part; trees where `trees` names it, and chains at each of `lengths` elsewhere."""
+    """Everything that is kept of this part: trees if `trees` names it, else chains at each of `lengths`."""
     if catalog.part_card(name).off_path:
         return RecordedDrafts(*own_run(name, session, kit))
     if name in trees:
@@ -46,7 +46,7 @@ def record_drafts(name: str, session: Session, kit: Kit, lengths: Sequence[int],
 
 
 def with_drafts(recording: Recording, found: Mapping[str, RecordedDrafts]) -> Recording:
-    """The recording with these drafters beside those that it has."""
+    """The recording with these drafters added."""
     lattices = {name: one.lattices for name, one in found.items() if one.lattices}
     return replace(recording, drafts={**recording.drafts, **{name: one.drafts for name, one in found.items()}},
                    seconds={**recording.seconds, **{name: one.seconds for name, one in found.items()}},
@@ -56,12 +56,12 @@ def with_drafts(recording: Recording, found: Mapping[str, RecordedDrafts]) -> Re
 
 
 def fresh(name: str, kit: Kit):
-    """The part with nothing read yet."""
+    """A new instance of the part, with empty indexes and caches."""
     return catalog.make_part(name, replace(kit, indexes={}, target=kit.target.fresh()))
 
 
 def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
-    """The largest draft at each length from every committed prefix, each by a part that reads them in order."""
+    """The largest draft at each length from every committed prefix; one part per length reads the prefixes in order."""
     drafts, seconds = {}, {}
     for length in lengths:
         part = fresh(name, kit)
@@ -76,7 +76,7 @@ def every_prefix(name: str, session: Session, kit: Kit, lengths: Sequence[int]):
 
 
 def every_lattice(name: str, session: Session, kit: Kit, lengths: Sequence[int]) -> dict[int, tuple[Lattice, ...]]:
-    """The lattice from every committed prefix at each length, under the number of slots that it has."""
+    """The lattice from every committed prefix at each length, by its number of slots."""
     out: dict[int, tuple[Lattice, ...]] = {}
     for length in lengths:
         part = fresh(name, kit)
@@ -88,16 +88,16 @@ def every_lattice(name: str, session: Session, kit: Kit, lengths: Sequence[int])
 
 
 def trained_for(name: str, kit: Kit) -> tuple[int, ...]:
-    """The lengths of block that the checkpoints of this part were trained for."""
+    """The block lengths that the checkpoints of this part were trained for."""
     metas = [getattr(kit.checkpoints[need], "meta", {}) for need in catalog.part_card(name).needs
              if need in kit.checkpoints]
     return tuple(sorted({size for meta in metas for size in meta.get("blocks", [meta.get("block")]) if size}))
 
 
 def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
-    """The forest of every committed prefix, and the seconds of its largest tree; under the most nodes of a tree.
+    """The union of trees from every committed prefix and the seconds of its largest tree, by the most nodes of a tree.
 
-    Nodes cost nothing here, so that none is left out for its price: `recorded` can leave it out as well.
+    The price is 0 while recording, so that no node is left out for its price; `recorded` can do that on replay.
     """
     part = fresh(name, replace(kit, price=0.0))
     kept, took = [], []
@@ -116,7 +116,7 @@ def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
 
 
 def own_run(name: str, session: Session, kit: Kit):
-    """The drafts of this drafter's own decode at the kit's node budget, by the prefix they were made for."""
+    """The drafts of this drafter's own decode at the kit's node budget, by prefix."""
     anew = replace(kit, indexes={}, target=kit.target.fresh())
     method = catalog.build(name, anew)
     empty = len(session.tokens) - session.prompt

@@ -1,9 +1,9 @@
-"""Forests: what has to be recorded of a drafter that grows trees, so that every smaller tree can be read from it.
+"""The union of a drafter's trees: a recording of it contains every smaller tree.
 
-Such a drafter expands the best `width` nodes of each level and submits the best `nodes` of all by path score. Its tree
-of fewer nodes is the best part of a larger one, but a tree of less depth holds shallow nodes that a deeper one left
-out, and a narrower one expands nodes that a wider one passed over. So it is asked for each width and last level, at the
-most nodes, and what it submits is put together. Cost: about depth x width drafts a place, while recording.
+Such a drafter expands the best `width` nodes of each level and submits the best `nodes` of all by path score. A tree
+with fewer nodes is the best part of a larger one. But a shallower tree holds nodes that a deeper one leaves out, and a
+narrower one expands nodes that a wider one skips. So the drafter is called for each width and last level with the most
+nodes, and its trees are merged. Cost: about depth x width drafts per position, while recording.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specdec_lib.types import ROOT, Budget, Draft, Trail
 
 @dataclass(frozen=True)
 class Until:
-    """A stop rule: no level below this one. Unlike a smaller depth it leaves the nodes that a budget allows."""
+    """A stop rule: no level below this one. Unlike a smaller depth it does not reduce the node budget."""
 
     depth: int
 
@@ -28,29 +28,29 @@ class Until:
 
 
 class MergedNode(NamedTuple):
-    """A node of the forest."""
+    """A node of the union."""
 
-    score: float                                   # sum of ln belief along its path
+    score: float                                   # sum of ln confidence along its path
     confidence: float
     stat: TokenStats
 
 
 def union_tree(ask: Callable[[Budget], Draft], largest: Budget) -> Draft:
-    """Every node of any tree that `ask` drafts within `largest`, best first; `largest` itself is asked first."""
+    """Every node of any tree that `ask` drafts within `largest`, best first; the first call is for `largest` itself."""
     trees: list[Draft] = []
     for width in range(largest.width, 0, -1):
         depth = largest.depth
         while depth > 0:
             stop = Until(depth) if depth < largest.depth else None
             trees.append(ask(Budget(largest.depth, width, largest.size, stop=stop)))
-            depth = min(depth, trees[-1].depth) - 1        # allowing a depth that was not used changes no tree
+            depth = min(depth, trees[-1].depth) - 1        # a larger limit than the depth used changes no tree
     return best_first(trees)
 
 
 def best_first(trees: Iterable[Draft]) -> Draft:
-    """These trees as one, nodes by the product of beliefs along their path; of equals the shallower, then the earlier.
+    """These trees merged, nodes sorted by the product of confidences along their path; of equals the shallower first.
 
-    No belief exceeds one, so parents stand before their children. Needs belief and sights of every node.
+    No confidence exceeds one, so parents precede their children. Needs confidence and stats of every node.
     """
     nodes: dict[tuple[int, ...], MergedNode] = {}
     for tree in trees:

@@ -1,10 +1,10 @@
-"""What the notebooks show: values drawn as HTML or as figures, returned and never printed.
+"""Displays for notebooks: values drawn as HTML or as figures, returned and never printed.
 
-`strip`, `tokens`, `round`, `draft`, `tree`, `lattice`, `table` and `source` draw what the library computes; `rounds`,
+`strip`, `tokens`, `round`, `draft`, `tree`, `lattice`, `table` and `source` draw values of the library; `rounds`,
 `sources` and `entropy` are figures along a decode, `lattice_map` one of paths through a lattice; `words` makes a toy
-session from plain text, `toy_model` a language model; `check` states a claim and raises where it is false; `stack` puts
-several things under one another.
-Where tokens need names, `names` is any callable from a token id to its text, such as a tokenizer's decode.
+session from plain text, `toy_model` a language model; `check` states a claim and raises if it is false; `stack` puts
+several displays below one another.
+`names` is any callable from a token id to its text, such as a tokenizer's decode.
 """
 
 from specdec_lib.show.cells import check, lattice, lattice_map, source, table

@@ -1,4 +1,4 @@
-"""Claims, tables, lattices, and the source of library objects, as notebooks show them."""
+"""Claims, tables, lattices and source code for notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdec_lib.types import Lattice
 
 
 def check(sentence: str, condition) -> Html:
-    """The sentence with a tick where the condition holds; raises AssertionError with the sentence where it does not."""
+    """The sentence with a tick if the condition holds, else AssertionError with the sentence."""
     if not bool(condition):
         raise AssertionError(f"this does not hold: {sentence}")
     tick = f'<span style="color:{PALETTE["accepted"]};font-weight:bold">✓</span>'
@@ -24,8 +24,8 @@ def check(sentence: str, condition) -> Html:
 
 
 def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, caption: str = ""):
-    """Rows as a plain table: a list of mappings, or a mapping from the name of each row to its values."""
-    import pandas as pd  # here alone, so that strips need no pandas
+    """A plain table of rows: a list of mappings, or a mapping from row names to rows."""
+    import pandas as pd  # imported here, so that strips need no pandas
 
     frame = pd.DataFrame.from_dict(rows, orient="index") if isinstance(rows, Mapping) else pd.DataFrame(list(rows))
     style = frame.style.format(precision=digits, na_rep="–")
@@ -35,7 +35,7 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
 
 
 def source(thing, doc: bool = True) -> Html:
-    """The library's own source of a function, class or module, highlighted; `doc` False leaves out its docstring."""
+    """The highlighted source of a function, class or module; `doc` False omits its docstring."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -44,13 +44,14 @@ def source(thing, doc: bool = True) -> Html:
     if not doc and inspect.getdoc(thing):
         code = _undocumented(code)
     where = f"{inspect.getmodule(thing).__name__}"
-    html = highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
-                                                          prestyles="font-family:monospace;font-size:12px"))
+    look = HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
+                         prestyles="font-family:monospace;font-size:12px")
+    html = highlight(code, PythonLexer(), look)
     return Html(f'<div style="font-size:85%;color:#555">{escape(where)}</div>{html}', code)
 
 
 def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:
-    """The best candidates of every position, side by side, each with its chance."""
+    """The best candidates of every position, side by side, each with its probability."""
     name = naming(names, ())
     columns = []
     for place, (ids, logps) in enumerate(zip(one.ids.tolist(), one.logp.exp().tolist(), strict=True), start=1):
@@ -64,7 +65,7 @@ def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:
 
 def lattice_map(one: Lattice, names: Names | None = None, paths: Mapping[str, Sequence[int]] | None = None,
                 came: Sequence[int] | None = None, title: str | None = None):
-    """The lattice as a figure, shaded by log-probability; `paths` and `came`, what the target said, are token ids."""
+    """The lattice as a figure, shaded by log-probability; `paths` and `came`, the target's tokens, are token ids."""
     name, ids = naming(names, ()), one.ids.tolist()
     words = [[visible(name(token)) for token in row] for row in ids]
     return figures.lattice(words, one.logp.tolist(),

@@ -1,4 +1,4 @@
-"""Html: a value that a notebook shows, with a plain text that a terminal shows instead."""
+"""Html: a value that notebooks show as HTML and terminals as plain text."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Html:
 
 
 def text(sentence: str) -> Html:
-    """One sentence, as large as the prose around it."""
+    """One sentence in the size of the surrounding prose."""
     return Html(f'<div style="margin:4px 0">{escape(sentence)}</div>', sentence)
 
 
 def stack(*things) -> Html:
-    """Several displayable things, one under another; those without HTML show their repr."""
+    """Several displays below one another; values without HTML show their repr."""
     html = [thing._repr_html_() if hasattr(thing, "_repr_html_") else f"<pre>{escape(repr(thing))}</pre>"
             for thing in things]
     return Html("".join(f'<div style="margin:6px 0">{part}</div>' for part in html),
@@ -39,7 +39,7 @@ def stack(*things) -> Html:
 
 
 def token(word: str, role: str, hint: str = "") -> str:
-    """One token as a small box: colour and underline say its role, so that either is enough."""
+    """One token as a small box; colour and underline each show its role."""
     if role in ("prompt", "target"):
         look = "color:#555"
     else:
@@ -51,11 +51,11 @@ def token(word: str, role: str, hint: str = "") -> str:
 
 
 def visible(word: str) -> str:
-    """The word with its line breaks and tabs shown; an empty one as the sign for nothing."""
+    """The word with visible line breaks and tabs; ∅ for an empty word."""
     return word.replace("\n", "↵").replace("\t", "⇥") or "∅"
 
 
 def legend(roles: tuple[str, ...]) -> str:
-    """The key to the boxes of a strip."""
+    """The legend of a strip: a box for each role."""
     return ('<div style="font-size:85%;color:#555;margin-top:4px">' + " ".join(token(role, role) for role in roles)
             + "</div>")

@@ -1,4 +1,4 @@
-"""Sessions, rounds and drafts drawn token by token: what was accepted, what was rejected, what the verdict added."""
+"""Sessions, rounds and drafts token by token: accepted, rejected, and added by the verdict."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from specdec_lib.types import Draft, Round, Session, Verdict
 
 
 def strip(session: Session, names: Names | None = None, prompt: int = 24, by_round: bool = False) -> Html:
-    """The output of a session, each token by its role; `by_round` gives every round a line, rejected nodes included.
+    """The output of a session, each token by its role; `by_round` gives every round a line with its rejected nodes.
 
-    `prompt` is how many of the last prompt tokens stand in front.
+    `prompt` is how many of the last prompt tokens precede it.
     """
     name = naming(names, session.tokens)
     start = max(0, session.prompt - prompt)
@@ -57,7 +57,7 @@ def draft(one: Draft, names: Names | None = None) -> Html:
 
 
 def tree(one: Draft, verdict: Verdict | None = None, names: Names | None = None, title: str | None = None):
-    """The draft as a tree figure, with its verdict where there is one."""
+    """The draft as a tree figure, with its verdict if there is one."""
     name = naming(names, one.tokens)
     known = [visible(name(each)) for each in one.tokens]
     if verdict is None:
@@ -91,7 +91,7 @@ def _seen(one: Draft, node: int) -> str:
 
 
 def _drawn(lines, roles: tuple[str, ...], said: str) -> Html:
-    """Lines of (word, role, hint), a key below, and the same in plain text."""
+    """Lines of (word, role, hint) with a legend below, and the same in plain text."""
     html = "".join('<div style="line-height:2">' + "".join(token(*box) for box in line) + "</div>" for line in lines)
     plain = "\n".join(" ".join(_marked(word, role) for word, role, _ in line) for line in lines)
     note = f'<div style="font-size:85%;color:#555">{escape(said)}</div>'

@@ -1,4 +1,4 @@
-"""Along a decode: what its rounds kept, where each token came from, and how unsure the target was there, as figures."""
+"""Figures along a decode: accepted nodes of each round, the source of each token, and the target's entropy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rounds(session: Session, title: str | None = None):
 
 
 def sources(session: Session, names: Names | None = None, title: str | None = None):
-    """Who proposed each token of the output; the verdict's own tokens count for the target."""
+    """The source of each token of the output; the verdict's own tokens count as the target's."""
     by_token = []
     for one in session.rounds:
         path = [one.draft.source[node] if one.draft.source else "draft" for node in one.verdict.path]
@@ -24,20 +24,17 @@ def sources(session: Session, names: Names | None = None, title: str | None = No
 
 
 def entropy(session: Session, threshold: float | None = None, names: Names | None = None, title: str | None = None):
-    """Entropy of the target at every token of the output, in nats, with a cross where a round's last token stands."""
+    """Entropy of the target at every output token, in nats, with a cross at the last token of each round."""
     values = [value for one in session.rounds for value in one.row_stats.entropy]
     ends, place = [], -1
     for one in session.rounds:
         place += len(one.verdict.tokens)
         ends.append(place)
-    said = title or f"{len(ends)} rounds end at the crosses, at {_mean(values, ends):.2f} nats on average"
+    average = sum(values[end] for end in ends) / max(1, len(ends))
+    said = title or f"{len(ends)} rounds end at the crosses, at {average:.2f} nats on average"
     return figures.signal(values, "entropy of the target", "nats", threshold, ends, _words(session, names), said)
 
 
 def _words(session: Session, names: Names | None) -> list[str]:
     name = naming(names, session.tokens)
     return [visible(name(token)) for token in session.output]
-
-
-def _mean(values: list[float], places: list[int]) -> float:
-    return sum(values[place] for place in places) / max(1, len(places))

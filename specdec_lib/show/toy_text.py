@@ -1,6 +1,6 @@
-"""Toy words: sessions from plain text, so that an idea can be watched on a sentence without any model.
+"""Toy words: sessions from plain text, so that a method can be shown on a sentence without any model.
 
-A `Word` is its token id and remembers its text, so whatever a drafter copies from a toy session still knows its name.
+A `Word` is a token id that carries its text, so tokens that a drafter copies from a toy session keep their names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Names = Callable[[int], str]
 
 
 class Word(int):
-    """A token id that knows its text; equal to the plain id in every other way."""
+    """A token id with its text; otherwise it equals the plain id."""
 
     text: str
 
@@ -31,7 +31,7 @@ class Word(int):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words numbered in order; callable from a token id to its word, so it serves as `names` wherever one is asked."""
+    """Words numbered in order; a callable from token id to word, so it can be passed as `names`."""
 
     words: tuple[str, ...]
 
@@ -51,7 +51,7 @@ class Vocabulary:
         return self.words[token]
 
     def tokens(self, text: str) -> tuple[Word, ...]:
-        """The tokens of a text; raises ValueError naming the first word that is not in the vocabulary."""
+        """The tokens of a text; ValueError names the first word that is not in the vocabulary."""
         missing = [word for word in text.split() if word not in self._ids]
         if missing:
             raise ValueError(f"the word {missing[0]!r} is not in this vocabulary of {len(self)}")
@@ -59,15 +59,15 @@ class Vocabulary:
 
 
 def words(text: str, room: int = 16, vocabulary: Vocabulary | None = None, sampling=None) -> Session:
-    """A toy session whose prompt is this text, each word a token; `vocabulary` numbers them, else order does."""
+    """A toy session whose prompt is this text, each word a token, numbered by `vocabulary` or else by order."""
     tokens = (vocabulary or Vocabulary.of(text)).tokens(text)
     return Session(tokens, len(tokens), room, sampling=sampling, id="toy")
 
 
 def toy_model(text: str, vocabulary: Vocabulary, order: int = 1, doubt: float = 0.1) -> Table:
-    """The n-gram law of a text: chances of the next word after the last `order` words, `doubt` added to every count.
+    """The n-gram model of a text: the next word given the last `order` words, with `doubt` added to every count.
 
-    A small doubt makes it sure of what it has read; it knows every shorter context, too.
+    A small doubt gives the observed words nearly all probability. It also has every shorter context.
     """
     if order < 0 or doubt <= 0:
         raise ValueError(f"a toy model needs order >= 0 and doubt > 0, got {order} and {doubt}")
@@ -81,7 +81,7 @@ def toy_model(text: str, vocabulary: Vocabulary, order: int = 1, doubt: float = 
 
 
 def naming(names: Names | None, tokens: Iterable[int]) -> Names:
-    """`names` itself, or else the texts of the Words among `tokens`; an unknown id is shown as #id."""
+    """`names`, or else the texts of the Words among `tokens`; an unknown id is shown as #id."""
     if names is not None:
         return lambda token: names(int(token))
     known = {int(token): token.text for token in tokens if isinstance(token, Word)}

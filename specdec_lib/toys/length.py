@@ -1,4 +1,4 @@
-"""A toy for length predictors: a small random target, a head trained at once, and predictors fitted in a second."""
+"""A toy for length predictors: a small random target, a drafter trained on it, and predictors fitted in a second."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from specdec_lib.recordings.record import record
 from specdec_lib.toys.tiny_target import NAME, ROWS, ToyText, fit_toy, toy_answers, toy_target, unsaved_checkpoint
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.data.features import Features
-from specdec_lib.training.data.length_labels import (
-    LengthLabels,
-    join_labels,
-    labelled_positions,
-    ready_drafter,
-)
+from specdec_lib.training.data.length_labels import LengthLabels, join_labels, labelled_positions, ready_drafter
 from specdec_lib.training.fit_length import LengthSettings, epoch_log, fit_length
 from specdec_lib.training.nets.length import LengthNet
 from specdec_lib.types import Kit
@@ -32,7 +27,7 @@ DRAFTER = "eagle"
 
 @dataclass(frozen=True)
 class LengthToy:
-    """A small random target, its trained drafter, places to learn lengths from and to measure with, and recordings."""
+    """A small random target, its trained drafter, labelled positions to train and to measure with, and recordings."""
 
     target: Transformer
     drafter: Checkpoint
@@ -43,14 +38,14 @@ class LengthToy:
 
 @dataclass(frozen=True)
 class FittedPredictor:
-    """A predictor that was fitted on the spot: its tensors as a checkpoint keeps them, and a line for each epoch."""
+    """A fitted predictor: its tensors as a checkpoint keeps them, and a log line for each epoch."""
 
     state: Mapping[str, torch.Tensor]
     lines: tuple[dict, ...]
 
 
 def length_toy(longest: int = 6, steps: int = 60, answers: int = 280, texts: int = 6, tokens: int = 40) -> LengthToy:
-    """The toy, a head trained for so many steps, places of its greedy answers, and other answers with its chains."""
+    """The toy with a drafter of `steps` training steps, labels from greedy answers, and recordings of other answers."""
     target = toy_target()
     with TemporaryDirectory() as folder:
         lessons = make_dataset(target, ToyText(), toy_answers(target, answers), Path(folder) / "features", rows=ROWS,
@@ -60,16 +55,16 @@ def length_toy(longest: int = 6, steps: int = 60, answers: int = 280, texts: int
     levels = sorted({target.layers, *module[DRAFTER].levels})
     features = Features(target, lessons.data, levels, None)
     greedy = [[i for i in group if lessons.data[i].temperature == 0] for group in lessons.train]
-    train, held = (join_labels([labelled_positions(target, features(group, levels), module,
-                                                   longest) for group in groups if group])
+    train, held = (join_labels([labelled_positions(target, features(group, levels), module, longest)
+                                for group in groups if group])
                    for groups in (greedy, lessons.held))
-    return LengthToy(target, drafter, train, held,
-                     {f"{NAME} {place}": toy_recording(target, drafter, one["prompt"], tokens, longest)
-                                                    for place, one in enumerate(toy_answers(target, texts, seed=1), 1)})
+    recordings = {f"{NAME} {number}": toy_recording(target, drafter, one["prompt"], tokens, longest)
+                  for number, one in enumerate(toy_answers(target, texts, seed=1), 1)}
+    return LengthToy(target, drafter, train, held, recordings)
 
 
 def toy_recording(target: Transformer, drafter: Checkpoint, prompt: str, tokens: int, longest: int) -> Recording:
-    """The toy's greedy answer to a prompt, with the head's chain from every place."""
+    """The toy's greedy answer to a prompt, with the drafter's chain from every position."""
     text = ToyText()
     about = {"family": NAME, "end": [], "vocab": target.vocab, "target": {"name": NAME},
              "pieces": {str(token): f" {token}" for token in range(target.vocab)}}
@@ -79,7 +74,7 @@ def toy_recording(target: Transformer, drafter: Checkpoint, prompt: str, tokens:
 
 def fit_toy_predictor(world: LengthToy, weight: float = 3.0, longest: int = 6, epochs: int = 6,
                       seed: int = 0) -> FittedPredictor:
-    """A predictor of the toy's lengths, trained in a second with this weight of a draft that is too short."""
+    """A predictor of the toy's lengths; `weight` is the loss weight of a draft that is too short."""
     asked = LengthSettings((DRAFTER,), longest, weight, epochs=epochs, batch=64, rate=3e-3, hidden=32, seed=seed)
     model = LengthNet(world.target.weights.embedding, world.target.shape.eps, asked.hidden, seed)
     with TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""A known world on tape: texts of a small Markov chain, with the lattices of a drafter that could not be better.
+"""Recordings of a small Markov chain, with the lattices of an optimal drafter.
 
-The next token follows from the last two by a law that is written down, so the law of every slot is worked out and not
-learned: the chance of each token so many steps on, over all that may stand in between. It is what a network that fills
-all slots in one forward could learn at best. Nothing is trained, so notebooks have lattices to show without a model.
+The distribution of the next token given the last two is known, so the distribution of every slot is computed exactly:
+the marginal probability of each token that many steps ahead, over all tokens in between. A network that fills all slots
+in one forward can learn nothing better. Nothing is trained, so notebooks can show lattices without a model.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from specdec_lib.recordings.record import record_plain
 from specdec_lib.training.data.ngram_counts import count
 from specdec_lib.types import Kit, Lattice
 
-NAME = "diffusion-lm"                              # under which its lattices stand, as those of the trained drafter do
+NAME = "diffusion-lm"                              # the trained drafter's name, under which its lattices are kept
 CANDIDATES = 16
 
 
 @dataclass(frozen=True)
 class MarkovWorld:
-    """`laws [V, V, V]`: the chance of the last token after the first two, float64."""
+    """`dists [V, V, V]`: the probability of the last token given the first two, float64."""
 
     dists: Tensor
 
     @staticmethod
     def random(vocab: int = 64, seed: int = 0) -> MarkovWorld:
-        """Random laws, a quarter of the last token alone and the rest of both; none says never."""
+        """Random distributions: a quarter depends on the last token alone, the rest on both; no probability is zero."""
         dice = torch.Generator().manual_seed(seed)
         one, two = (torch.softmax(6 * torch.randn(*size, vocab, generator=dice, dtype=torch.float64), -1)
                     for size in ((1, vocab), (vocab, vocab)))
@@ -44,13 +44,13 @@ class MarkovWorld:
         return len(self.dists)
 
     def target(self) -> Table:
-        """The language model of these laws; a text of one token is followed by any."""
+        """The language model of this world; after a single token all tokens are equally likely."""
         pairs = {(a, b): row for a, rows in enumerate(self.dists.tolist()) for b, row in enumerate(rows)}
         return Table({(): [1 / self.vocab] * self.vocab, **pairs})
 
     def lattice(self, tokens: Sequence[int], depth: int, top: int = CANDIDATES) -> Lattice:
-        """The likeliest tokens of each of the next `depth` slots, each slot's law over all that may stand before it."""
-        pairs = torch.zeros(self.vocab, self.vocab, dtype=torch.float64)         # chance of the two before a slot
+        """The likeliest tokens of each of the next `depth` slots by the exact marginal of the slot."""
+        pairs = torch.zeros(self.vocab, self.vocab, dtype=torch.float64)         # probability of the two before a slot
         pairs[tokens[-2], tokens[-1]] = 1
         rows = []
         for _ in range(depth):
@@ -60,7 +60,7 @@ class MarkovWorld:
         return Lattice(ids, value)
 
     def said(self, tokens: int, seed: int = 0) -> list[int]:
-        """A text drawn from the laws."""
+        """A text sampled from the chain."""
         dice, text = random.Random(seed), [0, 1]
         dists = self.dists.tolist()
         while len(text) < tokens:
@@ -69,7 +69,7 @@ class MarkovWorld:
 
 
 def record_markov(world: MarkovWorld, prompt: Sequence[int], tokens: int, depth: int) -> Recording:
-    """What the world answers greedily, with the lattice of `depth` slots after every prefix, and no drafts."""
+    """The world's greedy answer with the lattice of `depth` slots after every prefix, and no drafts."""
     session, row_stats = record_plain(tuple(prompt), Kit(world.target()), tokens)
     lattices = tuple(world.lattice(session.tokens[:n], depth) for n in range(session.prompt, len(session.tokens)))
     about = {"family": "known", "end": [], "vocab": world.vocab, "target": {"name": "a Markov chain"},
@@ -79,7 +79,7 @@ def record_markov(world: MarkovWorld, prompt: Sequence[int], tokens: int, depth:
 
 def markov_recordings(answers: int = 8, tokens: int = 32, depth: int = 8, read: int = 20000,
                       seed: int = 0) -> tuple[dict[str, Recording], Ngram]:
-    """Tapes of so many answers, and the trigram of a text of `read` tokens drawn from the same laws."""
+    """Recordings of so many answers, and the trigram of a text of `read` tokens sampled from the same chain."""
     world = MarkovWorld.random(seed=seed)
     dice = random.Random(seed)
     recordings = {f"known {i}": record_markov(world, [dice.randrange(world.vocab) for _ in range(6)], tokens, depth)

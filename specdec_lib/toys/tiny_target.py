@@ -1,7 +1,7 @@
-"""A toy to train for in seconds: a small random decoder, its answers, and a text made of numbers.
+"""A toy target to train drafters for in seconds: a small random decoder, its answers, and a text made of numbers.
 
-Nobody taught it anything, but its next token follows from its last few, so a drafter can learn what it will say. What
-holds here is how training works; how well a drafter does for a real model only a real model shows.
+The decoder is untrained, but its next token depends on its last few, so a drafter can learn to predict it. The toy
+shows how training works; only a real model shows how well a drafter does for a real model.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from specdec_lib.types import Facts
 NAME = "toy"
 SHAPE = LlamaConfig(layers=6, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=96, context=256)
 SPREAD = 0.08                                      # of the weights: small ones make the last token matter most
-SHARPNESS = 3.0                                    # of the laws, by the last norm
+SHARPNESS = 3.0                                    # of its distributions, by the last norm
 RATE = 3e-3                                        # of learning
 PROMPTS = 8                                        # held-out prompts decoded for real
-ROWS = 64                                          # of its drafters' vocabulary, so that some tokens lie outside
+ROWS = 64                                          # size of the drafters' vocabulary; some tokens lie outside
 
 
 class ToyText:
-    """Stands in for `models.text.Text`: a token is written as its number."""
+    """Stands in for a tokenizer: a token is written as its number."""
 
     facts = Facts(vocab=SHAPE.vocab)
 
@@ -57,7 +57,7 @@ def toy_target(seed: int = 0) -> Transformer:
 
 
 def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: int = 0) -> list[Record]:
-    """What it says to `count` prompts of eight random tokens, `length` tokens each, every other answer greedy."""
+    """Its answers to `count` prompts of eight random tokens, `length` tokens each, every other one greedy."""
     dice = random.Random(seed)
     asked = iter([Request(tuple(dice.randrange(target.vocab) for _ in range(8)), length, float(i % 2), i)
                   for i in range(count)])
@@ -67,9 +67,9 @@ def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: i
 
 
 def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkpoint | None = None) -> Checkpoint:
-    """The drafter of any recipe but draft-lm after so many steps on the toy's answers, measured as shipped ones.
+    """The drafter of any recipe but draft-lm after so many steps on the toy's answers, measured like shipped ones.
 
-    One that goes on from another checkpoint does so from `base`, or from one that is made for it with as many steps.
+    A recipe that starts from another checkpoint uses `base`, or trains one first for as many steps.
     """
     with TemporaryDirectory() as folder:
         lessons = make_dataset(target, ToyText(), toy_answers(target), Path(folder) / "features", rows=ROWS, batch=1024)
@@ -88,7 +88,7 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
 
 def fit_toy(name: str, target: Transformer, lessons: Dataset, folder: Path, steps: int,
             base: Checkpoint | None = None) -> tuple[Recipe, TrainableDrafter]:
-    """The recipe with its base, which is fitted first where it is not given, and its drafter after so many steps."""
+    """The recipe with its base, which is trained first unless it is given, and its drafter after so many steps."""
     which = recipe(name)
     if which.upon:
         base = base or unsaved_checkpoint(which.upon, fit_toy(which.upon, target, lessons, folder, steps)[1])
@@ -100,10 +100,10 @@ def fit_toy(name: str, target: Transformer, lessons: Dataset, folder: Path, step
 
 
 def unsaved_checkpoint(name: str, drafter: TrainableDrafter) -> Checkpoint:
-    """A drafter as a checkpoint that was never stored."""
+    """A drafter as a checkpoint in memory."""
     return Checkpoint(name, {key: tensor.detach() for key, tensor in drafter.state().items()}, drafter.meta(), {})
 
 
 def toy_rates(name: str, parts: Sequence[str], found: Sequence[dict[str, Tally]]) -> dict:
-    """Rates per part of the drafter, as cards keep them."""
+    """Rates of each part of the drafter, as cards keep them."""
     return {part or name: together(one).told() for part, one in zip(parts, found, strict=True)}

@@ -1,7 +1,6 @@
-"""A bench run on the toy: a small random target and a diffusion drafter trained for it on the spot, in seconds.
+"""A bench run on the toy: a small random target and a diffusion drafter trained for it in seconds.
 
-It stands in where no kept run is at hand, so that what reads a run has one to read. How fast anything is on the toy
-says nothing about a model that means something.
+It replaces a measured run where there is none. Speeds on the toy say nothing about real models.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from specdec_lib.toys.tiny_target import ROWS, SHAPE, ToyText, fit_toy, toy_answ
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.data.ngram_counts import count
 
-TRAINED = ("diffusion-lm", "ngram")                # what the toy brings along
+TRAINED = ("diffusion-lm", "ngram")                # the checkpoints of the toy
 
 
 def toy_environment(steps: int = 30, answers: int = 100) -> Environment:
@@ -39,7 +38,7 @@ def toy_environment(steps: int = 30, answers: int = 100) -> Environment:
 
 
 def untrained_environment(layers: int = 0) -> Environment:
-    """The toy without checkpoints; its own first `layers` are the draft model, of all six if they are to be right."""
+    """The toy without checkpoints; its first `layers` are the draft model: all six draft without error."""
     lm, text = toy_target(), ToyText()
     return Environment(lm, lambda messages: numbered(messages[-1][1]), text.decode, lambda: TextStream(text.decode),
                        text.facts, draft=lm.first_layers(layers) if layers else None,
@@ -47,25 +46,25 @@ def untrained_environment(layers: int = 0) -> Environment:
 
 
 def numbered(words: str) -> tuple[int, ...]:
-    """The toy's tokens of a text: numbers are themselves, any other word is the token of its letters' sum."""
+    """The toy's tokens of a text: a number is itself, any other word the sum of its letters' codes, wrapped."""
     return tuple(int(word) if word.isdecimal() else sum(map(ord, word)) % SHAPE.vocab for word in words.split())
 
 
 def toy_methods(specs: Sequence[str]) -> tuple[str, ...]:
-    """Those of these methods that need nothing which the toy has not."""
+    """The methods among these that need only what the toy has."""
     def asked(spec: str) -> set[str]:
         return {*catalog.needs(catalog.cards_of(spec)), *catalog.needed_checkpoints(spec)}
     return tuple(spec for spec in specs if asked(spec) <= {*TRAINED})
 
 
 def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: int = 30) -> Report:
-    """Those of these methods that the toy can make, on so many of its prompts, as a finished run."""
+    """A finished run of the methods among these that the toy can run, on so many of its prompts."""
     return toy_report(toy_environment(steps), toy_methods(specs), prompts, tokens)
 
 
 def toy_report(world: Environment, specs: Sequence[str], prompts: int = 6, tokens: int = 16,
                temperature: float = 0.0) -> Report:
-    """A finished run of these methods on a world of the toy; prompts take turns in three families."""
+    """A finished run of these methods in an environment of the toy; its prompts belong to three families in turn."""
     asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
              for place, one in enumerate(toy_answers(world.target, prompts, seed=1))]
     plan = Plan(tuple(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens,

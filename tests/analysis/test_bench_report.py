@@ -63,8 +63,8 @@ def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_r
 def test_advice_is_plain_decoding_where_no_draft_pays_and_a_point_with_few_prompts():
     few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
     assert few["take"] == "ar"
-    assert few["because"] == "no draft paid for its verification"
-    assert few["how sure"].startswith("a point: fewer than five prompts")
+    assert few["because"] == "no method's drafts pay for their verification"
+    assert few["how sure"].startswith("no interval: fewer than five prompts")
 
 
 def test_differences_name_both_tokens_and_the_margin():
@@ -129,4 +129,5 @@ def test_a_run_from_before_there_were_changes_of_quality_has_them_all_the_same()
     at = report(*PLAIN, *FAST)
     for entry in at.entries.values():
         del entry["quality_change"], entry["quality_change_ci"]
-    assert report_tables.quality_table(at, ["fast"])["fast"]["overlap with ar, less ar's"] == "+0.000 (+0.000 to +0.000)"
+    line = report_tables.quality_table(at, ["fast"])["fast"]
+    assert line["overlap with ar, less ar's"] == "+0.000 (+0.000 to +0.000)"

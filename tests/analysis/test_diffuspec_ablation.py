@@ -65,8 +65,7 @@ def test_a_part_can_win_tokens_and_lose_time():
     assert speed.ratio == pytest.approx(4.5 / 3.5)
     slow = report(PLAIN, FOUR[0], decodes(SPECS[1], [2, 2], 5.0))
     assert diffuspec_ablation.speed_of_pair(slow, pair).verdict == "slower"
-    assert diffuspec_ablation.tokens_of_pair(slow,
-                                                                                                                  pair).verdict == "faster"
+    assert diffuspec_ablation.tokens_of_pair(slow, pair).verdict == "faster"
 
 
 def test_tokens_per_forward_are_paired_over_prompts_and_need_five():
@@ -78,11 +77,10 @@ def test_the_search_costs_what_drafting_takes_more_at_one_length():
     assert diffuspec_ablation.search_ms(RUN) == 250
     assert diffuspec_ablation.search_ms(report(PLAIN, FOUR[0])) is None
     assert diffuspec_ablation.round_ms(RUN, SPECS[1]) == {"draft": 500, "search": 250, "target": 1000, "overhead": 0}
-    assert diffuspec_ablation.round_ms(RUN, SPECS[0])["search"] == 0 == diffuspec_ablation.round_ms(RUN,
-                                                                                                    SPECS[2])["search"]
-    assert diffuspec_ablation.pair_sentence(RUN,
-                                            (SPECS[0],
-                                             SPECS[1])) == "3.00 tokens a round in 1750.0 ms, against 2.00 in 1500.0 ms"
+    for spec in (SPECS[0], SPECS[2]):              # without a search
+        assert diffuspec_ablation.round_ms(RUN, spec)["search"] == 0
+    assert diffuspec_ablation.pair_sentence(RUN, (SPECS[0], SPECS[1])) == (
+        "3.00 tokens a round in 1750.0 ms, against 2.00 in 1500.0 ms")
 
 
 def test_depths_are_shares_of_rounds():
@@ -93,7 +91,7 @@ def test_depths_are_shares_of_rounds():
 def test_claims_follow_the_interval_and_claims_without_their_methods_are_left_out():
     said = {line["claim (7B drafting for 32B, as published)"]: line["does it hold here"]
             for line in diffuspec_claims.claim_table(RUN)}
-    assert said["the search lengthens what is accepted: 6.95 tokens over 6.05"] == "yes"
+    assert said["the search increases the tokens of a round: 6.95 over 6.05"] == "yes"
     assert said["it is faster than plain decoding: 3.08"] == "yes"
     assert said["the search is about 1 % of a round (0.8% in Figure 6)"] == "no"
     assert not any("SAMD" in claim or "denoising" in claim for claim in said)
@@ -106,7 +104,7 @@ def test_a_claim_on_one_family_is_measured_on_that_family():
     at = report(PLAIN, FOUR[3], decodes(copied, [2, 2], 9.0), decodes("ar", [0] * 6, 0.0, family="rag", drafted=0),
                 decodes(both, [2, 2], .5, family="rag"), decodes(copied, [2, 2], .1, family="rag"))
     lines = {line["claim (7B drafting for 32B, as published)"]: line for line in diffuspec_claims.claim_table(at)}
-    found = lines["copying beats it in rag: 3.27 over 2.4"]
+    found = lines["copying is faster on rag: 3.27 over 2.4"]
     assert found["does it hold here"] == "yes"
     assert found["a round, here"] == "3.00 tokens a round in 1100.0 ms, against 3.00 in 1500.0 ms"
 
@@ -120,10 +118,13 @@ def test_predictions_take_our_tokens_and_the_papers_round():
     assert found["specdiff"]["forwards of the drafter"] == 2
 
 
-def test_a_run_without_all_cells_is_refused_before_anything_is_measured(tmp_path):
+def test_a_finished_run_is_read_and_one_without_all_cells_is_refused_before_anything_is_measured(tmp_path):
     RunFolder(tmp_path, Plan(("ar", *SPECS))).finish(PLAIN, RUN.summary)
-    assert diffuspec_ablation.read_measure_or_toy(str(tmp_path))[1] == "A finished run."
+    found, whence = diffuspec_ablation.read_ablation(str(tmp_path))
+    assert found.entries == RUN.entries
+    assert whence == "A finished run."
     with pytest.raises(Refusal, match="lacks its cell of neither, search, controller"):
-        diffuspec_ablation.read_measure_or_toy("", str(tmp_path / "new"), methods="ar,diffuspec")
+        diffuspec_ablation.read_ablation("", str(tmp_path / "new"), methods="ar,diffuspec")
+    assert not (tmp_path / "new").exists()
     assert CONTROLLER in diffuspec_ablation.specs_by_cell(SPECS)
     assert SEARCH in diffuspec_ablation.specs_by_cell(SPECS)

@@ -160,5 +160,4 @@ def test_a_folder_with_a_run_is_read_and_a_missing_one_names_the_command(tmp_pat
 def test_the_command_sweeps_every_shipped_exit_at_every_depth():
     specs = split_specs(early_exit_grid.METHODS)
     assert specs[0] == "ar"
-    assert list(cell_specs(specs)) == [(layer, k)
-                                                            for layer in (5, 10, 15) for k in (1, 2, 3, 4, 5)]
+    assert list(cell_specs(specs)) == [(layer, k) for layer in (5, 10, 15) for k in (1, 2, 3, 4, 5)]

@@ -5,6 +5,8 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.analysis import length_policies
 from specdec_lib.analysis.length_policies import PolicyResult, policy_result
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 from tests.bench.made_up import decodes, report, turn
@@ -88,21 +90,12 @@ def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
     assert length_policies.agreed(run, lines, {"margin": 1.3, "fixed 2": 1.0, "unheard of": 2.0}) == (0, 0)
 
 
-def test_without_a_run_a_toy_stands_in_and_the_command_that_makes_one_is_named(tmp_path, monkeypatch):
-    few = ("ar", "draft-model(depth=2)", "draft-model@tapout")
-    monkeypatch.setattr(length_policies, "STAND_IN", few)
-    found, said = length_policies.read_policies_or_toy(str(tmp_path / "nothing"))
-    assert "specdec bench" in said
-    assert "--out data/results/policies" in said
-    assert "noise" in said
-    assert [one.policy for one in length_policies.policies_by_drafter(found)["draft-model"]] == ["fixed 2", "tapout",
-                                                                                                 "tapout (warm)"]
-    assert all(entry["identical_prompts"] == entry["prompts"] for entry in found.entries.values())
-
-
-def test_a_run_without_a_fixed_length_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(length_policies, "load_report", lambda folder: report(PLAIN, SURE))
+def test_a_run_with_a_fixed_length_is_read_and_one_without_is_refused(tmp_path):
+    for name, groups in {"without": (PLAIN, SURE), "with": (PLAIN, SURE, TWO)}.items():
+        made = report(*groups)
+        RunFolder(tmp_path / name, Plan(("ar",))).finish(list(made.decodes), made.summary)
     with pytest.raises(Refusal, match="no fixed length"):
-        length_policies.read_policies_or_toy(str(tmp_path))
-    monkeypatch.setattr(length_policies, "load_report", lambda folder: report(PLAIN, SURE, TWO))
-    assert length_policies.read_policies_or_toy(str(tmp_path))[1] == "A finished run."
+        length_policies.read_policies(str(tmp_path / "without"))
+    found, whence = length_policies.read_policies(str(tmp_path / "with"))
+    assert whence == "A finished run."
+    assert list(found.entries) == ["ar", "eagle@svip", "eagle(depth=2)"]

@@ -24,9 +24,8 @@ def toy():
 def test_the_numbers_of_one_forward_are_those_the_policy_asks_for_place_by_place(toy):
     state = LengthNet(toy.target.weights.embedding, toy.target.shape.eps, 8, seed=2).state("eagle")
     recording = toy.recordings["toy 1"]
-    numbers, predictor = length_predictions.predict_lengths(toy.target, state, recording), LengthPredictor(state,
-                                                                                                           "eagle",
-                                                                                                           toy.target.fresh())
+    numbers = length_predictions.predict_lengths(toy.target, state, recording)
+    predictor = LengthPredictor(state, "eagle", toy.target.fresh())
     places = [recording.tokens[:length] for length in range(recording.prompt, len(recording.tokens))]
     assert list(numbers) == places
     assert len(places) == 10
@@ -50,8 +49,8 @@ def test_recorded_streaks_of_the_toy_are_the_labels_that_its_places_have(toy):
 def test_the_toy_is_the_same_each_time_and_its_predictor_is_measured_each_epoch(toy):
     again = length.length_toy(longest=3, steps=5, answers=40, texts=2, tokens=10)
     assert torch.equal(again.train.labels["eagle"], toy.train.labels["eagle"])
-    assert {name: recording.tokens for name, recording in again.recordings.items()} == {n: t.tokens for n,
-                                                                                        t in toy.recordings.items()}
+    assert again.recordings.keys() == toy.recordings.keys()
+    assert all(recording.tokens == toy.recordings[name].tokens for name, recording in again.recordings.items())
     one, other = (length.fit_toy_predictor(world, longest=3, epochs=2) for world in (toy, again))
     assert [line["epoch"] for line in one.lines] == [1, 2]
     assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())

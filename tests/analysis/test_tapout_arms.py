@@ -31,8 +31,7 @@ def test_tapout_is_held_against_the_fastest_of_its_arms_played_alone(run):
 
 
 def test_an_arm_with_another_threshold_is_not_the_arm_and_the_depth_does_not_matter():
-    lines = [policy_result(f"eagle@{policy}")
-             for policy in ("svip(h=0.4)", "margin(depth=3)", "confidence", "svip@match",
-                                                             "confidence(of='best')", "tapout (warm)")]
+    lines = [policy_result(f"eagle@{policy}") for policy in ("svip(h=0.4)", "margin(depth=3)", "confidence",
+                                                             "svip@match", "confidence(of='best')", "tapout (warm)")]
     assert {name: one.policy for name, one in tapout_arms.arms(lines).items()} == {
         "margin": "margin(depth=3)", "confidence": "confidence(of='best')"}

@@ -44,7 +44,7 @@ def test_only_policies_that_are_surely_slower_are_explained_with_their_largest_c
     more, shy = time_breakdown.slower_than(run)
     assert more.startswith("eagle under svip is 0.75 times")
     assert "+166.67 ms a token" in more
-    assert "because of more drafted tokens (1.33 a token, 0.67 of them in vain, against 0.67 and 0.00)" in more
+    assert "because of more drafted tokens (1.33 a token, 0.67 of them wasted, against 0.67 and 0.00)" in more
     assert "A round drafts 4.00 tokens, against 2.00" in more
     assert "calls" not in more.partition("because")[2]
     assert "more calls of the target (0.50 a token against 0.33): +166.67 ms" in shy

@@ -19,8 +19,7 @@ def test_a_tree_is_accepted_along_the_path_that_the_text_takes():
     tree = deterministic_tree([(1, 2, 3), (1, 5, 6)], 9)
     assert accepted_depth(tree, (1, 5, 6, 7)) == 3
     assert accepted_depth(tree, (1, 2, 9)) == 2
-    assert accepted_depth(tree,
-                                                                                                               (4,)) == 0
+    assert accepted_depth(tree, (4,)) == 0
     assert accepted_depth(tree, (1, 5)) == 2
     assert accepted_depth(Draft(), (1,)) == 0
     assert accepted_depth(tree, ()) == 0

@@ -55,12 +55,11 @@ def test_a_method_is_told_as_drafter_and_rule_its_own_or_the_one_behind_an_at():
     assert verification_tradeoff.parse_rule_spec("respec-relaxed(rule='typical')")[1] == "relaxed, typical"
 
 
-def test_every_spec_that_is_measured_and_every_one_of_the_toy_names_a_drafter_and_a_rule_there_are():
-    for specs in (split_specs(verification_tradeoff.methods_to_run())[1:],
-                  split_specs(verification_tradeoff.methods_to_run(0.7))[1:],
-                  verification_tradeoff.TOY[1:]):
+def test_every_measured_spec_names_a_drafter_and_a_rule_that_exist():
+    for temperature in (0.0, 0.7):
+        specs = split_specs(verification_tradeoff.methods_to_run(temperature))[1:]
         found = [verification_tradeoff.parse_rule_spec(spec) for spec in specs]
-        assert {drafter for drafter, *_ in found} <= {"eagle", "draft-model", "sam+token-recycling"}
+        assert {drafter for drafter, *_ in found} <= {"eagle", "sam+token-recycling"}
         assert {"rejection", "match", "relaxed", "typical", "top-beta", "consultant"} == {rule for _, rule, _ in found}
 
 
@@ -125,23 +124,20 @@ def test_an_interval_says_above_below_or_neither_and_noise_of_arithmetic_is_neit
     assert Estimate(1e-8, (1e-9, 1e-7)).sign() == 0
 
 
-def test_a_kept_run_is_read_and_where_there_is_none_its_command_is_named_and_a_toy_stands_in(tmp_path, monkeypatch):
+def test_a_finished_run_is_read_with_the_name_of_its_folder(tmp_path):
     RunFolder(tmp_path / "kept", Plan(("ar",))).finish(list(RUN.decodes), RUN.summary)
-    found, whence = verification_tradeoff.read_rules_or_toy(str(tmp_path / "kept"))
+    found, whence = verification_tradeoff.read_rules(str(tmp_path / "kept"))
     assert found.entries == RUN.entries
     assert whence == "A finished run, from kept."
-    monkeypatch.setattr(verification_tradeoff, "TOY",
-                        ("ar", "draft-model", "draft-model@relaxed(sources=('draft-model',))"))
-    toy, whence = verification_tradeoff.read_rules_or_toy(str(tmp_path / "none"), 0.7)
-    assert "a toy stands in" in whence
-    assert verification_tradeoff.command_to_run(str(tmp_path / "none"), 0.7) in whence
-    assert toy.summary["settings"]["temperature"] == 0.7
-    assert len(verification_tradeoff.points(toy)) == 2
+
+
+def test_the_command_names_the_temperature_unless_it_is_zero():
     assert "--temperature" not in verification_tradeoff.command_to_run("results/x")
+    assert "--temperature 0.7 " in verification_tradeoff.command_to_run("results/x", 0.7)
 
 
 def test_a_run_without_a_lossy_rule_is_refused_with_the_command_that_makes_one(tmp_path):
     strict = report(PLAIN, HEAD)
     RunFolder(tmp_path, Plan(("ar",))).finish(list(strict.decodes), strict.summary)
     with pytest.raises(Refusal, match="has no lossy rule: measure one with `specdec bench"):
-        verification_tradeoff.read_rules_or_toy(str(tmp_path))
+        verification_tradeoff.read_rules(str(tmp_path))

@@ -5,12 +5,12 @@ import pytest
 from specdec_lib import figures
 
 
-def test_each_place_splits_into_kept_in_vain_and_not_drafted():
+def test_each_position_splits_into_kept_wasted_and_not_drafted():
     figure = figures.draft_lengths([3, 1, 2], [1, 4, 2])
     assert {bar.name: list(bar.y) for bar in figure.data} == {
-        "kept": [1, 1, 2], "in vain": [2, 0, 0], "not drafted": [0, 3, 0]}
+        "kept": [1, 1, 2], "wasted": [2, 0, 0], "not drafted": [0, 3, 0]}
     title = figure.layout.title.text.replace("<br>", " ")
-    assert "3 places it would keep 4 tokens, draft 2 in vain, and miss 3" in title
+    assert "3 positions it keeps 4 drafted tokens, wastes 2 and misses 3" in title
 
 
 def test_columns_of_different_lengths_are_refused():
@@ -27,13 +27,13 @@ def test_a_rule_is_drawn_beside_speeds_that_do_not_know_its_parameter():
     assert "predicted" in figure.layout.yaxis.title.text
 
 
-def test_every_round_lies_where_it_was_drafted_and_what_was_in_vain_hangs_below():
+def test_every_round_is_drawn_where_it_was_drafted_and_wasted_tokens_below():
     figure = figures.stops({"a": [(3, 1), (1, 1), (0, 0)], "b": [(1, 0)] * 5}, {"entropy": [.1, .2, None, .4, .5]},
                            list("vwxyz"))
     drawn = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data[:3]}
     assert drawn["kept"] == [(1, 0), (3, 0)]
     assert drawn["the target's own"] == [(2, 0), (4, 0), (5, 0), *((x, 1) for x in range(1, 6))]
-    assert drawn["in vain"] == [(2, .3), (3, .3), *((x, 1.3) for x in range(1, 6))]
+    assert drawn["wasted"] == [(2, .3), (3, .3), *((x, 1.3) for x in range(1, 6))]
     assert figure.layout.title.text.replace("<br>", " ") == (
         "Of 2 policies a writes these 5 tokens in the fewest rounds: 3")
 
@@ -46,8 +46,8 @@ def test_rounds_behind_the_shown_words_are_left_out():
         figures.stops({"a": [(1, 1)]}, {"entropy": [.1]}, list("vw"))
 
 
-def test_regret_is_drawn_in_per_cent_and_the_title_names_both_ends():
+def test_regret_is_drawn_in_per_cent_and_the_title_names_the_least_and_the_most():
     figure = figures.regrets({"svip": .25, "margin": .5})
     assert list(figure.data[0].x) == [25, 50]
     assert "predicted" in figure.layout.xaxis.title.text
-    assert figure.layout.title.text.replace("<br>", " ") == "Behind the oracle by 25% with svip, and by 50% with margin"
+    assert figure.layout.title.text.replace("<br>", " ") == "svip takes 25% more time than the oracle, margin 50% more"

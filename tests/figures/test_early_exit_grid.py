@@ -12,7 +12,7 @@ def test_the_best_cell_is_marked_and_named():
     assert figure.layout.title.text == "Predicted: at best 1.11 times plain speed, exit 5, depth 2"
     mark, = figure.layout.shapes
     assert (mark.name, mark.x0, mark.x1, mark.y0, mark.y1) == ("the best cell", .5, 1.5, -.5, .5)
-    assert figure.data[0].x[1] == "2" and figure.data[0].y[0] == "5", "second column, first row"
+    assert (figure.data[0].x[1], figure.data[0].y[0]) == ("2", "5"), "second column, first row"
 
 
 def test_every_cell_says_its_number_and_a_measured_one_its_interval():

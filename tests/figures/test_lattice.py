@@ -24,7 +24,7 @@ def test_candidates_stand_below_one_another_in_the_column_of_their_slot():
 def test_a_path_passes_its_own_candidates_and_never_over_their_text():
     heights = {trace.name: list(trace.y) for trace in drawn().data[1:]}
     assert {name: [round(height) for height in path] for name, path in heights.items()} == {
-        "best": [1, 1, 1], "searched": [1, 2, 2], "what came": [1, 3]}
+        "best": [1, 1, 1], "searched": [1, 2, 2], "the target's tokens": [1, 3]}
     assert all(.25 < abs(height - round(height)) < .5 for path in heights.values() for height in path)
     assert len({height - round(height) for path in heights.values() for height in path[:1]}) == 3
 
@@ -37,8 +37,8 @@ def test_a_token_that_is_no_candidate_is_drawn_in_a_row_of_its_own():
     assert inside.layout.height < drawn().layout.height
 
 
-def test_the_title_counts_what_came():
-    assert drawn().layout.title.text == "What came is a candidate of 1 of 2 slots, and the best one of 1"
+def test_the_title_counts_the_slots_that_hold_the_targets_token():
+    assert drawn().layout.title.text == "The target's token is a candidate in 1 of 2 slots, the best in 1"
     assert figures.lattice(WORDS, LOGPS).layout.title.text == "The likeliest tokens of 3 slots"
     assert drawn(title="a finding").layout.title.text == "a finding"
 
@@ -56,7 +56,7 @@ def test_sixteen_slots_of_fifteen_candidates_are_one_legible_small_figure():
 
 
 def test_more_paths_than_can_be_told_apart_are_refused():
-    with pytest.raises(ValueError, match="at most 2 paths beside what came, got 3 and 3"):
+    with pytest.raises(ValueError, match="at most 2 paths beside the target's, got 3 and 3"):
         figures.lattice(WORDS, LOGPS, {"a": [0], "b": [0], "c": [0]})
     with pytest.raises(ValueError, match="words 3, logps 2"):
         figures.lattice(WORDS, LOGPS[:2])

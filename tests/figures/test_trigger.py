@@ -24,9 +24,9 @@ def test_marks_stand_where_the_oracle_has_an_opinion():
     figure = figures.trigger([1.0] * 5, [None, .1, .2, .3, .4], 1.5, [False, True, True, True, False],
                              [None, True, False, None, True])
     marks = {trace.name: list(trace.x) for trace in figure.data if trace.mode == "markers"}
-    assert marks == {"fires, and it pays": [2], "fires in vain": [3], "missed": [5]}
+    assert marks == {"fires, and it pays": [2], "fires, and it does not pay": [3], "missed": [5]}
     assert figure.data[-1].y == (.4,), "a mark stands on the mean that was judged"
-    assert "2 times and is right 1 times" in figure.layout.title.text.replace("<br>", " ")
+    assert "fires 2 times, 1 of them rightly" in figure.layout.title.text.replace("<br>", " ")
 
 
 def test_a_rule_that_never_fires_has_no_precision_to_draw():

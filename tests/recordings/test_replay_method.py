@@ -38,8 +38,8 @@ def test_a_method_that_lives_on_text_alone_takes_the_rounds_of_its_live_run(reco
 
 
 def test_a_drafter_that_was_not_recorded_is_spoken_for_and_named(recording):
-    assert replay_method.model_drafter(recording, "eagle") == replay_method.model_drafter(recording,
-                                                                                          "eagle2") == "eagle"
+    for asked in ("eagle", "eagle2"):
+        assert replay_method.model_drafter(recording, asked) == "eagle"
     assert replay_method.model_drafter(recording, "draft-model") == "draft-model"
     sources = {name for r in replay_method.replay_method("eagle2", recording, CURVE).rounds for name in r.draft.source}
     assert sources == {"eagle"}
@@ -61,9 +61,8 @@ def test_plain_decoding_is_predicted_at_one_and_a_models_levels_are_charged(reco
     plain = replay_method.predicted_rates([replay_method.replay_method("ar", recording, CURVE)], CURVE, 9.0)
     assert plain == {"tokens per forward": 1.0, "predicted speed": 1.0}
     head, copies = ([replay_method.replay_method(spec, recording, CURVE)] for spec in ("eagle2", "sam"))
-    assert replay_method.predicted_rates(head, CURVE, 1.0)["predicted speed"] < replay_method.predicted_rates(head,
-                                                                                                              CURVE,
-                                                                                                              0.0)["predicted speed"]
+    dear, free = (replay_method.predicted_rates(head, CURVE, level) for level in (1.0, 0.0))
+    assert dear["predicted speed"] < free["predicted speed"]
     assert replay_method.predicted_rates(copies, CURVE, 1.0) == replay_method.predicted_rates(copies, CURVE, 0.0)
 
 

@@ -16,13 +16,9 @@ def test_the_toy_leaves_out_what_needs_a_drafter_that_it_has_not():
     assert not {"eagle", "block-diffusion", "draft-model", diffuspec_ablation.ALIGNED} & set(specs)
 
 
-def test_where_no_run_lies_a_toy_stands_in_and_writes_plain_decodings_tokens(tmp_path, monkeypatch):
-    few = ",".join(["ar", *(spec for spec in split_specs(diffuspec_ablation.METHODS) if diffuspec_ablation.cell_of(spec)), "diffuspec-tree"])
-    monkeypatch.setattr(diffuspec_ablation, "METHODS", few)
-    monkeypatch.setattr(diffuspec_ablation, "toy_bench",
-                        lambda specs: toy_bench.toy_bench(specs, prompts=3, tokens=8, steps=4))
-    report, whence = diffuspec_ablation.read_measure_or_toy(str(tmp_path / "nothing"))
-    assert "a toy stands in" in whence
+def test_a_toy_run_covers_three_families_and_every_method_writes_plain_decodings_tokens():
+    cells = [spec for spec in split_specs(diffuspec_ablation.METHODS) if diffuspec_ablation.cell_of(spec)]
+    report = toy_bench.toy_bench(["ar", *cells, "diffuspec-tree"], prompts=3, tokens=8, steps=4)
     assert len(report.entries) == 6
     assert all(entry["identical_prompts"] == 3 for entry in report.entries.values())
     assert report.families == ["toy a", "toy b", "toy c"]

@@ -1,0 +1,54 @@
+"""Runs for notebooks: the measured one, or a small run on the toy if the measured one is missing.
+
+A toy run has the same tables as a measured one, so that a notebook runs everywhere. Its speeds are noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from specdec_lib import catalog
+from specdec_lib.analysis import diffuspec_ablation, length_policies, verification_tradeoff
+from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.length_policies import POLICIES
+from specdec_lib.analysis.verification_tradeoff import COPY, HEAD
+from specdec_lib.toys.toy_bench import toy_bench, toy_report, untrained_environment
+
+LAYERS = 5                                         # of the toy's six, for its draft model
+POLICY_SPECS = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
+RULE_SPECS = ("ar", *(HEAD[place].replace("eagle", "draft-model") for place in (0, 1, 2, 4, 6, 9, 10, 12, 13)),
+              COPY[0], COPY[2])
+
+
+def read_or_toy(run: str, read: Callable[[], tuple[Report, str]], toy: Callable[[], Report],
+                command: str = "") -> tuple[Report, str]:
+    """What `read` returns; if the folder `run` does not exist, the report of `toy` and a sentence that says so.
+
+    The sentence ends with the `command` that measures the missing run, if there is one.
+    """
+    if Path(run).is_dir():                         # "" as well: `read` decides what no name means
+        return read()
+    how = f" This measures one: `{command}`" if command else ""
+    return toy(), f"No run lies at {run}, so a toy stands in and its numbers are noise.{how}"
+
+
+def ablation_or_toy(run: str, out: str = "", **options) -> tuple[Report, str]:
+    """`diffuspec_ablation.read_ablation`, or a toy run of its methods if the folder `run` is missing."""
+    return read_or_toy(run, lambda: diffuspec_ablation.read_ablation(run, out, **options),
+                       lambda: toy_bench(catalog.split(diffuspec_ablation.METHODS)))
+
+
+def policies_or_toy(run: str) -> tuple[Report, str]:
+    """`length_policies.read_policies`, or a toy run of the same policies if the folder `run` is missing."""
+    return read_or_toy(run, lambda: length_policies.read_policies(run),
+                       lambda: toy_report(untrained_environment(LAYERS), POLICY_SPECS, prompts=5, tokens=16),
+                       length_policies.COMMAND)
+
+
+def rules_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
+    """`verification_tradeoff.read_rules`, or a toy run at this temperature if the folder `run` is missing."""
+    return read_or_toy(run, lambda: verification_tradeoff.read_rules(run, temperature),
+                       lambda: toy_report(untrained_environment(LAYERS), RULE_SPECS, prompts=5,
+                                          temperature=temperature),
+                       verification_tradeoff.command_to_run(run, temperature))

@@ -1,0 +1,68 @@
+"""Names of devices and dtypes become ones that exist here or are refused, and every decode gets a kit of its own."""
+
+import pytest
+import torch
+
+from specdec_lib.bench.environment import device_of, dtype_of
+from specdec_lib.hub.load import default_dtype
+from specdec_lib.types import Refusal
+from tests.bench.test_run import CURVE, DRAFT, plan, world
+
+
+@pytest.fixture(params=[True, False], ids=["gpu", "no gpu"])
+def gpu(request, monkeypatch):
+    """Whether this machine has a GPU, as far as torch says."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: request.param)
+    return request.param
+
+
+def test_auto_is_the_gpu_where_there_is_one_and_cpu_is_always_the_cpu(gpu):
+    assert device_of("auto") == ("cuda" if gpu else "cpu")
+    assert device_of("cpu") == "cpu"
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:1"])
+def test_a_gpu_that_is_asked_for_by_name_must_be_there(gpu, name):
+    if gpu:
+        assert device_of(name) == name
+    else:
+        with pytest.raises(Refusal, match="no CUDA device"):
+            device_of(name)
+
+
+@pytest.mark.parametrize("name", ["tpu", "", "CPU"])
+def test_other_devices_are_refused_by_their_name(gpu, name):
+    with pytest.raises(Refusal, match=f"no device named {name!r}"):
+        device_of(name)
+
+
+@pytest.mark.parametrize(("name", "full"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"),
+                                            ("fp64", "float64"), ("float32", "float32"), ("bfloat16", "bfloat16")])
+def test_a_dtype_is_kept_under_its_full_name(name, full):
+    assert dtype_of(name, "cpu") == full
+
+
+def test_auto_takes_the_dtype_that_the_device_is_fast_in():
+    assert getattr(torch, dtype_of("auto", "cpu")) == default_dtype("cpu")
+
+
+@pytest.mark.parametrize("name", ["int3", "float8", ""])
+def test_other_dtypes_are_refused_with_those_there_are(name):
+    with pytest.raises(Refusal, match=f"no dtype named {name!r}: take auto, float64, float32, bfloat16, float16"):
+        dtype_of(name, "cpu")
+
+
+def test_a_kit_has_the_sampling_and_the_store_of_the_plan_and_the_draft_model_of_the_world():
+    kit = world().kit(plan(temperature=0.5, store="own.store"), CURVE)
+    assert (kit.sampling.temperature, kit.store, kit.cost) == (0.5, "own.store", CURVE)
+    assert kit.draft.rows == DRAFT.rows
+    assert world(draft=None).kit(plan(), CURVE).draft is None
+
+
+def test_a_kit_begins_with_an_empty_memory_of_its_own_unless_one_is_handed_in():
+    here, kept = world(), {"answers": 1}
+    one, other = here.kit(plan(), CURVE), here.kit(plan(), CURVE)
+    one.memory["answers"] = 1
+    assert other.memory == {}
+    assert one.indexes is not other.indexes
+    assert here.kit(plan(), CURVE, kept).memory is kept

@@ -1,0 +1,90 @@
+"""From words to a setting: what they describe, what they need, and that bad ones are refused before a model loads."""
+
+import hashlib
+import json
+
+import pytest
+
+from specdec_lib.bench import options
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.types import Refusal
+
+NOWHERE = "/nowhere/a-model"                       # loading it would be refused
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    lines = [{"question_id": i, "category": category, "turns": [f"text {i}"]}
+             for i, category in enumerate(("qa", "qa", "rag"), 1)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def setting(prompts, tmp_path):
+    """setting(**words): on three prompts, a target that does not exist and a shelf without checkpoints."""
+    (tmp_path / "shelf").mkdir()
+    usual = {"methods": "ar", "prompts": prompts, "target": NOWHERE, "device": "cpu", "dtype": "fp32",
+             "checkpoints": tmp_path / "shelf"}
+    return lambda **words: options.setting(**usual | words)
+
+
+def put_card(shelf, name, sha256):
+    """A card alone: enough for a plan, which names checkpoints by their checksums."""
+    (shelf / name).mkdir()
+    card = {"bytes": 1, "sha256": sha256, "target": {"name": "tiny", "fingerprint": {}}}
+    (shelf / name / "card.json").write_text(json.dumps(card))
+
+
+def test_words_become_a_plan_with_the_file_of_prompts_named_and_summed(setting, prompts):
+    plan = setting(methods="ar, sam, draft-model@svip(h=0.3)", peers="hf-generate,hf-prompt-lookup", threads=3,
+                   max_new_tokens=9, repeats=2, temperature=0.5, seed=4).plan
+    assert plan.methods == ("ar", "sam", "draft-model@svip(h=0.3)")
+    assert plan.peers == ("hf-generate", "hf-prompt-lookup")
+    assert (plan.prompts, plan.sha256) == ("mine.jsonl", hashlib.sha256(prompts.read_bytes()).hexdigest())
+    assert (plan.device, plan.dtype, plan.threads) == ("cpu", "float32", 3)
+    assert (plan.max_new_tokens, plan.repeats, plan.temperature, plan.seed) == (9, 2, 0.5, 4)
+    assert plan.as_dict()["target"] == "a-model"
+
+
+def test_a_limit_takes_from_every_family_alike(setting):
+    assert [one.question_id for one in setting().prompts] == [1, 2, 3]
+    assert [one.question_id for one in setting(limit=2).prompts] == [1, 3]
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    ({"methods": "ar,nope"}, "no method named 'nope'"), ({"peers": "hf-nope"}, "no peer named 'hf-nope'"),
+    ({"methods": " , "}, "name at least one method"), ({"device": "abacus"}, "no device named 'abacus'"),
+    ({"dtype": "int3"}, "no dtype named 'int3'"), ({"methods": "eagle"}, "`specdec train eagle` makes it"),
+    ({"orders": "backwards"}, "got backwards")])
+def test_a_bad_word_is_refused_before_the_target_is_looked_for(setting, words, sentence):
+    with pytest.raises(Refusal, match=sentence) as refused:
+        setting(**words)
+    assert NOWHERE not in str(refused.value)
+
+
+def test_files_and_folders_that_do_not_exist_are_refused_by_their_path(setting, tmp_path):
+    for word in ("prompts", "store", "curve", "checkpoints"):
+        with pytest.raises(Refusal, match=f"/{word}"):
+            setting(**{word: tmp_path / "gone" / word})
+
+
+def test_a_setting_knows_what_its_methods_and_further_parts_need(setting, tmp_path):
+    assert setting().needs == ()
+    assert setting(methods="ar,draft-model").needs == ("draft",)
+    assert setting().plan.checkpoints is None
+    put_card(tmp_path / "shelf", "eagle", "e" * 64)
+    put_card(tmp_path / "shelf", "length-predictor", "1" * 64)
+    assert setting(methods="eagle").plan.checkpoints == {"eagle": "e" * 64}
+    assert setting(parts=("eagle",)).plan.checkpoints == {"eagle": "e" * 64}
+    assert setting(methods="eagle@adaeagle").plan.checkpoints == {"eagle": "e" * 64, "length-predictor": "1" * 64}
+
+
+def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_needs_it(setting, tmp_path):
+    here, said = setting(), []
+    with pytest.raises(Refusal, match="there is no folder"):
+        options.bench(here, tmp_path / "out", lambda *progress: None, said.append)
+    RunFolder(tmp_path / "out", here.plan).finish([], {"methods": {"ar": {}}})
+    assert options.bench(here, tmp_path / "out", lambda *progress: None, said.append) == {"methods": {"ar": {}}}
+    assert "nothing is measured again" in said[-1]

@@ -1,0 +1,58 @@
+"""The plan of a run: bad words are refused in one sentence, and its dict is what a resume compares."""
+
+import json
+
+import pytest
+
+from specdec_lib.bench import plan as plans
+from specdec_lib.bench.plan import Plan, changed_settings
+from specdec_lib.types import Refusal
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"methods": ("sam(",)}, "is not a name with parameters"),
+    ({"methods": ("sam@sometimes",)}, "no policy"),
+    ({"peers": ("hf-generate", "hf-generate")}, "the peer hf-generate is named twice"),
+    ({"limit": -2}, "a limit of -2 prompts leaves nothing to run")])
+def test_bad_words_are_refused_in_one_sentence(change, words):
+    with pytest.raises(Refusal, match=words) as refused:
+        Plan(**{"methods": ("ar",)} | change)
+    assert "\n" not in str(refused.value)
+
+
+def test_paths_are_kept_as_names_and_hub_names_stay_whole():
+    made = Plan(("ar", "draft-model"), target="/models/a/tiny", draft="/models/b/small", store="/c/own.store",
+                cost="/d/curve.json", diffusion="/models/dream")
+    kept = made.as_dict()
+    assert {name: kept[name] for name in ("target", "draft", "store", "cost", "diffusion")} == {
+        "target": "tiny", "draft": "small", "store": "own.store", "cost": "curve.json", "diffusion": "dream"}
+    assert Plan(("ar",), target="org/name").as_dict()["target"] == "org/name"
+
+
+def test_a_plan_equals_what_was_kept_of_it_as_json():
+    made = Plan(("ar", "sam"), ("hf-generate",), limit=3, checkpoints={"eagle": "0" * 64}, orders=("file",))
+    kept = json.loads(json.dumps(made.as_dict()))
+    assert changed_settings(kept, made.as_dict()) == []
+
+
+def test_settings_that_older_runs_did_not_know_are_written_only_where_they_are_used():
+    assert not {"orders", "diffusion"} & set(Plan(("ar",)).as_dict())
+    assert Plan(("ar",), diffusion="dream").as_dict()["diffusion"] == "dream"
+
+
+def test_every_changed_setting_is_named_with_both_values_whichever_side_lacks_it():
+    one, other = Plan(("ar",), seed=1).as_dict(), Plan(("ar",), seed=2, diffusion="dream").as_dict()
+    assert changed_settings(one, other) == ["seed is 1 there and 2 here", "diffusion is None there and 'dream' here"]
+    assert changed_settings(other, one) == ["seed is 2 there and 1 here", "diffusion is 'dream' there and None here"]
+
+
+def test_temperature_zero_is_greedy_and_any_other_samples():
+    assert Plan(("ar",)).sampling is None
+    assert Plan(("ar",), temperature=0.7).sampling.temperature == 0.7
+
+
+def test_what_a_method_needs_includes_what_its_parts_and_its_parameters_name():
+    assert plans.needs(plans.cards_of("draft-model")) == ["draft"]
+    assert plans.trained("draft-model@adaeagle") == ["length-predictor"]
+    assert plans.named("diffusion-draft(weights='diffusion-lm-aligned')@svip") == ["diffusion-lm-aligned"]
+    assert plans.named("diffusion-draft") == []

@@ -1,0 +1,58 @@
+"""Results on disk: what is written is read back, older and newer tables are understood, and costs are what was paid."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from specdec_lib.bench import results
+from specdec_lib.bench.results import Decode, Outcome
+from specdec_lib.measure import Cost
+from tests.bench.made_up import turn
+
+ROWS = (turn(3, 2, when=.125, what=.25, target=.5, how=.0625), turn(0, 0)._replace(not_best=1))     # kept exactly
+DONE = Outcome((7, 7, 7, 9), 1.5, sum(row.seconds for row in ROWS), 4, 2, ROWS)
+METHOD = Decode(4, "qa", "sam", 0, 0, False, 10, DONE, "text", ("t", "e", "x", "t"), 0.5)
+SECOND = replace(METHOD, turn=1, repeat=1, score=None, outcome=replace(DONE, rows=ROWS[:1], tokens=(7, 7, 7)))
+PEER = Decode(4, "qa", "hf-generate", 0, 0, True, 10, Outcome((7, 7), 2.0, 0.25, 1, 1), "ü", ("ü", ""))
+ALL = [METHOD, SECOND, PEER]
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A folder that holds the tables of all three."""
+    results.tables(ALL).write(tmp_path)
+    return tmp_path
+
+
+def test_decodes_are_read_back_equal_with_their_rounds_in_order(written):
+    assert results.read_results(written) == ALL
+
+
+def test_a_run_without_any_round_is_read_back(tmp_path):
+    results.tables([PEER]).write(tmp_path)
+    assert results.read_results(tmp_path) == [PEER]
+
+
+def test_a_table_without_the_newest_column_and_with_one_that_nobody_knows_is_read(written):
+    rounds = pq.read_table(written / "rounds.parquet")
+    other = rounds.drop_columns("not_best").append_column("colour", pa.array(["red"] * len(rounds)))
+    pq.write_table(other, written / "rounds.parquet")
+    blank = [replace(one, outcome=replace(one.outcome, rows=tuple(row._replace(not_best=None)
+                                                                   for row in one.outcome.rows))) for one in ALL]
+    assert results.read_results(written) == blank
+
+
+def test_seconds_are_paid_for_the_tokens_bought_and_with_prefill_for_all():
+    assert METHOD.cost == Cost(4, 1.9375)
+    assert METHOD.cost_end_to_end == Cost(4, 3.4375)
+    assert PEER.cost == Cost(1, 0.25)
+    assert PEER.cost_end_to_end == Cost(2, 2.25)
+
+
+def test_decodes_are_selected_by_any_field_and_grouped_by_prompt():
+    other = replace(PEER, question_id=5)
+    assert list(results.select([*ALL, other], method="sam", turn=1)) == [SECOND]
+    assert list(results.select(ALL, method="nobody")) == []
+    assert results.prompts([METHOD, other, PEER]) == {4: [METHOD, PEER], 5: [other]}

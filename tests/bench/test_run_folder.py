@@ -1,0 +1,84 @@
+"""The folder of a run: parts stand whole or not at all, a resume finds them, and one folder belongs to one plan."""
+
+import pytest
+
+from specdec_lib.bench import results
+from specdec_lib.bench.plan import Plan
+from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.types import Refusal
+from tests.bench.made_up import decodes, turn
+
+PLAN = Plan(("ar", "sam"), prompts="p.jsonl", sha256="0" * 64)
+ONE, TWO = ([one] for one in decodes("ar", turn(0, 0), turn(2, 1), prompts=2))         # a prompt each
+CURVE = CostCurve((1, 5), (8,), ((1.0, 1.25),))
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A run with its first prompt done."""
+    folder = RunFolder(tmp_path, PLAN)
+    folder.keep_curve(CURVE)
+    folder.write_part(0, ONE)
+    return folder
+
+
+def test_a_run_goes_on_at_the_first_prompt_that_is_not_written(begun):
+    again = RunFolder(begun.path, PLAN)
+    assert again.part(0) == ONE
+    assert again.part(1) is None
+    assert again.curve == CURVE
+    assert not again.finished
+    assert again.summary() is None
+
+
+def test_a_part_that_a_kill_left_half_written_is_not_counted_and_is_removed(begun):
+    half = begun.path / "parts" / ".00001"
+    half.mkdir()
+    results.tables(TWO).write(half)
+    assert begun.part(1) is None
+    assert RunFolder(begun.path, PLAN).part(1) is None
+    assert not half.exists()
+    begun.write_part(1, TWO)
+    assert begun.part(1) == TWO
+
+
+def test_the_summary_is_written_last_and_replaces_the_parts(begun):
+    begun.write_part(1, TWO)
+    begun.finish(ONE + TWO, {"methods": {}})
+    again = RunFolder(begun.path, PLAN)
+    assert again.finished
+    assert again.summary() == {"methods": {}}
+    assert again.everything() == ONE + TWO
+    assert sorted(one.name for one in begun.path.iterdir()) == [
+        "cost.json", "decodes.parquet", "rounds.parquet", "settings.json", "summary.json"]
+
+
+def test_a_begun_run_refuses_another_plan_and_stays_as_it_was(begun):
+    other = Plan(("ar", "sam"), prompts="p.jsonl", sha256="0" * 64, seed=7, repeats=2, limit=3, max_new_tokens=9)
+    with pytest.raises(Refusal, match="limit is None there and 3 here") as refused:
+        RunFolder(begun.path, other)
+    assert str(refused.value).count(" there and ") == 3, "three settings name the difference, more would bury it"
+    assert RunFolder(begun.path, PLAN).part(0) == ONE
+
+
+def test_a_part_that_cannot_be_read_is_refused_by_its_name(begun):
+    (begun.path / "parts" / "00000" / "rounds.parquet").write_bytes(b"no table")
+    with pytest.raises(Refusal, match=r"parts/00000 cannot be read"):
+        begun.part(0)
+
+
+def test_a_broken_settings_file_and_a_file_in_the_place_of_the_folder_are_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.json").write_text("{")
+    with pytest.raises(Refusal, match=r"settings\.json cannot be read"):
+        RunFolder(tmp_path / "run", PLAN)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refusal, match="cannot be written"):
+        RunFolder(tmp_path / "file", PLAN)
+
+
+def test_numbers_that_json_does_not_know_are_never_written(begun):
+    with pytest.raises(ValueError, match="JSON"):
+        begun.finish(ONE, {"speedup": float("nan")})
+    assert not RunFolder(begun.path, PLAN).finished
