@@ -1,7 +1,7 @@
-"""EAGLE: one trained layer drafts from what the target's own layers showed of the text so far.
+"""EAGLE: one trained layer drafts from the hidden states of the target's own layers.
 
-Source: Li et al. 2024 (EAGLE); Li et al. 2025 (EAGLE-3: several taps, trained on its own steps). Costs one pass
-through a single layer per drafted token. A prompt of one token shows no feature yet, so its first draft is empty.
+Source: Li et al. 2024 (EAGLE); Li et al. 2025 (EAGLE-3: several taps, trained on its own steps). Cost: one pass
+through a single layer per drafted token. A prompt of one token has no hidden state yet, so its first draft is empty.
 """
 
 from __future__ import annotations
