@@ -1,8 +1,14 @@
+"""The suffix automaton against brute force: on fixed seeds, and as properties of random texts."""
+
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specdec_lib.index.suffix_automaton import Repeat, SuffixAutomaton
+
+TEXTS = st.integers(2, 4).flatmap(lambda symbols: st.lists(st.integers(0, symbols - 1), max_size=40)).map(tuple)
 
 
 def by_brute_force(tokens) -> Repeat:
@@ -34,6 +40,27 @@ def test_it_answers_for_any_session_in_any_order(letters):
     for _ in range(150):
         tokens = base[:rng.randrange(51)] + text(rng, rng.randrange(6), letters)
         assert automaton.read(tokens) == by_brute_force(tokens)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(TEXTS)
+def test_grown_token_by_token_it_agrees_with_brute_force(tokens):
+    automaton = SuffixAutomaton()
+    for n in range(1, len(tokens) + 1):
+        assert automaton.read(tokens[:n]) == by_brute_force(tokens[:n])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(TEXTS, st.data())
+def test_after_going_back_to_a_shorter_session_it_agrees_with_brute_force(tokens, data):
+    shorter = tokens[:data.draw(st.integers(0, len(tokens)), label="kept tokens")]
+    other = shorter + data.draw(TEXTS, label="another tail")
+    automaton, fresh = SuffixAutomaton(), SuffixAutomaton()
+    automaton.read(tokens)
+    assert automaton.read(shorter) == fresh.read(shorter) == by_brute_force(shorter)
+    assert inside(automaton) == inside(fresh)
+    for n in range(len(shorter) + 1, len(other) + 1):
+        assert automaton.read(other[:n]) == by_brute_force(other[:n])
 
 
 def inside(automaton):

@@ -1,6 +1,8 @@
 """Copies share one tree, the likeliest nodes first, and none that is not worth its price."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specdec_lib.index.trees import CopySource, copy_chance, likely_tree
 from specdec_lib.types import ROOT, Budget
@@ -76,5 +78,26 @@ def test_no_copies_or_empty_ones_make_no_tree():
     assert grown(CopySource((), 3)) == grown(CopySource((), 5))
 
 
-def test_chances_rise_with_the_match():
-    assert 0 < copy_chance(1) < copy_chance(2) < copy_chance(3) < copy_chance(40) < 1
+def test_the_confidence_of_a_copy_is_n_over_n_plus_1_5_and_0_24_after_one_token():
+    assert copy_chance(1) == 0.24
+    assert [copy_chance(n) for n in (2, 3, 16)] == pytest.approx([2 / 3.5, 3 / 4.5, 16 / 17.5])
+
+
+COPIES = st.lists(st.builds(CopySource, st.lists(st.integers(0, 2), max_size=6).map(tuple), st.integers(1, 9),
+                            st.floats(0, 1)), max_size=5)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(COPIES, st.builds(Budget, st.integers(0, 6), st.integers(1, 3), st.integers(0, 9)), st.floats(0, 1),
+       st.floats(0, 1))
+def test_a_tree_of_copies_is_well_formed_and_within_the_budget(copies, budget, least, price):
+    draft, members = grown(*copies, budget=budget, least=least, price=price)
+    assert len(draft.tokens) == len(draft.parents) == len(draft.confidence) <= budget.size
+    assert all(ROOT <= parent < node for node, parent in enumerate(draft.parents)), "parents come before children"
+    assert len(set(zip(draft.parents, draft.tokens, strict=True))) == len(draft), "siblings differ"
+    assert draft.depth <= budget.depth
+    assert all(len(children) <= budget.width for children in draft.children.values())
+    for copy, nodes in zip(copies, members, strict=True):
+        assert tuple(draft.tokens[node] for node in nodes) == copy.tokens[:len(nodes)]
+        assert nodes == draft.path(nodes[-1] if nodes else ROOT)
+    assert {node for nodes in members for node in nodes} == set(range(len(draft)))

@@ -1,6 +1,10 @@
+"""Feedback retrieval: candidates and their scores, the shapes of the tree, the corpus, and well-formed drafts."""
+
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specdec_lib.how.match import Match
 from specdec_lib.index.store_build import build_store
@@ -246,6 +250,23 @@ def test_with_remember_earlier_answers_are_searched_like_a_corpus():
     assert alone.tokens == (24, 25, 26, 27, 28)
     assert [key for key, _, _ in alone.notes[NAME]] == [-3]
     assert made(kit)(session_of((7, 1, 2, 3)), BUDGET, NO_DICE) == Draft()
+
+
+TEXTS = st.integers(2, 4).flatmap(lambda symbols: st.lists(st.integers(0, symbols - 1), min_size=2, max_size=40))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(TEXTS, st.builds(Budget, st.integers(0, 6), st.integers(1, 3), st.integers(0, 9)),
+       st.sampled_from(["likely", "extend", "leave"]), st.sets(st.integers(0, 3), max_size=1))
+def test_every_draft_is_a_well_formed_tree_within_the_budget(tokens, budget, shape, end):
+    found = draft(tokens, budget, end, shape=shape, least=0.0, price=0.01, query=1)
+    assert len(found) <= budget.size
+    assert found.depth <= budget.depth
+    assert all(ROOT <= parent < node for node, parent in enumerate(found.parents)), "parents come before children"
+    assert len(set(zip(found.parents, found.tokens, strict=True))) == len(found), "siblings differ"
+    assert all(len(children) <= budget.width for children in found.children.values())
+    assert not any(parent != ROOT and found.tokens[parent] in end for parent in found.parents)
+    assert len(found.source) == len(found.confidence) == len(found)
 
 
 @pytest.mark.parametrize("choice", [{"key": "token"}, {"least": 2}, {"query": 0}, {"longest": 0}, {"shortest": 0},
