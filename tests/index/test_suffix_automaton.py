@@ -25,7 +25,7 @@ def text(rng, size, letters):
 
 
 @pytest.mark.parametrize("letters", [1, 2, 3, 8])
-def test_length_first_and_latest_occurrence_are_those_of_brute_force(letters):
+def test_length_first_and_latest_occurrence_agree_with_brute_force(letters):
     rng = random.Random(letters)
     for _ in range(8):
         tokens, automaton = text(rng, 60, letters), SuffixAutomaton()
@@ -68,7 +68,7 @@ def inside(automaton):
             automaton._state, automaton._repeat, automaton._undo)
 
 
-def test_going_back_leaves_no_trace():
+def test_going_back_restores_the_exact_state():
     rng = random.Random(3)
     for _ in range(20):
         start, tail = text(rng, rng.randrange(30), 2), text(rng, 30, 2)
@@ -94,7 +94,7 @@ def test_a_loop_longer_than_the_climb_costs_no_more_than_the_climb_per_token():
     assert automaton.repeat == Repeat(499, 499, 499)
 
 
-def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
+def test_beyond_the_climb_the_latest_occurrence_is_still_an_occurrence():
     automaton, tokens = SuffixAutomaton(climb=2), (1, 2) * 20 + (3, 1, 2)
     found = automaton.read(tokens)
     assert found.length == 2
@@ -103,7 +103,7 @@ def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
 
 
 @pytest.mark.parametrize("letters", [1, 2, 4])
-def test_the_longest_suffix_of_another_text_is_found_where_brute_force_finds_it(letters):
+def test_the_longest_suffix_of_another_text_agrees_with_brute_force(letters):
     rng = random.Random(20 + letters)
     for _ in range(30):
         tokens, other = text(rng, 40, letters), text(rng, rng.randrange(20), letters + 1)
