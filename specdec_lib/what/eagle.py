@@ -32,5 +32,5 @@ def make(kit: Kit) -> Eagle:
     return Eagle(eagle_head(kit.checkpoints["eagle"], kit.target))
 
 
-CARD = Card(NAME, idea="one trained layer drafts from the target's features", source="Li et al. 2025, EAGLE-3",
+CARD = Card(NAME, idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",
             make=make, needs=("eagle",), notebook="24_what_eagle")
