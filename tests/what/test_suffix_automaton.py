@@ -24,7 +24,7 @@ def test_the_longest_suffix_is_copied_not_the_latest_shorter_one():
     assert draft((1, 2, 3, 4, 9, 3, 5, 1, 2, 3)).tokens == (4, 9, 3)
 
 
-def test_first_and_recent_copy_from_different_places():
+def test_first_and_recent_copy_from_different_positions():
     assert draft(TEXT, Budget(2)).tokens == (4, 9)
     assert draft(TEXT, Budget(2), mode="first").tokens == (4, 7)
 
