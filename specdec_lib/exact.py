@@ -1,4 +1,4 @@
-"""EveryDice: walks every branch of a random computation, so that an output law is enumerated, not sampled."""
+"""EveryDice: runs every branch of a random computation, so that its output distribution is enumerated, not sampled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from specdec_lib.scores import Distribution
 
 
 class EveryDice:
-    """Dice that follow a script of choices and note, past its end, which other choices there were."""
+    """Dice that follow a script of choices and, after its end, record the alternatives of each choice."""
 
     def __init__(self, script: tuple[int, ...] = ()):
         self.script, self.taken, self.prob, self.open = script, [], 1.0, []
@@ -37,16 +37,16 @@ class EveryDice:
         if step < len(self.script):
             pick = self.script[step]
         else:
-            likely = [i for i, prob in enumerate(probs) if prob > 0]
-            pick = likely[0]
-            self.open += [(*self.taken, other) for other in likely[1:]]
+            possible = [i for i, prob in enumerate(probs) if prob > 0]
+            pick = possible[0]
+            self.open += [(*self.taken, other) for other in possible[1:]]
         self.taken.append(pick)
         self.prob *= probs[pick]
         return pick
 
 
 def every_outcome(run: Callable[[EveryDice], Hashable]) -> dict[Hashable, float]:
-    """The exact law of what `run(dice)` returns: each outcome with its chance, over every branch of its coins."""
+    """The exact distribution of the result of `run(dice)`: outcome -> probability, over every branch of its draws."""
     dist: dict[Hashable, float] = {}
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
@@ -58,5 +58,5 @@ def every_outcome(run: Callable[[EveryDice], Hashable]) -> dict[Hashable, float]
 
 
 def distance(one: dict, other: dict) -> float:
-    """Total variation between two enumerated laws."""
+    """Total variation distance between two enumerated distributions."""
     return sum(abs(one.get(key, 0.0) - other.get(key, 0.0)) for key in one.keys() | other.keys()) / 2

@@ -1,7 +1,7 @@
-"""Paths through a lattice: which candidates are worth a look, and which of them follow each other.
+"""Paths through a lattice: select the candidates of each slot, and search for those that follow each other.
 
 Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), Eq. 7 (candidates by cumulative mass) and Eq. 8 (the score of a
-path). Pure functions of numbers: slots are given as a `Lattice`, and what knows the order of words as a `Proxy`.
+path). Pure functions of numbers: slots are given as a `Lattice`, and the model of token order as a `Proxy`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 
 from specdec_lib.types import Lattice, Refusal
 
-NOTHING = -1                                       # stands in a context where no token is
+NOTHING = -1                                       # placeholder for a missing token
 SCORES = ("mean", "sum", "accepted")
 
 
 class Proxy(Protocol):
-    """A quick judge of order: log p of `tokens [..., m]` after the two tokens `contexts [..., 2]`, nats."""
+    """A cheap model of token order: log p of `tokens [..., m]` after the two tokens `contexts [..., 2]`, nats."""
 
     def logp_batch(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray: ...
 
@@ -43,30 +43,30 @@ def at_hand(lattice: Lattice) -> Lattice:
 
 
 def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int, ...]:
-    """The best token of every slot, up to the first end token; what is drafted without a search."""
+    """The best token of every slot, up to the first end token: the draft without a search."""
     tokens = tuple(lattice.ids[:, 0].tolist())
     return tokens[:next((i for i, token in enumerate(tokens, 1) if token in end), len(tokens))]
 
 
 def generated(lattice: Lattice, end: frozenset[int] = frozenset()) -> int:
-    """Length of the raw draft: slots before the first whose best token is an end token (L_gen of Eq. 9)."""
+    """Length of the raw draft: slots before the first one whose best token is an end token (L_gen of Eq. 9)."""
     return next((i for i, token in enumerate(lattice.ids[:, 0].tolist()) if token in end), len(lattice.ids))
 
 
 def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[int] = frozenset(),
              keep_end: bool = True) -> Lattice:
-    """The fewest best candidates of each slot that hold `mass`, `cap` at most; on the host, best first (Eq. 7).
+    """The fewest best candidates of each slot with a total of `mass`, at most `cap`; on the host, best first (Eq. 7).
 
-    As wide as the widest slot: where there are fewer, log-probabilities are -inf. With `keep_end` the end tokens of a
-    slot stay beside them, if the lattice holds them. Nothing stands behind the first slot whose best is an end token.
+    The result is as wide as the widest slot; missing candidates have log-probability -inf. With `keep_end` the end
+    tokens of a slot in the lattice stay as well. The result stops after the first slot whose best is an end token.
     """
     if not 0 < mass <= 1 or cap < 1:
-        raise Refusal(f"a slot keeps a mass above 0 and up to 1 in at least one candidate, got {mass} and {cap}")
+        raise Refusal(f"mass must be above 0 and at most 1 and cap at least 1, got {mass} and {cap}")
     lattice = at_hand(lattice)
     length = len(best_chain(lattice, end))
     ids, logp = lattice.ids[:length].numpy(), lattice.logp[:length].numpy()
     probs = np.exp(logp)
-    kept = probs.cumsum(1) - probs < mass          # the mass of better ones does not suffice
+    kept = probs.cumsum(1) - probs < mass          # the mass of better candidates does not suffice
     kept[:, 0], kept[:, cap:] = True, False
     if keep_end:
         kept |= members(ids, end)
@@ -77,12 +77,12 @@ def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[
 
 
 def kept(lattice: Lattice) -> tuple[int, ...]:
-    """How many candidates each slot has."""
+    """Number of candidates of each slot."""
     return tuple(torch.isfinite(lattice.logp).sum(1).tolist())
 
 
 def oracle(lattice: Lattice, tokens: Sequence[int]) -> tuple[int, ...]:
-    """The longest beginning of `tokens` that is a path of the lattice: no search can have more of them accepted."""
+    """The longest prefix of `tokens` that is a path of the lattice: the bound on the accepted length of any search."""
     n = 0
     for token, ids, logp in zip(tokens, lattice.ids.tolist(), lattice.logp.tolist(), strict=False):
         if (token, True) not in zip(ids, (value > -np.inf for value in logp), strict=True):
@@ -97,54 +97,55 @@ def search(lattice: Lattice, context: Sequence[int], proxy: Proxy | None = None,
 
     A token adds `weight` (lambda) times its slot's log-probability and 1 - weight times the proxy's, given the two
     tokens before it in path and `context`; without a proxy the slot alone counts. A path that ended stays in the beam
-    and is held against longer ones by its `score`: "sum" adds up, as printed, which prefers to end early; "mean" is
-    per token; "accepted" is how many tokens would be accepted if the mixed chances were the target's (both are ours).
+    and competes with longer ones by its `score`: "sum" adds up, as printed, which favours early ends; "mean" is per
+    token; "accepted" is the expected number of accepted tokens if the mixed probabilities were the target's (the last
+    two are ours).
     """
     if score not in SCORES or not 0 <= weight <= 1 or beam < 1:
-        raise Refusal(f"a beam of 1 or more, a weight from 0 to 1 and a score of {', '.join(SCORES)}: got {beam},"
-                      f" {weight} and {score!r}")
+        raise Refusal(f"beam must be at least 1, weight from 0 to 1 and score one of {', '.join(SCORES)}, "
+                      f"got {beam}, {weight} and {score!r}")
     lattice = at_hand(lattice)
     ids, logp = lattice.ids.numpy(), lattice.logp.numpy()
-    ends, here = members(ids, end), Beams.of(context)
+    ends, beams = members(ids, end), Beams.of(context)
     for i in range(len(ids)):
-        if here.over.all():
+        if beams.over.all():
             break
-        here = here.step(ids[i], added(ids[i], logp[i], here.last, proxy, weight), ends[i], beam, score)
-    return tuple(here.path(n, ids, logp, score) for n in range(len(here.total)))
+        beams = beams.step(ids[i], added(ids[i], logp[i], beams.last, proxy, weight), ends[i], beam, score)
+    return tuple(beams.path(n, ids, logp, score) for n in range(len(beams.total)))
 
 
 def added(ids: np.ndarray, logp: np.ndarray, last: np.ndarray, proxy: Proxy | None, weight: float) -> np.ndarray:
-    """What each candidate [m] of a slot adds to each beam [b, m], whose last two tokens are `last [b, 2]`."""
+    """Score [b, m] that each of m candidates of a slot adds to each of b beams with last tokens `last [b, 2]`."""
     own = np.broadcast_to(logp, (len(last), len(ids)))
     if proxy is None:
         return own
-    told = proxy.logp_batch(last, np.broadcast_to(ids, own.shape))
-    return np.where(np.isfinite(own), weight * np.where(np.isfinite(own), own, 0) + (1 - weight) * told, -np.inf)
+    order = proxy.logp_batch(last, np.broadcast_to(ids, own.shape))
+    return np.where(np.isfinite(own), weight * np.where(np.isfinite(own), own, 0) + (1 - weight) * order, -np.inf)
 
 
 @dataclass(frozen=True)
 class Beams:
-    """The paths a search follows, b of them: all arrays are [b] or [b, ...]."""
+    """The b paths of a beam search: all arrays are [b] or [b, ...]."""
 
-    columns: np.ndarray                            # [b, slots so far], NOTHING behind an end token
+    columns: np.ndarray                            # [b, slots so far], NOTHING after an end token
     last: np.ndarray                               # [b, 2]: the two tokens before the next slot
-    total: np.ndarray                              # sum of what the tokens added
+    total: np.ndarray                              # sum of the tokens' scores
     length: np.ndarray
     hoped: np.ndarray                              # expected number of accepted tokens
-    over: np.ndarray                               # ended with an end token
+    over: np.ndarray                               # True after an end token
 
     @staticmethod
     def of(context: Sequence[int]) -> Beams:
-        """The empty path behind `context`."""
+        """The empty path after `context`."""
         last = (NOTHING, NOTHING, *context[-2:])[-2:]
         return Beams(np.empty((1, 0), dtype=np.int64), np.array([last]), np.zeros(1), np.zeros(1), np.zeros(1),
                      np.zeros(1, dtype=bool))
 
     def step(self, ids: np.ndarray, gain: np.ndarray, ends: np.ndarray, beam: int, score: str) -> Beams:
-        """One slot further: every open path with every candidate, every ended one as it is, and the best of all."""
+        """Extend by one slot: every open path with every candidate, every ended one unchanged; keep the best."""
         gain = np.where(self.over[:, None], -np.inf, gain)
         stay = np.where(self.over, 0.0, -np.inf)[:, None]
-        total = self.total[:, None] + np.concatenate((gain, stay), 1)                # [b, m + 1], the last to stay
+        total = self.total[:, None] + np.concatenate((gain, stay), 1)                # [b, m + 1], last: unchanged
         grows = np.append(np.ones(len(ids)), 0)
         length = self.length[:, None] + grows
         hoped = self.hoped[:, None] + np.exp(total) * grows
@@ -166,10 +167,10 @@ class Beams:
 
 
 def scored(total, length, hoped, score: str):
-    """The score of paths, from the three sums that the beams keep."""
+    """The score of paths, from the three sums in `Beams`."""
     return {"sum": total, "mean": total / np.maximum(length, 1), "accepted": hoped}[score]
 
 
 def members(ids: np.ndarray, end: frozenset[int]) -> np.ndarray:
-    """Which of `ids` are end tokens."""
+    """Mask of the end tokens among `ids`."""
     return np.isin(ids, list(end)) if end else np.zeros(ids.shape, dtype=bool)

@@ -1,4 +1,4 @@
-"""Logits to a law: temperature, top-k and top-p; temperature 0 has a support of one."""
+"""From logits to a distribution: temperature, top-k and top-p; temperature 0 has a support of one token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_lib.types import Refusal
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn from logits. Filters apply in the order temperature, top-k, top-p."""
+    """Sampling settings. Filters apply in the order temperature, top-k, top-p."""
 
     temperature: float = 0.0
     top_k: int = 0                                 # 0 = all
@@ -23,7 +23,7 @@ class Sampling:
         if self.temperature < 0:
             raise Refusal(f"temperature must be 0 or more, got {self.temperature}")
         if not 0 < self.top_p <= 1:
-            raise Refusal(f"top_p is a probability above 0, got {self.top_p}")
+            raise Refusal(f"top_p must be above 0 and at most 1, got {self.top_p}")
         if self.top_k < 0:
             raise Refusal(f"top_k must be 0 (all) or more, got {self.top_k}")
 
@@ -32,7 +32,7 @@ class Sampling:
         return self.temperature == 0
 
     def distribution(self, logits: Tensor, ids: Tensor | None = None) -> Distribution:
-        """The law of one row [V] of raw logits; `ids [V]` names its columns where they are not the tokens."""
+        """The distribution of one row [V] of raw logits; `ids [V]` gives the tokens of its columns if they differ."""
         if self.greedy:
             best = int(logits.argmax())
             return Distribution.point_mass(best if ids is None else int(ids[best]))
@@ -44,7 +44,7 @@ class Sampling:
         probs = torch.softmax(scaled, -1)
         if self.top_p < 1:
             probs, order = torch.sort(probs, descending=True)
-            keep = int((torch.cumsum(probs, 0) - probs < self.top_p).sum())       # the token that crosses stays
+            keep = int((torch.cumsum(probs, 0) - probs < self.top_p).sum())       # keeps the token that crosses
             probs, order = probs[:keep] / probs[:keep].sum(), order[:keep]
             columns = order if columns is None else columns[order]
         if columns is None:

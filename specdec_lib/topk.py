@@ -1,4 +1,4 @@
-"""The largest entries of rows as long as a vocabulary, by first ranking blocks of them. Knows tensors alone."""
+"""The largest entries of rows as long as a vocabulary, by first ranking blocks of columns. Depends on tensors only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BLOCK = 128
 
 
 def block_maxima(logits: Tensor) -> Tensor | None:
-    """The largest entry of every block [n, V / 128]; None where V is not made of blocks. Serves both below."""
+    """The largest entry of every block [n, V / 128]; None if V is no multiple of 128. Input of `top_k` and `argmax`."""
     return None if logits.shape[1] % BLOCK else logits.unflatten(-1, (-1, BLOCK)).amax(-1)
 
 
@@ -23,8 +23,8 @@ def top_k(logits: Tensor, k: int, peak: Tensor | None = None) -> tuple[Tensor, T
     blocks = logits.unflatten(-1, (-1, BLOCK))
     best = torch.topk(block_maxima(logits) if peak is None else peak, k, dim=-1).indices  # [n, k] blocks
     some = torch.gather(blocks, 1, best[..., None].expand(-1, -1, BLOCK)).flatten(1)
-    value, place = torch.topk(some, k, dim=-1)
-    return value, torch.gather(best, 1, place // BLOCK) * BLOCK + place % BLOCK
+    value, column = torch.topk(some, k, dim=-1)
+    return value, torch.gather(best, 1, column // BLOCK) * BLOCK + column % BLOCK
 
 
 def argmax(logits: Tensor, peak: Tensor | None = None) -> Tensor:

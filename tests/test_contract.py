@@ -1,4 +1,4 @@
-"""What every part promises, held against every card that the catalogue finds."""
+"""The contract of every part, tested on every card in the catalogue."""
 
 import random
 
@@ -47,7 +47,7 @@ def test_a_draft_is_a_tree_within_its_budget(name, budget):
 
 
 @pytest.mark.parametrize("name", WHATS)
-def test_asked_twice_a_drafter_answers_the_same(name):
+def test_two_calls_of_a_drafter_give_the_same_draft(name):
     part = kit_for(name).part(name)
     for session in sessions(2):
         one, other = part(session, Budget(3), Dice(5)), part(session, Budget(3), Dice(5))
@@ -56,7 +56,7 @@ def test_asked_twice_a_drafter_answers_the_same(name):
 
 
 @pytest.mark.parametrize("name", WHATS)
-def test_a_drafter_answers_for_any_session_in_any_order(name):
+def test_a_draft_depends_on_the_session_alone_in_any_order_of_calls(name):
     there = sessions(3)
     used, order = kit_for(name).part(name), there + there[::-1] + sessions(4)
     for session in order:
@@ -64,7 +64,7 @@ def test_a_drafter_answers_for_any_session_in_any_order(name):
 
 
 @pytest.mark.parametrize("name", WHENS)
-def test_a_policy_answers_from_the_session_alone(name):
+def test_a_budget_depends_on_the_session_alone(name):
     part = kit_for(name).part(name)
     there = sessions(5)
     forth = [part(session, Dice(1)) for session in there]
@@ -73,7 +73,7 @@ def test_a_policy_answers_from_the_session_alone(name):
 
 
 @pytest.mark.parametrize("name", WHATS)
-def test_nothing_stands_below_an_end_token(name):
+def test_no_node_follows_an_end_token(name):
     part = kit_for(name).part(name)
     for session in sessions(6):
         ended = begin(session.tokens, 20, end=frozenset({1}), sampling=WARM)

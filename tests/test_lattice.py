@@ -1,4 +1,4 @@
-"""Paths through a lattice: narrowing, search, and the bound that no search can pass."""
+"""Paths through a lattice: narrowing, search, and the bound on any search."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ END = frozenset({9})
 
 
 def lattice(*slots: dict[int, float]) -> Lattice:
-    """A lattice from chances by token, best first."""
+    """A lattice from probabilities by token, best first."""
     return Lattice(torch.tensor([list(slot) for slot in slots]),
                    torch.tensor([list(slot.values()) for slot in slots]).log())
 
@@ -33,41 +33,41 @@ def spread(seed: int, slots: int, m: int, vocab: int = 9) -> Lattice:
 
 
 PROXY = Ngram(count([(0, 1, 2, 3, 4, 5, 6, 7, 8), (8, 6, 4, 2, 0, 1, 3, 5, 7), (2, 2, 3, 1, 0, 8, 5, 4, 4)] * 3, 10))
-SURE = {1: .85, 2: .1, 3: .03, 4: .02}
-TORN = {4: .4, 3: .35, 2: .2, 1: .05}
+PEAKED = {1: .85, 2: .1, 3: .03, 4: .02}
+FLAT = {4: .4, 3: .35, 2: .2, 1: .05}
 ENDS = {9: .6, 1: .2, 2: .1, 3: .1}
 
 
 # --- narrowing ------------------------------------------------------------------------------------------------------
 
-def test_a_slot_keeps_the_fewest_candidates_that_hold_the_mass():
-    assert candidates(narrowed(lattice(SURE, TORN), .8)) == [[1], [4, 3, 2]]
-    assert candidates(narrowed(lattice(SURE, TORN), .7)) == [[1], [4, 3]]
-    assert kept(narrowed(lattice(SURE, TORN), 1.0)) == (4, 4)
+def test_a_slot_keeps_the_fewest_candidates_with_the_mass():
+    assert candidates(narrowed(lattice(PEAKED, FLAT), .8)) == [[1], [4, 3, 2]]
+    assert candidates(narrowed(lattice(PEAKED, FLAT), .7)) == [[1], [4, 3]]
+    assert kept(narrowed(lattice(PEAKED, FLAT), 1.0)) == (4, 4)
 
 
-def test_a_slot_keeps_no_more_than_the_cap_and_the_best_one_always():
-    assert candidates(narrowed(lattice(SURE, TORN), .99, cap=2)) == [[1, 2], [4, 3]]
-    assert candidates(narrowed(lattice(SURE, TORN), 1e-9, cap=1)) == [[1], [4]]
+def test_a_slot_keeps_at_most_cap_candidates_and_always_the_best():
+    assert candidates(narrowed(lattice(PEAKED, FLAT), .99, cap=2)) == [[1, 2], [4, 3]]
+    assert candidates(narrowed(lattice(PEAKED, FLAT), 1e-9, cap=1)) == [[1], [4]]
 
 
-def test_mass_is_of_the_whole_law_not_of_what_the_lattice_shows():
+def test_mass_is_of_the_whole_distribution_not_of_the_lattice():
     assert candidates(narrowed(lattice({1: .3, 2: .2}, {3: .9, 4: .05}), .6)) == [[1, 2], [3]]
 
 
-def test_end_tokens_stay_however_unlikely_and_beyond_the_cap_unless_told_otherwise():
+def test_end_tokens_stay_at_any_probability_and_beyond_the_cap_with_keep_end():
     late = {1: .7, 2: .2, 3: .06, 9: .04}
     assert candidates(narrowed(lattice(late, late), .8, 2, END)) == [[1, 2, 9]] * 2
     assert candidates(narrowed(lattice(late, late), .8, 2, END, keep_end=False)) == [[1, 2]] * 2
     assert candidates(narrowed(lattice(late, late), .8, 2)) == [[1, 2]] * 2
 
 
-def test_nothing_stands_behind_a_slot_whose_best_is_an_end_token():
-    assert candidates(narrowed(lattice(SURE, ENDS, TORN), .5, 15, END)) == [[1], [9]]
-    assert len(narrowed(lattice(SURE, ENDS, TORN), .5).ids) == 3
+def test_the_lattice_ends_after_a_slot_whose_best_is_an_end_token():
+    assert candidates(narrowed(lattice(PEAKED, ENDS, FLAT), .5, 15, END)) == [[1], [9]]
+    assert len(narrowed(lattice(PEAKED, ENDS, FLAT), .5).ids) == 3
 
 
-def test_a_narrowed_lattice_is_best_first_with_its_chances_untouched():
+def test_a_narrowed_lattice_is_best_first_with_unchanged_log_probabilities():
     wide = spread(1, 5, 9)
     few = narrowed(wide, .9, 4)
     assert few.ids.shape == few.logp.shape == (5, max(kept(few)))
@@ -83,22 +83,22 @@ def test_narrowing_again_changes_nothing():
 
 
 @pytest.mark.parametrize(("mass", "cap"), [(0, 3), (1.1, 3), (.8, 0)])
-def test_a_narrowing_that_keeps_nothing_is_refused(mass, cap):
-    with pytest.raises(Refusal, match="a mass above 0 and up to 1 in at least one candidate"):
-        narrowed(lattice(SURE), mass, cap)
+def test_an_impossible_mass_or_cap_is_refused(mass, cap):
+    with pytest.raises(Refusal, match=f"got {mass} and {cap}"):
+        narrowed(lattice(PEAKED), mass, cap)
 
 
-def test_the_raw_draft_is_as_long_as_its_tokens_before_the_first_end():
-    assert generated(lattice(SURE, TORN, ENDS, SURE), END) == 2
-    assert generated(lattice(SURE, ENDS)) == 2
-    assert best_chain(lattice(SURE, TORN, ENDS, SURE), END) == (1, 4, 9)
-    assert best_chain(lattice(ENDS, SURE)) == (9, 1)
+def test_the_raw_length_counts_tokens_before_the_first_end_token():
+    assert generated(lattice(PEAKED, FLAT, ENDS, PEAKED), END) == 2
+    assert generated(lattice(PEAKED, ENDS)) == 2
+    assert best_chain(lattice(PEAKED, FLAT, ENDS, PEAKED), END) == (1, 4, 9)
+    assert best_chain(lattice(ENDS, PEAKED)) == (9, 1)
 
 
 # --- the bound ------------------------------------------------------------------------------------------------------
 
-def test_the_oracle_is_the_longest_beginning_of_the_text_that_the_lattice_holds():
-    whole = lattice(SURE, TORN, SURE)
+def test_the_oracle_is_the_longest_prefix_of_the_text_in_the_lattice():
+    whole = lattice(PEAKED, FLAT, PEAKED)
     assert oracle(whole, (2, 1, 7, 1)) == (2, 1)
     assert oracle(whole, (1, 4, 1, 1)) == (1, 4, 1)
     assert oracle(whole, (2, 1)) == (2, 1)
@@ -108,7 +108,7 @@ def test_the_oracle_is_the_longest_beginning_of_the_text_that_the_lattice_holds(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_searched_path_agrees_with_a_text_further_than_the_oracle(seed):
+def test_no_searched_path_matches_the_text_beyond_the_oracle(seed):
     few, text = narrowed(spread(seed, 6, 5), .9, 4), tuple(spread(seed + 50, 6, 1).ids[:, 0].tolist())
     bound = len(oracle(few, text))
     for path in search(few, (0, 1), PROXY, beam=4):
@@ -119,14 +119,14 @@ def test_no_searched_path_agrees_with_a_text_further_than_the_oracle(seed):
 # --- the search -----------------------------------------------------------------------------------------------------
 
 def by_hand(one: Lattice, context, weight: float, end=frozenset(), score="sum") -> dict[tuple[int, ...], float]:
-    """Every path's score, by walking all of them."""
+    """The score of every path, by exhaustive search."""
     out, slots = {}, [list(zip(i, p, strict=True)) for i, p in zip(one.ids.tolist(), one.logp.tolist(), strict=True)]
     for path in product(*slots):
         n = next((i for i, (token, _) in enumerate(path, 1) if token in end), len(path))
         text, total, hoped = list(context), 0.0, 0.0
         for token, logp in path[:n]:
-            told = 0.0 if weight == 1 else float(PROXY.logp(text, [token])[0])
-            total += weight * logp + (1 - weight) * told
+            order = 0.0 if weight == 1 else float(PROXY.logp(text, [token])[0])
+            total += weight * logp + (1 - weight) * order
             hoped += np.exp(total)
             text.append(token)
         out[tuple(text[len(context):])] = {"sum": total, "mean": total / n, "accepted": hoped}[score]
@@ -135,7 +135,7 @@ def by_hand(one: Lattice, context, weight: float, end=frozenset(), score="sum") 
 
 @pytest.mark.parametrize("weight", [0.0, .3, .5, 1.0])
 @pytest.mark.parametrize("context", [(0, 1), (5,)])
-def test_a_wide_beam_finds_what_walking_every_path_finds(weight, context):
+def test_a_wide_beam_agrees_with_exhaustive_search(weight, context):
     one = spread(3, 4, 3)
     paths = search(one, context, PROXY, weight, beam=81)
     want = by_hand(Lattice(one.ids, one.logp.double()), context, weight)
@@ -147,7 +147,7 @@ def test_a_wide_beam_finds_what_walking_every_path_finds(weight, context):
 
 
 @pytest.mark.parametrize("score", ["sum", "mean", "accepted"])
-def test_a_wide_beam_holds_ended_paths_against_longer_ones_by_the_score_asked_for(score):
+def test_a_wide_beam_compares_ended_and_longer_paths_by_the_given_score(score):
     end, one = frozenset({4}), spread(5, 4, 4)
     assert 4 in one.ids[1] or 4 in one.ids[2]
     paths = search(one, (0, 1), PROXY, .5, beam=300, end=end, score=score)
@@ -163,10 +163,10 @@ def test_without_a_proxy_the_best_path_is_the_best_of_every_slot():
     assert search(one, (0, 1), PROXY, 1.0)[0].tokens == best_chain(one)
 
 
-def test_the_proxy_hears_the_two_tokens_before_and_turns_a_torn_slot():
-    torn = lattice({1: .5, 6: .4}, {3: .45, 2: .4}, {3: .5, 7: .4})
-    assert best_chain(torn) == (1, 3, 3)
-    assert search(torn, (8, 0), PROXY)[0].tokens == (1, 2, 3)                 # 0 1 2 3 was counted, 0 1 3 3 was not
+def test_the_proxy_reads_two_tokens_and_decides_a_close_slot():
+    close = lattice({1: .5, 6: .4}, {3: .45, 2: .4}, {3: .5, 7: .4})
+    assert best_chain(close) == (1, 3, 3)
+    assert search(close, (8, 0), PROXY)[0].tokens == (1, 2, 3)                 # 0 1 2 3 was counted, 0 1 3 3 was not
     either = lattice({0: .4, 3: .4})
     assert search(either, (4, 2), PROXY)[0].tokens == (0,)
     assert search(either, (2, 2), PROXY)[0].tokens == (3,)
@@ -179,19 +179,19 @@ def test_the_printed_sum_favours_ending_early_and_the_mean_per_token_does_not():
     assert search(slots, (0,), None, end=END, score="accepted")[0].tokens == (1,) * 8
 
 
-def test_a_mean_ends_early_where_later_slots_are_less_sure_and_the_accepted_length_does_not():
+def test_with_uncertain_later_slots_the_mean_ends_early_and_the_accepted_length_does_not():
     fading = lattice({1: .9, 2: .05}, {2: .6, 9: .35}, *[{3: .1, 4: .05}] * 6)
     assert search(fading, (0,), None, end=END, score="mean")[0].tokens == (1, 9)
     assert len(search(fading, (0,), None, end=END, score="accepted")[0].tokens) == 8
 
 
-def test_a_path_that_ended_grows_no_further_and_lets_the_others_grow():
+def test_an_ended_path_stays_unchanged_while_others_grow():
     one = lattice({9: .5, 1: .4}, {2: .9, 3: .1}, {2: .9, 3: .1})
     paths = search(one, (0,), None, beam=2, end=END, score="mean")
     assert {path.tokens for path in paths} == {(9,), (1, 2, 2)}
 
 
-def test_a_path_knows_the_log_probability_of_each_of_its_tokens():
+def test_a_path_has_the_log_probability_of_each_token():
     one = spread(6, 4, 4)
     for path in search(one, (0, 1), PROXY, beam=5):
         assert list(path.logp) == [float(one.logp[i][one.ids[i] == token]) for i, token in enumerate(path.tokens)]
@@ -217,6 +217,6 @@ def test_a_lattice_without_slots_has_the_empty_path():
 
 
 @pytest.mark.parametrize("values", [{"beam": 0}, {"weight": 1.5}, {"score": "best"}])
-def test_a_search_that_means_nothing_is_refused(values):
-    with pytest.raises(Refusal, match="a score of mean, sum, accepted"):
-        search(lattice(SURE), (0,), PROXY, **values)
+def test_an_impossible_search_is_refused(values):
+    with pytest.raises(Refusal, match="mean, sum, accepted"):
+        search(lattice(PEAKED), (0,), PROXY, **values)

@@ -1,7 +1,7 @@
-"""Lossless means proven: the output law of every combination is enumerated and held against the target's own.
+"""Losslessness by enumeration: the output distribution of every combination is compared with the target's own.
 
 The table world is in float64 with three tokens. `what` x `how` in full, every *when* with every `what` under
-`rejection`. Famous wrong rules must be caught by the same enumeration.
+`rejection`. Known wrong rules must be caught by the same enumeration.
 """
 
 import inspect
@@ -30,7 +30,7 @@ ABLE = {room: [name for name, card in cards.items() if not catalog.missing(card,
 LOSSLESS_HOW = [name for name in ABLE["how"] if ROOMS["how"][name].lossless]
 
 
-def law_of(when, what: str, how: str, tokens: int = 3):
+def output_distribution(when, what: str, how: str, tokens: int = 3):
     def once(dice):
         world = kit()
         method = Method(when(world), world.part(what), world.part(how))
@@ -39,21 +39,21 @@ def law_of(when, what: str, how: str, tokens: int = 3):
 
 
 @pytest.mark.parametrize(("what", "how"), list(itertools.product(ABLE["what"], LOSSLESS_HOW)))
-def test_every_drafter_under_every_rule_keeps_the_target_law(what, how):
-    dist = law_of(lambda world: Fixed(2, 2, 3), what, how)
+def test_every_drafter_under_every_rule_keeps_the_target_distribution(what, how):
+    dist = output_distribution(lambda world: Fixed(2, 2, 3), what, how)
     assert distance(dist, true_law()) < 1e-12
 
 
 def policy(world, name: str):
-    """A *when* of this world: one that chooses between two drafters is given the two that the switch has here."""
-    asked = inspect.signature(ROOMS["when"][name].make).parameters
+    """A *when* of this world; one that chooses between two drafters gets the two of this world's switch."""
+    known = inspect.signature(ROOMS["when"][name].make).parameters
     here = {"retrieve": "suffix-automaton", "model": "token-recycling"}
-    return world.part(name, **{role: drafter for role, drafter in here.items() if role in asked})
+    return world.part(name, **{role: drafter for role, drafter in here.items() if role in known})
 
 
 @pytest.mark.parametrize(("when", "what"), list(itertools.product(ABLE["when"], ABLE["what"])))
-def test_every_policy_with_every_drafter_keeps_the_target_law(when, what):
-    dist = law_of(lambda world: policy(world, when), what, "rejection")
+def test_every_policy_with_every_drafter_keeps_the_target_distribution(when, what):
+    dist = output_distribution(lambda world: policy(world, when), what, "rejection")
     assert distance(dist, true_law()) < 1e-12
 
 
@@ -61,13 +61,13 @@ METHODS = [name for name, card in catalog.methods().items() if card.lossless and
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_assembled_method_keeps_the_target_law(name):
+def test_every_assembled_method_keeps_the_target_distribution(name):
     dist = every_outcome(lambda dice: run(catalog.build(name, kit()), dice))
     assert distance(dist, true_law()) < 1e-12
 
 
 @pytest.mark.parametrize("what", ABLE["what"])
-def test_match_emits_plain_decodings_very_tokens_when_sampling(what):
+def test_match_emits_exactly_plain_decodings_tokens_when_sampling(what):
     for seed in range(20):
         plain = run(catalog.build("ar", kit()), Dice(seed), tokens=12)
         world = kit()
@@ -90,7 +90,7 @@ def fresh_kit(sampling=WARM):
     return replace(WORLD, target=WORLD.target.fresh(), sampling=sampling, indexes={}, memory={})
 
 
-def network_law(make, tokens: int, prompt=PROMPT) -> dict:
+def network_distribution(make, tokens: int, prompt=PROMPT) -> dict:
     def once(dice):
         fresh = fresh_kit()
         return run(make(fresh), dice, tokens=tokens, target=fresh.target, prompt=prompt)
@@ -98,28 +98,28 @@ def network_law(make, tokens: int, prompt=PROMPT) -> dict:
 
 
 @pytest.mark.parametrize("name", NETWORK_METHODS)
-def test_on_a_network_every_method_keeps_plain_decodings_law(name):
+def test_on_a_network_every_method_keeps_plain_decodings_distribution(name):
     tokens = 3 if set(catalog.methods()[name].parts) & set(NETWORK_WHATS) else 2
-    dist = network_law(lambda kit: catalog.build(name, kit), tokens)
-    assert distance(dist, network_law(lambda kit: catalog.build("ar", kit), tokens)) < 1e-9
+    dist = network_distribution(lambda kit: catalog.build(name, kit), tokens)
+    assert distance(dist, network_distribution(lambda kit: catalog.build("ar", kit), tokens)) < 1e-9
 
 
 @pytest.mark.parametrize(("what", "how"), list(itertools.product(NETWORK_WHATS, LOSSLESS_HOW)))
 @pytest.mark.parametrize("prompt", [PROMPT, (1,)], ids=["prompt", "one token"])
-def test_a_drafter_that_needs_a_network_keeps_its_law_under_every_rule(what, how, prompt):
-    dist = network_law(lambda kit: Method(Fixed(2, 2, 3), kit.part(what), kit.part(how)), 3, prompt)
-    assert distance(dist, network_law(lambda kit: catalog.build("ar", kit), 3, prompt)) < 1e-9
+def test_a_drafter_that_needs_a_network_keeps_the_distribution_under_every_rule(what, how, prompt):
+    dist = network_distribution(lambda kit: Method(Fixed(2, 2, 3), kit.part(what), kit.part(how)), 3, prompt)
+    assert distance(dist, network_distribution(lambda kit: catalog.build("ar", kit), 3, prompt)) < 1e-9
 
 
 @pytest.mark.parametrize(("when", "what"), list(itertools.product(NETWORK_WHENS, ["draft-model", *NETWORK_WHATS])))
-def test_a_policy_that_needs_a_network_keeps_the_law_with_every_drafter_that_does(when, what):
-    dist = network_law(lambda kit: Method(kit.part(when), kit.part(what), kit.part("rejection")), 3)
-    assert distance(dist, network_law(lambda kit: catalog.build("ar", kit), 3)) < 1e-9
+def test_a_policy_that_needs_a_network_keeps_the_distribution_with_every_such_drafter(when, what):
+    dist = network_distribution(lambda kit: Method(kit.part(when), kit.part(what), kit.part("rejection")), 3)
+    assert distance(dist, network_distribution(lambda kit: catalog.build("ar", kit), 3)) < 1e-9
 
 
 @pytest.mark.parametrize("what", NETWORK_WHATS)
 @pytest.mark.parametrize("sampling", [WARM, None], ids=["sampling", "greedy"])
-def test_on_a_network_match_emits_plain_decodings_very_tokens(what, sampling):
+def test_on_a_network_match_emits_exactly_plain_decodings_tokens(what, sampling):
     for seed in range(5):
         plain, drafted = fresh_kit(sampling), fresh_kit(sampling)
         method = Method(Fixed(3), drafted.part(what), drafted.part("match"))
@@ -135,8 +135,8 @@ Q = Table({(): (.7, .2, .1), (0,): (.7, .1, .2), (1,): (.3, .6, .1)})
 START = (2,)
 
 
-def caught(what, how) -> float:
-    """Total variation between what this drafter and rule emit and the target's law, over two tokens."""
+def bias(what, how) -> float:
+    """Total variation between the output of this drafter and rule and the target's distribution, over two tokens."""
     method = Method(lambda session, dice: Budget(2, 2), what, how)
     dist = every_outcome(lambda dice: run(method, dice, tokens=3, target=P, prompt=START))
     return distance(dist, true_law(P, START, tokens=3))
@@ -151,7 +151,7 @@ def chain(first: int, second: int, *dists) -> Draft:
 
 
 def second_slot_first(session, budget, dice):
-    """Slot 2 is drawn from its marginal before slot 1, which is then drawn knowing it."""
+    """Slot 2 is drawn from its marginal first; slot 1 is then drawn given slot 2."""
     last = session.tokens[-1]
     joint = q_at(last).probs[:, None] * torch.stack([q_at(a).probs for a in range(3)])          # [slot 1, slot 2]
     later = Distribution(torch.arange(3), joint.sum(0))
@@ -162,7 +162,7 @@ def second_slot_first(session, budget, dice):
 
 
 def committed_as_if_drawn(session, budget, dice):
-    """Slot 1 commits its best token, and is tested by the law that it was the best of; slot 2 is drawn knowing it."""
+    """Slot 1 commits its best token, and is tested as if drawn; slot 2 is drawn given slot 1."""
     first = q_at(session.tokens[-1])
     a = int(first.probs.argmax())
     second = q_at(a)
@@ -170,21 +170,21 @@ def committed_as_if_drawn(session, budget, dice):
 
 
 def duplicates_merged(session, budget, dice):
-    """Two draws for the first level; where they are the same token, one node stays with the law of one draw."""
+    """Two draws for the first level; two equal tokens become one node with the distribution of one draw."""
     q = q_at(session.tokens[-1])
     a, b = dice.choose(q), dice.choose(q)
     return Draft((a,), (ROOT,), (q,)) if a == b else Draft((a, b), (ROOT, ROOT), (q, q))
 
 
-def dropped_for_what_it_was(session, budget, dice):
-    """A token of small chance is drawn and then not submitted."""
+def dropped_by_its_value(session, budget, dice):
+    """A token of low probability is drawn and then not submitted."""
     q = q_at(session.tokens[-1])
     token = dice.choose(q)
     return Draft() if q.probability(token) < .25 else Draft((token,), (ROOT,), (q,))
 
 
 def dropping(name: str, **values):
-    """A drafter under this policy that takes back the token at which its rule fired."""
+    """A drafter under this policy that drops the token at which the stop rule fired."""
     def drop(session, budget, dice):
         stop = kit().part(name, **values)(session, dice).stop
         draft = DraftModel(Q)(session, replace(budget, stop=stop), dice)
@@ -195,7 +195,7 @@ def dropping(name: str, **values):
 
 
 def chosen_before_the_ratio_test(session, draft, scores, dice):
-    """Of two drawn chains the one the target likes better is kept, then tested as if it had been drawn alone."""
+    """Of two drawn chains keep the one more probable under the target, then test it as if drawn alone."""
     if not len(draft):
         return Rejection()(session, draft, scores, dice)
     p = scores.distribution(0, session.sampling)
@@ -211,43 +211,43 @@ def two_drawn(session, budget, dice):
 
 @pytest.mark.parametrize(("what", "how"), [
     (second_slot_first, Rejection()), (committed_as_if_drawn, Rejection()), (duplicates_merged, Rejection()),
-    (dropped_for_what_it_was, Rejection()), (dropping("confidence"), Rejection()),
+    (dropped_by_its_value, Rejection()), (dropping("confidence"), Rejection()),
     (two_drawn, chosen_before_the_ratio_test)],
     ids=lambda part: getattr(part, "__name__", ""))
 def test_a_broken_promise_of_q_is_caught(what, how):
-    assert caught(what, how) > 0.01
+    assert bias(what, how) > 0.01
 
 
 @pytest.mark.parametrize("what", [second_slot_first, committed_as_if_drawn, duplicates_merged,
-                                  dropped_for_what_it_was, two_drawn])
-def test_calling_the_same_nodes_certain_repairs_it(what):
-    def certain(session, budget, dice):
+                                  dropped_by_its_value, two_drawn])
+def test_the_same_nodes_as_deterministic_are_lossless(what):
+    def deterministic(session, budget, dice):
         draft = what(session, budget, dice)
         keep = tuple(i for i in range(len(draft)) if draft.tokens[i] not in
                      [draft.tokens[j] for j in range(i) if draft.parents[j] == draft.parents[i]])
         return draft.keep(keep).bare()
 
-    assert caught(certain, Rejection()) < 1e-12
+    assert bias(deterministic, Rejection()) < 1e-12
 
 
 @pytest.mark.parametrize(("what", "first"), [(second_slot_first, 1), (committed_as_if_drawn, 0)])
-def test_where_the_slot_that_was_filled_first_is_certain_the_other_may_keep_its_law(what, first):
+def test_with_the_first_filled_slot_deterministic_the_other_may_keep_its_distribution(what, first):
     def repaired(session, budget, dice):
         draft = what(session, budget, dice)
         return replace(draft, q=tuple(None if node == first else q for node, q in enumerate(draft.q)))
 
-    assert caught(repaired, Rejection()) < 1e-12
+    assert bias(repaired, Rejection()) < 1e-12
 
 
 @pytest.mark.parametrize(("name", "values"), [
     ("svip", {"h": .35}), ("adaedl", {"start": .58}), ("margin", {"h": .4}), ("svip-difference", {"h": .02})])
-def test_a_rule_that_looks_at_the_law_alone_could_have_been_asked_before_the_draw(name, values):
+def test_dropping_by_a_rule_on_the_distribution_alone_is_lossless(name, values):
     drop, session = dropping(name, **values), begin(START, 9, sampling=WARM)
-    assert len({len(drop(session, Budget(2, 2), Dice(seed))) for seed in range(20)}) > 1, "it fires here and there"
-    assert caught(drop, Rejection()) < 1e-12
+    assert len({len(drop(session, Budget(2, 2), Dice(seed))) for seed in range(20)}) > 1, "it fires at times"
+    assert bias(drop, Rejection()) < 1e-12
 
 
-def test_siblings_drawn_without_replacement_keep_the_law():
+def test_siblings_drawn_without_replacement_keep_the_distribution():
     def without_replacement(session, budget, dice):
         q = q_at(session.tokens[-1])
         first = dice.choose(q)
@@ -256,11 +256,11 @@ def test_siblings_drawn_without_replacement_keep_the_law():
         rest = Distribution(q.ids, left / left.sum())
         return Draft((first, dice.choose(rest)), (ROOT, ROOT), (q, rest))
 
-    assert caught(without_replacement, Rejection()) < 1e-12
+    assert bias(without_replacement, Rejection()) < 1e-12
 
 
 @pytest.mark.parametrize(("how", "overlap"), [(Rejection(), torch.minimum), (Match(), torch.mul)])
-def test_the_chance_of_acceptance_is_the_overlap_that_theory_names(how, overlap):
+def test_the_acceptance_probability_is_the_analytic_overlap(how, overlap):
     def accepted(dice):
         q = q_at(2)
         draft = Draft((dice.choose(q),), (ROOT,), (q,))

@@ -1,4 +1,4 @@
-"""Logits to a law."""
+"""From logits to a distribution."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def test_temperature_one_is_the_softmax():
     assert Sampling(1.0).distribution(LOGITS).probs.tolist() == pytest.approx([.1, .4, .2, .3], abs=1e-6)
 
 
-def test_temperature_sharpens():
+def test_a_lower_temperature_sharpens():
     assert Sampling(.5).distribution(LOGITS).probability(1) == pytest.approx(.16 / .30, abs=1e-6)
 
 
@@ -36,12 +36,12 @@ def test_top_p_keeps_the_token_that_crosses():
     assert float(dist.probs.sum()) == pytest.approx(1)
 
 
-def test_a_smaller_head_keeps_its_tokens_names():
+def test_a_smaller_head_keeps_its_token_ids():
     dist = Sampling(1.0, top_k=1).distribution(LOGITS, ids=torch.tensor([7, 8, 9, 10]))
     assert dist.ids.tolist() == [8]
 
 
-def test_scores_follow_the_sampling_they_are_given():
+def test_scores_use_the_given_sampling():
     scores = Scores(LOGITS[None])
     assert len(scores.distribution(0).ids) == 1
     assert len(scores.distribution(0, Sampling(0)).ids) == 1

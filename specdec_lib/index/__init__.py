@@ -1,1 +1,1 @@
-"""What has been read, for when and what alike; every index answers for any session."""
+"""Indexes of the text of a decode, shared by when and what; every index answers for any session."""

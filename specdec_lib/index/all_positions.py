@@ -1,7 +1,7 @@
-"""All positions: every earlier place at which the end of a text stands, and how far the two agree.
+"""All positions: every earlier position at which the end of a text occurred, and how many tokens match there.
 
-The n-gram positions name the places; a look backwards over slices of at most 64 tokens says how many tokens agree
-there. A look-up costs a comparison for each place that is asked for, whatever the length of the text.
+The n-gram positions give the candidates; comparing slices of at most 64 tokens backwards gives the match length. A
+look-up costs one comparison per requested position, whatever the length of the text.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import NamedTuple
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.sequences import common_prefix
 
-DEEPEST = 64                                       # matches are told apart up to this length, as in a static store
+DEEPEST = 64                                       # match lengths are counted up to this, as in a static store
 
 
 class TextPosition(NamedTuple):
-    """An earlier occurrence: `start` is the position that follows it, `length` the tokens that agree before it."""
+    """An earlier occurrence: `start` is the position after it, `length` the matching tokens before `start`."""
 
     start: int
     length: int
 
 
 class AllPositions:
-    """Answers for any text: `find(tokens, query, most)` reads what is new of it and lists the places."""
+    """Answers for any text: `find(tokens, query, most)` reads its new tokens and lists the positions."""
 
     def __init__(self, positions: NgramPositions):
         self.positions = positions
 
     def find(self, tokens: tuple[int, ...], query: int, most: int = 64) -> list[TextPosition]:
-        """The `most` newest places whose last `query` tokens are those of the text; its own end is none of them.
+        """The `most` newest positions after the text's last `query` tokens, without the end of the text itself.
 
-        A query longer than the index counts is looked up by the longest n-gram, then compared.
+        A query longer than the index's n-grams is looked up by the longest n-gram, then compared.
         """
         if query < 1 or most < 1:
-            raise ValueError(f"query and most are at least 1, got {query} and {most}")
+            raise ValueError(f"query and most must be at least 1, got {query} and {most}")
         if query >= len(tokens):
             return []
         self.positions.read(tokens)
@@ -44,4 +44,4 @@ class AllPositions:
         end = tokens[:-deepest - 1:-1]                                 # backwards
         found = (TextPosition(start, common_prefix(end, tokens[max(0, start - deepest):start][::-1]))
                  for start in newest)
-        return list(islice((place for place in found if place.length >= query), most))
+        return list(islice((position for position in found if position.length >= query), most))

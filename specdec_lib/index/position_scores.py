@@ -1,8 +1,8 @@
-"""Position scores: how well each place has been copied from, folded from the rounds that offered it.
+"""Position scores: how much of the copies from each position was accepted, computed from the rounds that offered it.
 
 Source: ReSpec (arXiv 2511.01282), score S of a match position: it starts at 0.5, and after a round that offered the
-position S <- (1 - rate) S + rate R, where R is the share of its chain that was accepted. The rate stands nowhere in the
-paper; 0.3 is what a public re-implementation chose, and it forgets a round's result by half in two rounds.
+position S <- (1 - rate) S + rate R, where R is the share of its chain that was accepted. The paper does not give the
+rate; 0.3 is the choice of a public re-implementation, with which the weight of a round halves in two rounds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from specdec_lib.types import Round, Session
 
 
 class Chain(NamedTuple):
-    """What a drafter notes of each chain it offers: the key of its score, its length, its nodes, root to leaf.
+    """A drafter's note on each offered chain: the key of its score, its length, its nodes from root to leaf.
 
-    Nodes past the length are an extra that the score does not answer for.
+    Nodes beyond the length do not count in the score.
     """
 
     key: int
@@ -25,25 +25,25 @@ class Chain(NamedTuple):
     nodes: tuple[int, ...]
 
     def share(self, path: tuple[int, ...]) -> float:
-        """R: the share of the chain that lies on the accepted path."""
+        """R: the share of the chain on the accepted path."""
         return common_prefix(self.nodes[:self.length], path) / self.length
 
 
 class PositionScores:
-    """Reads the chains that rounds carry in their drafts' notes under `note`; `read(session)`, then `score(key)`."""
+    """Scores from the chains in the rounds' draft notes under `note`: call `read(session)`, then `score(key)`."""
 
     def __init__(self, note: str, start: float = 0.5, rate: float = 0.3):
         if not 0 <= start <= 1:
-            raise ValueError(f"start is a score between 0 and 1, got {start}")
+            raise ValueError(f"start must be a score between 0 and 1, got {start}")
         if not 0 < rate <= 1:
-            raise ValueError(f"rate is above 0 and at most 1, got {rate}")
+            raise ValueError(f"rate must be above 0 and at most 1, got {rate}")
         self.note, self.start, self.rate = note, start, rate           # S0, alpha of the paper
         self._scores: dict[int, float] = {}
         self._rounds: tuple[Round, ...] = ()
-        self._undo: list[dict[int, float | None]] = []                 # per round: the scores it replaced
+        self._undo: list[dict[int, float | None]] = []                 # per round: the replaced scores
 
     def read(self, session: Session) -> None:
-        """Stand for exactly this history: take back rounds that it has not had, learn from those not yet read."""
+        """Set the history to this session's: take back rounds that it does not have, and learn from new ones."""
         same = list(map(is_, self._rounds, session.rounds))
         keep = same.index(False) if False in same else len(same)
         while len(self._undo) > keep:
@@ -53,7 +53,7 @@ class PositionScores:
         self._rounds = session.rounds
 
     def score(self, key: int) -> float:
-        """The score of this key, `start` where it was never offered."""
+        """The score of this key; `start` if it was never offered."""
         return self._scores.get(key, self.start)
 
     def _learn(self, round: Round) -> None:

@@ -1,7 +1,6 @@
-"""How an index follows sessions: what two texts share, and how a copy goes on.
+"""How an index follows sessions: the common prefix of two texts, and how a copy continues.
 
-An index keeps the prefix that a new text has in common with what it has read, takes the rest back, and reads
-the tail.
+An index keeps the prefix that a new text shares with the text it has read, takes the rest back, and reads the tail.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from operator import ne
 
 
 def common_prefix(old: tuple[int, ...], new: tuple[int, ...]) -> int:
-    """How many first tokens two texts share; a text that only grew costs one comparison at C speed."""
+    """Length of the common prefix; for a text that only grew this is one comparison at C speed."""
     shorter = min(len(old), len(new))
     if new[:len(old)] == old:
         return shorter
@@ -20,10 +19,10 @@ def common_prefix(old: tuple[int, ...], new: tuple[int, ...]) -> int:
 
 
 def continuation(tokens: Sequence[int], start: int, n: int) -> tuple[int, ...]:
-    """The `n` tokens that follow if what stands from `start` on is copied to the end.
+    """The `n` tokens that follow the text if it is continued with a copy from `start` on.
 
-    A copy that reaches the end of the text goes on with its own first tokens, as in LZ77: a loop of period 3
-    is continued for as long as is asked. Empty where `start` lies at the end.
+    A copy that reaches the end of the text continues with its own first tokens, as in LZ77: a loop of period 3 is
+    continued for any `n`. Empty if `start` is the end of the text.
     """
     out = list(tokens[start:start + n])
     period = len(tokens) - start
@@ -33,7 +32,7 @@ def continuation(tokens: Sequence[int], start: int, n: int) -> tuple[int, ...]:
 
 
 def until_end(tokens: Iterable[int], end: frozenset[int]) -> tuple[int, ...]:
-    """The tokens up to and including the first end token: nothing after it could ever be emitted."""
+    """The tokens up to and including the first end token, because nothing after it can be emitted."""
     out = []
     for token in tokens:
         out.append(token)
@@ -43,7 +42,7 @@ def until_end(tokens: Iterable[int], end: frozenset[int]) -> tuple[int, ...]:
 
 
 def put_back(table: dict, before: Mapping) -> None:
-    """Undoes a change of a table: what `before` has for a key stands there again, and None means that nothing did."""
+    """Undo a change of a table: restore the values in `before`, and delete the keys whose value there is None."""
     for key, value in before.items():
         if value is None:
             del table[key]

@@ -1,11 +1,10 @@
-"""Static store: a corpus of token ids on disk that says where the longest suffix of a session stands in it.
+"""Static store: a corpus of token ids on disk, searched for the longest suffix of a session.
 
-Source: Manber and Myers 1990 (suffix arrays, prefix doubling); the static half of SAM-Decoding (Hu et al.
-2024). One file: a header of 512 bytes, the corpus *backwards*, and the sorted order of its suffixes, which,
-the text being backwards, are the contexts that end at each position. It is mapped into memory and only read,
-so any number of processes share one copy. Contexts are told apart up to 64 tokens, so a look-up is a binary
-search of log2(n) steps over slices of at most 64 tokens (big-endian, so that bytes compare as tokens do),
-whatever the session's length.
+Source: Manber and Myers 1990 (suffix arrays, prefix doubling); the static half of SAM-Decoding (Hu et al. 2024). One
+file: a header of 512 bytes, the corpus *backwards*, and the sorted order of its suffixes. Because the text is
+backwards, those are the contexts that end at each position. The file is memory-mapped and read-only, so any number of
+processes share one copy. Contexts are compared up to 64 tokens, so a look-up is a binary search of log2(n) steps over
+slices of at most 64 tokens (big-endian, so that bytes compare as tokens do), whatever the session's length.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import numpy as np
 from specdec_lib.types import Refusal
 
 MAGIC, HEADER, DEEPEST = "specdec-static-store-1", 512, 64
-GAP = 0xFFFFFFFF                                   # stands between documents and matches nothing
+GAP = 0xFFFFFFFF                                   # separates documents and matches nothing
 
 
 class CorpusMatch(NamedTuple):
-    """The longest match: its length, and where in the corpus its first and last occurrence are followed."""
+    """The longest match: its length, and the corpus positions after its first and its last occurrence."""
 
     length: int = 0
     first: int = 0
@@ -35,7 +34,7 @@ class CorpusMatch(NamedTuple):
 
 
 class StaticStore:
-    """A store that was built before. Raises Refusal for a file that is missing, cut short or damaged."""
+    """An existing store. Raises Refusal for a file that is missing, cut short or damaged."""
 
     def __init__(self, path: str | Path):
         head, self._bytes = _open(Path(path))
@@ -45,32 +44,32 @@ class StaticStore:
         self._text = np.frombuffer(self._bytes, ">u4", self.size, HEADER)
 
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
-        """The longest suffix of `tokens`, of 64 at most, that stands in the corpus."""
+        """The longest suffix of `tokens`, at most 64 tokens, that occurs in the corpus."""
         query = np.array(tokens[:-DEEPEST - 1:-1], dtype=">u4").tobytes()
-        place = bisect_left(self._order, query, key=self._slice)
-        beside = [i for i in (place - 1, place) if 0 <= i < self.size]
-        best = max(_common(query, self._slice(self._order[i])) for i in beside)
+        rank = bisect_left(self._order, query, key=self._slice)
+        neighbours = [i for i in (rank - 1, rank) if 0 <= i < self.size]
+        best = max(_common(query, self._slice(self._order[i])) for i in neighbours)
         if best == 0:
             return CorpusMatch()
-        key = lambda place: self._slice(place, best)                             # noqa: E731
+        key = lambda position: self._slice(position, best)                       # noqa: E731
         low = bisect_left(self._order, query[:4 * best], key=key)
         high = bisect_right(self._order, query[:4 * best], lo=low, key=key)
         ends = np.frombuffer(self._order, "u4")[low:high]              # backwards positions, unordered
         return CorpusMatch(best, self.size - int(ends.max()), self.size - int(ends.min()))
 
     def following(self, start: int, n: int) -> tuple[int, ...]:
-        """At most `n` tokens of the corpus from `start` on, not past the end of their document."""
+        """At most `n` tokens of the corpus from `start` on, up to the end of the document."""
         stop = self.size - start
         tokens = self._text[max(0, stop - n):stop][::-1].tolist()
         return tuple(tokens[:tokens.index(GAP)] if GAP in tokens else tokens)
 
-    def _slice(self, place: int, tokens: int = DEEPEST) -> bytes:
-        start = HEADER + 4 * place
+    def _slice(self, position: int, tokens: int = DEEPEST) -> bytes:
+        start = HEADER + 4 * position
         return self._bytes[start:min(start + 4 * tokens, HEADER + 4 * self.size)]
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many first tokens two slices share."""
+    """Number of leading tokens that two slices share."""
     n = 0
     while n < len(one) // 4 and one[4 * n:4 * n + 4] == other[4 * n:4 * n + 4]:
         n += 1

@@ -1,8 +1,7 @@
-"""Building a static store: one sort of all contexts, and a file that appears whole or not at all.
+"""Building a static store: one sort of all contexts, and a file that is written completely or not at all.
 
-Source: prefix doubling of Manber and Myers 1990, with numpy's sort as the inner step. Ranks by 1, 2, 4 ...
-tokens; 64 are enough for the store's look-ups, so at most six sorts. Works in memory: about 60 bytes per
-token.
+Source: prefix doubling of Manber and Myers 1990, with numpy's sort as the inner step. Ranks by 1, 2, 4 ... tokens; 64
+are enough for the store's look-ups, so at most six sorts. Works in memory: about 60 bytes per token.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from specdec_lib.types import Refusal
 
 def build_store(path: str | Path, documents: Iterable[Sequence[int]],
                 progress: Callable[[float], None] = lambda share: None) -> None:
-    """Write the store of these documents to `path`; `progress` hears the share that is done, from 0 to 1.
+    """Write the store of these documents to `path`; `progress` is called with the finished share, from 0 to 1.
 
-    An older store stays in place until the new one is complete. Refusal for an empty corpus, ids that are not
-    32-bit or a full disk.
+    An older store stays in place until the new one is complete. Refusal for an empty corpus, ids that are not 32-bit
+    or a full disk.
     """
     backwards = _lay_out(documents)
     order = context_order(backwards, progress)
@@ -38,7 +37,7 @@ def build_store(path: str | Path, documents: Iterable[Sequence[int]],
 
 
 def context_order(text: np.ndarray, progress: Callable[[float], None] = lambda share: None) -> np.ndarray:
-    """Positions of a text [n] sorted by the tokens that start there, up to 64; equal ones by position."""
+    """Positions of a text [n] sorted by the (at most 64) tokens from there on; equal ones by position."""
     n, width = len(text), 1
     rank = np.unique(text, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1      # 0 is "past the end"
     order = np.argsort(rank, kind="stable")
@@ -53,7 +52,7 @@ def context_order(text: np.ndarray, progress: Callable[[float], None] = lambda s
 
 
 def _lay_out(documents: Iterable[Sequence[int]]) -> np.ndarray:
-    """All documents, each followed by a gap, from back to front."""
+    """All documents, each followed by a gap, reversed."""
     gap, pieces = np.array([GAP], dtype=np.int64), []
     for document in documents:
         ids = np.asarray(document, dtype=np.int64)

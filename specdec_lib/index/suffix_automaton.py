@@ -1,15 +1,14 @@
-"""Suffix automaton of one growing text: which suffix of it stood there before, and where?
+"""Suffix automaton of one growing text: its longest suffix that occurred earlier, and where.
 
-Source: Blumer et al. 1985 for the online construction; Hu et al. 2024 (SAM-Decoding) for drafting from it. A
-state is a set of substrings with the same end positions. Reading a token costs amortised constant time, and
-so does taking it back: every change is written down, so that the automaton answers for any session, also one
-further back in time.
+Source: Blumer et al. 1985 for the online construction; Hu et al. 2024 (SAM-Decoding) for drafting from it. A state is a
+set of substrings with the same end positions. Reading a token costs amortised constant time, and so does taking it
+back: every change is logged, so the automaton answers for any session, also for an earlier one.
 
-The first end position of a state never changes. The most recent one does, for all suffixes of the text at
-each token: these are the ancestors of the newest state along the suffix links, and the `climb` longest of
-them are stamped. So the most recent position is exact as long as no suffix of the text has more than `climb`
-repeated suffixes that differ in where they stood (only long loops do: text of period d repeated for d x climb
-tokens); past that it may be an older one, which is a true occurrence all the same.
+The first end position of a state never changes. The most recent one changes at each token for all suffixes of the text:
+these are the ancestors of the newest state along the suffix links, and the `climb` longest of them are updated. So the
+most recent position is exact as long as no suffix of the text has more than `climb` repeated suffixes with different
+end positions (only long loops do: text of period d repeated for d x climb tokens). Beyond that it may be an older
+occurrence.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from specdec_lib.index.sequences import common_prefix
 
 
 class Repeat(NamedTuple):
-    """The longest suffix that occurs earlier: its length, and where its first and latest copy go on."""
+    """The longest suffix that occurs earlier: its length, and the positions after its first and latest occurrence."""
 
     length: int = 0
     first: int = 0                                 # position of the token that follows the first occurrence
@@ -28,7 +27,7 @@ class Repeat(NamedTuple):
 
 
 class SuffixAutomaton:
-    """`read(tokens)` makes it stand for exactly these tokens, and `repeat` is what it then knows."""
+    """`read(tokens)` sets the text; `repeat` is its longest suffix that occurs earlier."""
 
     def __init__(self, climb: int = 64):
         self.climb = climb
@@ -38,15 +37,15 @@ class SuffixAutomaton:
         self._first, self._recent = [-1], [-1]     # end positions, inclusive
         self._state = [0]                          # per prefix: the state of the whole of it
         self._repeat = [Repeat()]                  # per prefix
-        self._undo: list[tuple] = []               # per token: what reading it changed
+        self._undo: list[tuple] = []               # per token: the changes of reading it
 
     @property
     def repeat(self) -> Repeat:
-        """The longest suffix of what was read that also ends earlier; length 0 if its last token is new."""
+        """The longest suffix of the text that also ends earlier; length 0 if its last token is new."""
         return self._repeat[-1]
 
     def read(self, tokens: tuple[int, ...]) -> Repeat:
-        """Stand for these tokens: go back to the common prefix, read the rest, say what repeats."""
+        """Set the text to these tokens: go back to the common prefix, read the rest, return `repeat`."""
         if tokens is not self.tokens:
             keep = common_prefix(self.tokens, tokens)
             for end in range(len(self.tokens) - 1, keep - 1, -1):
@@ -57,7 +56,7 @@ class SuffixAutomaton:
         return self.repeat
 
     def find(self, tokens: tuple[int, ...]) -> Repeat:
-        """The longest suffix of another text that stands anywhere in what was read: one step or more per token."""
+        """The longest suffix of another text that occurs anywhere in the text read; one or more steps per token."""
         nexts, link, state, length = self._next, self._link, 0, 0
         for token in tokens:
             while state and token not in nexts[state]:
@@ -85,7 +84,7 @@ class SuffixAutomaton:
             p = link[p]
         if p != -1:
             q = nexts[p][token]
-            if length[p] + 1 < length[q]:          # q holds longer substrings too: split the shorter off
+            if length[p] + 1 < length[q]:          # q also has longer substrings: split off the shorter
                 split = q
                 q = self._new_state(dict(nexts[split]), link[split], length[p] + 1, self._first[split],
                                     self._recent[split])
@@ -99,7 +98,7 @@ class SuffixAutomaton:
         self._undo.append((added, moved, split, self._stamp(link[new], end)))
 
     def _stamp(self, longest: int, end: int) -> list[int]:
-        """Note what repeats here, then mark those suffixes as seen at `end`; returns their old marks."""
+        """Record the repeat, then set the recent position of its suffixes to `end`; returns the old positions."""
         link, recent = self._link, self._recent
         self._repeat.append(Repeat(self._length[longest], self._first[longest] + 1, recent[longest] + 1))
         before, state = [], longest
@@ -121,7 +120,7 @@ class SuffixAutomaton:
         for p in moved:
             nexts[p][token] = split
         if split != -1:
-            link[split] = link[link[split]]        # past the state that was split off, which goes
+            link[split] = link[link[split]]        # skips the state that was split off, removed below
         for p in added:
             del nexts[p][token]
         for values in (nexts, link, self._length, self._first, self._recent):

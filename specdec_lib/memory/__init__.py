@@ -1,1 +1,1 @@
-"""What outlives a prompt: values and answers that later decodes may use."""
+"""What persists across prompts: values and answers that later decodes may use."""

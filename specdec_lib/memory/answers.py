@@ -1,9 +1,9 @@
-"""Growing store: earlier answers, asked like a corpus: where does the longest suffix of a session stand in them?
+"""Answer store: earlier answers, searched like a corpus for the longest suffix of a session.
 
-Source: the dynamic half of SAM-Decoding (Hu et al. 2024), carried from prompt to prompt. The answers lie one after the
-other in one suffix automaton, a gap behind each, so no match and no copy runs from one into the next. A look-up walks
-the last 64 tokens of the session, whatever the number of answers; reading a token in costs amortised constant time and
-is done at the first look-up that follows, so that whoever gains by it pays for it.
+Source: the dynamic half of SAM-Decoding (Hu et al. 2024), carried from prompt to prompt. The answers are concatenated
+in one suffix automaton with a gap after each, so no match and no copy crosses from one into the next. A look-up walks
+the last 64 tokens of the session, whatever the number of answers. Reading a token in costs amortised constant time and
+happens at the first look-up that follows, so only decodes that search the store pay for it.
 
 It lives in `kit.memory` and grows between decodes alone: `finish`, which the loop calls once when a decode is over or
 given up, adds what it emitted. Within one decode every question has one answer. One decode at a time.
@@ -23,7 +23,7 @@ MOST = 100_000                                     # about a hundred megabytes: 
 
 
 class AnswerStore:
-    """Starts empty. Where more than `most` tokens would stand in it, it begins again with the newest half of that."""
+    """Earlier answers, at most `most` tokens; beyond that only the newest `most` // 2 tokens are kept."""
 
     def __init__(self, most: int = MOST, prompts: bool = False):
         if most < 2:
@@ -34,12 +34,12 @@ class AnswerStore:
 
     @property
     def size(self) -> int:
-        """Tokens that stand in it, one gap after each answer included."""
+        """Number of tokens, including one gap after each answer."""
         self._read_in()
         return len(self._automaton.tokens)
 
     def add(self, answer: Sequence[int]) -> None:
-        """One more document; an empty one is none."""
+        """Add one answer; an empty one is ignored."""
         if len(answer):
             self._waiting.append((*answer, GAP))
 
@@ -48,12 +48,12 @@ class AnswerStore:
         self.add(session.tokens if self.prompts else session.output)
 
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
-        """The longest suffix of `tokens`, of 64 at most, that stands in an earlier answer."""
+        """The longest suffix of `tokens`, at most 64 tokens, that occurs in an earlier answer."""
         self._read_in()
         return CorpusMatch(*self._automaton.find(tokens[-DEEPEST:]))
 
     def following(self, start: int, n: int) -> tuple[int, ...]:
-        """At most `n` tokens from `start` on, not past the end of their answer."""
+        """At most `n` tokens from `start` on, up to the end of the answer."""
         tokens = self._automaton.tokens[start:start + n]
         return tokens[:tokens.index(GAP)] if GAP in tokens else tokens
 
@@ -62,26 +62,26 @@ class AnswerStore:
             return
         text = tuple(chain(self._automaton.tokens, *self._waiting))
         self._waiting = []
-        if len(text) > self.most:                  # half, so that this happens once in as many tokens as it reads
+        if len(text) > self.most:                  # half, so that rebuilding has amortised constant cost
             self._automaton, text = SuffixAutomaton(), text[-(self.most // 2):]
         self._automaton.read(text)
 
 
 class PromptAndAnswers(NamedTuple):
-    """A corpus with the earlier answers behind it, as one store: the longer match counts, a tie is the answers'."""
+    """A corpus and the earlier answers after it as one store: the longer match wins, a tie goes to the answers."""
 
     corpus: StaticStore
     answers: AnswerStore
 
     def find(self, tokens: tuple[int, ...]) -> CorpusMatch:
-        own, there = self.answers.find(tokens), self.corpus.find(tokens)
-        if own.length < there.length or not own.length:
-            return there
+        own, corpus = self.answers.find(tokens), self.corpus.find(tokens)
+        if own.length < corpus.length or not own.length:
+            return corpus
         return CorpusMatch(own.length, self.corpus.size + own.first, self.corpus.size + own.recent)
 
     def following(self, start: int, n: int) -> tuple[int, ...]:
-        behind = start - self.corpus.size
-        return self.answers.following(behind, n) if behind > 0 else self.corpus.following(start, n)
+        offset = start - self.corpus.size
+        return self.answers.following(offset, n) if offset > 0 else self.corpus.following(start, n)
 
 
 Store = StaticStore | AnswerStore | PromptAndAnswers
@@ -93,7 +93,7 @@ def earlier_answers(kit: Kit, most: int = MOST, prompts: bool = False) -> Answer
 
 
 def with_answers(kit: Kit, corpus: StaticStore | None, most: int) -> Store | None:
-    """What a drafter looks into beside its session: the corpus, `most` tokens of earlier answers, both or nothing."""
+    """What a drafter searches beside its session: the corpus, `most` tokens of earlier answers, both or None."""
     if not most:
         return corpus
     answers = earlier_answers(kit, most)

@@ -1,4 +1,7 @@
-"""Plain autoregressive decoding: one forward per token, on the same loop and the same fast path as every method."""
+"""Plain autoregressive decoding: the baseline, on the same loop and the same fast path as every method.
+
+Formula: x_t ~ p(. | x_<t). Cost: one forward per token.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Block diffusion: each round one forward of a trained block drafter proposes a chain, as long as it pays.
+"""Block diffusion: each round, one forward of a trained block drafter proposes a chain, cut where it stops paying.
 
 Source: DFlash (arXiv 2602.06036); the cut by confidence and cost is this workbook's rule after DSpark's (arXiv
-2607.05147), see `what/block_diffusion.py`. Verified by `match`: nodes are certain, so `rejection` would accept as
-often, and `match` emits plain decoding's own tokens when sampling, too.
+2607.05147), see `what/block_diffusion.py`. Verified by `match`: nodes are deterministic, so `rejection` would accept as
+often, and `match` emits exactly plain decoding's tokens when sampling, too. Cost: one drafter forward per round.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from specdec_lib.types import Card, Kit, Method
 
 def make(kit: Kit, depth: int | None = None, block: int | None = None, cut: bool = True,
          drafting: float = 0.28) -> Method:
-    """At most `depth` tokens per round, by default what the cost curve allows; `cut` shortens a draft that is unsure.
+    """At most `depth` tokens per round, by default what the cost curve allows; `cut` shortens low-confidence drafts.
 
-    Without a measured cost curve nothing is cut. `drafting` is what a block costs, in plain forwards; the default is
-    the shipped drafter's on two cores in bf16, as its card has it, and `specdec break-even` measures it elsewhere.
+    Without a measured cost curve nothing is cut. `drafting` is the cost of a block in plain forwards; the default is
+    that of the shipped drafter on two cores in bf16, from its card, and `specdec break-even` measures it elsewhere.
     """
     what = kit.part("block-diffusion", block=block, cut=cut, drafting=drafting)
     return Method(kit.part("fixed", depth=depth), what, kit.part("match"))

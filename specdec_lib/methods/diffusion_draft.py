@@ -1,6 +1,7 @@
-"""Diffusion drafts: each round the best tokens of a block that a small diffusion model fills, kept by rejection.
+"""Diffusion drafts: each round, the best tokens of a block that a small diffusion model fills, verified by rejection.
 
-The plain form, with a fixed length and no search over the slots' candidates; the bar for methods that choose better.
+Source: Christopher et al. 2024 (SpecDiff), in the plain form with a fixed length and no search over the slots'
+candidates: the baseline for methods that choose better. Cost: one drafter forward per denoising step and round.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None,
-         weights: str = "diffusion-lm") -> Method:
-    """`depth` tokens per round, the same block also where the answer has room for fewer; `steps` forwards a block.
+def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None, weights: str = "diffusion-lm") -> Method:
+    """`depth` tokens per round, with the same block near the token limit; `steps` forwards per block.
 
     `weights` names the checkpoint that drafts: diffusion-lm or diffusion-lm-aligned.
     """

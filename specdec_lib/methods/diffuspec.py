@@ -1,10 +1,10 @@
-"""DiffuSpec: a diffusion drafter's block, searched for a path that hangs together, as long as it has been paying.
+"""DiffuSpec: a diffusion drafter's block, searched for a consistent path, with an adaptive length.
 
 Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358): path search over the slots' candidates and a controller of the
-draft's length. Here the target's own token follows every draft, and a searched path is certain, so the output is the
-target's own at every temperature. Its two halves are switched off apart: `weight=1` leaves the best token of every
-slot, `depth=6` fixes the length. The paper's setting is `diffuspec(rule='printed', shortest=20, longest=30, growth=10,
-score='sum')`.
+draft length. Here the target's own token follows every draft, and a searched path is deterministic, so the output is
+the target's own at every temperature. The two halves are switched off separately: `weight=1` leaves the best token of
+every slot, `depth=6` fixes the length. The paper's setting is `diffuspec(rule='printed', shortest=20, longest=30,
+growth=10, score='sum')`. Cost: one drafter forward and one search per round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule
          longest: int = 8, growth: int = 2, rate: float = 0.5, share: float = 0.6, margin: int = 2, beam: int = 3,
          mass: float = 0.8, cap: int = 15, weight: float = 0.5, score: str = "mean", keep_end: bool = True,
          block: int | None = None) -> Method:
-    """`depth` fixes the length; without it the controller's parameters decide. The others are the search's."""
+    """`depth` fixes the length; without it the controller's parameters apply. The others are the search's."""
     when = (kit.part("fixed", depth=depth) if depth is not None else
             kit.part("adaptive-length", rule=rule, shortest=shortest, longest=longest, growth=growth, rate=rate,
                      share=share, margin=margin))
@@ -25,6 +25,6 @@ def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule
     return Method(when, what, kit.part("match"))
 
 
-CARD = Card("diffuspec", idea="search a diffusion drafter's slots, as far as it has been paying",
+CARD = Card("diffuspec", idea="search a diffusion drafter's slots, with an adaptive length",
             source="DiffuSpec, arXiv 2510.02358", make=make, parts=("adaptive-length", "fixed", "path-search", "match"),
             notebook="41_diffuspec")

@@ -1,7 +1,8 @@
-"""DiffuSpec with a tree: the beams of its search are verified together instead of the best one alone.
+"""DiffuSpec with a tree: all beams of its search are verified together instead of the best one alone.
 
-Source: ours, on DiffuSpec (Li et al. 2025, arXiv 2510.02358). The best path comes first and the others add the nodes
-in which they differ, so nothing that the best path would win is lost while the nodes suffice for it.
+Source: ours, on DiffuSpec (Li et al. 2025, arXiv 2510.02358). The best path comes first and the others add the nodes in
+which they differ, so no token of the best path is lost while the nodes suffice for it. Cost: as `diffuspec`, with a
+wider verification.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, dept
          rule: str = "corrected", shortest: int = 2, longest: int | None = None, growth: int = 2, rate: float = 0.5,
          share: float = 0.6, margin: int = 2, beam: int = 3, mass: float = 0.8, cap: int = 15, weight: float = 0.5,
          score: str = "mean", keep_end: bool = True, block: int | None = None) -> Method:
-    """The parameters of `diffuspec`, and `nodes` in all, by default those that the cost curve allows.
+    """The parameters of `diffuspec`, and `nodes` in total, by default those that the cost curve allows.
 
-    `longest` is two thirds of them unless given, so that more than the best path has room.
+    `longest` defaults to two thirds of them, so that the tree holds more than the best path.
     """
     nodes = kit.nodes if nodes is None else nodes
     longest = max(1, 2 * nodes // 3) if longest is None else longest
@@ -27,6 +28,6 @@ def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, dept
     return Method(when, what, kit.part("match"))
 
 
-CARD = Card("diffuspec-tree", idea="verify all paths that a search of a diffusion drafter's slots ends with",
+CARD = Card("diffuspec-tree", idea="verify all beams of the search over a diffusion drafter's slots",
             source="ours, on DiffuSpec, arXiv 2510.02358", make=make,
             parts=("adaptive-length", "fixed", "path-search", "match"), notebook="41_diffuspec")

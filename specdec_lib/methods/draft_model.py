@@ -1,7 +1,8 @@
-"""Plain speculative sampling: a fixed number of tokens from a draft model, kept by rejection.
+"""Plain speculative sampling: a fixed number of tokens from a draft model, verified by rejection.
 
-Who drafts: the model named by --draft; else the trained `draft-lm`, where the shelf has one that fits the target; else
-the target's own first layers, untrained: a baseline, and an honest bad one (`--draft first-layers` asks for them).
+Source: Leviathan et al. 2023. The drafter is the model named by --draft; else the trained `draft-lm`, if a checkpoint
+fits the target; else the target's own first layers, untrained, a weak baseline (`--draft first-layers` selects them).
+Cost: one small forward per drafted token.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""EAGLE: each round a trained layer drafts a few tokens from the target's features, kept by rejection.
+"""EAGLE: each round, a trained layer drafts a few tokens from the target's hidden states, verified by rejection.
 
-Source: Li et al. 2025 (EAGLE-3), drafting a chain; its trees come with EAGLE-2.
+Source: Li et al. 2025 (EAGLE-3), drafting a chain; for trees see EAGLE-2. Cost: one layer per drafted token.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ def make(kit: Kit, depth: int = 4) -> Method:
     return Method(kit.part("fixed", depth=depth), kit.part("eagle"), kit.part("rejection"))
 
 
-CARD = Card("eagle", idea="one trained layer drafts from the target's features", source="Li et al. 2025, EAGLE-3",
+CARD = Card("eagle", idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",
             make=make, parts=("fixed", "eagle", "rejection"), notebook="24_what_eagle")

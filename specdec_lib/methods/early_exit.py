@@ -1,6 +1,7 @@
-"""Early-exit self-speculation: the target's first layers draft, all of it verifies what they computed.
+"""Early-exit self-speculation: the target's first layers draft, and all layers verify.
 
-Source: Elhoushi et al. 2024 (LayerSkip); here the target stays as it is, and only the exit is trained.
+Source: Elhoushi et al. 2024 (LayerSkip); here the target is unchanged, and only the exit is trained. Cost: the first
+layers per drafted token; verification reuses their rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,6 @@ def make(kit: Kit, depth: int = 3, layer: int | None = None) -> Method:
     return Method(kit.part("fixed", depth=depth), kit.part("early-exit", layer=layer), kit.part("rejection"))
 
 
-CARD = Card("early-exit", idea="the target's first layers draft, all of it verifies",
+CARD = Card("early-exit", idea="the target's first layers draft, all layers verify",
             source="Elhoushi et al. 2024, LayerSkip", make=make, parts=("fixed", "early-exit", "rejection"),
             notebook="26_what_early_exit")

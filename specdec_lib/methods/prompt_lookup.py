@@ -1,6 +1,6 @@
 """Prompt lookup: each round copies what followed the same n-gram last time.
 
-Source: Saxena 2023. No second model, no training, nothing on disk.
+Source: Saxena 2023. Cost: no second model, no training, no file on disk.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 from specdec_lib.types import Card, Kit, Method
 
 
-def make(kit: Kit, depth: int | None = None, longest: int = 3, shortest: int = 1,
-         mode: str = "last") -> Method:
-    """`depth` defaults to the nodes that the cost curve allows."""
+def make(kit: Kit, depth: int | None = None, longest: int = 3, shortest: int = 1, mode: str = "last") -> Method:
+    """`depth` defaults to the number of nodes that the cost curve allows."""
     return Method(kit.part("fixed", depth=depth),
                   kit.part("prompt-lookup", longest=longest, shortest=shortest, mode=mode), kit.part("match"))
 
 
-CARD = Card("prompt-lookup", idea="copy what followed the same words last time", source="Saxena 2023",
+CARD = Card("prompt-lookup", idea="copy what followed the same n-gram last time", source="Saxena 2023",
             make=make, parts=("fixed", "prompt-lookup", "match"), notebook="20_what_prompt_lookup")

@@ -1,14 +1,15 @@
-"""ReSpec, strict: retrieve from several scored places while the target is sure, else ask EAGLE-2's tree.
+"""ReSpec, strict: retrieve from several scored positions while the target's entropy is low, else use EAGLE-2's tree.
 
 Source: ReSpec (arXiv 2511.01282): entropy-guided trigger, feedback-driven candidates, source-aware verification. Here
-both sources are verified strictly, so it is lossless; `respec-relaxed` is the paper's spirit. What is known of it reads
+both sources are verified strictly, so it is lossless; `respec-relaxed` has a relaxed rule as in the paper. What is
+known of the paper's setting is
 `respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", nodes=60, copy=60, longest=40, grow=0, price=0)`,
-with sizes of a GPU; ours come from the cost curve.
+with sizes for a GPU; ours come from the cost curve. Cost: no draft forward in rounds that retrieve, else EAGLE-2's.
 
-The threshold is 5 nats and not 1.5, which leaves the trigger little to do: on the tuning prompts that is 1.08 times
-(1.05 to 1.11) as fast as with 1.5, and 1.03 times (1.01 to 1.04) as fast as with 3. Where the target was unsure the
-head drafts badly, too; and where no candidate survives, the head is asked all the same, which does what the trigger
-is for. Measured in `data/results/tuning`.
+The threshold is 5 nats and not 1.5, so the trigger seldom decides: on the tuning prompts that is 1.08 times (1.05 to
+1.11) as fast as with 1.5, and 1.03 times (1.01 to 1.04) as fast as with 3. Where the target's entropy is high the head
+drafts badly, too; and where no candidate remains the head drafts anyway, which is the purpose of the trigger. Measured
+in `data/results/tuning`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
          key: str = "diagonal", query: int = 2, least: float = 0.3, shape: str = "likely", kept: int = 4,
          longest: int | None = None, copy: int | None = None, depth: int = 5, width: int = 4, nodes: int | None = None,
          grow: float = 0.4, price: float | None = None, remember: int = 0) -> Method:
-    """`theta`, `penalty`, `look_back`, `reading`: the trigger's; `key`, `query`, `least`, `shape`, `kept`, `longest`:
-    the candidates', in trees of at most `copy` nodes; the others are `eagle2`'s, whose `least` is `grow` here.
+    """Parameters of the trigger, the candidates and `eagle2`; see the three parts.
 
-    Nodes default to what the cost curve allows, and copies to four times as many, since each must be worth its price.
+    Trigger: `theta`, `penalty`, `look_back`, `reading`. Candidates: `key`, `query`, `least`, `shape`, `kept`,
+    `longest`, in trees of at most `copy` nodes. The others are `eagle2`'s, whose `least` is called `grow` here. Nodes
+    default to what the cost curve allows, and `copy` to four times as many, because each node must exceed its price.
     `remember` is for `respec+memory`.
     """
     nodes = kit.nodes if nodes is None else nodes
@@ -31,12 +33,12 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
                     depth=copy if longest is None else longest, nodes=copy, model_depth=depth, model_width=width,
                     model_nodes=nodes, least=grow)
-    places = {"key": key, "query": query, "least": least, "shape": shape, "kept": kept, "longest": longest,
-              "remember": remember}
-    what = kit.part("switch", drafters={"feedback-retrieval": places, "eagle2": {"price": price}})
+    candidates = {"key": key, "query": query, "least": least, "shape": shape, "kept": kept, "longest": longest,
+                  "remember": remember}
+    what = kit.part("switch", drafters={"feedback-retrieval": candidates, "eagle2": {"price": price}})
     return Method(when, what, kit.part("match"))
 
 
-CARD = Card("respec", idea="retrieve while the target is sure, from places that proved right, else EAGLE-2",
+CARD = Card("respec", idea="at low entropy retrieve from scored positions, else EAGLE-2",
             source="ReSpec, arXiv 2511.01282", make=make, notebook="40_respec", off_path=True,
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "match"))

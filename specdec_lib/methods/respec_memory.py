@@ -1,9 +1,10 @@
-"""ReSpec with a memory: `respec`, whose retrieval also looks into the answers to earlier prompts.
+"""ReSpec with a memory: `respec`, whose retrieval also searches the answers to earlier prompts.
 
-Source: ReSpec (arXiv 2511.01282), whose retrieval store is said to hold what was generated; that it outlives a prompt
-is our reading. Lossless. On its first prompt it is `respec`; what it gains afterwards depends on what was asked before,
-so a bench runs it cold and as a stream. Prompts are left out of the memory by default: every prompt ends in the same
-words of a chat template, and behind them stands the beginning of an answer to another question.
+Source: ReSpec (arXiv 2511.01282), whose retrieval store is said to hold generated text; that it persists across prompts
+is our reading. Lossless. On its first prompt it equals `respec`; its later gain depends on the earlier prompts, so a
+bench runs it cold and as a stream. The memory excludes prompts by default: every prompt ends in the same words of a
+chat template, followed by the beginning of an answer to another question. Cost: as `respec`, plus the index of earlier
+answers.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from specdec_lib.types import Card, Kit, Method
 def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5.0, penalty: float = 1.0,
          look_back: int = 3, reading: str = "switch", least: float = 0.3, shape: str = "likely",
          nodes: int | None = None) -> Method:
-    """`remember` bounds the tokens of earlier answers, `prompts` keeps prompts with them; the rest is `respec`'s."""
+    """`remember` bounds the tokens of earlier answers, `prompts` stores prompts as well; the rest is `respec`'s."""
     earlier_answers(kit, remember, prompts)
     return respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes, remember=remember)
 
 
-CARD = Card("respec+memory", idea="ReSpec that also copies from its answers to earlier prompts",
+CARD = Card("respec+memory", idea="ReSpec that also copies from earlier answers",
             source="ReSpec, arXiv 2511.01282", make=make, notebook="25_what_feedback_retrieval", off_path=True,
             learns_across_prompts=True,
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "match"))

@@ -1,7 +1,8 @@
-"""ReSpec as its authors mean it: like `respec`, and copied text may differ a little from the target's choice.
+"""ReSpec with relaxed verification: like `respec`, but a copied token may differ from the target's choice.
 
 Source: ReSpec (arXiv 2511.01282). Its relaxed rule is not known; ours accepts a copied token among the target's three
-best with at least half the chance of the first, twice a round at most. Lossy: the text is not plain decoding's.
+best with at least half the probability of the first, at most twice a round. Lossy: the text is not plain decoding's.
+Cost: as `respec`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,6 @@ def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5
     return strict._replace(how=relaxed)
 
 
-CARD = Card("respec-relaxed", idea="ReSpec, and copied text may differ a little from the target's choice",
+CARD = Card("respec-relaxed", idea="ReSpec, with a relaxed rule for copied tokens",
             source="ReSpec, arXiv 2511.01282", make=make, lossless=False, off_path=True, notebook="40_respec",
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "relaxed"))

@@ -1,7 +1,7 @@
-"""ReSpec for any model: Token Recycling drafts where ReSpec asks its trained head.
+"""ReSpec for any model: Token Recycling drafts where ReSpec uses its trained head.
 
 Source: ReSpec (arXiv 2511.01282) with the second drafter of Luo et al. 2024 (Token Recycling), which needs no training,
-so whatever target a user brings can run it. Lossless.
+so it runs with any target. Lossless. Cost: no draft forward.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from specdec_lib.types import Card, Kit, Method
 def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
          least: float = 0.3, shape: str = "likely", copy: int | None = None, depth: int | None = None, width: int = 8,
          nodes: int | None = None) -> Method:
-    """The parameters are those of `respec`, for trees of `depth`, `width` and `nodes` where nothing is copied."""
+    """The parameters of `respec`, with trees of `depth`, `width` and `nodes` where nothing is copied."""
     nodes = kit.nodes if nodes is None else nodes
     copy = 4 * nodes if copy is None else copy
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
@@ -22,6 +22,6 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
     return Method(when, what, kit.part("match"))
 
 
-CARD = Card("respec+token-recycling", idea="ReSpec with the target's own alternatives for a trained head",
+CARD = Card("respec+token-recycling", idea="ReSpec with Token Recycling in place of a trained head",
             source="ReSpec, arXiv 2511.01282", make=make, off_path=True, notebook="40_respec",
             parts=("entropy-trigger", "feedback-retrieval", "token-recycling", "switch", "match"))

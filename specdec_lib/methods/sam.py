@@ -1,6 +1,7 @@
-"""SAM: each round copies what followed the longest suffix that stood earlier.
+"""SAM: each round copies what followed the longest suffix that occurred earlier.
 
-Source: Hu et al. 2024 (SAM-Decoding) without its second drafter, so any match is taken, however short.
+Source: Hu et al. 2024 (SAM-Decoding) without its second drafter, so any match is copied, at any length. Cost: no draft
+forward.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from specdec_lib.types import Card, Kit, Method
 
 
 def make(kit: Kit, depth: int | None = None, mode: str = "recent", threshold: int = 1) -> Method:
-    """`depth` defaults to the nodes that the cost curve allows."""
+    """`depth` defaults to the number of nodes that the cost curve allows."""
     return Method(kit.part("fixed", depth=depth),
                   kit.part("suffix-automaton", mode=mode, threshold=threshold), kit.part("match"))
 
 
-CARD = Card("sam", idea="copy what followed the longest suffix that stood earlier",
+CARD = Card("sam", idea="copy what followed the longest suffix that occurred earlier",
             source="Hu et al. 2024, SAM-Decoding", make=make, parts=("fixed", "suffix-automaton", "match"),
             notebook="21_what_suffix_automaton")

@@ -1,11 +1,11 @@
 """SAM with EAGLE-2: a match is copied; without one, the head drafts its tree.
 
 Source: Hu et al. 2024 (SAM-Decoding with EAGLE-2 as its second drafter); the published threshold is 5, with copies of
-40 tokens and trees of 60. Ours is 2, since a copy costs no step of the head: on the tuning prompts 1 is slower (2 is
-1.13 times as fast, 1.08 to 1.17) and 3 is not told apart (1.03, 0.99 to 1.07). Copies are twice as long as the nodes
-that the cost curve calls cheap, since a match is oftener right as a whole than a tree; there that buys tokens and no
-time. The head reads what it missed while others drafted in one step when it is asked next. Measured in
-`data/results/tuning`.
+40 tokens and trees of 60. Ours is 2, because a copy costs no step of the head: on the tuning prompts 1 is slower (2 is
+1.13 times as fast, 1.08 to 1.17) and 3 does not differ measurably (1.03, 0.99 to 1.07). Copies are twice as long as the
+nodes that the cost curve allows, because a match is accepted whole more often than a tree; on the tuning prompts that
+gains tokens and no time. Before its next draft the head processes in one step the tokens it missed while others
+drafted. Measured in `data/results/tuning`. Cost: no draft forward in rounds that copy, else EAGLE-2's.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from specdec_lib.types import Card, Kit, Method
 
 def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, width: int = 4,
          nodes: int | None = None, least: float = 0.4, price: float | None = None) -> Method:
-    """`threshold` tokens of match to copy `copy` tokens, else a tree as in `eagle2`, whose parameters follow.
+    """Copies `copy` tokens after a match worth `threshold` tokens, else drafts a tree with the parameters of `eagle2`.
 
-    Copy defaults to twice the nodes that the cost curve allows.
+    `copy` defaults to twice the nodes that the cost curve allows.
     """
     nodes = kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
@@ -27,7 +27,6 @@ def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, 
     return Method(when, what, kit.part("match"))
 
 
-CARD = Card("sam+eagle2", idea="copy long matches, else the tree that a trained layer is surest of",
+CARD = Card("sam+eagle2", idea="copy long matches, else a trained layer's most probable tree",
             source="Hu et al. 2024, SAM-Decoding", make=make,
-            parts=("match-length", "suffix-automaton", "eagle2", "switch", "match"),
-            notebook="24_what_eagle")
+            parts=("match-length", "suffix-automaton", "eagle2", "switch", "match"), notebook="24_what_eagle")

@@ -1,8 +1,9 @@
-"""SAM with EAGLE-2, and the target's entropy says which: the rung of ReSpec's ladder on which the trigger alone is new.
+"""SAM with EAGLE-2 and ReSpec's trigger: the ablation step of ReSpec at which only the trigger is new.
 
 Source: the entropy-guided trigger of ReSpec (arXiv 2511.01282) over the drafters of SAM-Decoding (Hu et al. 2024). The
-trigger is that of `respec`, everything else that of `sam+eagle2`, its longest match, its tree and their sizes included,
-so that a run of all three says what the trigger wins and what the candidates win. Lossless.
+trigger is that of `respec`; everything else is that of `sam+eagle2`, including its longest match, its tree and their
+sizes. A run of all three therefore separates the gain of the trigger from that of the candidates. Lossless. Cost: no
+draft forward in rounds that copy, else EAGLE-2's.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from specdec_lib.types import Card, Kit, Method
 
 
 def make(kit: Kit, theta: float | None = None) -> Method:
-    """`theta` is the trigger's threshold in nats; by default what `respec` takes."""
-    below, trigger = sam_eagle2.make(kit), respec.make(kit).when
+    """`theta` is the trigger's threshold in nats; it defaults to that of `respec`."""
+    base, trigger = sam_eagle2.make(kit), respec.make(kit).when
     theta = trigger.threshold if theta is None else theta
-    return below._replace(when=replace(trigger, retrieve=below.when.copy, model=below.when.other, threshold=theta))
+    return base._replace(when=replace(trigger, retrieve=base.when.copy, model=base.when.other, threshold=theta))
 
 
-CARD = Card("sam+eagle2+trigger", idea="copy the longest match while the target is sure, else EAGLE-2",
+CARD = Card("sam+eagle2+trigger", idea="copy the longest match at low entropy, else EAGLE-2",
             source="ReSpec, arXiv 2511.01282", make=make, notebook="40_respec",
             parts=("entropy-trigger", "suffix-automaton", "eagle2", "switch", "match"))

@@ -1,9 +1,10 @@
 """SpecDiff-2: an aligned diffusion model drafts several chains in one forward, and the target selects one of them.
 
 Source: SpecDiff-2 (arXiv 2511.00606): one denoising step, 16 or 32 tokens deep, up to 8 chains at draft temperatures
-from 1 to 2, a drafter taught on for long streaks. Those widths are a GPU's: here nodes default to what the cost curve
-allows, and the chains share them, the first one first. `how="match"` follows all chains at once; at temperature 0 that
-is the same, and above it it never accepts less (see `how/self_selection.py`).
+from 1 to 2, and a drafter trained further for long accepted prefixes. Those widths are for a GPU: here nodes default to
+what the cost curve allows, and the chains share them in order. `how="match"` follows all chains at once; at temperature
+0 that is the same, and above it it never accepts less (see `how/self_selection.py`). Cost: one drafter forward per
+round.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ ALIGNED = "diffusion-lm-aligned"
 
 def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, temperature: float = 1.0,
          weights: str | None = None, how: str = "self-selection", seed: int = 0, window: int | None = None) -> Method:
-    """`chains` of `depth` tokens merged into one trie of `nodes`, drawn at a `temperature` of the draft alone.
+    """`chains` of `depth` tokens merged into one trie of `nodes`, drawn at the draft's own `temperature`.
 
-    `weights` names the checkpoint that drafts; None takes diffusion-lm-aligned, or diffusion-lm where that is missing
-    or a pretrained model stands in its place.
+    `weights` names the checkpoint that drafts; None means diffusion-lm-aligned, or diffusion-lm if that is missing or
+    if diffusion-lm is a pretrained model.
     """
     nodes = kit.nodes if nodes is None else nodes
     weights = drafter(kit) if weights is None else weights
@@ -29,7 +30,7 @@ def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, te
 
 
 def drafter(kit: Kit) -> str:
-    """The checkpoint that drafts unless one is named."""
+    """The default checkpoint."""
     given = isinstance(kit.checkpoints.get("diffusion-lm"), Pretrained)
     return ALIGNED if ALIGNED in kit.checkpoints and not given else "diffusion-lm"
 

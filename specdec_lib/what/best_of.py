@@ -1,9 +1,9 @@
-"""Best of: several drafters draft, and the one that expects the most accepted tokens is submitted.
+"""Best of: several drafters draft, and the draft with the most expected accepted tokens is submitted.
 
-Source: ours. What a draft expects is the sum over its nodes of the product of beliefs along the path. That
-choice looks at drawn tokens, so the survivors were not drawn from `q` given their path alone: their laws are
-dropped and every node is submitted as certain, which is always lossless and accepted less often when
-sampling.
+Source: ours. The expectation is the sum over the nodes of a draft of the product of confidences along the path. The
+choice depends on drawn tokens, so the tokens of the chosen draft were not drawn from `q` given their path alone. Their
+distributions are therefore dropped and every node is submitted as deterministic, which is always lossless and is
+accepted less often when sampling. Cost: that of all its drafters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class BestOf:
     """Drafters by name; a tie goes to the earlier one."""
 
     drafters: Mapping[str, What]
-    unknown: float = 0.5                           # belief in a node whose drafter does not say
+    unknown: float = 0.5                           # confidence of a node whose drafter gives none
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         drafts = [draw(session, budget, dice.fork(name)) for name, draw in self.drafters.items()]
@@ -27,7 +27,7 @@ class BestOf:
 
 
 def expected(draft: Draft, unknown: float = 0.5) -> float:
-    """Accepted tokens that a draft expects of itself."""
+    """Expected accepted tokens of a draft under its own confidences."""
     reach = {ROOT: 1.0}
     for node, parent in enumerate(draft.parents):
         reach[node] = reach[parent] * (draft.confidence[node] if draft.confidence else unknown)
@@ -39,5 +39,5 @@ def make(kit: Kit, drafters: tuple[str, ...] = ("suffix-automaton", "token-recyc
     return BestOf({name: kit.part(name) for name in drafters})
 
 
-CARD = Card("best-of", idea="ask several drafters, submit the most hopeful draft", source="ours", make=make,
-            parts=("suffix-automaton", "token-recycling"), notebook="03_one_loop", off_path=True)
+CARD = Card("best-of", idea="of several drafters' drafts, submit the one with the most expected tokens", source="ours",
+            make=make, parts=("suffix-automaton", "token-recycling"), notebook="03_one_loop", off_path=True)

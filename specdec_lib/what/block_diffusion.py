@@ -1,12 +1,13 @@
-"""Block diffusion: one forward of a small network fills a whole block of masks, conditioned on the target's streams.
+"""Block diffusion: one forward of a small network fills a block of masks, conditioned on the target's hidden states.
 
 Source: DFlash (arXiv 2602.06036), with the anchor slot, the left-to-right correction and the confidence of DSpark
-(arXiv 2607.05147). Eight tokens cost what one does. Tokens are chosen and none is drawn, so every node is certain at
-every temperature. Belief is the drafter's confidence that a node is accepted once it is reached.
+(arXiv 2607.05147). Tokens are chosen and none is drawn, so every node is deterministic at every temperature. The
+confidence of a node is the drafter's estimate that it is accepted once it is reached. Cost: one forward of the drafter
+per block; eight tokens cost as much as one.
 
-Where a cost curve is at hand the draft may be cut: from n - 1 to n tokens it is extended while
-C_n T_{n-1} > tau_{n-1} (T_n - T_{n-1}), with C_n the product of n confidences, tau_n = 1 + C_1 + ... + C_n the tokens
-expected of the round and T_n its seconds, drafting and a forward of n + 1 tokens. That is: while tau_n / T_n rises.
+With a cost curve the draft may be cut: from n - 1 to n tokens it is extended while
+C_n T_{n-1} > tau_{n-1} (T_n - T_{n-1}), with C_n the product of n confidences, tau_n = 1 + C_1 + ... + C_n the expected
+tokens of the round and T_n its seconds, for drafting and a forward of n + 1 tokens. That is: while tau_n / T_n rises.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from specdec_lib.trees import prune
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME = "block-diffusion"
-Seconds = Callable[[float, float], float]          # of a forward, by its width and its context: a cost.CostCurve
+Seconds = Callable[[float, float], float]          # of a forward, by its width and context: a cost.CostCurve
 
 
 @dataclass(frozen=True)
 class BlockDiffusion:
-    """The walked chain of `head`, at most a block; with a `curve`, no further than its confidence pays for.
+    """The chain of `head`, at most a block; with a `curve`, cut where another token lowers tokens per second.
 
-    `specdec break-even block-diffusion` measures `drafting` on a machine, its draft over a plain forward; the default
-    is the shipped drafter's on two cores in bf16.
+    `specdec break-even block-diffusion` measures `drafting`, the time of a draft over that of a plain forward; the
+    default is that of the shipped drafter on two cores in bf16.
     """
 
     head: BlockHead
     curve: Seconds | None = None
-    drafting: float = 0.28                         # what a block costs, in plain forwards
+    drafting: float = 0.28                         # cost of a block, in plain forwards
 
     def __post_init__(self):
         if self.drafting < 0:
-            raise Refusal(f"drafting is a cost in plain forwards, 0 or more, got {self.drafting}")
+            raise Refusal(f"drafting must be a cost in plain forwards, 0 or more, got {self.drafting}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         depth = min(budget.size, self.head.block)
@@ -52,37 +53,37 @@ class BlockDiffusion:
         return draft.keep(tuple(range(paying(draft.confidence, lambda n: own + self.curve(n + 1, context)))))
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
-        """The likeliest tokens of the first `depth` slots, each under its slot's own law, before any correction.
+        """The most probable tokens of the first `depth` slots under each slot's distribution, before any correction.
 
-        On the device; as many rows as the block has and as many columns as the head keeps candidates, if those are
-        fewer. ValueError for no slots.
+        [depth, top] on the device, with fewer rows in a shorter block and fewer columns if the head keeps fewer
+        candidates. ValueError for no slots.
         """
         whole = self.head(session.tokens, min(depth, self.head.block)).lattice
         return Lattice(whole.ids[:, :top], whole.logp[:, :top])
 
 
 def chain(block: Block, end: frozenset[int]) -> Draft:
-    """The walk as certain nodes, up to the first end token."""
+    """The block's tokens as deterministic nodes, up to the first end token."""
     n = next((i for i, token in enumerate(block.tokens, 1) if token in end), len(block.tokens))
     return Draft(block.tokens[:n], tuple(range(-1, n - 1)), stats=block.stats[:n], source=(NAME,) * n,
                  confidence=block.confidence[:n])
 
 
 def paying(confidences: Sequence[float], seconds: Callable[[int], float]) -> int:
-    """How many nodes of a chain are worth their time: each one more raises the tokens expected per second.
+    """Number of nodes up to which each further one raises the expected tokens per second.
 
-    `seconds(n)` is a round with n of them; the block has been paid for by then, so 0 is a choice, too.
+    `seconds(n)` is the time of a round with n of them. The block is already computed, so 0 is possible.
     """
     return next((n for n, (now, longer) in enumerate(pairwise(expected_rates(confidences, seconds))) if longer <= now),
                 len(confidences))
 
 
 def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28) -> BlockDiffusion:
-    """Taps the kit's target. `block` defaults to the length it was trained for; `cut` asks for the kit's cost curve."""
+    """Taps the kit's target. `block` defaults to the trained length; `cut` uses the kit's cost curve, if it has one."""
     head = block_head(kit.checkpoints[NAME], kit.target, block)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
 
 
-CARD = Card(NAME, idea="one forward fills a block of masks from the target's features",
+CARD = Card(NAME, idea="one forward fills a block of masks from the target's hidden states",
             source="DFlash, arXiv 2602.06036; DSpark, arXiv 2607.05147", make=make, needs=(NAME,),
             notebook="27_what_block_diffusion")

@@ -1,9 +1,10 @@
-"""Diffusion: a small diffusion language model drafts a whole block of tokens in one forward, or in a few.
+"""Diffusion: a small diffusion language model drafts a block of tokens in one forward, or in a few.
 
 Sources: Christopher et al. 2024 (SpecDiff) for drafting with a diffusion model; Li et al. 2025 (DiffuSpec, arXiv
-2510.02358) for one that shares the target's tokenizer. It sees tokens alone, so it drafts anywhere, and rounds that
-others drafted cost it only the tokens it missed. Slots of one step are guessed apart from each other: what is drafted
-is the best token of each, a chain of certain nodes whose belief is that slot's chance.
+2510.02358) for one that shares the target's tokenizer. It reads tokens only, so it works with any target, and after
+rounds of other drafters it processes only the tokens it missed. The slots of one step are predicted independently of
+each other. The draft takes the best token of each slot: a chain of deterministic nodes whose confidence is the token's
+probability in its slot. Cost: one forward of the drafter per denoising step.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ NAME, ALIGNED = "diffusion-lm", "diffusion-lm-aligned"
 
 @dataclass(frozen=True)
 class Diffusion:
-    """The argmax chain of `head`, in `steps` denoising steps; a note says how much of a long text was `unseen`.
+    """The argmax chain of `head` in `steps` denoising steps; the note `unseen` counts text beyond its window.
 
-    The block has `block` slots, however few of them are drafted, or as many as are drafted where that is more.
+    The block has `block` slots, or as many as are drafted if that is more.
     """
 
     head: DiffusionLM
@@ -40,36 +41,36 @@ class Diffusion:
         return with_notes(draft, unseen=unseen) if unseen else draft
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
-        """The `top` likeliest tokens of the first `depth` slots of the same block, [depth, top], on the device.
+        """The `top` most probable tokens of the first `depth` slots of the same block, [depth, top], on the device.
 
-        Log-probabilities are of each slot's whole law. ValueError for no slots.
+        Log-probabilities are of each slot's whole distribution. ValueError for no slots.
         """
         whole = self.head.lattice(session.tokens, max(depth, self.block) if depth > 0 else depth, self.steps, top)
         return Lattice(whole.ids[:depth], whole.logp[:depth])
 
     def unseen(self, session: Session, depth: int) -> int:
-        """How many leading tokens of the text a draft of this depth does not see."""
+        """Number of leading tokens of the text outside the window for a draft of this depth."""
         return self.head.unseen(len(session.tokens), max(depth, self.block))
 
 
 def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, weights: str = NAME) -> Diffusion:
-    """`block` slots at least; `window` tokens of text and block are all it holds, by default the model's context.
+    """At least `block` slots; `window` bounds the tokens of text and block, by default to the model's context.
 
-    `weights` names the checkpoint: diffusion-lm, or diffusion-lm-aligned, taught on to draft in one step (SpecDiff-2).
+    `weights` names the checkpoint: diffusion-lm, or diffusion-lm-aligned, trained further to draft in one step
+    (SpecDiff-2).
     """
     if steps < 1 or block < 1:
-        raise Refusal(f"a block has one slot or more and is filled in one step or more, got {block} and {steps}")
+        raise Refusal(f"block and steps must be at least 1, got {block} and {steps}")
     if weights not in (NAME, ALIGNED):
-        raise Refusal(f"there are no weights {weights!r} to draft with: take {NAME} or {ALIGNED}")
+        raise Refusal(f"weights must be {NAME} or {ALIGNED}, got {weights!r}")
     if weights not in kit.checkpoints:
         raise Refusal(f"the checkpoint {weights} is missing: `specdec train {weights}` makes it")
     given = kit.checkpoints[weights]
     if isinstance(given, Pretrained):
         return Diffusion(given.head(window), steps, block)
     if not hasattr(kit.target, "weights"):
-        raise Refusal("a diffusion-lm drafts on the target's own embedding, and transformers keeps it to itself here")
+        raise Refusal("a diffusion-lm needs the target's embedding, which a model run by transformers does not expose")
     return Diffusion(diffusion_lm(given, kit.target.weights, window), steps, block)
-
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",

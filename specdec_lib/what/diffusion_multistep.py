@@ -1,19 +1,21 @@
-"""Denoised: a diffusion draft filled in several steps, its last tokens drawn and tested by their own law.
+"""Multi-step diffusion: fill a block in several steps, and test the last step's tokens by their distributions.
 
-Source: Christopher et al. 2024 (SpecDiff, arXiv 2408.05636), there with the ratio test for every token. A step asks for
-the laws of all open slots and commits a share of them; the last one draws all that are left, each from its own law,
-apart from each other. What is *committed before the last step* is certain. What is *drawn in the last step* carries its
-law, the one row of that forward.
+Source: Christopher et al. 2024 (SpecDiff, arXiv 2408.05636), who apply the ratio test to every token. Each step
+computes the distributions of all open slots and commits a share of them; the last step draws all remaining slots
+independently, each from its own distribution. Tokens *committed before the last step* are deterministic. Tokens *drawn
+in the last step* carry their distribution, the one row of that forward. Cost: one forward of the drafter per step.
 
-Why that law keeps the promise of `q`, though its forward saw committed tokens on both sides: a committed token here is
-the best one of its slot, so all of them follow from the text alone, and nothing random stands to the right of a drawn
-token that its law knows of. Given its path its law is that row and no other. (Had they been drawn, it would still do:
-given all of them every node left is drawn from its row, and a certain node is tested as the constant that it is then.)
-What breaks the law is the ratio test for *all* slots, in whatever order they were filled: a slot filled early shows
-itself to laws left of it, and one whose token was chosen as the surest was not drawn from its row. The paper draws the
-committed tokens, too; since they reach the target as certain, the best one is kept most often.
+Why that distribution keeps the promise of `q`, although its forward saw committed tokens on both sides: a committed
+token here is the best one of its slot, so all committed tokens follow from the text alone, and no random token to the
+right of a drawn token influences its distribution. Given its path, its distribution is that row and no other. (Drawn
+committed tokens would also do: given all of them every remaining node is drawn from its row, and a deterministic node
+is tested as the constant that it then is.) What is not lossless is the ratio test for *all* slots, in whatever order
+they were filled: a slot filled early influences distributions to its left, and a token chosen for its high probability
+was not drawn from its row. The paper also draws the committed tokens; since they reach the target as deterministic, the
+best one is accepted most often.
 
-At temperature 0 nothing is drawn, and this is the plain drafter with as many steps. With one step all is drawn.
+At temperature 0 nothing is drawn, and this equals the plain drafter with as many steps. With one step all slots are
+drawn.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ NAME = "denoised"
 
 @dataclass(frozen=True)
 class MultistepDiffusion:
-    """A chain of `head` in `steps` denoising steps: best tokens first, the rest drawn under the session's sampling.
+    """A chain of `head` in `steps` denoising steps: committed tokens, and the rest drawn under the session's sampling.
 
-    The block has `block` slots, however few of them are drafted, or as many as are drafted where that is more.
+    The block has `block` slots, or as many as are drafted if that is more.
     """
 
     head: DiffusionLM
@@ -54,7 +56,7 @@ class MultistepDiffusion:
 
 
 class Filled(Scores):
-    """Rows of a denoised block, of which those `committed` (slot -> token) have no law but their token."""
+    """Rows of a denoised block; a slot in `committed` (slot -> token) has all probability on its token."""
 
     def __init__(self, logp: Tensor, committed: Mapping[int, int], ids: Tensor):
         super().__init__(logp, ids)
@@ -67,9 +69,9 @@ class Filled(Scores):
 
 
 def make(kit: Kit, steps: int = 2, block: int = 1, settings: Mapping | None = None) -> MultistepDiffusion:
-    """`settings` are parameters of the diffusion-lm whose network is asked, such as its window."""
+    """`settings` are parameters of the diffusion-lm whose network is used, such as its window."""
     if steps < 1 or block < 1:
-        raise Refusal(f"a block has one slot or more and is filled in one step or more, got {block} and {steps}")
+        raise Refusal(f"block and steps must be at least 1, got {block} and {steps}")
     return MultistepDiffusion(kit.part("diffusion-lm", **(settings or {})).head, steps, block)
 
 

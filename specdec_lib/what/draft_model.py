@@ -1,8 +1,8 @@
 """Draft model: a smaller language model draws the draft, token by token.
 
-Source: Leviathan et al. 2023; Chen et al. 2023. Any model with the target's tokenizer: one of the family, a
-trained `draft-lm`, an n-gram, the target's first layers; the kit says which. Costs one small forward per drafted token;
-its cache aligns itself to whatever was accepted. At temperature 0 its nodes are certain.
+Source: Leviathan et al. 2023; Chen et al. 2023. The kit provides the model, which is any model with the target's
+tokenizer: one of the family, a trained `draft-lm`, an n-gram, or the target's first layers. At temperature 0 its nodes
+are deterministic. Cost: one small forward per drafted token; its cache aligns itself to the accepted tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""EAGLE: one trained layer drafts from what the target's own layers showed of the text so far.
+"""EAGLE: one trained layer drafts from the hidden states of the target's own layers.
 
-Source: Li et al. 2024 (EAGLE); Li et al. 2025 (EAGLE-3: several taps, trained on its own steps). Costs one pass
-through a single layer per drafted token. A prompt of one token shows no feature yet, so its first draft is empty.
+Source: Li et al. 2024 (EAGLE); Li et al. 2025 (EAGLE-3: several taps, trained on its own steps). Cost: one pass
+through a single layer per drafted token. A prompt of one token has no hidden state yet, so its first draft is empty.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def make(kit: Kit) -> Eagle:
     return Eagle(eagle_head(kit.checkpoints["eagle"], kit.target))
 
 
-CARD = Card(NAME, idea="one trained layer drafts from the target's features", source="Li et al. 2025, EAGLE-3",
+CARD = Card(NAME, idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",
             make=make, needs=("eagle",), notebook="24_what_eagle")

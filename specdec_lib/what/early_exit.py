@@ -1,7 +1,8 @@
-"""Early exit: the target's own first layers draft, through a trained head where they stop.
+"""Early exit: the target's own first layers draft, through a trained head after the last of them.
 
 Source: Elhoushi et al. 2024 (LayerSkip); Zhang et al. 2024 (Draft & Verify) for drafting with part of the target. Rows
-drafted to that depth are the target's own, so verification resumes them there and pays for the other layers alone.
+drafted up to that layer are the target's own, so verification resumes from them. Cost: the first layers and the exit
+head per drafted token; verification then runs the other layers only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def make(kit: Kit, layer: int | None = None) -> EarlyExit:
     layer = trained[0] if layer is None else layer
     if layer not in trained:
         raise Refusal(f"there is no trained exit after layer {layer}; they are after {', '.join(map(str, trained))}")
-    kit.target.exit(layer)                         # refused first where a target cannot stop half way
+    kit.target.exit(layer)                         # raises first if the target has no early exit
     return EarlyExit(kit.target.exit(layer, PACKED(checkpoint, kit.target.weights)[layer]))
 
 

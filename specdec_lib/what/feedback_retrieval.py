@@ -1,20 +1,19 @@
-"""Feedback retrieval: copy from several earlier places at once, the ones that proved right first.
+"""Feedback retrieval: copy from several earlier positions at once, those with the best acceptance record first.
 
-Source: ReSpec (arXiv 2511.01282), feedback-driven candidate selection. Every place at which the end of the text stands
-has a score (see index/position_scores). Costs no model pass; every node is certain.
+Source: ReSpec (arXiv 2511.01282), feedback-driven candidate selection. Every position at which the text's suffix
+occurred earlier has a score (see index/position_scores). Every node is deterministic. Cost: no model pass.
 
-What the paper is known to do is `shape="leave", least=0.5, query=3, key="position"`: places below `least` are dropped,
+What is known of the paper is `shape="leave", least=0.5, query=3, key="position"`: positions below `least` are dropped;
 the others are offered in the order of score, match length and recency, each with a length that grows with its score,
-and merged into one tree. It is silent on the rate of the scores, the number of places looked at and a shortest chain.
-`shape="extend"` lengthens the chains by nodes that are left over, best first, and what is won there counts for no
-score.
+and merged into one tree. The paper gives no rate of the scores, number of positions searched, or shortest chain.
+`shape="extend"` lengthens the chains by the nodes that remain, best first; those nodes do not count in the scores.
 
-Ours, `shape="likely"`, sizes the tree by what a node is worth: see index/likely_tree. A place is believed by its
-match length and its score together, a node joins while the chance of its path is above its price on the cost curve,
-and nothing is drafted where even the first token has less than `least`. So it drafts longer where a copy runs well,
-and shorter where it is fresh: on the tuning prompts 6.3 tokens wide on average instead of 9.3, and `respec` with it
-is 1.05 times (1.00 to 1.09) as fast as with chains by score (`data/results/tuning`). Scores are kept by distance, not
-by absolute position, which is seldom met twice: a copy moves on with the text.
+Ours, `shape="likely"`, sizes the tree by the value of a node: see index/trees. Match length and score together give the
+confidence of a position, a node joins while the probability of its path is above its price on the cost curve, and
+nothing is drafted where even the first token is below `least`. So drafts are longer after long matches and shorter
+after short ones: on the tuning prompts 6.3 tokens wide on average instead of 9.3, and `respec` with it is 1.05 times
+(1.00 to 1.09) as fast as with chains by score (`data/results/tuning`). Scores are kept by distance, because an absolute
+position seldom recurs: a copy moves on with the text.
 """
 
 from __future__ import annotations
@@ -36,44 +35,44 @@ from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
 NAME = "feedback-retrieval"
 DIAGONAL, POSITION = "diagonal", "position"
 LIKELY, EXTEND, LEAVE = "likely", "extend", "leave"
-GAIN = 3.0                                         # tokens that the time of a forward makes where copies run
+GAIN = 3.0                                         # tokens generated per forward time while copying
 
 
 class Candidate(NamedTuple):
-    """A place to copy from; candidates compare as they are preferred."""
+    """A position to copy from; candidates compare in order of preference."""
 
     score: float                                   # S
-    match: int                                     # tokens that agree before it, 64 at most
-    start: int                                     # position that is copied first
-    key: int                                       # under which its score is kept
+    match: int                                     # matching tokens before it, 64 at most
+    start: int                                     # first position to copy
+    key: int                                       # key of its score
 
 
 @dataclass(frozen=True)
 class FeedbackRetrieval:
-    """A tree of the best continuations within depth, width and nodes; empty where no candidate survives."""
+    """A tree of the best continuations within depth, width and nodes; empty where no candidate remains."""
 
     positions: AllPositions
     scores: PositionScores
     store: Store | None = None                     # a corpus; its candidates come after those of the session
     key: str = DIAGONAL
-    query: int = 2                                 # tokens that must agree where the budget does not say
+    query: int = 2                                 # tokens that must match, if the budget gives no number
     least: float = 0.3                             # theta_score: candidates below it are dropped
-    longest: int | None = None                     # L_max; None = the nodes of the budget. Literal: 40, with 60 nodes
-    shortest: int = 4                              # however low the score
-    most: int = 64                                 # places looked at, the newest
-    shape: str = LIKELY                            # or by scores: LEAVE, literal, or EXTEND by nodes that are left over
-    kept: int = 4                                  # LIKELY: places that vote, the longest matches, newest first
-    price: float = 0.1                             # LIKELY: no node whose path has less chance
+    longest: int | None = None                     # L_max; None = the budget's nodes. Paper: 40, with 60 nodes
+    shortest: int = 4                              # shortest chain, at any score
+    most: int = 64                                 # positions searched, newest first
+    shape: str = LIKELY                            # or by scores: LEAVE as in the paper, EXTEND by remaining nodes
+    kept: int = 4                                  # LIKELY: positions used, longest match first, then newest
+    price: float = 0.1                             # LIKELY: minimal path probability of a node
 
     def __post_init__(self):
         if self.key not in (DIAGONAL, POSITION):
-            raise Refusal(f"key is {DIAGONAL!r} or {POSITION!r}, got {self.key!r}")
+            raise Refusal(f"key must be {DIAGONAL!r} or {POSITION!r}, got {self.key!r}")
         if self.shape not in (LIKELY, EXTEND, LEAVE):
-            raise Refusal(f"shape is {LIKELY!r}, {EXTEND!r} or {LEAVE!r}, got {self.shape!r}")
+            raise Refusal(f"shape must be {LIKELY!r}, {EXTEND!r} or {LEAVE!r}, got {self.shape!r}")
         if not (0 <= self.least <= 1 and 0 <= self.price <= 1):
-            raise Refusal(f"least and price are chances between 0 and 1, got {self.least} and {self.price}")
+            raise Refusal(f"least and price must be probabilities between 0 and 1, got {self.least} and {self.price}")
         if min(self.query, self.shortest, self.most, self.kept) < 1 or (self.longest is not None and self.longest < 1):
-            raise Refusal("query, shortest, longest, most and kept are at least 1, got"
+            raise Refusal("query, shortest, longest, most and kept must be at least 1, got"
                           f" {self.query}, {self.shortest}, {self.longest}, {self.most} and {self.kept}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
@@ -82,16 +81,16 @@ class FeedbackRetrieval:
         return self.likely(session, budget) if self.shape == LIKELY else self.scored(session, budget)
 
     def likely(self, session: Session, budget: Budget) -> Draft:
-        """The likeliest nodes of the longest matches, each worth its price."""
+        """The most probable nodes of the longest matches, each with a path probability of at least `price`."""
         found = sorted(self.candidates(session, budget.query), key=lambda one: (-one.match, one.key < 0, -one.start))
         kept = found[:self.kept]
         copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
-        draft, joined = likely_tree(copies, budget, self.least, self.price, NAME)
-        noted = tuple(Chain(one.key, len(nodes), nodes) for one, nodes in zip(kept, joined, strict=True) if nodes)
+        draft, members = likely_tree(copies, budget, self.least, self.price, NAME)
+        noted = tuple(Chain(one.key, len(nodes), nodes) for one, nodes in zip(kept, members, strict=True) if nodes)
         return replace(draft, notes={NAME: noted}) if noted else draft
 
     def scored(self, session: Session, budget: Budget) -> Draft:
-        """The best-scored chains in their order, each as long as its score allows."""
+        """Chains in order of score, each as long as its score allows."""
         kept = [one for one in self.candidates(session, budget.query) if one.score >= self.least]
         chains = different(((one, self.copy(session, one, budget)) for one in kept), budget)
         whole, merged = chains, chains
@@ -109,9 +108,9 @@ class FeedbackRetrieval:
                        notes={NAME: noted} if noted else {})
 
     def candidates(self, session: Session, query: int = 0) -> list[Candidate]:
-        """Every place found, dropped or not, in order of preference, those of the corpus last.
+        """Every position found, dropped or not, in order of preference, those of the corpus last.
 
-        With `query` exactly so many tokens agree at least; without, `self.query`, or one less where that finds nothing.
+        At least `query` tokens match; if it is 0, `self.query`, or one less where that finds nothing.
         """
         self.scores.read(session)
         for n in (query,) if query else (self.query, max(1, self.query - 1)):
@@ -121,7 +120,7 @@ class FeedbackRetrieval:
         return []
 
     def copy(self, session: Session, one: Candidate, budget: Budget, whole: bool = False) -> tuple[int, ...]:
-        """What followed this candidate up to an end token: as long as its score allows, or `whole`, the budget."""
+        """What followed this candidate up to an end token: as long as its score allows, or with `whole` the budget."""
         longest = self.longest or budget.size
         n = min(longest if whole else length(one.score, longest, self.shortest), budget.depth)
         tokens = self.store.following(-one.key, n) if one.key < 0 else continuation(session.tokens, one.start, n)
@@ -134,9 +133,9 @@ class FeedbackRetrieval:
                       reverse=True)
 
     def _corpus(self, tokens: tuple[int, ...], query: int) -> list[Candidate]:
-        """The first and the most recent place of the longest match in the corpus, by corpus position.
+        """The first and the most recent position of the longest match in the corpus.
 
-        Their keys are negative, so that they are no keys of the session.
+        Their keys are negative, so that they differ from all keys of the session.
         """
         there = self.store.find(tokens) if self.store is not None else None
         if there is None or there.length < query:
@@ -146,15 +145,15 @@ class FeedbackRetrieval:
 
 
 def length(score: float, longest: int, shortest: int = 4) -> int:
-    """Tokens copied at this score: longest x score, rounded, but `shortest` at least and `longest` at most."""
+    """Tokens copied at this score: longest x score, rounded, at least `shortest` and at most `longest`."""
     return min(longest, max(shortest, round(longest * score)))
 
 
 def different(chains: Iterable[tuple[Candidate, tuple[int, ...]]], budget: Budget) -> list[tuple]:
-    """The chains that add a node to those before them, in order, until the nodes are used.
+    """The chains that add a node to those before them, in order, until the budget's nodes are used.
 
-    So a continuation that equals a kept one, or begins it, is dropped. A chain ends where it would give a node more
-    children than the width allows.
+    A continuation that equals a kept one, or is its beginning, is dropped. A chain is cut where it would give a node
+    more children than the width allows.
     """
     below: dict[tuple[int, ...], set[int]] = {}    # the tree so far: path -> tokens that follow it
     seen: set[tuple[int, ...]] = set()
@@ -178,7 +177,7 @@ def different(chains: Iterable[tuple[Candidate, tuple[int, ...]]], budget: Budge
 
 
 def path_of(draft: Draft, tokens: tuple[int, ...]) -> tuple[int, ...]:
-    """The nodes of this chain in the tree, as far as it got in."""
+    """The nodes of this chain in the tree, as far as the tree contains it."""
     out: list[int] = []
     for token in tokens:
         here = draft.children.get(out[-1] if out else ROOT, ())
@@ -192,10 +191,10 @@ def path_of(draft: Draft, tokens: tuple[int, ...]) -> tuple[int, ...]:
 def make(kit: Kit, key: str = DIAGONAL, query: int = 2, least: float = 0.3, longest: int | None = None,
          shortest: int = 4, most: int = 64, start: float = 0.5, rate: float = 0.3, shape: str = LIKELY, kept: int = 4,
          price: float | None = None, remember: int = 0) -> FeedbackRetrieval:
-    """Reads the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores.
+    """Searches the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores.
 
-    The price defaults to the share of a forward that a node costs, times the tokens that such a share makes elsewhere.
-    `remember` is how many tokens of earlier answers count as a corpus, too, as far as the method puts them aside.
+    The price defaults to the cost of a node in forwards times the tokens generated per forward time. `remember` is the
+    number of tokens of earlier answers that are searched as a corpus, if the method stores them.
     """
     positions = kit.index("3-gram positions", lambda: NgramPositions(3))
     store = with_answers(kit, shared_matcher(kit).store, remember)
@@ -204,5 +203,5 @@ def make(kit: Kit, key: str = DIAGONAL, query: int = 2, least: float = 0.3, long
                              min(1.0, GAIN * kit.price) if price is None else price)
 
 
-CARD = Card(NAME, idea="copy from the places that proved right, several at once",
+CARD = Card(NAME, idea="copy from several earlier positions, scored by their acceptance",
             source="ReSpec (arXiv 2511.01282)", make=make, notebook="25_what_feedback_retrieval", off_path=True)

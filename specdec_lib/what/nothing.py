@@ -1,4 +1,4 @@
-"""Nothing: the drafter of plain decoding, which is never asked."""
+"""Nothing: the empty draft of plain decoding, which is never called."""
 
 from __future__ import annotations
 

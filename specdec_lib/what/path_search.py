@@ -1,9 +1,10 @@
-"""Path search: of the slots that a diffusion drafter fills, a path whose tokens also follow each other.
+"""Path search: through the slots of a diffusion draft, the path whose tokens also follow each other.
 
-Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), sections 3 to 4. Slots of one forward are guessed apart from each
-other, so the best of each need not make a sentence; a beam search over the likely candidates asks a trigram as well.
-It costs about a millisecond and no forward. It looks to the right of every token that it chooses, so every node is
-certain, at every temperature; belief is the chance in the token's own slot, which knows nothing of the search.
+Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), sections 3 to 4. The slots of one forward are predicted
+independently, so the best tokens of all slots need not form a sentence. A beam search over the candidates (Eqs. 7 and
+8, see lattice.py) adds the log-probabilities of a trigram. The choice of a token depends on tokens to its right, so
+every node is deterministic at every temperature; its confidence is its probability in its own slot, whatever the
+search. Cost: the drafter's forward and about a millisecond for the search.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from specdec_lib.trees import deterministic_tree, prune, with_notes
 from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
 
 NAME, PROXY = "path-search", "ngram"
-TOP = 16                                           # candidates asked for at least, so that an end token is among them
-ALONE = f"no {PROXY} checkpoint for this target, so the slots alone are searched: `specdec train {PROXY}` counts one"
+TOP = 16                                           # minimal number of candidates, so that end tokens are included
+ALONE = f"no {PROXY} checkpoint for this target, so the search uses the slots alone: `specdec train {PROXY}` makes one"
 
 
 class LatticeDrafter(Protocol):
-    """A drafter that shows its candidates."""
+    """A drafter with a lattice: the candidates of its slots."""
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice: ...
 
@@ -35,20 +36,20 @@ class PathSearch:
     """The best path through the lattice of `drafter`, or its best few as one tree.
 
     Notes of a draft: `generated`, tokens of the raw draft before an end token; `kept`, candidates of each slot;
-    `changed`, tokens of the path that are not their slot's best; `unseen` as the drafter has it; and `alone`, why no
-    proxy was asked, where one was wanted.
+    `changed`, tokens of the path that are not their slot's best; `unseen` as in the drafter; and `alone`, why no proxy
+    was used, where one was requested.
     """
 
     drafter: LatticeDrafter
     proxy: Proxy | None = None
-    weight: float = 0.5                            # lambda: of the slot's own log-probability, the proxy has the rest
+    weight: float = 0.5                            # lambda: of the slot's log-probability; the proxy has the rest
     beam: int = 3                                  # B
     mass: float = 0.8                              # tau: cumulative mass of the candidates of a slot
     cap: int = 15                                  # M_max: candidates of a slot at most
     score: str = "mean"
-    keep_end: bool = True                          # end tokens are candidates wherever the lattice holds them
-    tree: bool = False                             # submit the beams, as many as the budget is wide
-    alone: str = ""                                # a sentence to note, if there is no proxy and one was wanted
+    keep_end: bool = True                          # end tokens stay candidates wherever the lattice has them
+    tree: bool = False                             # submit all beams, up to the budget's width
+    alone: str = ""                                # note if a proxy was requested and is missing
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         depth = min(budget.depth, budget.size)
@@ -66,7 +67,7 @@ class PathSearch:
 
 
 def drawn(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
-    """These paths as a tree of certain nodes, the best first, in `nodes` at most."""
+    """These paths as a tree of at most `nodes` deterministic nodes, the best path first."""
     trie = deterministic_tree((path.tokens for path in paths), nodes, NAME)
     probs = {(i, token): exp(logp) for path in paths for i, (token, logp) in
              enumerate(zip(path.tokens, path.logp, strict=True), 1)}
@@ -77,7 +78,7 @@ def drawn(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
 
 
 def about(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
-    """The two best chances of each slot, and its entropy in nats with all that is not in the lattice as one token."""
+    """Two best probabilities of each slot, and its entropy (nats) with the mass outside the lattice as one token."""
     probs = raw.logp.exp()
     rest = (1 - probs.sum(1)).clamp(min=0)
     entropy = (probs.clamp(min=1e-300).log() * -probs).sum(1) - rest * rest.clamp(min=1e-300).log()
@@ -88,30 +89,30 @@ def about(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
 def make(kit: Kit, drafter: str = "diffusion-lm", beam: int = 3, mass: float = 0.8, cap: int = 15,
          weight: float = 0.5, score: str = "mean", keep_end: bool = True, tree: bool = False,
          block: int | None = None) -> PathSearch:
-    """Searches the lattice of the part `drafter`, whose blocks have `block` slots if given, asking the kit's trigram.
+    """Searches the lattice of the part `drafter`, with blocks of `block` slots if given, and uses the kit's trigram.
 
-    The defaults are DiffuSpec's, but for `score`: its sum over tokens ("sum") makes an early end attractive.
+    The defaults are DiffuSpec's except `score`: its sum over tokens ("sum") favours an early end.
     """
     if score not in SCORES or not 0 <= weight <= 1 or beam < 1 or cap < 1 or not 0 < mass <= 1:
-        raise Refusal(f"a search has a beam and a cap of 1 or more, a mass above 0 and up to 1, a weight from 0 to 1"
-                      f" and a score of {', '.join(SCORES)}, got {beam}, {cap}, {mass}, {weight} and {score!r}")
+        raise Refusal("beam and cap must be at least 1, mass above 0 and at most 1, weight from 0 to 1 and score one of"
+                      f" {', '.join(SCORES)}, got {beam}, {cap}, {mass}, {weight} and {score!r}")
     part = kit.part(drafter, **({} if block is None else {"block": block}))
     if not hasattr(part, "lattice"):
-        raise Refusal(f"{drafter} shows no candidates to search: take one that fills slots, such as diffusion-lm")
+        raise Refusal(f"{drafter} has no lattice to search: use a drafter that fills slots, such as diffusion-lm")
     proxy, alone = (None, "") if weight == 1 else proxy_of(kit)
     return PathSearch(part, proxy, 1.0 if proxy is None else weight, beam, mass, cap, score, keep_end, tree, alone)
 
 
 def proxy_of(kit: Kit) -> tuple[Proxy | None, str]:
-    """The trigram counted for this target, or none and the sentence that says why."""
+    """The trigram of this target, or None and the reason."""
     if PROXY not in kit.checkpoints:
         return None, ALONE
     try:
         return kit.checkpoints[PROXY], ""
-    except Refusal as why:                         # one counted for another tokenizer lies there
+    except Refusal as why:                         # the checkpoint belongs to another tokenizer
         return None, f"{ALONE} ({why})"
 
 
-CARD = Card(NAME, idea="of what a diffusion drafter holds likely, the path whose tokens follow each other",
+CARD = Card(NAME, idea="search a diffusion draft's candidates for tokens that follow each other",
             source="DiffuSpec, arXiv 2510.02358", make=make, parts=("diffusion-lm",), prefers=(PROXY,),
             notebook="29_what_path_search")

@@ -1,7 +1,7 @@
-"""Prompt lookup: propose what followed the same n-gram earlier in this very context.
+"""Prompt lookup: propose what followed the same n-gram earlier in this text.
 
-Source: Saxena 2023. The longest n-gram that stood there before is tried first. Costs no model pass, and every
-node is certain, so the chance of acceptance is p(token). Knows nothing about models or when it is called.
+Source: Saxena 2023. The longest n-gram that occurred earlier is tried first. Every node is deterministic, so the
+acceptance probability is p(token). Cost: no model pass. It does not depend on models or on *when*.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ class PromptLookup:
 
     def __post_init__(self):
         if self.mode not in ("first", "last"):
-            raise Refusal(f"mode is 'first' or 'last', got {self.mode!r}")
+            raise Refusal(f"mode must be 'first' or 'last', got {self.mode!r}")
         if not 1 <= self.shortest <= self.longest <= self.positions.longest:
-            raise Refusal(f"n-gram lengths need 1 <= shortest <= longest,"
-                          f" got {self.shortest} and {self.longest}")
+            raise Refusal(f"n-gram lengths must satisfy 1 <= shortest <= longest, "
+                          f"got {self.shortest} and {self.longest}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
-        """`budget.query` above 0 lowers the longest n-gram that is tried."""
+        """`budget.query` above 0 bounds the n-gram length."""
         self.positions.read(session.tokens)
         for n in range(min(self.longest, budget.query or self.longest), self.shortest - 1, -1):
-            places = self.positions.after(session.tokens[-n:])
-            if len(places) > 1:                    # the newest one is the end of the session itself
-                start = places[0] if self.mode == "first" else places[-2]
+            starts = self.positions.after(session.tokens[-n:])
+            if len(starts) > 1:                    # the newest one is the end of the session itself
+                start = starts[0] if self.mode == "first" else starts[-2]
                 tokens = continuation(session.tokens, start, min(budget.depth, budget.size))
                 return deterministic_chain(until_end(tokens, session.end), NAME)
         return Draft()
 
 
 def make(kit: Kit, longest: int = 3, shortest: int = 1, mode: str = "last") -> PromptLookup:
-    """Its n-gram index is shared with the other parts of the decode."""
+    """The n-gram index is shared with the other parts of the decode."""
     if longest < 1:
-        raise Refusal(f"n-gram lengths need 1 <= shortest <= longest, got {shortest} and {longest}")
+        raise Refusal(f"n-gram lengths must satisfy 1 <= shortest <= longest, got {shortest} and {longest}")
     positions = kit.index(f"{longest}-gram positions", lambda: NgramPositions(longest))
     return PromptLookup(positions, longest, shortest, mode)
 
 
-CARD = Card(NAME, idea="copy what followed the same words last time", source="Saxena 2023", make=make,
+CARD = Card(NAME, idea="copy what followed the same n-gram earlier", source="Saxena 2023", make=make,
             notebook="20_what_prompt_lookup")

@@ -1,13 +1,14 @@
-"""Recorded: what a drafter proposed at this prefix when the text was recorded, pruned to the budget and the stop.
+"""Recorded: replay what a drafter proposed at this prefix of a recording, pruned to the budget and the stop rule.
 
-Exact for drafters that depend on the committed prefix alone; a card says `off_path` where that does not hold, and such
-a drafter replays its own run only. It costs no model, which is why sliders can ask it at every step.
+Source: ours. The replay is exact for drafters that depend on the committed prefix alone; a card says `off_path` where
+that does not hold, and such a drafter replays its own run only. Cost: no model pass, so sliders can call it at every
+step.
 
-A chain is cut. A tree is grown again, on the nodes of the recorded forest in place of the drafter's network, and is the
-very tree, node for node, for every depth, width, number of nodes and stop rule up to the budget it was recorded at, and
-for every price of a node; a larger budget gets what the recorded one would. Exact up to ties: scores that differ by
-less than rounding may change places. Of a drafter that fills blocks, what is drafted at some depth is the beginning of
-the recorded block that is long enough, as from a live one whose `block` is that long.
+A chain is cut. A tree is grown again, with the recorded union of trees in place of the drafter's network. It equals the
+drafter's tree, node for node, for every depth, width, number of nodes and stop rule up to the recorded budget, and for
+every price of a node; a larger budget gives the tree of the recorded one. Exact up to ties: scores that differ by less
+than rounding may swap. For a drafter that fills blocks, the draft of some depth is the beginning of the recorded block
+that is long enough, as from a live drafter whose `block` has that length.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Recorded:
 
     recording: object                              # models.replay.Recording
     drafter: str
-    price: float = 0.0                             # of trees: no node whose path has less chance under the drafter
+    price: float = 0.0                             # of trees: minimal path probability of a node under the drafter
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
@@ -35,22 +36,22 @@ class Recorded:
         return prune(kept, budget)
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
-        """The `top` likeliest tokens of the next `depth` slots, or of as many as were recorded."""
+        """The `top` most probable tokens of the next `depth` slots, or of as many as were recorded."""
         kept = self.recording.lattice(self.drafter, len(session.tokens), depth)
         return Lattice(kept.ids[:, :top], kept.logp[:, :top])
 
 
 def within(budget: Budget, largest: Budget) -> Budget:
-    """The budget, no deeper, wider and larger than the one that was recorded."""
+    """The budget, limited to the depth, width and nodes of the recorded one."""
     return replace(budget, depth=min(budget.depth, largest.depth), width=min(budget.width, largest.width),
                    nodes=min(budget.size, largest.size))
 
 
 def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) -> Draft:
-    """The tree of this budget from a forest, whose nodes stand best first: level by level, best first in each.
+    """The tree of this budget from a union of trees with nodes best first: level by level, best first in each.
 
-    Each level offers the best `width` children of the best `width` nodes above that end no text; the best of all are
-    chosen. The stop rule hears the best path of each level, and what was found by then stays.
+    Each level has the best `width` children of the best `width` nodes above that are no end tokens; the best nodes of
+    all levels are chosen. The stop rule is called with the best path of each level; nodes found by then stay.
     """
     found: list[int] = []
     frontier: list[int] = [ROOT]
@@ -65,13 +66,13 @@ def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) ->
 
 
 def worth(draft: Draft, price: float) -> Draft:
-    """The nodes whose path has at least this chance, by the product of beliefs; a parent has no less than its child."""
+    """The nodes whose path probability, the product of confidences, is at least `price`; a parent's is never lower."""
     nodes = [node for node in range(len(draft)) if prod(draft.confidence[i] for i in draft.path(node)) >= price]
     return draft.keep(tuple(nodes))
 
 
 def make(kit: Kit, drafter: str = "suffix-automaton", price: float = 0.0) -> Recorded:
-    """Replays one drafter of the kit's recording; `price` is that of eagle2, which submits all it may unless told."""
+    """Replays one drafter of the kit's recording; `price` is that of eagle2, by default 0, which prunes nothing."""
     return Recorded(kit.recording, drafter, price)
 
 

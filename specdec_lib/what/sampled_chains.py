@@ -1,17 +1,17 @@
 """Sampled chains: several chains drawn through the slots of one diffusion draft, merged into one trie.
 
 Source: SpecDiff-2 (arXiv 2511.00606, algorithm 1): K chains, drawn independently from the marginals of one denoising
-step at a temperature between 1 and 2, and one of them chosen afterwards (`how/self_selection`). They cost the drafter
-the one forward that a single chain costs; the target's forward grows with the trie. Slots know nothing of each other,
-so a chain may begin one sentence and go on with another, and further chains make up for it only where a slot's second
-guess is right.
+step at a temperature between 1 and 2; one of them is chosen afterwards (`how/self_selection`). Slots are independent of
+each other, so a chain can mix the tokens of two sentences, and further chains help only where the second-best token of
+a slot is right. Cost: one forward of the drafter, whatever the number of chains; the target's forward grows with the
+trie.
 
-Two published choices are parameters. The first chain takes the best token of every slot (`best`), at temperature 0 as
-the paper's draft temperature near 0 does, and above it, since a certain node is kept with the target's own chance of
-it and no drawn token can beat the best guess; `best=False` draws all. Candidates are the `top` of each slot, 64 in the
-published code. As many chains are drawn as the budget is wide, and equal beginnings are merged, so every node is
-certain. The coins are the drafter's own, since at temperature 0 the loop's refuse to be thrown; keyed by seed, text
-and position they fall alike whenever the same session is asked about.
+Two published choices are parameters. With `best`, the first chain takes the best token of every slot: at temperature 0
+as the paper's draft temperature near 0 does, and above it because a deterministic node is accepted with the target's
+own probability, so no drawn token beats the best one; `best=False` draws all chains. Candidates are the `top` of each
+slot, 64 in the published code. The budget's width is the number of chains. Equal beginnings are merged, so every node
+is deterministic. The drafter has its own random numbers, because at temperature 0 the loop's dice raise an error on a
+draw; they are keyed by seed, text and position, so the same session always gets the same draft.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Chain = tuple[int, ...]
 
 
 class SlotDrafter(Protocol):
-    """A drafter that shows the candidates of its slots, as many slots as it has and candidates as it keeps."""
+    """A drafter with a lattice: the candidates of as many slots as it has."""
 
     def lattice(self, session: Session, depth: int, top: int) -> Lattice: ...
 
@@ -43,20 +43,19 @@ class SlotDrafter(Protocol):
 class SampledChains:
     """The trie of `budget.width` chains through the slots of `drafter`, in the order drawn, until the nodes are used.
 
-    Belief and sight of a node are its slot's: the raw chance of the token, whatever the draft's `temperature`. The
-    stop rule hears the first chain and cuts all of them at its depth.
+    Confidence and statistics of a node are those of its slot: the raw probability of the token, at any `temperature`.
+    The stop rule is called with the first chain and cuts all chains at its depth.
     """
 
     drafter: SlotDrafter
-    temperature: float = 1.0                       # of the draws; the paper has 1 to 2, the more chains the higher
+    temperature: float = 1.0                       # of the draws; the paper has 1 to 2, higher for more chains
     top: int = 64                                  # candidates of each slot
-    best: bool = True                              # the first chain is not drawn but takes each slot's best token
+    best: bool = True                              # the first chain takes each slot's best token
     seed: int = 0
 
     def __post_init__(self):
         if self.temperature < 0 or self.top < 1:
-            raise Refusal(f"chains are drawn at temperature 0 or more from 1 candidate or more, got {self.temperature}"
-                          f" and {self.top}")
+            raise Refusal(f"temperature must be 0 or more and top at least 1, got {self.temperature} and {self.top}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         depth = min(budget.depth, budget.size)
@@ -72,7 +71,7 @@ class SampledChains:
         return with_notes(draft, unseen=unseen) if unseen else draft
 
     def chains(self, session: Session, slots: Sequence[Slot], count: int) -> list[Chain]:
-        """`count` chains of one token a slot, drawn apart from each other."""
+        """`count` chains of one token per slot, drawn independently."""
         own = Dice(self.seed).aside().fork("chains", session.id, session.prompt, len(session.tokens))
         dists = [slot.distribution(self.temperature) for slot in slots]
         drawn = [tuple(own.fork(k, at).choose(dist) for at, dist in enumerate(dists)) for k in range(count)]
@@ -87,7 +86,7 @@ class Slot:
     logp: tuple[float, ...]
 
     def distribution(self, temperature: float) -> Distribution:
-        """The law of the candidates at this temperature; certain at 0."""
+        """The distribution of the candidates at this temperature; one token at 0."""
         if temperature == 0:
             return Distribution.point_mass(self.ids[0])
         return Distribution(torch.tensor(self.ids),
@@ -96,12 +95,12 @@ class Slot:
 
 def shown(lattice: Lattice) -> list[Slot]:
     """The slots of a lattice, in one transfer."""
-    near = at_hand(lattice)
-    return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(near.ids.tolist(), near.logp.tolist(), strict=True)]
+    host = at_hand(lattice)
+    return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(host.ids.tolist(), host.logp.tolist(), strict=True)]
 
 
 def seen(slot: Slot, token: int) -> TokenStats:
-    """The sight of `token` in its slot; in the entropy all that is no candidate counts as one."""
+    """Statistics of `token` in its slot; the entropy counts the mass outside the candidates as one token."""
     probs = [exp(logp) for logp in slot.logp]
     rest = max(0.0, 1.0 - sum(probs))
     entropy = float(torch.special.entr(torch.tensor([*probs, rest], dtype=torch.float64)).sum())
@@ -111,11 +110,11 @@ def seen(slot: Slot, token: int) -> TokenStats:
 
 def ended(chain: Chain, end: frozenset[int]) -> Chain:
     """The chain up to its first end token."""
-    return chain[:next((place for place, token in enumerate(chain, 1) if token in end), len(chain))]
+    return chain[:next((n for n, token in enumerate(chain, 1) if token in end), len(chain))]
 
 
 def reach_of(slots: Sequence[Slot], chain: Chain, budget: Budget) -> int:
-    """How deep the stop rule lets the draft go, by the sights of this chain; all the way without a rule."""
+    """Depth at which the stop rule cuts this chain; all slots without a rule."""
     if budget.stop is None:
         return len(slots)
     trail = tuple(seen(slot, token) for slot, token in zip(slots, chain, strict=False))
@@ -124,13 +123,13 @@ def reach_of(slots: Sequence[Slot], chain: Chain, budget: Budget) -> int:
 
 def make(kit: Kit, drafter: str = "diffusion-lm", settings: Mapping | None = None, temperature: float = 1.0,
          top: int = 64, best: bool = True, seed: int = 0) -> SampledChains:
-    """`settings` are parameters of the `drafter`, which may be any that shows its lattice."""
+    """`settings` are parameters of the `drafter`, which may be any drafter with a lattice."""
     slots = kit.part(drafter, **(settings or {}))
     if not hasattr(slots, "lattice"):
-        raise Refusal(f"chains are drawn through the slots of a lattice, and {drafter} shows none: take diffusion-lm"
-                      " or block-diffusion")
+        raise Refusal(f"{drafter} has no lattice to draw chains from: use diffusion-lm or block-diffusion")
     return SampledChains(slots, temperature, top, best, seed)
 
 
-CARD = Card(NAME, idea="several chains drawn through the slots of one diffusion draft", source="SpecDiff-2, "
-            "arXiv 2511.00606", make=make, parts=("diffusion-lm",), notebook="35_how_self_selection")
+CARD = Card(NAME, idea="several chains drawn through the slots of one diffusion draft",
+            source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("diffusion-lm",),
+            notebook="35_how_self_selection")

@@ -1,8 +1,8 @@
-"""Suffix automaton: propose what followed the longest suffix that stood earlier, here or in a corpus.
+"""Suffix automaton: propose what followed the longest suffix that occurred earlier, in this text or in a corpus.
 
-Source: Hu et al. 2024 (SAM-Decoding), which copies from the first occurrence; here the most recent one is the
-default. Costs no model pass; every node is certain. `match(session)` shows how long the copy already is,
-which is what *when* goes by: the same matcher serves both.
+Source: Hu et al. 2024 (SAM-Decoding), which copies from the first occurrence; here the most recent one is the default.
+Every node is deterministic. `match(session)` gives the match length that *when* reads: both share one matcher. Cost: no
+model pass.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class SuffixAutomatonDrafter:
 
     matcher: Matcher
     mode: str = "recent"                           # or "first", SAM-Decoding's choice
-    threshold: int = 1                             # tokens a match must have
+    threshold: int = 1                             # minimal match length in tokens
 
     def __post_init__(self):
         if self.mode not in ("first", "recent"):
-            raise Refusal(f"mode is 'first' or 'recent', got {self.mode!r}")
+            raise Refusal(f"mode must be 'first' or 'recent', got {self.mode!r}")
         if self.threshold < 1:
             raise Refusal(f"threshold must be at least 1 token, got {self.threshold}")
 
     def match(self, session: Session) -> SuffixMatch:
-        """The longest match of the text's suffix, its own text before the corpus."""
+        """The longest match of the text's suffix; a tie goes to its own text before the corpus."""
         return self.matcher.find(session.tokens)
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
@@ -46,9 +46,9 @@ class SuffixAutomatonDrafter:
 
 
 def make(kit: Kit, mode: str = "recent", threshold: int = 1) -> SuffixAutomatonDrafter:
-    """Reads the session, and the corpus at `kit.store` where there is one."""
+    """Searches the session, and the corpus at `kit.store` if there is one."""
     return SuffixAutomatonDrafter(shared_matcher(kit), mode, threshold)
 
 
-CARD = Card(NAME, idea="copy what followed the longest suffix that stood earlier",
+CARD = Card(NAME, idea="copy what followed the longest suffix that occurred earlier",
             source="Hu et al. 2024, SAM-Decoding", make=make, notebook="21_what_suffix_automaton")

@@ -1,8 +1,8 @@
-"""Switch: the drafter that the budget names speaks; where it has nothing to say, the next one does.
+"""Switch: the drafter that the budget names drafts; after an empty draft, the next one does.
 
-Source: the choice per round between a copy and a drafter, as in SAM-Decoding (Hu et al. 2024). The choice itself is
-made by *when*, which may give the next one a budget of its own (`Budget.instead`). Only an empty draft is passed over,
-so no drawn token is ever dropped for what it was.
+Source: the choice per round between a copy and a drafter, as in SAM-Decoding (Hu et al. 2024). *When* makes the choice
+and may give the next drafter its own budget (`Budget.instead`). Only an empty draft is passed over, so no drawn token
+is ever dropped because of its value. Cost: that of the drafters called.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session, What
 
 @dataclass(frozen=True)
 class Switch:
-    """Drafters by name; `budget.source` is asked first, then the others in their order."""
+    """Drafters by name; `budget.source` drafts first, then the others in their order."""
 
     drafters: Mapping[str, What]
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         if budget.source and budget.source not in self.drafters:
-            raise Refusal(f"the budget names {budget.source!r}, this switch has {', '.join(self.drafters)}")
+            raise Refusal(f"the budget names {budget.source!r}; this switch has {', '.join(self.drafters)}")
         for name in sorted(self.drafters, key=lambda name: name != budget.source):
             draft = self.drafters[name](session, budget, dice.fork(name))
             if len(draft):

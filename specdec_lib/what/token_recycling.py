@@ -1,10 +1,9 @@
-"""Token Recycling: a tree over the successors that the target itself last named for each token.
+"""Token Recycling: a tree of the successors that the target itself last ranked highest for each token.
 
-Source: Luo et al. 2024. The published tree is fixed (80 nodes of a GPU's size). Here its nodes come from the
-budget, the likeliest first: a node's weight is the product of the weights of its ranks along the path, and
-the open node of the largest weight joins next, so small budgets are the beginning of large ones. Costs no
-model pass; every node is certain. It learns from rejected nodes too, so it is not a function of the committed
-text alone.
+Source: Luo et al. 2024. The published tree is fixed (80 nodes, for a GPU). Here its nodes come from the budget: a
+node's weight is the product of the weights of its ranks along the path, and the open node of the largest weight joins
+next, so a small tree is the beginning of a large one. Every node is deterministic. It also learns from rejected nodes,
+so it is not a function of the committed text alone. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ WEIGHTS = (0.55, 0.1, 0.05, 0.03, 0.02, 0.015, 0.01, 0.01)
 
 @dataclass(frozen=True)
 class TokenRecycling:
-    """The likeliest nodes of the successor tree, parents before children, within depth, width and nodes."""
+    """The most probable nodes of the successor tree, parents before children, within depth, width and nodes."""
 
     table: SuccessorTable
-    weights: tuple[float, ...] = WEIGHTS           # chance that the successor of this rank is the next token
+    weights: tuple[float, ...] = WEIGHTS           # probability that the successor of this rank is next
 
     def __post_init__(self):
         if not self.weights or any(not 0 < weight < 1 for weight in self.weights):
-            raise Refusal(f"weights are chances between 0 and 1, one per rank, got {self.weights}")
+            raise Refusal(f"weights must be probabilities between 0 and 1, one per rank, got {self.weights}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         self.table.read(session)
@@ -36,7 +35,7 @@ class TokenRecycling:
         parents: list[int] = []
         confidence: list[float] = []
         open_nodes: list[tuple[float, int, int, int, int, int]] = []
-        count = 0                                  # keeps equal weights in the order in which they were found
+        count = 0                                  # orders equal weights by discovery
 
         def offer(parent: int, token: int, depth: int, reach: float) -> None:
             nonlocal count
@@ -57,10 +56,10 @@ class TokenRecycling:
 
 
 def make(kit: Kit, weights: tuple[float, ...] = WEIGHTS, text: bool = True) -> TokenRecycling:
-    """Starts each prompt with what stands in it; without `text`, as published, with nothing."""
+    """With `text` the prompt's own text fills the table first; `text=False` starts empty, as published."""
     name = "successor table" if text else "successor table without text"
     return TokenRecycling(kit.index(name, lambda: SuccessorTable(text=text)), tuple(weights))
 
 
-CARD = Card(NAME, idea="a tree of the tokens the target last thought likely", source="Luo et al. 2024",
+CARD = Card(NAME, idea="a tree of the successors that the target last ranked highest", source="Luo et al. 2024",
             make=make, notebook="22_what_token_recycling", off_path=True)

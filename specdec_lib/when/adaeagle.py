@@ -1,10 +1,11 @@
-"""AdaEAGLE: how many tokens will be kept is predicted before drafting, from the state that produced the last token.
+"""AdaEAGLE: predict the draft length before drafting, from the hidden state that produced the last token.
 
-Source: AdaEAGLE (arXiv 2412.18910), sections 3.2 and 4.2. A trained predictor gives a number for the last token and
-the target's state before it; rounded and held between 0 and `longest` it is the length k of the draft. The combined
-rule (the paper's DDD) also follows the chain: it stops after n tokens where n >= k and the logarithms of their chances
-sum to less than -0.6, so the longer of the two lengths counts. It is asked once a token has joined, so with k = 0 it
-still draws one token. One predictor belongs to one drafter; it is trained for greedy chains.
+Source: AdaEAGLE (arXiv 2412.18910), sections 3.2 and 4.2. Formula: a trained predictor maps the last token and the
+target's hidden state before it to a number; rounded and clamped to [0, `longest`], it is the draft length k. The
+combined rule (the paper's DDD) stops after n tokens where n >= k and the log-probabilities of the chain sum to less
+than -0.6, so the longer of the two lengths counts. It is called after each drafted token, so it drafts at least one
+token, even with k = 0. Cost: one pass of the predictor per round, no forward of the target. A predictor belongs to one
+drafter and is trained on greedy chains.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from specdec_lib.heads.length import length_predictor
 from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
 
 NAME, NEED = "adaeagle", "length-predictor"
-Predict = Callable[[tuple[int, ...]], float | None]    # tokens -> length, None where there is nothing to tell it from
+Predict = Callable[[tuple[int, ...]], float | None]    # tokens -> length; None if no state exists yet
 
 
 @dataclass(frozen=True)
 class LongEnough:
-    """Stop once there are `length` tokens and the chances along the path multiply to less than exp(`least`)."""
+    """Stop after at least `length` tokens whose probabilities multiply to less than exp(`least`)."""
 
     length: int
     least: float
@@ -33,16 +34,16 @@ class LongEnough:
 
 @dataclass(frozen=True)
 class AdaEagle:
-    """As many tokens as `predict` says will be kept, at most `longest`; if `combined`, on while the drafter is sure."""
+    """Drafts the length that `predict` gives, at most `longest`; `combined` goes on while the chain is probable."""
 
     predict: Predict
     longest: int
     combined: bool = False
-    least: float = -0.6                            # nats, of the whole chain
+    least: float = -0.6                            # log-probability of the whole chain, nats
 
     def __post_init__(self):
         if self.longest < 0 or not self.least <= 0:
-            raise Refusal(f"longest is zero or more and least a logarithm of chances, zero or less, got "
+            raise Refusal("longest must be zero or more and least, a log-probability, zero or less, got "
                           f"{self.longest} and {self.least}")
 
     def __call__(self, session: Session, dice) -> Budget:
@@ -50,16 +51,16 @@ class AdaEagle:
         return Budget(self.longest, stop=LongEnough(length, self.least)) if self.combined else Budget(length)
 
     def length(self, tokens: tuple[int, ...]) -> int:
-        """The predicted length after these tokens; 0 where there is nothing yet to predict it from."""
+        """The predicted length after these tokens; 0 where no state exists to predict it from."""
         number = self.predict(tokens)
         return 0 if number is None else min(max(round(number), 0), self.longest)
 
 
 def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool = False,
          least: float = -0.6) -> AdaEagle:
-    """`drafter` names whose predictor is taken: by default that of the method which is built, or else `eagle`'s.
+    """`drafter` names whose predictor is used: by default the drafter of the method being built, or else `eagle`.
 
-    `longest` defaults to the length up to which it was trained.
+    `longest` defaults to the maximal length in training.
     """
     checkpoint = kit.checkpoints[NEED]
     longest = checkpoint.meta["longest"] if longest is None else longest
@@ -67,5 +68,5 @@ def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool
     return AdaEagle(length_predictor(checkpoint, whose, kit.target), longest, combined, least)
 
 
-CARD = Card(NAME, idea="a trained predictor says how many tokens will be kept", source="AdaEAGLE, arXiv 2412.18910",
+CARD = Card(NAME, idea="a trained predictor sets the draft length", source="AdaEAGLE, arXiv 2412.18910",
             make=make, needs=(NEED,), notebook="15_when_adaeagle")

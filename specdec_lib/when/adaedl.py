@@ -1,15 +1,16 @@
-"""AdaEDL: stop drafting where an entropy estimate of acceptance falls below a threshold that follows the results.
+"""AdaEDL: stop drafting where an entropy estimate of acceptance falls below a threshold that adapts to the results.
 
-Source: AdaEDL (arXiv 2410.18351), the rule known to us at second hand: stop where 1 - sqrt(rate * H) is
-below lambda (H in nats, rate 0.2). How lambda moves was read in the code of Draft & Verify (arXiv 2309.08168), which
-AdaEDL is said to follow. After a round that kept m of n drafted tokens:
+Source: AdaEDL (arXiv 2410.18351), whose rule we know at second hand: stop where 1 - sqrt(rate * H) is below lambda (H
+in nats, rate 0.2). The update of lambda was read in the code of Draft & Verify (arXiv 2309.08168), which AdaEDL is said
+to follow. After a round that accepted m of n drafted tokens:
 
     AR     <- inertia * AR + (1 - inertia) * m / n
     wanted <- lambda + step if AR < target_acceptance else lambda - step
     lambda <- smooth * lambda + (1 - smooth) * wanted
 
-so lambda moves by 0.001 a round with the published numbers. AR starts at 0, so the first rounds make it stricter. It
-starts anew with each prompt, folded from the session's rounds. Ours: lambda starts at 0.4 and stays within [0, 1].
+With the published numbers lambda moves by 0.001 a round. AR starts at 0, so the first rounds raise lambda. Both are
+computed from the session's rounds and start again with each prompt. Ours: lambda starts at 0.4 and stays within [0, 1].
+Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session, Trail
 
 
 class Averages(NamedTuple):
-    """What AdaEDL carries from round to round."""
+    """The state of AdaEDL between rounds."""
 
     threshold: float                               # lambda
     acceptance: float = 0.0                        # AR
@@ -31,7 +32,7 @@ class Averages(NamedTuple):
 
 @dataclass(frozen=True)
 class LowAcceptance:
-    """Stop where 1 - sqrt(rate * entropy) of the last token's law is below the threshold."""
+    """Stop where 1 - sqrt(rate * entropy) of the last token's distribution is below the threshold."""
 
     threshold: float
     rate: float
@@ -42,33 +43,33 @@ class LowAcceptance:
 
 @dataclass(frozen=True)
 class AdaEdl:
-    """Up to `depth` tokens, fewer where acceptance is estimated below a threshold that adapts to what was kept."""
+    """Up to `depth` tokens, fewer where the estimated acceptance is below an adaptive threshold."""
 
     depth: int
-    start: float = 0.4                             # lambda before the first round; the paper's was not found
+    start: float = 0.4                             # lambda before the first round; ours, the paper's was not found
     rate: float = 0.2                              # gamma
     target_acceptance: float = 0.9                 # alpha
     inertia: float = 0.5                           # beta1
     smooth: float = 0.9                            # beta2
     step: float = 0.01                             # epsilon
-    hold: bool = False                             # Draft & Verify: no looser after a draft that reached `depth`
+    hold: bool = False                             # Draft & Verify: lambda does not fall after a full-length draft
 
     def __post_init__(self):
         shares = self.start, self.target_acceptance, self.inertia, self.smooth
         if not all(0 <= share <= 1 for share in shares):
-            raise Refusal(f"start, target_acceptance, inertia and smooth lie between 0 and 1, got {shares}")
+            raise Refusal(f"start, target_acceptance, inertia and smooth must lie between 0 and 1, got {shares}")
         if self.depth < 0 or not self.rate >= 0 or not self.step >= 0:
-            raise Refusal(f"depth, rate and step are zero or more, got {self.depth}, {self.rate} and {self.step}")
+            raise Refusal(f"depth, rate and step must be zero or more, got {self.depth}, {self.rate} and {self.step}")
 
     def __call__(self, session: Session, dice) -> Budget:
         return Budget(self.depth, stop=LowAcceptance(self.averages(session).threshold, self.rate))
 
     def averages(self, session: Session) -> Averages:
-        """Threshold and acceptance as the rounds so far have left them."""
+        """Threshold and acceptance after the session's rounds."""
         return reduce(self.next, session.rounds, Averages(self.start))
 
     def next(self, now: Averages, round: Round) -> Averages:
-        """Both after one more round; one that drafted nothing changes nothing."""
+        """Both after one more round; a round without a draft changes nothing."""
         drafted = round.draft.depth
         if not drafted:
             return now
@@ -83,9 +84,9 @@ class AdaEdl:
 
 def make(kit: Kit, depth: int | None = None, start: float = 0.4, rate: float = 0.2, target_acceptance: float = 0.9,
          inertia: float = 0.5, smooth: float = 0.9, step: float = 0.01, hold: bool = False) -> AdaEdl:
-    """Depth defaults to the nodes that the measured cost curve allows."""
+    """Depth defaults to the number of nodes that the measured cost curve allows."""
     return AdaEdl(kit.nodes if depth is None else depth, start, rate, target_acceptance, inertia, smooth, step, hold)
 
 
-CARD = Card("adaedl", idea="stop where estimated acceptance falls below a threshold that adapts",
+CARD = Card("adaedl", idea="stop where estimated acceptance falls below an adaptive threshold",
             source="AdaEDL, arXiv 2410.18351", make=make, notebook="13_when_adaedl")

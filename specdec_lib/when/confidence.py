@@ -1,13 +1,15 @@
-"""Confidence: stop drafting once the drafter was unsure of the token it just drew.
+"""Confidence: stop drafting once the drafter gave the token it just drew a low probability.
 
-Source: transformers' `assistant_confidence_threshold` (default 0.4) [read in its code]. The chance is of the raw
-softmax at temperature 1, there of what the logits processors leave. The unsure token itself stays in the draft, so the
-rule is lossless when sampling as well. `of="best"` looks at the drafter's best token instead, TapOut's MaxConf.
+Source: transformers' `assistant_confidence_threshold` (default 0.4) [read in its code]. The probability is that of the
+raw softmax at temperature 1; transformers takes it after its logits processors. The low-confidence token stays in the
+draft, so the rule is lossless when sampling as well. `of="best"` tests the drafter's best token instead (TapOut's
+MaxConf). Cost: no model pass.
 
-`refit` is transformers' dynamic threshold: over the drafted tokens of this answer that were judged, kept or the first
-refused, the one of least FPR + 3 FNR is taken; with fewer than six, or without both kinds, the given one holds. There
-the lists grow on, here 2,000 count. Whether the last threshold starts the next prompt differs between its releases (in
-5.23 it does not); `remember` does so, but for the last round of a decode, after which nobody asks.
+`refit` is transformers' dynamic threshold. Over the verified draft tokens of this answer (accepted, or the first
+rejected of a round) it takes the threshold of least FPR + 3 FNR; with fewer than six such tokens, or without both
+kinds, the given threshold holds. In transformers the lists grow without bound; here the last 2,000 tokens count.
+Whether the last threshold starts the next prompt differs between its releases (in 5.23 it does not). `remember` carries
+it over, without the last round of a decode, because the policy is not called after that round.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from specdec_lib.memory.value import carried_value
 from specdec_lib.types import ROOT, Budget, Card, Kit, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
-FEWEST, MOST = 6, 2000                             # judged tokens that a threshold is fitted to
+FEWEST, MOST = 6, 2000                             # verified tokens that a threshold is fitted to
 
 
 @dataclass(frozen=True)
 class Unsure:
-    """Stop where the last token's chance, or the best one's of its row, fell below the threshold."""
+    """Stop where the probability of the last token, or of the best one in its row, is below the threshold."""
 
     threshold: float
     of: str = "drawn"
@@ -35,25 +37,26 @@ class Unsure:
 
 @dataclass(frozen=True)
 class Confidence:
-    """Up to `depth` tokens, fewer where the drafter is unsure."""
+    """Up to `depth` tokens, fewer where the drafter's confidence is low."""
 
     depth: int
     threshold: float = 0.4
-    of: str = "drawn"                              # "best": the chance of the drafter's best token
-    refit: bool = False                            # to what was kept and refused so far
-    miss: float = 3.0                              # FNR's weight beside FPR's: stopping before a token that was right
+    of: str = "drawn"                              # "best": the probability of the drafter's best token
+    refit: bool = False                            # to the accepted and rejected tokens so far
+    miss: float = 3.0                              # weight of FNR relative to FPR
 
     def __post_init__(self):
         if not 0 <= self.threshold <= 1:
-            raise Refusal(f"threshold is a chance between 0 and 1, got {self.threshold}")
+            raise Refusal(f"threshold must be a probability between 0 and 1, got {self.threshold}")
         if self.of not in KINDS or not self.miss >= 0:
-            raise Refusal(f"of is one of {', '.join(KINDS)} and miss zero or more, got {self.of!r} and {self.miss}")
+            raise Refusal(f"of must be one of {', '.join(KINDS)} and miss zero or more, "
+                          f"got {self.of!r} and {self.miss}")
 
     def __call__(self, session: Session, dice) -> Budget:
         return Budget(self.depth, stop=Unsure(self.after(self.threshold, session), self.of))
 
     def after(self, threshold: float, session: Session) -> float:
-        """The threshold that a decode which began with `threshold` has come to."""
+        """The threshold at the end of a decode that began with `threshold`."""
         if not self.refit:
             return threshold
         found = fitted([pair for round in session.rounds for pair in judged(round, self.of)][-MOST:], self.miss)
@@ -61,23 +64,23 @@ class Confidence:
 
 
 def judged(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
-    """(chance, kept?) of the accepted path and of the first token that was refused; nothing without sights."""
+    """(probability, accepted?) of the accepted path and the first rejected token; empty without token statistics."""
     draft, path = round.draft, round.verdict.path
     if not draft.stats:
         return []
-    ended = len(round.verdict.tokens) == len(path)                 # the loop cut it there: no one was refused
-    refused = () if ended else draft.children.get(path[-1] if path else ROOT, ())[:1]
-    stats = [(draft.stats[node], node in path) for node in (*path, *refused)]
-    return [(seen.first if of == "best" else seen.prob, kept) for seen, kept in stats]
+    ended = len(round.verdict.tokens) == len(path)                 # the loop cut the path there: nothing was rejected
+    rejected = () if ended else draft.children.get(path[-1] if path else ROOT, ())[:1]
+    stats = [(draft.stats[node], node in path) for node in (*path, *rejected)]
+    return [(stat.first if of == "best" else stat.prob, kept) for stat, kept in stats]
 
 
 def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
-    """The threshold of least FPR + miss * FNR, the highest of several; None for few tokens or without both kinds."""
+    """The threshold of least FPR + miss * FNR, the highest of equals; None for few tokens or without both kinds."""
     right = sum(kept for _, kept in seen)
     wrong = len(seen) - right
     if len(seen) < FEWEST or not right or not wrong:
         return None
-    passed, costs = [0, 0], {}                     # refused and kept tokens at or above the threshold
+    passed, costs = [0, 0], {}                     # rejected and accepted tokens at or above the threshold
     for prob, same in groupby(sorted(seen, reverse=True), key=lambda pair: pair[0]):
         for _, kept in same:
             passed[kept] += 1
@@ -87,14 +90,15 @@ def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
 
 def make(kit: Kit, depth: int | None = None, threshold: float = 0.4, of: str = "drawn", refit: bool = False,
          miss: float = 3.0, remember: bool = False) -> Confidence:
-    """Depth defaults to the nodes that the cost curve allows; `remember` takes a refitted threshold across prompts."""
+    """Depth defaults to the nodes that the cost curve allows; `remember` carries the threshold across prompts."""
     if remember and not refit:
-        raise Refusal("remember carries a threshold that refit has found: ask for refit=True as well")
+        raise Refusal("remember carries over a refitted threshold: it needs refit=True")
     rule = Confidence(kit.nodes if depth is None else depth, threshold, of, refit, miss)
     if not remember:
         return rule
     return replace(rule, threshold=carried_value(kit, f"confidence {threshold} {of} {miss}", threshold, rule.after))
 
 
-CARD = Card("confidence", idea="stop where the drafter is unsure", source="transformers, confidence threshold",
-            make=make, notebook="17_when_confidence", learns_across_prompts=True)
+CARD = Card("confidence", idea="stop where the drafter's confidence is low",
+            source="transformers, confidence threshold", make=make, notebook="17_when_confidence",
+            learns_across_prompts=True)

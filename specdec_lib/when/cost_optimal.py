@@ -1,11 +1,13 @@
-"""Cost-optimal: the length that measured costs and the acceptance seen so far call best, chosen anew every round.
+"""Cost-optimal: each round, the draft length with the most expected tokens per second.
 
-Source: Leviathan et al. 2023, section 3, where the best length follows from the acceptance and the cost of a draft
-step; here acceptance depends on the depth, is estimated from the history, and a verification costs what the measured
-curve says. With a_d the chance at depth d, the length n is the one with the most expected tokens per second,
-(1 + a_1 + a_1 a_2 + ... + a_1 a_2 ... a_n) / (seconds to draft n tokens and to verify them). An estimate leans on that
-of the depth before, so a depth that no draft has reached is taken to be as good as the last one tried: longer drafts
-are tested where shorter ones are kept.
+Source: Leviathan et al. 2023, section 3, where the best length follows from the acceptance rate and the cost of a draft
+step. Here the acceptance depends on the depth and is estimated from the session's rounds, and a verification costs what
+the measured curve says. With a_d the acceptance probability at depth d, the rule maximises over n
+
+    (1 + a_1 + a_1 a_2 + ... + a_1 a_2 ... a_n) / (seconds to draft n tokens and to verify them).
+
+The prior of each depth is the estimate of the depth before. A depth that no draft has reached is therefore assumed to
+be as good as the last one tried, and longer drafts are tried where shorter ones are accepted. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from specdec_lib.cost.lengths import best_length
 from specdec_lib.trees import offered
 from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
 
-Seconds = Callable[[float, float], float]          # of a forward, by its width and its context: a cost.CostCurve
+Seconds = Callable[[float, float], float]          # of a forward, by its width and context: a cost.CostCurve
 
 
 @dataclass(frozen=True)
 class StraightLine:
-    """A cost where none was measured: one plain forward, and `price` of it for each token more."""
+    """Cost model without a measured curve: one plain forward, plus `price` of it per further token."""
 
     price: float
 
@@ -33,10 +35,10 @@ class StraightLine:
 
 def acceptance(rounds: Sequence[Round], deepest: int, prior: float, weight: float, fade: float = 1.0
                ) -> tuple[float, ...]:
-    """Chances of acceptance at depth 1 ... deepest, each once the token before it was accepted.
+    """Acceptance probabilities at depth 1 ... deepest, each given that the token before it was accepted.
 
-    At each depth `weight` imagined drafts join those that were seen there: at depth 1 with chance `prior`, deeper with
-    the estimate of the depth before. A draft counts `fade` times as much as the one drafted after it.
+    At each depth `weight` pseudo-drafts join the observed ones: at depth 1 with probability `prior`, deeper with the
+    estimate of the depth before. A draft counts `fade` times as much as the one drafted after it.
     """
     kept, tried, share = [0.0] * (deepest + 1), [0.0] * (deepest + 1), 1.0
     for round in reversed(rounds):
@@ -53,24 +55,25 @@ def acceptance(rounds: Sequence[Round], deepest: int, prior: float, weight: floa
 
 @dataclass(frozen=True)
 class CostOptimal:
-    """The best length between `shortest` and `longest`; at a shortest of 0 it may stop drafting, and learning."""
+    """The best length from `shortest` to `longest`; with `shortest=0` it may stop drafting, and then stops learning."""
 
     seconds: Seconds
     longest: int
     shortest: int = 1
-    per_token: float = 0.1                         # what the drafter costs, in plain forwards: for each token ...
-    per_block: float = 0.0                         # ... and once for a draft of any length
-    prior: float = 0.5                             # chance that a token is accepted, before anything was seen
-    weight: float = 4.0                            # drafts that the prior is worth
+    per_token: float = 0.1                         # cost of the drafter in plain forwards: per token ...
+    per_block: float = 0.0                         # ... and once per draft of any length
+    prior: float = 0.5                             # acceptance probability before any observation
+    weight: float = 4.0                            # of the prior, in drafts
     fade: float = 1.0                              # 1 = early rounds count as much as late ones
 
     def __post_init__(self):
         if not 0 <= self.shortest <= self.longest:
-            raise Refusal(f"lengths need 0 <= shortest <= longest, got {self.shortest} and {self.longest}")
+            raise Refusal(f"lengths must satisfy 0 <= shortest <= longest, got {self.shortest} and {self.longest}")
         if self.per_token < 0 or self.per_block < 0:
-            raise Refusal(f"a drafter costs 0 or more plain forwards, got {self.per_token} and {self.per_block}")
+            raise Refusal("per_token and per_block must be 0 or more plain forwards, "
+                          f"got {self.per_token} and {self.per_block}")
         if not (0 <= self.prior <= 1 and self.weight > 0 and 0 < self.fade <= 1):
-            raise Refusal("prior is a chance, weight a number of drafts above 0 and fade above 0 and at most 1, "
+            raise Refusal("prior must be a probability, weight above 0, and fade above 0 and at most 1, "
                           f"got {self.prior}, {self.weight} and {self.fade}")
 
     def __call__(self, session: Session, dice) -> Budget:
@@ -78,23 +81,23 @@ class CostOptimal:
         return Budget(best_length(probs, lambda n: self.round(n, len(session.tokens)), self.shortest))
 
     def round(self, n: int, context: int) -> float:
-        """What a round that drafts `n` tokens costs after `context` tokens, in the unit of the curve."""
+        """Cost of a round that drafts `n` tokens after `context` tokens, in the unit of the curve."""
         drafting = (self.per_block + self.per_token * n) * self.seconds(1, context) if n else 0.0
         return drafting + self.seconds(n + 1, context)
 
 
 def make(kit: Kit, shortest: int = 1, longest: int | None = None, per_token: float = 0.1, per_block: float = 0.0,
          prior: float = 0.5, weight: float = 4.0, fade: float = 1.0) -> CostOptimal:
-    """Forwards cost what the kit's curve says, or `kit.price` a token where nobody has measured.
+    """Costs come from the kit's curve, or without one are `kit.price` per further token.
 
-    `longest` defaults to twice the nodes that the curve calls cheap. A step of a small drafter costs about a tenth of a
-    plain forward; a drafter that fills a block in one forward has `per_token=0, per_block=0.25`. Half of all first
-    tokens are what the shipped drafters get accepted; four drafts are soon outweighed.
+    `longest` defaults to twice the nodes that the curve allows. A step of a small drafter costs about a tenth of a
+    plain forward; a drafter that fills a block in one forward has `per_token=0, per_block=0.25`. The prior is the share
+    of first tokens that the shipped drafters get accepted, about half; observations soon outweigh four drafts.
     """
     seconds = StraightLine(kit.price) if kit.cost is None else kit.cost
     return CostOptimal(seconds, 2 * kit.nodes if longest is None else longest, shortest, per_token, per_block, prior,
                        weight, fade)
 
 
-CARD = Card("cost-optimal", idea="the length that measured costs and acceptance so far call best",
+CARD = Card("cost-optimal", idea="the length with the most expected tokens per second",
             source="Leviathan et al. 2023, section 3", make=make, notebook="19_when_cost_optimal")

@@ -1,7 +1,7 @@
-"""Fixed: the same budget every round. Depth 0 is plain decoding.
+"""Fixed: the same budget every round; depth 0 is plain decoding.
 
-Source: Leviathan et al. 2023. The contrasts of every policy: `always` is this, `never` is depth 0, and `random`
-drafts at a given rate, so that a trigger can be held against one that knows nothing.
+Source: Leviathan et al. 2023. It provides three baselines for every policy: `always` drafts every round, `never` has
+depth 0, and a `rate` below 1 drafts in a random share of rounds, as a baseline for triggers. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 @dataclass(frozen=True)
 class Fixed:
-    """Depth, width and nodes, whatever has happened; with a `rate` below 1, plain decoding in the other rounds."""
+    """Constant depth, width and nodes; with a `rate` below 1, plain decoding in the other rounds."""
 
     depth: int
     width: int = 1
     nodes: int | None = None
-    rate: float = 1.0                              # share of rounds that draft at all
+    rate: float = 1.0                              # share of rounds that draft
 
     def __post_init__(self):
         if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
             raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
         if not 0 <= self.rate <= 1:
-            raise Refusal(f"rate is a share of rounds between 0 and 1, got {self.rate}")
+            raise Refusal(f"rate must be a share of rounds between 0 and 1, got {self.rate}")
 
     def __call__(self, session: Session, dice) -> Budget:
         if not dice.aside().flip(self.rate):
@@ -33,7 +33,7 @@ class Fixed:
 
 
 def make(kit: Kit, depth: int | None = None, width: int = 1, nodes: int | None = None, rate: float = 1.0) -> Fixed:
-    """Depth defaults to the nodes that the measured cost curve allows."""
+    """Depth defaults to the number of nodes that the measured cost curve allows."""
     return Fixed(kit.nodes if depth is None else depth, width, nodes, rate)
 
 

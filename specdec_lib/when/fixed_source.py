@@ -1,7 +1,8 @@
-"""One source: the same drafter speaks every round, with the same budget.
+"""Fixed source: the same drafter every round, with the same budget.
 
-Source: ours. The contrast of every rule that chooses between drafters: `always` names the one, `never` the other. A
-drafter that has nothing to say is still passed over by the switch, so `always` costs no round in which nobody drafts.
+Source: ours, a baseline for every rule that chooses between drafters: `always` names one drafter, `never` the other.
+The switch still passes over a drafter whose draft is empty, so a round without a draft occurs only if all are empty.
+Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 @dataclass(frozen=True)
 class FixedSource:
-    """`budget`, whatever has happened."""
+    """The same `budget` every round."""
 
     budget: Budget
 
@@ -28,10 +29,10 @@ class FixedSource:
 
 def make(kit: Kit, source: str = "", depth: int | None = None, width: int = 8,
          nodes: int | None = None) -> FixedSource:
-    """`source` is a drafter of the switch, "" its first; depth and nodes default to what the cost curve allows."""
+    """`source` names a drafter of the switch, "" the first; depth and nodes default to what the cost curve allows."""
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
     return FixedSource(Budget(depth, width, nodes, source))
 
 
-CARD = Card("one-source", idea="the same drafter every round", source="ours, a contrast", make=make,
+CARD = Card("one-source", idea="the same drafter every round", source="ours, a baseline", make=make,
             notebook="11_when_entropy_trigger")

@@ -1,9 +1,10 @@
-"""Heuristic: two tokens more after a draft that was accepted whole, one fewer otherwise.
+"""Heuristic: draft two tokens more after a fully accepted draft, one fewer otherwise.
 
 Source: transformers' schedules for `num_assistant_tokens` (start 5 in older releases, 20 with a constant length today;
 floor 1) [read in its code]; SVIP caps its baseline at 40. Here the cap comes from the measured cost curve. The depth is
-folded from the history. `heuristic_transient` starts every prompt anew, as this does by default; `heuristic` goes on
-from prompt to prompt, as `remember` does here, but for the last round of a decode, after which nobody asks.
+computed from the session's rounds. `heuristic_transient` starts again with every prompt, as this does by default;
+`heuristic` continues from prompt to prompt, as `remember` does here, without the last round of a decode, because the
+policy is not called after that round. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
 
 @dataclass(frozen=True)
 class Heuristic:
-    """The schedule from `start` on, or from what earlier prompts led to. Rounds without a draft change nothing."""
+    """The schedule from `start`, or from the depth after earlier prompts. Rounds without a draft change nothing."""
 
     start: int = 5
     up: int = 2
@@ -26,14 +27,14 @@ class Heuristic:
 
     def __post_init__(self):
         if self.start < 1 or self.cap < 1 or self.up < 0 or self.down < 0:
-            raise Refusal(f"start and cap are at least 1, up and down zero or more, got {self.start}, {self.cap}, "
+            raise Refusal(f"start and cap must be at least 1, up and down zero or more, got {self.start}, {self.cap}, "
                           f"{self.up} and {self.down}")
 
     def __call__(self, session: Session, dice) -> Budget:
         return Budget(min(self.cap, self.after(self.start, session)))
 
     def after(self, depth: int, session: Session) -> int:
-        """The depth that a decode which began with `depth` has come to."""
+        """The depth at the end of a decode that began with `depth`."""
         return reduce(self.next, session.rounds, depth)
 
     def next(self, depth: int, round: Round) -> int:
@@ -46,7 +47,7 @@ class Heuristic:
 
 def make(kit: Kit, start: int = 5, up: int = 2, down: int = 1, cap: int | None = None,
          remember: bool = False) -> Heuristic:
-    """The cap defaults to twice the nodes that the cost curve calls cheap; `remember` goes on across prompts."""
+    """The cap defaults to twice the nodes that the cost curve allows; `remember` carries the depth across prompts."""
     cap = 2 * kit.nodes if cap is None else cap
     rule = Heuristic(start, up, down, cap)
     if not remember:

@@ -1,9 +1,10 @@
-"""Margin: stop drafting where the drafter's two best tokens are close.
+"""Margin: stop drafting where the probabilities of the drafter's two best tokens are close.
 
-Source: the arm LogitMargin of TapOut (arXiv 2511.02017), known to us at second hand. Whether it subtracts chances or
-logits was not found; here chances are the default, and `logits` takes the difference of logits, which is ln(first /
-second). The published threshold was not found either; 0.2 between chances is what we recall. The rule looks at the law
-a token was drawn from, not at the token, which stays.
+Source: the arm LogitMargin of TapOut (arXiv 2511.02017), known to us at second hand. Formula: stop where
+first - second < h. We did not find whether the paper subtracts probabilities or logits; probabilities are the default,
+and `logits` takes the difference of logits, ln(first / second). We did not find the published threshold either; 0.2
+between probabilities is from memory. The rule reads the distribution that the token was drawn from, and the drawn token
+stays in the draft. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ class CloseTop:
     def __call__(self, trail: Trail) -> bool:
         if not trail:
             return False
-        seen = trail[-1]
-        # ln(first / second) < h without a logarithm, since a chance may have rounded to zero
-        return seen.first < seen.second * exp(self.h) if self.logits else seen.first - seen.second < self.h
+        stat = trail[-1]
+        # ln(first / second) < h without a logarithm, because a probability may have rounded to zero
+        return stat.first < stat.second * exp(self.h) if self.logits else stat.first - stat.second < self.h
 
 
 @dataclass(frozen=True)
 class Margin:
-    """Up to `depth` tokens, fewer where the drafter's first choice hardly leads."""
+    """Up to `depth` tokens, fewer where the drafter's two best tokens are close."""
 
     depth: int
     h: float = 0.2
-    logits: bool = False                           # h is a difference of logits, else of chances
+    logits: bool = False                           # h is a difference of logits, else of probabilities
 
     def __post_init__(self):
         if self.depth < 0 or isnan(self.h) or not self.h <= (700 if self.logits else 1):
-            raise Refusal(f"a margin of {'logits' if self.logits else 'chances'} has depth >= 0 and a threshold of at "
+            raise Refusal(f"a margin of {'logits' if self.logits else 'probabilities'} needs depth >= 0 and h of at "
                           f"most {700 if self.logits else 1}, got {self.depth} and {self.h}")
 
     def __call__(self, session: Session, dice) -> Budget:
@@ -47,7 +48,7 @@ class Margin:
 
 
 def make(kit: Kit, depth: int | None = None, h: float = 0.2, logits: bool = False) -> Margin:
-    """Depth defaults to the nodes that the measured cost curve allows."""
+    """Depth defaults to the number of nodes that the measured cost curve allows."""
     return Margin(kit.nodes if depth is None else depth, h, logits)
 
 

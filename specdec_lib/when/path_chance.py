@@ -1,9 +1,10 @@
-"""Path chance: stop drafting where the whole path has become unlikely.
+"""Path probability: stop drafting where the probability of the whole path is low.
 
-Source: the score of EAGLE-2 (Li et al. 2024), the product of the draft's own chances along a path, used as a stop. A
-level of drafting costs a step of the drafter whether or not anything below it is accepted, so it pays while the
-likeliest open path has more chance than that step costs. A chain stops behind its unlikely token, a tree grows no level
-below one whose best new path is unlikely. The token that fired stays, so the rule is lossless when sampling as well.
+Source: the score of EAGLE-2 (Li et al. 2024), the product of the drafter's probabilities along a path, used as a stop
+rule. A level of drafting costs one step of the drafter whether or not its tokens are accepted, so it pays while the
+most probable open path has a higher probability than that step costs. A chain stops after its low-probability token; a
+tree grows no level below one whose best new path is below `least`. The token at which the rule fires stays in the
+draft, so the rule is lossless when sampling as well. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 @dataclass(frozen=True)
 class PathChance:
-    """Up to `depth`, `width` and `nodes`, and no further below a path of less chance than `least`."""
+    """Up to `depth`, `width` and `nodes`; stops below a path of lower probability than `least`."""
 
     depth: int
     width: int = 1
@@ -25,7 +26,7 @@ class PathChance:
 
     def __post_init__(self):
         if not 0 <= self.least <= 1:
-            raise Refusal(f"least is a chance between 0 and 1, got {self.least}")
+            raise Refusal(f"least must be a probability between 0 and 1, got {self.least}")
         if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
             raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
 
@@ -35,9 +36,9 @@ class PathChance:
 
 def make(kit: Kit, depth: int | None = None, width: int = 1, nodes: int | None = None,
          least: float = 0.4) -> PathChance:
-    """Depth defaults to the nodes that the measured cost curve allows; `least` 0 never stops."""
+    """Depth defaults to the number of nodes that the measured cost curve allows; `least=0` never stops."""
     return PathChance(kit.nodes if depth is None else depth, width, nodes, least)
 
 
-CARD = Card("path-chance", idea="no further where the whole path has become unlikely",
+CARD = Card("path-chance", idea="stop where the probability of the whole path is low",
             source="Li et al. 2024, EAGLE-2's score", make=make, notebook="24_what_eagle")

@@ -1,8 +1,8 @@
-"""Coin: retrieval drafts in a given share of rounds, chosen by coins that know nothing.
+"""Random source: retrieval drafts in a given share of rounds, chosen at random.
 
-Source: ours. What a trigger is held against: one that fires as often and looks at nothing. Its coins touch no token,
-and at temperature 0 the dice of the loop refuse to be thrown. So it keeps its own, keyed by seed, prompt and position:
-asked twice about a session it answers the same, and a run can be replayed from any round.
+Source: ours, a baseline for triggers: it fires as often and reads nothing. It draws from its own random numbers, keyed
+by seed, prompt and position, because at temperature 0 the loop's dice raise an error on a draw. Two calls on the same
+session give the same budget, and a run can be replayed from any round. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Session
 
 @dataclass(frozen=True)
 class RandomSource:
-    """`retrieve` in this share of rounds, else `model`."""
+    """`retrieve` in a random share `rate` of rounds, else `model`."""
 
     retrieve: Budget
     model: Budget
@@ -24,7 +24,7 @@ class RandomSource:
 
     def __post_init__(self):
         if not 0 <= self.rate <= 1:
-            raise Refusal(f"rate is a share of rounds between 0 and 1, got {self.rate}")
+            raise Refusal(f"rate must be a share of rounds between 0 and 1, got {self.rate}")
 
     def __call__(self, session: Session, dice) -> Budget:
         own = Dice(self.seed).aside().fork("coin", session.id, session.prompt, len(session.tokens))
@@ -38,5 +38,5 @@ def make(kit: Kit, rate: float = 0.5, seed: int = 0, retrieve: str = "feedback-r
     return RandomSource(Budget(depth, width, nodes, retrieve), Budget(depth, width, nodes, model), rate, seed)
 
 
-CARD = Card("coin", idea="retrieve in a given share of rounds, at random", source="ours, a contrast", make=make,
+CARD = Card("coin", idea="retrieve in a given share of rounds, at random", source="ours, a baseline", make=make,
             notebook="11_when_entropy_trigger")

@@ -1,14 +1,15 @@
-"""TapOut: a bandit learns which stop rule to trust.
+"""TapOut: a bandit learns which stop rule to use.
 
 Source: arXiv 2511.02017, known to us at second hand: the five arms, the two levels, the blended reward and the three
-bandits. A round drafts under an arm's rule, up to `depth` tokens, and earns
-blend * m / depth + (1 - blend) * m / n, with m kept of n drafted. `sequence`: one arm for the whole round. `depth`: one
-bandit for each place of the draft, which chooses the arm that decides there; every place that was visited earns the
-round's reward (that is ours, as are depth and blend, which we did not find).
+bandits. A round drafts under an arm's rule, up to `depth` tokens, and earns the reward
+blend * m / depth + (1 - blend) * m / n, with m accepted of n drafted. Level `sequence`: one arm for the whole round.
+Level `depth`: one bandit per depth of the draft chooses the arm that decides there, and every depth that was reached
+earns the round's reward. That last rule is ours, as are the values of depth and blend, which we did not find. Cost: no
+model pass.
 
-What was pulled stands in the budgets of the session's rounds, so the arms' tallies are folded from the history. They
-outlive the prompt; the last round of a decode is not learned from, since nobody asks afterwards. An arm that adapts
-itself sees the rounds of this decode in which it was pulled, and no others. The choice looks at earlier rounds alone.
+The session's rounds record in their budgets which arms were pulled, so the tallies are computed from the history. They
+persist across prompts, without the last round of a decode, because the policy is not called after that round. An
+adaptive arm reads only the rounds of this decode in which it was pulled. The choice depends on earlier rounds alone.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session, Stop, 
 
 ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference": {}, "margin": {}}
 LEVELS = ("sequence", "depth")
-NOISE = 0.5                                        # a reward between 0 and 1 deviates by no more than this
-GRID = 256                                         # points on which posteriors are compared
+NOISE = 0.5                                        # largest standard deviation of a reward between 0 and 1
+GRID = 256                                         # points of the grid on which posteriors are compared
 
 ARMS_NOTE = "tapout"                               # of a budget: the arms that were pulled, by position of the draft
 
 
 class Arm(NamedTuple):
-    """What one arm has earned so far."""
+    """Pulls and rewards of one arm so far."""
 
     pulls: int = 0
     total: float = 0.0
@@ -48,7 +49,7 @@ class Arm(NamedTuple):
 
 
 def ucb1(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
-    """The arm of the highest mean + sqrt(exploration * ln t / n) (Auer et al. 2002); a tie goes to the first."""
+    """The arm with the highest mean + sqrt(exploration * ln t / n) (Auer et al. 2002); a tie goes to the first."""
     t = sum(arm.pulls for arm in arms)
     return _best([arm.mean + sqrt(exploration * log(t) / arm.pulls) for arm in arms])
 
@@ -61,10 +62,10 @@ def ucb_tuned(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -
 
 
 def thompson(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
-    """An arm drawn with the chance that it is the best one, which is what Thompson (1933) sampling does, by one coin.
+    """An arm drawn with the probability that it is the best one, from one random number (Thompson 1933 sampling).
 
-    Posteriors are Gaussian around the mean for `sequence`, with at most the deviation a reward can have, and
-    Beta(1 + total, 1 + n - total) for `depth`. Which posterior is ours.
+    Posteriors are Gaussian around the mean for `sequence`, with the largest standard deviation a reward can have, and
+    Beta(1 + total, 1 + n - total) for `depth`. The choice of posterior is ours.
     """
     return dice.choose(Distribution(torch.arange(len(arms)), best_chances(arms, level)))
 
@@ -73,7 +74,7 @@ BANDITS: Mapping[str, Callable[..., int]] = {"ucb1": ucb1, "ucb-tuned": ucb_tune
 
 
 def best_chances(arms: Sequence[Arm], level: str) -> torch.Tensor:
-    """The chance [arms] that each arm's true mean is the highest, its posteriors compared on a grid."""
+    """Probability [arms] that each arm's true mean is the highest, by comparing posteriors on a grid."""
     pulls, total = (torch.tensor([float(getattr(arm, name)) for arm in arms], dtype=torch.float64)[:, None]
                     for name in ("pulls", "total"))
     if level == "depth":
@@ -84,7 +85,7 @@ def best_chances(arms: Sequence[Arm], level: str) -> torch.Tensor:
         at = torch.linspace(float((mean - 5 * wide).min()), float((mean + 5 * wide).max()), GRID, dtype=torch.float64)
         density = -((at - mean) / wide) ** 2 / 2
     mass = torch.softmax(density, -1)                              # [arms, grid]
-    below = mass.cumsum(-1) - mass / 2                             # half of a shared point lies below
+    below = mass.cumsum(-1) - mass / 2                             # half of a shared point counts as below
     probs = torch.stack([(mass[i] * torch.cat([below[:i], below[i + 1:]]).prod(0)).sum() for i in range(len(arms))])
     return probs / probs.sum()
 
@@ -95,7 +96,7 @@ def _best(values: Sequence[float]) -> int:
 
 @dataclass(frozen=True)
 class PulledArm:
-    """The rule of the arm that was pulled, at `sequence` one for all places of the draft, else one for each."""
+    """The stop rule of the pulled arm: at level `sequence` one for all depths of the draft, else one per depth."""
 
     rules: tuple[Stop, ...]
 
@@ -103,41 +104,41 @@ class PulledArm:
         return bool(trail and self.rules) and self.rules[min(len(trail), len(self.rules)) - 1](trail)
 
 
-Earned = Mapping[tuple[int, str], Arm]             # by place of the draft (0 = first, or all) and name of the arm
+Earned = Mapping[tuple[int, str], Arm]             # by depth index (0 = first, or all) and name of the arm
 
 
 @dataclass(frozen=True)
 class TapOut:
-    """Up to `depth` tokens under the rule of the arm that the bandit pulls; `arms` by name, each a policy itself."""
+    """Up to `depth` tokens under the stop rule of the arm that the bandit pulls; each of `arms` is a policy."""
 
     depth: int
     arms: Mapping[str, When]
     past: Earned                                   # of earlier prompts
     level: str = "sequence"
     bandit: str = "ucb1"
-    blend: float = 0.5                             # w: weight of kept length, the rest is for the kept share
+    blend: float = 0.5                             # w: weight of m / depth; m / n has the rest
     exploration: float = 2.0                       # of ucb1
 
     def __call__(self, session: Session, dice) -> Budget:
-        earned, coins = self.after(self.past, session), dice.aside()
-        pulled = tuple(self.pull(earned, place, coins) for place in range(self.places))
+        earned, own = self.after(self.past, session), dice.aside()
+        pulled = tuple(self.pull(earned, place, own) for place in range(self.places))
         rules = {name: self.arms[name](self.own(session, name), dice).stop for name in set(pulled)}
         return Budget(self.depth, stop=PulledArm(tuple(rules[name] for name in pulled)), notes={ARMS_NOTE: pulled})
 
     @property
     def places(self) -> int:
-        """Bandits: one, or one for each token after which another could be drawn."""
+        """Number of bandits: one, or one for each token after which another could be drawn."""
         return 1 if self.level == "sequence" else max(0, self.depth - 1)
 
     def pull(self, earned: Earned, place: int, dice) -> str:
-        """The arm for this place: each once, in order, then as the bandit says."""
+        """The arm for this depth index: each arm once, in order, then the bandit's choice."""
         names = tuple(self.arms)
         known = [earned.get((place, name), Arm()) for name in names]
         new = next((name for name, arm in zip(names, known, strict=True) if not arm.pulls), None)
         return new or names[BANDITS[self.bandit](known, dice, self.level, self.exploration)]
 
     def after(self, earned: Earned, session: Session) -> Earned:
-        """Tallies of all arms after this session's rounds, on top of what they had `earned` before."""
+        """Tallies of all arms after this session's rounds, added to what they had `earned` before."""
         found = dict(earned)
         for round in session.rounds:
             for key in enumerate(visited(round)):
@@ -145,31 +146,31 @@ class TapOut:
         return found
 
     def reward(self, round: Round) -> float:
-        """Between 0 and 1: what a round that drafted has earned."""
+        """Reward of a round with a draft, between 0 and 1."""
         kept, drafted = len(round.verdict.path), round.draft.depth
         return self.blend * kept / self.depth + (1 - self.blend) * kept / drafted
 
     def own(self, session: Session, name: str) -> Session:
-        """The session as this arm knows it: without the rounds in which others were pulled."""
+        """The session with only those rounds in which this arm was pulled."""
         return replace(session, rounds=tuple(round for round in session.rounds if name in visited(round)))
 
 
 def visited(round: Round) -> tuple[str, ...]:
-    """The arms that decided in a round, by place; none where nothing was drafted or another policy spoke."""
+    """The arms that decided in a round, by depth; empty without a draft or under another policy."""
     return round.budget.notes.get(ARMS_NOTE, ())[:round.draft.depth]
 
 
 def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: str = "ucb1", blend: float = 0.5,
          exploration: float = 2.0, arms: Mapping[str, Mapping[str, Any]] | Sequence[str] = ARMS,
          remember: bool = True) -> TapOut:
-    """`arms` names policies, with their parameters where it is a dict; `remember` carries the tallies across prompts.
+    """`arms` names policies, as a dict with their parameters; `remember` carries the tallies across prompts.
 
-    Depth defaults to the nodes that the measured cost curve allows.
+    Depth defaults to the number of nodes that the measured cost curve allows.
     """
     depth = kit.nodes if depth is None else depth
     if level not in LEVELS or bandit not in BANDITS:
-        raise Refusal(f"level is one of {', '.join(LEVELS)} and bandit one of {', '.join(BANDITS)}, got {level!r} and "
-                      f"{bandit!r}")
+        raise Refusal(f"level must be one of {', '.join(LEVELS)} and bandit one of {', '.join(BANDITS)}, "
+                      f"got {level!r} and {bandit!r}")
     if depth < 1 or not 0 <= blend <= 1 or not exploration >= 0 or not arms:
         raise Refusal(f"a bandit needs an arm, depth >= 1, blend in [0, 1] and exploration >= 0, got {list(arms)}, "
                       f"{depth}, {blend} and {exploration}")
@@ -180,5 +181,5 @@ def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: st
     return replace(rule, past=carried_value(kit, key, {}, rule.after)) if remember else rule
 
 
-CARD = Card("tapout", idea="a bandit learns which stop rule to trust", source="TapOut, arXiv 2511.02017", make=make,
+CARD = Card("tapout", idea="a bandit learns which stop rule to use", source="TapOut, arXiv 2511.02017", make=make,
             parts=tuple(ARMS), notebook="14_when_tapout", learns_across_prompts=True)

@@ -13,11 +13,11 @@ def found(tokens, query, most=64, longest=3):
 def by_brute_force(tokens, query):
     def agree(start):
         return next((n for n in range(start) if tokens[start - 1 - n] != tokens[-1 - n]), start)
-    places = [TextPosition(start, min(DEEPEST, agree(start))) for start in range(len(tokens) - 1, 0, -1)]
-    return [place for place in places if place.length >= query]
+    positions = [TextPosition(start, min(DEEPEST, agree(start))) for start in range(len(tokens) - 1, 0, -1)]
+    return [position for position in positions if position.length >= query]
 
 
-def test_places_are_those_of_brute_force_newest_first_for_texts_in_any_order():
+def test_positions_agree_with_brute_force_newest_first_for_texts_in_any_order():
     rng, index = random.Random(0), AllPositions(NgramPositions(3))
     base = tuple(rng.randrange(2) for _ in range(90))
     for _ in range(80):
@@ -26,24 +26,24 @@ def test_places_are_those_of_brute_force_newest_first_for_texts_in_any_order():
             assert index.find(tokens, query, 100) == by_brute_force(tokens, query)
 
 
-def test_the_end_of_the_text_is_no_place_of_its_own():
+def test_the_end_of_the_text_is_not_listed():
     assert found((1, 2, 3), 1) == []
     assert found((7, 1, 2, 7), 1) == [TextPosition(1, 1)]
 
 
-def test_a_match_may_reach_into_its_own_copy():
+def test_a_match_may_overlap_the_end_of_the_text():
     assert found((5, 1, 2, 1, 2, 1, 2), 2) == [TextPosition(5, 4), TextPosition(3, 2)]
 
 
-def test_only_the_newest_are_looked_at():
-    assert [place.start for place in found((1, 2) * 40, 2, most=3)] == [78, 76, 74]
+def test_only_the_newest_positions_are_compared():
+    assert [position.start for position in found((1, 2) * 40, 2, most=3)] == [78, 76, 74]
 
 
-def test_matches_are_told_apart_up_to_their_deepest_length():
+def test_match_lengths_are_counted_up_to_a_limit():
     assert found((1,) * 200, 1, most=1) == [TextPosition(199, DEEPEST)]
 
 
-def test_a_query_longer_than_the_text_or_the_index_is_answered():
+def test_a_query_may_be_longer_than_the_text_or_the_indexed_ngrams():
     assert found((1, 2), 3) == []
     assert found((1, 2, 3, 4, 9, 1, 2, 3, 4), 4, longest=2) == [TextPosition(4, 4)]
 
@@ -54,7 +54,7 @@ def test_a_query_or_a_number_below_one_is_refused(choice):
         found((1, 2, 1), *choice)
 
 
-def test_a_round_costs_as_much_after_four_thousand_tokens_as_after_four_hundred():
+def test_the_cost_of_a_look_up_does_not_grow_with_the_text():
     rng, cost = random.Random(1), []
     tokens = tuple(rng.randrange(50) for _ in range(4000))
     for length in (400, 4000):
@@ -65,4 +65,4 @@ def test_a_round_costs_as_much_after_four_thousand_tokens_as_after_four_hundred(
         positions._grams = lambda *where, grams=grams, listed=listed: listed.append(1) or grams(*where)
         index.find(tokens[:length], 3)
         cost.append(len(listed))
-    assert cost == [3, 3]                          # one list of n-grams for each token that is new
+    assert cost == [3, 3]                          # one list of n-grams per new token

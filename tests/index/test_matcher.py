@@ -27,15 +27,15 @@ def test_without_a_corpus_the_session_alone_is_searched():
 
 
 def test_the_corpus_must_match_more_than_the_bias_longer(path):
-    own = (17, 18, 19, 1, 17, 18, 19)              # three tokens of the session's own
+    own = (17, 18, 19, 1, 17, 18, 19)              # three tokens in the session itself
     assert find(path, own).origin == DYNAMIC
     six_longer = (17, 18, 19, 1, *TEXT[1:])        # nine in the corpus against three: six longer
     assert find(path, six_longer) == SuffixMatch(9, 10, 10, STATIC, 4)
-    tie = (17, 18, 19, 1, *TEXT[2:])               # eight against three: worth the same
+    tie = (17, 18, 19, 1, *TEXT[2:])               # eight against three: the same worth
     assert find(path, tie).origin == DYNAMIC
 
 
-def test_the_corpus_answers_where_the_session_knows_nothing(path):
+def test_the_corpus_is_used_where_the_session_has_no_match(path):
     matcher, tokens = Matcher(StaticStore(path)), (5, 18, 19)
     match = matcher.find(tokens)
     assert match.origin == STATIC
@@ -43,14 +43,14 @@ def test_the_corpus_answers_where_the_session_knows_nothing(path):
     assert matcher.following(tokens, match, 5) == (90, 91)
 
 
-def test_nothing_found_is_followed_by_nothing(path):
+def test_without_a_match_there_is_no_continuation(path):
     matcher = Matcher(StaticStore(path))
     match = matcher.find((1, 2, 3))
     assert match.length == 0
     assert matcher.following((1, 2, 3), match, 4) == ()
 
 
-def test_a_copy_that_reaches_the_end_of_the_text_goes_round():
+def test_a_copy_that_reaches_the_end_of_the_text_repeats():
     matcher, tokens = Matcher(), (1, 2, 3, 1, 2, 3, 1)
     assert matcher.following(tokens, matcher.find(tokens), 7) == (2, 3, 1, 2, 3, 1, 2)
 

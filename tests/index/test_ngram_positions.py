@@ -10,7 +10,7 @@ def by_brute_force(tokens, gram):
     return [i + len(gram) for i in range(len(tokens) - len(gram) + 1) if tokens[i:i + len(gram)] == gram]
 
 
-def test_positions_are_those_of_brute_force_for_sessions_in_any_order():
+def test_positions_agree_with_brute_force_for_sessions_in_any_order():
     rng, index = random.Random(0), NgramPositions(3)
     base = tuple(rng.randrange(3) for _ in range(40))
     grams = [gram for n in (1, 2, 3) for gram in itertools.product(range(3), repeat=n)]
@@ -21,14 +21,14 @@ def test_positions_are_those_of_brute_force_for_sessions_in_any_order():
             assert list(index.after(gram)) == by_brute_force(tokens, gram)
 
 
-def test_going_back_to_nothing_leaves_nothing():
+def test_going_back_to_an_empty_text_empties_the_index():
     index = NgramPositions(2)
     index.read((1, 2, 1, 2))
     index.read(())
     assert index._after == {}
 
 
-def test_longer_grams_than_it_counts_are_not_known():
+def test_ngrams_longer_than_indexed_are_unknown():
     index = NgramPositions(2)
     index.read((1, 2, 3, 1, 2, 3))
     assert list(index.after((2, 3))) == [3, 6]

@@ -31,7 +31,7 @@ def score(*rounds, key=7, scores=None):
     return scores.score(key)
 
 
-def test_a_score_moves_towards_the_share_that_was_accepted():
+def test_a_score_moves_towards_the_accepted_share():
     assert score() == 0.5
     assert score(GOOD) == pytest.approx(.7 * .5 + .3)
     assert score(BAD) == pytest.approx(.7 * .5)
@@ -39,7 +39,7 @@ def test_a_score_moves_towards_the_share_that_was_accepted():
     assert score(GOOD, BAD) == pytest.approx(.7 * .65)
 
 
-def test_only_chains_that_were_offered_are_scored():
+def test_only_offered_chains_are_scored():
     assert score(BAD, key=8) == 0.5
     assert score(round_of(), GOOD) == score(GOOD)
 
@@ -50,12 +50,12 @@ def test_every_chain_of_a_round_is_scored_by_its_own_nodes():
     assert score(both, key=8) == pytest.approx(.65)
 
 
-def test_nodes_past_the_length_of_a_chain_neither_help_nor_harm():
+def test_nodes_beyond_the_length_of_a_chain_do_not_count():
     longer = Chain(7, 1, (0, 1))
     assert score(round_of(longer, path=(0,))) == score(round_of(longer, path=(0, 1))) == pytest.approx(.65)
 
 
-def test_the_fold_of_a_history_is_that_of_its_rounds_one_by_one_in_any_order():
+def test_scores_depend_on_the_history_alone_in_any_order_of_calls():
     rounds, scores = (GOOD, BAD, HALF, BAD, GOOD), PositionScores(NOTE)
     forth = [score(*rounds[:n], scores=scores) for n in range(6)]
     back = [score(*rounds[:n], scores=scores) for n in range(5, -1, -1)]
@@ -63,21 +63,21 @@ def test_the_fold_of_a_history_is_that_of_its_rounds_one_by_one_in_any_order():
     assert score(GOOD, GOOD, scores=scores) == score(GOOD, GOOD)
 
 
-def test_a_round_of_another_drafter_teaches_nothing():
+def test_a_round_of_another_drafter_changes_no_score():
     foreign = Round(Budget(2), TREE, GOOD.row_stats, Verdict((0, 1), (9,)), ())
     assert score(foreign) == 0.5
 
 
-def test_each_round_is_learnt_from_once():
-    scores, learnt = PositionScores(NOTE), []
+def test_each_round_is_processed_once():
+    scores, processed = PositionScores(NOTE), []
     learn = scores._learn
-    scores._learn = lambda round: learnt.append(round) or learn(round)
+    scores._learn = lambda round: processed.append(round) or learn(round)
     for n in range(1, 200):
         scores.read(session_of(*[GOOD] * n))
-    assert len(learnt) == 199
+    assert len(processed) == 199
 
 
 @pytest.mark.parametrize("choice", [{"start": 1.5}, {"rate": 0}, {"rate": 2}], ids=str)
-def test_a_start_or_a_rate_that_makes_no_sense_is_refused(choice):
+def test_an_impossible_start_or_rate_is_refused(choice):
     with pytest.raises(ValueError, match="start|rate"):
         PositionScores(NOTE, **choice)

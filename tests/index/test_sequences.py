@@ -1,9 +1,9 @@
-"""What indexes share when they follow sessions."""
+"""Shared helpers of the indexes."""
 
 from specdec_lib.index.sequences import put_back
 
 
-def test_a_change_is_undone_key_by_key_and_new_keys_go():
+def test_put_back_restores_old_values_and_deletes_new_keys():
     table = {"kept": 1, "changed": 9, "new": 9}
     put_back(table, {"changed": 2, "new": None})
     assert table == {"kept": 1, "changed": 2}

@@ -37,7 +37,7 @@ def built(tmp_path):
 
 
 @pytest.mark.parametrize("letters", [1, 2, 5])
-def test_matches_are_those_of_brute_force(built, letters):
+def test_matches_agree_with_brute_force(built, letters):
     rng = random.Random(letters)
     documents = corpus(rng, 12, letters)
     store = built(documents)
@@ -54,7 +54,7 @@ def test_a_match_is_found_up_to_sixty_four_tokens(built):
     assert store.find(tuple(range(90))).length == 64
 
 
-def test_what_follows_stops_at_the_end_of_its_document(built):
+def test_a_continuation_stops_at_the_end_of_its_document(built):
     store = built([[1, 2, 3, 4], [5, 6]])
     assert store.following(store.find((1, 2)).first, 8) == (3, 4)
     assert store.following(store.find((5,)).first, 8) == (6,)
@@ -80,10 +80,10 @@ def test_a_hundred_thousand_tokens_are_found_again(built):
     text = [min(int(rng.expovariate(0.01)), 49151) for _ in range(100_000)]
     store = built([text[:50_000], text[50_000:]])
     for _ in range(300):
-        place = rng.randrange(40, 49_000)
-        found = store.find(tuple(text[place - 40:place]))
+        position = rng.randrange(40, 49_000)
+        found = store.find(tuple(text[position - 40:position]))
         assert found.length >= 40
-        assert store.following(found.recent, 5) == tuple(text[place:place + 5])
+        assert store.following(found.recent, 5) == tuple(text[position:position + 5])
 
 
 @pytest.mark.parametrize("damage", [
@@ -112,7 +112,7 @@ def test_a_corpus_without_proper_tokens_is_refused(tmp_path, documents):
         build_store(tmp_path / "store", documents)
 
 
-def test_a_build_that_dies_leaves_the_older_store_alone(tmp_path):
+def test_an_interrupted_build_leaves_the_older_store_unchanged(tmp_path):
     path = tmp_path / "store"
     build_store(path, [[1, 2, 3]])
     before = path.read_bytes()
@@ -126,7 +126,7 @@ def test_a_build_that_dies_leaves_the_older_store_alone(tmp_path):
     assert os.listdir(tmp_path) == ["store"]
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_is_refused_and_leaves_no_file(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
@@ -137,11 +137,11 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_progress_rises_to_one(tmp_path):
-    heard = []
-    build_store(tmp_path / "store", [[1, 2] * 200], progress=heard.append)
-    assert heard == sorted(heard)
-    assert heard[-1] == 1.0
-    assert len(heard) > 3
+    shares = []
+    build_store(tmp_path / "store", [[1, 2] * 200], progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert len(shares) > 3
 
 
 def test_several_processes_read_one_store_at_once(tmp_path):
@@ -156,7 +156,7 @@ def test_several_processes_read_one_store_at_once(tmp_path):
     assert mine.following(mine.find((4, 1)).first, 3) == (5, 9, 2)
 
 
-def test_a_store_that_was_built_again_is_opened_again(tmp_path):
+def test_a_rebuilt_store_is_opened_again(tmp_path):
     path = tmp_path / "store"
     build_store(path, [[1, 2]])
     assert open_store(path) is open_store(path)

@@ -33,7 +33,7 @@ def after(*rounds, **more) -> dict:
     return rows(table)
 
 
-def test_every_row_of_a_forward_is_learnt_also_of_rejected_nodes():
+def test_every_row_of_a_forward_is_stored_also_of_rejected_nodes():
     assert after(FIRST) == {6: (7, 8, 1), 7: (9, 2, 3), 8: (4, 4, 5)}
 
 
@@ -45,8 +45,8 @@ def test_a_later_row_of_a_token_replaces_the_earlier_one():
     assert after(FIRST, PLAIN, AGAIN)[7] == (3, 3, 3)
 
 
-def test_the_row_in_its_true_context_wins_over_a_rejected_one_of_the_same_round():
-    assert after(FIRST, PLAIN, AGAIN)[6] == (1, 0, 0)             # 6 was committed, and also drafted in vain
+def test_in_one_round_an_accepted_row_replaces_a_rejected_one():
+    assert after(FIRST, PLAIN, AGAIN)[6] == (1, 0, 0)             # 6 was committed, and also drafted and rejected
 
 
 def test_rows_are_cut_to_the_top():
@@ -55,12 +55,12 @@ def test_rows_are_cut_to_the_top():
     assert table.successors(6) == (7, 8)
 
 
-def test_rows_that_a_replay_does_not_know_teach_nothing():
+def test_unrecorded_rows_of_a_replay_are_not_stored():
     replayed = round_of(FORK, (0,), 9, [[7, 8, 1], [9, 2, 3], [-1, -1, -1]])
     assert after(replayed) == {6: (7, 8, 1), 7: (9, 2, 3)}
 
 
-def test_it_answers_for_any_history_in_any_order():
+def test_the_table_depends_on_the_history_alone_in_any_order_of_calls():
     histories = [(FIRST, PLAIN, AGAIN), (FIRST,), (), (PLAIN, AGAIN), (FIRST, AGAIN), (FIRST, PLAIN, AGAIN)]
     table = SuccessorTable(3, text=False)
     for history in histories:
@@ -76,7 +76,7 @@ def test_the_same_rounds_after_another_prompt_are_another_history():
     assert 6 not in rows(table)
 
 
-def test_a_token_without_a_row_is_followed_by_what_followed_it_in_the_text_newest_first():
+def test_a_token_without_a_row_has_its_successors_in_the_text_newest_first():
     table = SuccessorTable(2)
     table.read(session_of(prompt=(4, 1, 4, 2, 4, 1, 4, 3, 4)))
     assert table.successors(4) == (3, 1)
@@ -84,7 +84,7 @@ def test_a_token_without_a_row_is_followed_by_what_followed_it_in_the_text_newes
     assert table.successors(9) == ()
 
 
-def test_a_row_of_the_target_counts_more_than_the_text():
+def test_a_row_of_the_target_comes_before_the_text():
     table = SuccessorTable(3)
     table.read(session_of(prompt=(6, 5, 6)))
     assert table.successors(6) == (5,)

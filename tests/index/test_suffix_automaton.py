@@ -1,8 +1,14 @@
+"""The suffix automaton against brute force: on fixed seeds, and as properties of random texts."""
+
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specdec_lib.index.suffix_automaton import Repeat, SuffixAutomaton
+
+TEXTS = st.integers(2, 4).flatmap(lambda symbols: st.lists(st.integers(0, symbols - 1), max_size=40)).map(tuple)
 
 
 def by_brute_force(tokens) -> Repeat:
@@ -19,7 +25,7 @@ def text(rng, size, letters):
 
 
 @pytest.mark.parametrize("letters", [1, 2, 3, 8])
-def test_length_first_and_latest_occurrence_are_those_of_brute_force(letters):
+def test_length_first_and_latest_occurrence_agree_with_brute_force(letters):
     rng = random.Random(letters)
     for _ in range(8):
         tokens, automaton = text(rng, 60, letters), SuffixAutomaton()
@@ -36,12 +42,33 @@ def test_it_answers_for_any_session_in_any_order(letters):
         assert automaton.read(tokens) == by_brute_force(tokens)
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(TEXTS)
+def test_grown_token_by_token_it_agrees_with_brute_force(tokens):
+    automaton = SuffixAutomaton()
+    for n in range(1, len(tokens) + 1):
+        assert automaton.read(tokens[:n]) == by_brute_force(tokens[:n])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(TEXTS, st.data())
+def test_after_going_back_to_a_shorter_session_it_agrees_with_brute_force(tokens, data):
+    shorter = tokens[:data.draw(st.integers(0, len(tokens)), label="kept tokens")]
+    other = shorter + data.draw(TEXTS, label="another tail")
+    automaton, fresh = SuffixAutomaton(), SuffixAutomaton()
+    automaton.read(tokens)
+    assert automaton.read(shorter) == fresh.read(shorter) == by_brute_force(shorter)
+    assert inside(automaton) == inside(fresh)
+    for n in range(len(shorter) + 1, len(other) + 1):
+        assert automaton.read(other[:n]) == by_brute_force(other[:n])
+
+
 def inside(automaton):
     return (automaton._next, automaton._link, automaton._length, automaton._first, automaton._recent,
             automaton._state, automaton._repeat, automaton._undo)
 
 
-def test_going_back_leaves_no_trace():
+def test_going_back_restores_the_exact_state():
     rng = random.Random(3)
     for _ in range(20):
         start, tail = text(rng, rng.randrange(30), 2), text(rng, 30, 2)
@@ -67,7 +94,7 @@ def test_a_loop_longer_than_the_climb_costs_no_more_than_the_climb_per_token():
     assert automaton.repeat == Repeat(499, 499, 499)
 
 
-def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
+def test_beyond_the_climb_the_latest_occurrence_is_still_an_occurrence():
     automaton, tokens = SuffixAutomaton(climb=2), (1, 2) * 20 + (3, 1, 2)
     found = automaton.read(tokens)
     assert found.length == 2
@@ -76,7 +103,7 @@ def test_past_the_climb_the_latest_occurrence_is_still_a_true_one():
 
 
 @pytest.mark.parametrize("letters", [1, 2, 4])
-def test_the_longest_suffix_of_another_text_is_found_where_brute_force_finds_it(letters):
+def test_the_longest_suffix_of_another_text_agrees_with_brute_force(letters):
     rng = random.Random(20 + letters)
     for _ in range(30):
         tokens, other = text(rng, 40, letters), text(rng, rng.randrange(20), letters + 1)

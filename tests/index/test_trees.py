@@ -1,22 +1,24 @@
-"""Copies share one tree, the likeliest nodes first, and none that is not worth its price."""
+"""Copies share one tree: the most probable nodes first, none below its price, within the budget."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specdec_lib.index.trees import CopySource, copy_chance, likely_tree
 from specdec_lib.types import ROOT, Budget
 
-ROOM = Budget(16, 8, 16)
+LARGE = Budget(16, 8, 16)
 
 
-def grown(*copies, budget=ROOM, least=0.0, price=0.0):
+def grown(*copies, budget=LARGE, least=0.0, price=0.0):
     return likely_tree(copies, budget, least, price, "past")
 
 
-def test_one_copy_is_a_chain_that_is_believed_more_the_longer_it_has_agreed():
-    draft, joined = grown(CopySource((7, 8, 9), 3))
+def test_one_copy_is_a_chain_whose_confidence_grows_with_the_match():
+    draft, members = grown(CopySource((7, 8, 9), 3))
     assert draft.tokens == (7, 8, 9)
     assert draft.parents == (ROOT, 0, 1)
-    assert joined == [(0, 1, 2)]
+    assert members == [(0, 1, 2)]
     assert draft.confidence == pytest.approx((copy_chance(3), copy_chance(4), copy_chance(5)))
     assert draft.source == ("past",) * 3
     assert draft.q == ()
@@ -30,15 +32,15 @@ def test_a_score_multiplies_the_odds_of_its_copy():
     assert grown(CopySource((7,), 3, 0.0))[0].confidence[0] > 0
 
 
-def test_copies_that_agree_share_their_nodes_and_outvote_one_that_does_not():
-    draft, joined = grown(CopySource((7, 8), 2), CopySource((7, 9), 2), CopySource((5, 6), 2))
-    assert joined == [(0, 2), (0, 3), (1, 4)] or joined[0][0] == joined[1][0] == 0
+def test_copies_that_agree_share_nodes_and_outvote_another():
+    draft, members = grown(CopySource((7, 8), 2), CopySource((7, 9), 2), CopySource((5, 6), 2))
+    assert members[0][0] == members[1][0] == 0
     first = {draft.tokens[node]: draft.confidence[node] for node in draft.children[ROOT]}
     assert first[7] == pytest.approx(2 * first[5])
     assert sum(first.values()) == pytest.approx(copy_chance(2))
 
 
-def test_nodes_join_by_the_chance_of_their_whole_path():
+def test_nodes_join_by_the_probability_of_their_whole_path():
     draft, _ = grown(CopySource((1, 2, 3, 4), 8), CopySource((5, 6), 2), budget=Budget(16, 8, 5))
     path = {ROOT: 1.0}
     for node, parent in enumerate(draft.parents):
@@ -48,7 +50,7 @@ def test_nodes_join_by_the_chance_of_their_whole_path():
     assert len(draft) == 5
 
 
-def test_a_node_whose_path_is_not_worth_its_price_stays_out():
+def test_a_node_whose_path_is_below_the_price_is_left_out():
     whole, _ = grown(CopySource(tuple(range(1, 9)), 2))
     cut, _ = grown(CopySource(tuple(range(1, 9)), 2), price=0.3)
     path, kept = 1.0, 0
@@ -59,7 +61,7 @@ def test_a_node_whose_path_is_not_worth_its_price_stays_out():
     assert 0 < len(cut) == kept < 8
 
 
-def test_nothing_is_drafted_where_even_the_first_token_is_too_unlikely():
+def test_the_tree_is_empty_if_the_first_token_is_below_least():
     assert len(grown(CopySource((7, 8), 2), least=copy_chance(2) + 0.01)[0]) == 0
     assert len(grown(CopySource((7, 8), 2), least=copy_chance(2) - 0.01)[0]) == 2
 
@@ -76,5 +78,26 @@ def test_no_copies_or_empty_ones_make_no_tree():
     assert grown(CopySource((), 3)) == grown(CopySource((), 5))
 
 
-def test_chances_rise_with_the_match():
-    assert 0 < copy_chance(1) < copy_chance(2) < copy_chance(3) < copy_chance(40) < 1
+def test_the_confidence_of_a_copy_is_n_over_n_plus_1_5_and_0_24_after_one_token():
+    assert copy_chance(1) == 0.24
+    assert [copy_chance(n) for n in (2, 3, 16)] == pytest.approx([2 / 3.5, 3 / 4.5, 16 / 17.5])
+
+
+COPIES = st.lists(st.builds(CopySource, st.lists(st.integers(0, 2), max_size=6).map(tuple), st.integers(1, 9),
+                            st.floats(0, 1)), max_size=5)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(COPIES, st.builds(Budget, st.integers(0, 6), st.integers(1, 3), st.integers(0, 12)),
+       st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 0.01, 0.2]))
+def test_a_tree_of_copies_is_well_formed_and_within_the_budget(copies, budget, least, price):
+    draft, members = grown(*copies, budget=budget, least=least, price=price)
+    assert len(draft.tokens) == len(draft.parents) == len(draft.confidence) <= budget.size
+    assert all(ROOT <= parent < node for node, parent in enumerate(draft.parents)), "parents come before children"
+    assert len(set(zip(draft.parents, draft.tokens, strict=True))) == len(draft), "siblings differ"
+    assert draft.depth <= budget.depth
+    assert all(len(children) <= budget.width for children in draft.children.values())
+    for copy, nodes in zip(copies, members, strict=True):
+        assert tuple(draft.tokens[node] for node in nodes) == copy.tokens[:len(nodes)]
+        assert nodes == draft.path(nodes[-1] if nodes else ROOT)
+    assert {node for nodes in members for node in nodes} == set(range(len(draft)))

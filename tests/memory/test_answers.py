@@ -1,4 +1,4 @@
-"""A store of earlier answers: finds what brute force finds, never across answers, and grows between decodes alone."""
+"""A store of earlier answers agrees with brute force, never matches across answers, and grows between decodes only."""
 
 import random
 from dataclasses import replace
@@ -20,14 +20,14 @@ def filled(*answers, **choice) -> AnswerStore:
 
 
 @pytest.mark.parametrize("letters", [1, 2, 5])
-def test_matches_are_those_of_brute_force_while_it_grows(letters):
-    rng, store, told = random.Random(letters), AnswerStore(), []
+def test_matches_agree_with_brute_force_while_it_grows(letters):
+    rng, store, answers = random.Random(letters), AnswerStore(), []
     for answer in corpus(rng, 12, letters):
-        told.append(answer)
+        answers.append(answer)
         store.add(answer)
         for _ in range(20):
             tokens = tuple(rng.randrange(letters + 1) for _ in range(rng.randrange(1, 30)))
-            assert store.find(tokens) == by_brute_force(told, tokens)
+            assert store.find(tokens) == by_brute_force(answers, tokens)
 
 
 def test_a_match_is_found_up_to_sixty_four_tokens():
@@ -36,7 +36,7 @@ def test_a_match_is_found_up_to_sixty_four_tokens():
     assert store.find(tuple(range(20, 64))).length == 44
 
 
-def test_what_follows_stops_at_the_end_of_its_answer():
+def test_a_continuation_stops_at_the_end_of_its_answer():
     store = filled([1, 2, 3, 4], [5, 6])
     assert store.following(store.find((1, 2)).first, 8) == (3, 4)
     assert store.following(store.find((1,)).first, 2) == (2, 3)
@@ -60,7 +60,7 @@ def test_a_finished_decode_adds_what_it_emitted_and_its_prompt_where_asked():
     assert with_prompt.find((9, 1)).length == 2
 
 
-def test_past_its_bound_it_begins_again_with_the_newest_half():
+def test_beyond_its_limit_it_keeps_the_newest_half():
     store = filled(range(6), range(10, 14), most=10)
     assert store.size == 5
     assert store.find((4, 5)) == CorpusMatch()
@@ -78,7 +78,7 @@ def test_the_tokens_read_in_stay_within_three_times_those_added():
     assert read <= 3 * 1000
 
 
-def test_a_store_that_holds_nothing_is_refused():
+def test_a_store_for_less_than_two_tokens_is_refused():
     with pytest.raises(Refusal, match="at least 2"):
         AnswerStore(1)
 
@@ -89,7 +89,7 @@ def built(tmp_path):
     return StaticStore(tmp_path / "store")
 
 
-def test_a_corpus_and_the_answers_are_asked_as_one_and_the_longer_match_counts(built):
+def test_corpus_and_answers_are_searched_as_one_and_the_longer_match_wins(built):
     both = PromptAndAnswers(built, filled([2, 3, 5], [1, 9]))
     assert both.following(both.find((1, 2, 3)).first, 8) == (4,)
     assert both.following(both.find((2, 3)).first, 8) == (5,), "a tie is the answers'"
@@ -99,7 +99,7 @@ def test_a_corpus_and_the_answers_are_asked_as_one_and_the_longer_match_counts(b
     assert PromptAndAnswers(built, AnswerStore()).find((1, 2)) == built.find((1, 2))
 
 
-def test_the_memory_outlives_the_kit_and_grows_once_per_decode():
+def test_the_store_persists_across_kits_and_grows_once_per_decode():
     kit = Kit(None)
     assert earlier_answers(kit).size == 0
     earlier_answers(kit).finish(Session((1, 2, 3), 0, 0))
@@ -109,10 +109,9 @@ def test_the_memory_outlives_the_kit_and_grows_once_per_decode():
     assert earlier_answers(replace(kit, indexes={}, memory={})).size == 0
 
 
-def test_nothing_is_kept_where_nothing_is_to_be_remembered(built):
+def test_with_0_tokens_no_store_is_made(built):
     kit = Kit(None)
     assert with_answers(kit, built, 0) is built
     assert not kit.memory
     assert isinstance(with_answers(kit, None, 10), AnswerStore)
-    assert isinstance(with_answers(kit, built, 10),
-                                                                               PromptAndAnswers)
+    assert isinstance(with_answers(kit, built, 10), PromptAndAnswers)

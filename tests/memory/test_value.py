@@ -31,7 +31,7 @@ def test_what_a_decode_leads_to_counts_from_the_next_one_on():
     assert carried_value(next(kit), "sum", 0, emitted) == 3
 
 
-def test_names_and_memories_are_kept_apart():
+def test_names_and_memories_are_separate():
     kit = kits()
     carried_value(next(kit), "one", 0, emitted)
     one = next(kit)

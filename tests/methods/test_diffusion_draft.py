@@ -1,4 +1,4 @@
-"""The method diffusion-draft decodes as plain decoding does, with one small forward a round."""
+"""The method diffusion-draft: plain decoding's output, with one drafter forward per step and round."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.worlds import PROMPT, network_kit, run
 @pytest.mark.parametrize("spec", ["diffusion-draft", "diffusion-draft(depth=7)", "diffusion-draft(depth=5, steps=2)",
                                   "diffusion-draft(depth=3, window=16)", "diffusion-draft@confidence(threshold=0.6)"])
 @pytest.mark.parametrize("prompt", [PROMPT, (1,)], ids=str)
-def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_a_step(spec, prompt):
+def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_per_step(spec, prompt):
     kit = network_kit(None)
     method = catalog.build(spec, kit)
     *_, last = decode(prompt, kit.target, *method, max_new_tokens=30)
@@ -24,7 +24,7 @@ def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_a_step(spec
     assert method.what.head.forwards == len(drafted) * (2 if "steps" in spec else 1)
 
 
-def test_the_last_rounds_draft_what_the_same_block_says_to_its_first_slots():
+def test_near_the_token_limit_the_draft_is_the_beginning_of_a_full_block():
     kit = network_kit(None)
     method = catalog.build("diffusion-draft(depth=6)", kit)
     *_, last = decode(PROMPT, kit.target, *method, max_new_tokens=9)
@@ -38,16 +38,16 @@ def test_the_last_rounds_draft_what_the_same_block_says_to_its_first_slots():
     assert short.draft.tokens == tuple(best[:len(short.draft)])
 
 
-def test_the_checkpoint_that_it_is_asked_to_draft_with_is_among_those_that_a_run_needs():
+def test_the_named_checkpoint_is_among_those_that_a_run_needs():
     assert needed_checkpoints("diffusion-draft(depth=3)@confidence") == ["diffusion-lm"]
     spec = "diffusion-draft(weights='diffusion-lm-aligned')"
     assert needed_checkpoints(spec) == ["diffusion-lm", "diffusion-lm-aligned"]
-    with pytest.raises(Refusal, match="diffusion-lm-aligned is missing: `specdec train diffusion-lm-aligned` makes it"):
+    with pytest.raises(Refusal, match="specdec train diffusion-lm-aligned"):
         catalog.build(spec, network_kit())
 
 
-def test_without_its_checkpoint_it_says_what_trains_it():
+def test_a_missing_checkpoint_is_refused_with_the_training_command():
     kit = replace(network_kit(), checkpoints={})
     assert catalog.missing(catalog.methods()["diffusion-draft"], kit) == ["diffusion-lm"]
-    with pytest.raises(Refusal, match="checkpoint diffusion-lm is missing .`specdec train diffusion-lm` makes it"):
+    with pytest.raises(Refusal, match="specdec train diffusion-lm`"):
         catalog.build("diffusion-draft", kit)

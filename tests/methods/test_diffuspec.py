@@ -1,4 +1,4 @@
-"""DiffuSpec assembled: plain decoding's text, one forward of each model a round, its two halves apart."""
+"""DiffuSpec assembled: plain decoding's output, one forward of each model per round, its two halves separately."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.worlds import PROMPT, network_kit, run
 
 SPECS = ["diffuspec", "diffuspec(depth=5)", "diffuspec(weight=1.0)", "diffuspec(drafter='block-diffusion')",
          "diffuspec(rule='printed', shortest=4, longest=6, growth=2, score='sum')", "diffuspec(block=6)"]
-SAYS_TWO = (0, 0, 2)                               # after it the target says a token that the drafters know
+KNOWN_NEXT = (0, 0, 2)                             # after it the target's token is in the drafters' vocabulary
 
 
 def decoded(spec: str, prompt=PROMPT, kit=None, tokens: int = 30):
@@ -22,7 +22,7 @@ def decoded(spec: str, prompt=PROMPT, kit=None, tokens: int = 30):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("prompt", [(1,), SAYS_TWO], ids=str)
+@pytest.mark.parametrize("prompt", [(1,), KNOWN_NEXT], ids=str)
 def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_of_each(spec, prompt):
     last, kit, method = decoded(spec, prompt)
     assert last.output == run(catalog.build("ar", network_kit(None)), NO_DICE, None, 30, network_kit().target, prompt)
@@ -30,7 +30,7 @@ def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_of_each(spe
     assert method.what.drafter.head.forwards == sum(len(round.draft) > 0 for round in last.rounds)
 
 
-def test_the_controller_hears_the_raw_drafts_length_and_fixed_lengths_do_without_it():
+def test_the_controller_uses_the_raw_drafts_length_and_depth_fixes_it():
     last, _, method = decoded("diffuspec(rule='printed', shortest=4, longest=6, growth=2)", tokens=60)
     depths = [round.budget.depth for round in last.rounds[:-6]]
     assert depths[0] == 6
@@ -48,8 +48,8 @@ def test_without_the_search_it_drafts_the_best_token_of_every_slot():
     assert searched.rounds[0].draft.tokens != bare.rounds[0].draft.tokens
 
 
-def test_without_a_drafter_it_says_what_trains_one_and_without_a_trigram_it_goes_on():
-    with pytest.raises(Refusal, match="checkpoint diffusion-lm is missing .`specdec train diffusion-lm` makes it"):
+def test_a_missing_drafter_is_refused_and_a_missing_trigram_is_noted():
+    with pytest.raises(Refusal, match="specdec train diffusion-lm`"):
         catalog.build("diffuspec", replace(network_kit(), checkpoints={}))
     kit = network_kit(None)
     del kit.checkpoints["ngram"]

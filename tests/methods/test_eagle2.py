@@ -28,15 +28,15 @@ def test_the_output_is_plain_decodings(name, prompt):
     plain = run(catalog.build("ar", network_kit(None)), NO_DICE, None, 40, network_kit(None).target, prompt)
     last, world, _ = decoded(name, prompt=prompt)
     assert last.output == plain
-    assert world.target.forwards == len(last.rounds) + (len(prompt) > 1)       # drafting asks nothing of the target
+    assert world.target.forwards == len(last.rounds) + (len(prompt) > 1)       # drafting costs no target forward
 
 
-def test_the_head_takes_at_most_one_forward_a_level_and_round():
+def test_the_head_runs_at_most_one_forward_per_level_and_round():
     last, _, method = decoded("eagle2(depth=3)")
     assert 0 < method.what.head.forwards <= sum(min(3, round.budget.depth) for round in last.rounds)
 
 
-def test_rounds_that_copy_ask_nothing_of_the_head():
+def test_rounds_that_copy_cost_no_forward_of_the_head():
     last, _, method = decoded("sam+eagle2")
     head = method.what.drafters["eagle2"].head
     own = [round.budget for round in last.rounds if set(round.draft.source) == {"eagle2"}]
@@ -51,7 +51,7 @@ def budget(name, nodes):
     return (when.depth, when.width, when.nodes) if name.startswith("eagle2") else (when.copy, when.other)
 
 
-def test_nodes_come_from_the_cost_curve_and_the_width_holds_them():
+def test_nodes_come_from_the_cost_curve_and_the_width_suffices_for_them():
     curve = CostCurve((1, 6, 7), (256,), ((1.0, 1.2, 1.3),))
     assert curves.node_budget(curve) == 5
     assert budget("eagle2", curves.node_budget(curve)) == (5, 4, 5)
@@ -59,7 +59,7 @@ def test_nodes_come_from_the_cost_curve_and_the_width_holds_them():
     assert Budget(*budget("eagle2", 60)).size == 60
 
 
-def test_by_default_no_level_grows_below_an_unlikely_path_and_a_copy_is_twice_as_long_as_cheap_nodes():
+def test_by_default_least_is_0_4_and_a_copy_has_twice_the_nodes_of_the_curve():
     world = replace(network_kit(None), nodes=6)
     assert catalog.build("eagle2", world).when.least == 0.4
     when = catalog.build("sam+eagle2", world).when
@@ -67,7 +67,7 @@ def test_by_default_no_level_grows_below_an_unlikely_path_and_a_copy_is_twice_as
     assert when.copy.depth == 12
 
 
-def test_the_published_tree_can_be_asked_for():
+def test_the_published_tree_can_be_set():
     assert budget("eagle2(depth=6, width=10, nodes=59)", 8) == (6, 10, 59)
     assert Budget(6, 10, 59).size == 59
     copy, tree = budget("sam+eagle2(threshold=5, copy=40, depth=6, width=10, nodes=59)", 8)
@@ -75,7 +75,7 @@ def test_the_published_tree_can_be_asked_for():
     assert (copy.source, tree.source) == ("suffix-automaton", "eagle2")
 
 
-def test_without_its_checkpoint_both_are_missing_it():
+def test_without_the_checkpoint_both_list_it_as_missing():
     for name in ("eagle2", "sam+eagle2"):
         assert catalog.missing(catalog.methods()[name], network_kit(None)) == []
         assert catalog.missing(catalog.methods()[name], kit(None)) == ["eagle"]

@@ -1,4 +1,4 @@
-"""ReSpec assembled: who drafts when, what is literal, and that the strict form changes no token."""
+"""ReSpec assembled: who drafts when, the parameters, and that the strict form changes no token."""
 
 from dataclasses import replace
 from functools import partial
@@ -27,16 +27,16 @@ def sources(session):
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_strict_output_is_plain_decodings(name):
+def test_the_strict_output_is_plain_decodings(name):
     plain = run(catalog.build("ar", network_kit(None)), NO_DICE, None, 40, network_kit(None).target)
     assert decoded(name).output == plain
 
 
-def test_the_first_round_asks_the_head_since_no_entropy_is_known():
+def test_the_first_round_uses_the_head_because_no_entropy_is_known():
     assert decoded("respec(theta=99.0)").rounds[0].budget.source == "eagle2"
 
 
-def test_one_place_is_a_chain_and_several_make_a_tree():
+def test_one_position_gives_a_chain_and_several_give_a_tree():
     def drafted(name):
         text = begin((1, 2, 0, 1, 2, 1, 1, 2), 20)
         return catalog.build(name, network_kit(None)).what(text, Budget(8, 8, 8, "feedback-retrieval"), NO_DICE)
@@ -44,21 +44,21 @@ def test_one_place_is_a_chain_and_several_make_a_tree():
     assert len(drafted("respec").children[ROOT]) == 2
 
 
-def test_a_trigger_that_never_fires_leaves_the_head_alone_and_one_that_always_does_asks_the_past_first():
+def test_a_trigger_that_never_fires_uses_the_head_only_and_one_that_always_fires_retrieves_first():
     assert sources(decoded("respec(theta=-1.0)")) == [{"eagle2"}] * len(sources(decoded("respec(theta=-1.0)")))
     always = decoded("respec(theta=99.0)")
     assert all(round.budget.source == "feedback-retrieval" for round in always.rounds[1:])
     assert {"feedback-retrieval"} in sources(always)
 
 
-def test_where_no_candidate_survives_the_head_drafts_all_the_same():
+def test_where_no_candidate_remains_the_head_drafts():
     last = decoded("respec(theta=99.0)")
-    silent = [round for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
-    assert silent
-    assert all(round.budget.source == "feedback-retrieval" for round in silent)
+    without = [round for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
+    assert without
+    assert all(round.budget.source == "feedback-retrieval" for round in without)
 
 
-def test_where_the_head_speaks_instead_it_has_its_own_budget_and_not_that_of_a_copy():
+def test_the_head_has_its_own_budget_after_an_empty_retrieval():
     world = replace(network_kit(None), nodes=3)
     last = decoded("respec(theta=99.0, grow=0, price=0)", world=world)
     drawn = [round.draft for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
@@ -72,29 +72,29 @@ def test_without_a_trained_head_token_recycling_takes_its_place():
     assert catalog.missing(catalog.methods()["respec"], kit(None)) == ["eagle"]
 
 
-def test_sizes_come_from_the_cost_curve_and_the_heads_tree_may_end_early():
+def test_sizes_come_from_the_cost_curve_and_the_heads_tree_has_a_stop_rule():
     when = catalog.build("respec", replace(network_kit(None), nodes=6)).when
     assert when.retrieve == Budget(24, 8, 24, "feedback-retrieval")
     assert when.model == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
 
 
-def test_the_relaxed_form_takes_the_thresholds_of_either_rule():
+def test_the_relaxed_form_takes_the_parameters_of_either_rule():
     build = partial(catalog.build, kit=network_kit(None))
     assert build("respec-relaxed(rule='typical', eps=0.2, delta=0.5)").how.rule == Typical(0.2, 0.5)
     assert build("respec-relaxed(rank=2, margin=0.7)").how.rule == RankMargin(2, 0.7)
 
 
-def test_the_relaxed_form_says_that_it_is_lossy():
+def test_only_the_relaxed_form_is_lossy():
     assert catalog.methods()["respec"].lossless
     assert catalog.methods()["respec+token-recycling"].lossless
     assert not catalog.methods()["respec-relaxed"].lossless
 
 
-def test_the_relaxed_form_with_the_strict_rule_is_the_strict_form():
+def test_the_relaxed_form_with_the_strict_rule_equals_the_strict_form():
     assert decoded("respec-relaxed(rule='strict')").output == decoded("respec").output
 
 
-def test_a_cap_on_copies_is_the_candidates():
+def test_longest_bounds_the_budget_and_the_candidates():
     method = catalog.build("respec(longest=2)", network_kit(None))
     assert method.when.retrieve.depth == 2
     assert method.what.drafters["feedback-retrieval"].longest == 2

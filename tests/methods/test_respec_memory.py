@@ -1,4 +1,4 @@
-"""ReSpec with a memory: cold it is respec, later it copies from earlier answers, and no token changes."""
+"""ReSpec with a memory: first it equals respec, later it copies from earlier answers, and no token changes."""
 
 import inspect
 from dataclasses import replace
@@ -13,7 +13,7 @@ from specdec_lib.methods import respec, respec_memory
 from specdec_lib.types import ROOT
 from tests.worlds import PROMPT, network_kit
 
-EAGER = "respec+memory(theta=99.0)"                # asks the past first wherever it can
+EAGER = "respec+memory(theta=99.0)"                # retrieves first in every round but the first
 
 
 def kits(**memory):
@@ -35,42 +35,42 @@ def drafts(session):
 
 
 @pytest.mark.parametrize("theta", [-1.0, 1.0, 99.0])
-def test_cold_it_drafts_what_respec_drafts(theta):
+def test_with_an_empty_memory_it_drafts_as_respec(theta):
     own, other = (rounds(next(kits()), f"{name}(theta={theta})", tokens=40) for name in ("respec+memory", "respec"))
     assert drafts(own) == drafts(other)
     assert own.output == other.output
 
 
-def test_a_second_decode_of_the_same_prompt_takes_fewer_forwards_and_says_the_same():
+def test_a_second_decode_of_the_same_prompt_has_fewer_rounds_and_the_same_output():
     kit = kits()
     first, second = rounds(next(kit), EAGER), rounds(next(kit), EAGER)
     assert len(second.rounds) < len(first.rounds)
     assert second.output == first.output
-    assert len(rounds(next(kits()), EAGER).rounds) == len(first.rounds), "an empty memory knows nothing"
+    assert len(rounds(next(kits()), EAGER).rounds) == len(first.rounds), "an empty memory gains nothing"
 
 
-def test_the_whole_answer_is_remembered_the_last_round_included():
+def test_the_whole_answer_is_stored_including_the_last_round():
     kit = kits()
-    said = rounds(next(kit), EAGER, tokens=9).output
+    output = rounds(next(kit), EAGER, tokens=9).output
     answers = earlier_answers(next(kit))
     assert answers.size == 10
-    assert answers.following(answers.find(said[:1]).first, 20) == said[1:]
+    assert answers.following(answers.find(output[:1]).first, 20) == output[1:]
 
 
-def test_a_decode_that_was_stopped_half_way_leaves_what_it_had_said():
+def test_an_interrupted_decode_stores_its_output_so_far():
     kit = kits()
-    said = rounds(next(kit), EAGER, stop=3).output
-    assert earlier_answers(next(kit)).size == len(said) + 1
-    assert 3 <= len(said) < 20
+    output = rounds(next(kit), EAGER, stop=3).output
+    assert earlier_answers(next(kit)).size == len(output) + 1
+    assert 3 <= len(output) < 20
 
 
-def test_prompts_are_remembered_only_where_they_are_wanted():
+def test_prompts_are_stored_only_with_prompts_true():
     kit = kits()
-    said = rounds(next(kit), "respec+memory(prompts=True)", tokens=9).tokens
-    assert earlier_answers(next(kit)).size == len(said) + 1 == len(PROMPT) + 10
+    tokens = rounds(next(kit), "respec+memory(prompts=True)", tokens=9).tokens
+    assert earlier_answers(next(kit)).size == len(tokens) + 1 == len(PROMPT) + 10
 
 
-def test_asked_twice_in_one_decode_it_drafts_the_same_and_forgets_nothing():
+def test_within_one_decode_two_calls_give_the_same_draft():
     kit = kits()
     rounds(next(kit), EAGER)
     warm = next(kit)
@@ -94,14 +94,14 @@ def test_its_defaults_are_those_of_respec():
     assert {name: own[name].default for name in shared} == {name: theirs[name].default for name in shared}
 
 
-def test_its_card_says_that_it_learns_across_prompts_and_respecs_does_not():
+def test_only_the_card_with_memory_learns_across_prompts():
     cards = catalog.methods()
     assert cards["respec+memory"].learns_across_prompts
     assert cards["respec+memory"].lossless
     assert not cards["respec"].learns_across_prompts
 
 
-def test_what_it_copies_from_an_earlier_answer_is_a_tree_of_certain_nodes():
+def test_copies_from_earlier_answers_are_deterministic_trees():
     kit = kits()
     rounds(next(kit), EAGER)
     copied = [one.draft for one in rounds(next(kit), EAGER).rounds

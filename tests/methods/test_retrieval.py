@@ -1,4 +1,4 @@
-"""The four retrieval methods, assembled, on a target that always says the same text."""
+"""The four retrieval methods, assembled, on a target with a scripted text."""
 
 import pytest
 
@@ -26,18 +26,18 @@ def test_the_output_is_plain_decodings(name, script):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_copy_is_taken_in_steps_of_the_node_budget_and_one(name):
+def test_a_copied_text_advances_by_the_node_budget_plus_one_per_round(name):
     last = sessions(name, COPYING)[-1]
-    assert len(last.rounds) == 1 + -(-(len(COPYING) - 1) // 5)                  # the first token comes alone
+    assert len(last.rounds) == 1 + -(-(len(COPYING) - 1) // 5)                  # the first round emits one token
     assert max(len(round.draft) for round in last.rounds) <= 4
 
 
-def test_a_long_match_is_copied_and_otherwise_the_tree_is_tried():
+def test_a_long_match_is_copied_and_otherwise_a_tree_is_drafted():
     last = sessions("sam+token-recycling(threshold=5)", (30, *PROMPT))[-1]
     assert last.rounds[0].budget.source == "token-recycling"                    # the prompt repeats nothing
-    assert last.rounds[-1].budget.source == "suffix-automaton"                # five tokens stood there before
+    assert last.rounds[-1].budget.source == "suffix-automaton"                # five tokens occur earlier
 
 
-def test_methods_that_learn_from_rejected_nodes_say_so():
+def test_methods_that_learn_from_rejected_nodes_are_marked_off_path():
     cards = catalog.methods()
     assert [cards[name].off_path for name in NAMES] == [False, False, True, True]

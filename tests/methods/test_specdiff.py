@@ -1,4 +1,4 @@
-"""The method specdiff decodes as plain decoding does, a few small forwards a round, and tests what it drew last."""
+"""The method specdiff: plain decoding's output when greedy, one drafter forward per step, a ratio test for the last."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.worlds import PROMPT, WARM, network_kit, run
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_greedy_it_is_the_plain_diffusion_draft_of_as_many_steps(steps):
+def test_greedy_it_equals_the_plain_diffusion_draft_with_as_many_steps(steps):
     drafts = []
     for name in ("specdiff", "diffusion-draft"):
         kit = network_kit(None)
@@ -20,7 +20,7 @@ def test_greedy_it_is_the_plain_diffusion_draft_of_as_many_steps(steps):
     assert drafts[0] == drafts[1]
 
 
-def test_sampling_a_round_costs_one_forward_of_the_target_and_one_small_one_a_step():
+def test_sampling_a_round_costs_one_target_forward_and_one_drafter_forward_per_step():
     kit = network_kit(WARM)
     method = catalog.build("specdiff(depth=6, steps=3)", kit)
     *_, last = decode(PROMPT, kit.target, *method, max_new_tokens=20, sampling=WARM, dice=Dice(1))

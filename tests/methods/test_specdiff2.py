@@ -1,4 +1,4 @@
-"""The method specdiff2 drafts several chains in one small forward, and the target selects one."""
+"""The method specdiff2: several chains from one drafter forward, of which the target selects one."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_the_output_is_plain_decodings_and_a_round_costs_one_forward_of_each(spe
     assert method.what.drafter.head.forwards == sum(len(round.draft) > 0 for round in last.rounds)
 
 
-def test_chains_share_the_nodes_and_one_chain_is_the_plain_diffusion_draft():
+def test_chains_share_the_nodes_and_one_chain_equals_the_plain_diffusion_draft():
     wide, *_ = decoded("specdiff2(depth=4, chains=4, nodes=9)")
     assert max(len(round.draft) for round in wide.rounds) > 4
     assert max(len(round.draft) for round in wide.rounds) <= 9
@@ -39,7 +39,7 @@ def test_chains_share_the_nodes_and_one_chain_is_the_plain_diffusion_draft():
     assert [round.draft.tokens for round in one.rounds] == [round.draft.tokens for round in plain.rounds]
 
 
-def test_more_chains_take_fewer_forwards_of_the_target_and_the_whole_trie_fewer_still():
+def test_more_chains_take_fewer_target_forwards_and_match_on_the_whole_trie_fewer_still():
     specs = ("specdiff2(chains=1)", "specdiff2(chains=8, nodes=64)", "specdiff2(chains=8, nodes=64, how='match')")
     done = [decoded(spec, WARM, Dice(4), 60)[0] for spec in specs]
     rounds = [len(last.rounds) for last in done]
@@ -47,7 +47,7 @@ def test_more_chains_take_fewer_forwards_of_the_target_and_the_whole_trie_fewer_
     assert rounds == sorted(set(rounds), reverse=True)
 
 
-def test_the_aligned_drafter_speaks_where_it_is_at_hand_and_the_plain_one_where_it_is_not_or_is_asked_for():
+def test_the_aligned_drafter_is_used_if_available_and_the_plain_one_otherwise_or_by_name():
     plain = network_kit()
     both = replace(plain, checkpoints={**plain.checkpoints, "diffusion-lm-aligned": random_diffusion(SHAPE, (1, 2), 1)})
 
@@ -61,7 +61,7 @@ def test_the_aligned_drafter_speaks_where_it_is_at_hand_and_the_plain_one_where_
         drafts_from(plain, "specdiff2(weights='diffusion-lm-aligned')")
 
 
-def test_the_rule_can_be_another_that_takes_trees():
+def test_the_rule_can_be_another_one_for_trees():
     assert isinstance(catalog.build("specdiff2(how='match')", network_kit()).how, Match)
     with pytest.raises(Refusal):
         catalog.build("specdiff2(how='nobody')", network_kit())

@@ -22,13 +22,13 @@ TEXT = (4, 9, 20, 31, 8, 11, 2)
 
 
 def world() -> Kit:
-    """A vocabulary of some size, so that the slots of a block differ."""
+    """A vocabulary large enough that the slots of a block differ."""
     return Kit(Transformer.random(SHAPE, seed=1), Facts(vocab=32), parts=catalog.make_part,
                checkpoints={"diffusion-lm": random_diffusion(SHAPE, IDS)})
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_it_drafts_the_best_token_of_every_slot_in_one_forward_a_step(steps):
+def test_it_drafts_the_best_token_of_every_slot_in_one_forward_per_step(steps):
     part = world().part("diffusion-lm", steps=steps)
     draft = part(begin(TEXT, 9), Budget(5), NO_DICE)
     lattice = world().part("diffusion-lm").head.lattice(TEXT, 5, steps)
@@ -40,7 +40,7 @@ def test_it_drafts_the_best_token_of_every_slot_in_one_forward_a_step(steps):
     assert set(draft.tokens) <= set(IDS)
 
 
-def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
+def test_every_node_is_deterministic_at_every_temperature_and_needs_no_dice():
     part = world().part("diffusion-lm")
     cold = part(begin(TEXT, 9), Budget(4), NO_DICE)
     warm = part(begin(TEXT, 9, sampling=WARM), Budget(4), NO_DICE)
@@ -49,7 +49,7 @@ def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
     assert part(begin(TEXT, 9, sampling=WARM), Budget(4), Dice(3)) == cold
 
 
-def test_its_sights_are_those_of_the_raw_laws_so_a_stop_rule_cuts_below_where_it_fires():
+def test_token_statistics_are_of_the_raw_distributions_and_a_stop_rule_cuts_after_it_fires():
     part = world().part("diffusion-lm")
     whole = part(begin(TEXT, 9), Budget(5), NO_DICE)
     dists = part.head.dists(TEXT, 5).double().exp()
@@ -62,7 +62,7 @@ def test_its_sights_are_those_of_the_raw_laws_so_a_stop_rule_cuts_below_where_it
     assert cut == whole.keep((0, 1))
 
 
-def test_a_block_is_as_long_as_asked_however_few_of_its_slots_are_drafted():
+def test_the_block_length_is_independent_of_the_drafted_slots():
     part, alone = (world().part("diffusion-lm", **more) for more in ({"block": 6}, {}))
     one, two = (part(begin(TEXT, 20), Budget(depth), NO_DICE) for depth in (6, 2))
     assert two == one.keep((0, 1))
@@ -70,20 +70,20 @@ def test_a_block_is_as_long_as_asked_however_few_of_its_slots_are_drafted():
     assert len(part(begin(TEXT, 20), Budget(8), NO_DICE)) == 8
 
 
-def test_nothing_is_asked_of_it_where_nothing_may_be_drafted():
+def test_an_empty_budget_costs_no_forward():
     part = world().part("diffusion-lm")
     assert len(part(begin(TEXT, 9), Budget(0), NO_DICE)) == 0 == part.head.forwards
     assert len(part(begin(TEXT, 9), Budget(3, nodes=2), NO_DICE)) == 2
 
 
-def test_it_ends_with_an_end_token():
+def test_the_draft_ends_with_the_first_end_token():
     part = world().part("diffusion-lm")
     whole = part(begin(TEXT, 9), Budget(6), NO_DICE).tokens
     ended = part(begin(TEXT, 9, end=frozenset({whole[2]})), Budget(6), NO_DICE).tokens
     assert ended == whole[:whole.index(whole[2]) + 1]
 
 
-def test_a_text_longer_than_its_window_is_noted_with_how_much_of_it_was_not_seen():
+def test_a_note_counts_the_text_outside_the_window():
     part, text = world().part("diffusion-lm", window=10), tuple(range(20))
     assert "unseen" not in part(begin(text[:7], 9), Budget(4), NO_DICE).notes
     draft = part(begin(text, 9), Budget(4), NO_DICE)
@@ -91,22 +91,22 @@ def test_a_text_longer_than_its_window_is_noted_with_how_much_of_it_was_not_seen
     assert draft.tokens == world().part("diffusion-lm")(begin(text[15:], 9), Budget(4), NO_DICE).tokens
 
 
-@pytest.mark.parametrize(("values", "sentence"), [
-    ({"weights": "eagle"}, "there are no weights 'eagle' to draft with: take diffusion-lm or diffusion-lm-aligned"),
-    ({"weights": "diffusion-lm-aligned"}, "is missing: `specdec train diffusion-lm-aligned` makes it"),
-    ({"steps": 0}, "got 1 and 0"), ({"block": 0}, "got 0 and 1"), ({"window": 2}, "window of 2 tokens")])
-def test_parameters_that_mean_nothing_are_refused(values, sentence):
-    with pytest.raises(Refusal, match=sentence):
+@pytest.mark.parametrize(("values", "words"), [
+    ({"weights": "eagle"}, "got 'eagle'"),
+    ({"weights": "diffusion-lm-aligned"}, "specdec train diffusion-lm-aligned"),
+    ({"steps": 0}, "got 1 and 0"), ({"block": 0}, "got 0 and 1"), ({"window": 2}, "window")])
+def test_an_impossible_parameter_is_refused(values, words):
+    with pytest.raises(Refusal, match=words):
         network_kit().part("diffusion-lm", **values)
 
 
-def test_a_target_that_shows_no_weights_is_refused():
-    with pytest.raises(Refusal, match="drafts on the target's own embedding"):
+def test_a_target_without_weights_is_refused():
+    with pytest.raises(Refusal, match="embedding"):
         replace(network_kit(), target=SimpleNamespace()).part("diffusion-lm")
 
 
 @pytest.mark.parametrize("family", ["Dream", "LLaDA"])
-def test_a_pretrained_model_drafts_on_its_own_embedding_for_a_target_that_shows_no_weights(family, tmp_path):
+def test_a_pretrained_model_uses_its_own_embedding_with_a_target_without_weights(family, tmp_path):
     loaded = load_pretrained(made(family, tmp_path).folder, range(32))
     kit = replace(world(), target=SimpleNamespace(), checkpoints={"diffusion-lm": loaded})
     part = kit.part("diffusion-lm", block=4, window=10)
@@ -117,13 +117,13 @@ def test_a_pretrained_model_drafts_on_its_own_embedding_for_a_target_that_shows_
     assert part(begin(TEXT, 9), Budget(2), NO_DICE) == draft.keep((0, 1))
 
 
-def test_any_prompt_can_be_drafted_for():
+def test_it_drafts_after_any_prompt():
     part = network_kit().part("diffusion-lm")
     assert len(part(begin((1,), 9), Budget(3), NO_DICE)) == len(part(begin(PROMPT, 9), Budget(3), NO_DICE)) == 3
 
 
 @pytest.mark.parametrize(("steps", "block"), [(1, 1), (3, 1), (1, 6)])
-def test_its_lattice_holds_the_candidates_of_the_slots_that_it_drafts_from(steps, block):
+def test_its_lattice_has_the_candidates_of_the_slots_that_it_drafts_from(steps, block):
     def part():
         return world().part("diffusion-lm", steps=steps, block=block)
 
@@ -138,11 +138,11 @@ def test_its_lattice_holds_the_candidates_of_the_slots_that_it_drafts_from(steps
 
 
 def test_a_lattice_of_no_slots_is_an_error():
-    with pytest.raises(ValueError, match="slots and steps are needed"):
+    with pytest.raises(ValueError, match="slots"):
         world().part("diffusion-lm", block=6).lattice(begin(TEXT, 9), 0)
 
 
-def test_the_weights_that_are_asked_for_draft():
+def test_the_named_weights_draft():
     kit = world()
     other = random_diffusion(SHAPE, IDS, seed=9)
     both = replace(kit, checkpoints={**kit.checkpoints, "diffusion-lm-aligned": other})

@@ -1,4 +1,4 @@
-"""A diffusion draft in several steps: committed tokens are certain, those of the last step carry their law."""
+"""A diffusion draft in several steps: committed tokens are deterministic, the last step's carry their distribution."""
 
 from dataclasses import replace
 from functools import cache
@@ -17,12 +17,12 @@ from tests.worlds import PROMPT, WARM, network_kit, random_diffusion, run
 
 SESSION = begin(TEXT, 9, sampling=WARM)
 KIT = network_kit()
-SHARP = random_diffusion(KIT.target.shape, (0, 2), seed=7)             # slots that hear of each other, and say so
+SHARP = random_diffusion(KIT.target.shape, (0, 2), seed=7)             # slots that depend strongly on each other
 SHARP = replace(SHARP, state={**SHARP.state, "norm": SHARP.state["norm"] * 3})
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 9])
-def test_greedy_it_is_the_plain_drafter_of_as_many_steps(steps):
+def test_greedy_it_equals_the_plain_drafter_with_as_many_steps(steps):
     part, plain = world().part("denoised", steps=steps, block=6), world().part("diffusion-lm", steps=steps, block=6)
     one, other = part(begin(TEXT, 9), Budget(5), NO_DICE), plain(begin(TEXT, 9), Budget(5), NO_DICE)
     assert (one.tokens, one.stats, one.confidence) == (other.tokens, other.stats, other.confidence)
@@ -30,7 +30,7 @@ def test_greedy_it_is_the_plain_drafter_of_as_many_steps(steps):
     assert part.head.forwards == plain.head.forwards <= steps
 
 
-def test_committed_tokens_are_certain_and_those_of_the_last_step_carry_the_law_of_their_row():
+def test_committed_tokens_are_deterministic_and_the_last_steps_carry_their_distribution():
     part = world().part("denoised", steps=2)
     rows, committed = part.head.denoise(TEXT, 5, 2)
     draft = part(SESSION, Budget(5), Dice(4))
@@ -46,7 +46,7 @@ def test_committed_tokens_are_certain_and_those_of_the_last_step_carry_the_law_o
             assert torch.allclose(dist.probs, rows[slot].exp(), atol=1e-6)
 
 
-def test_what_is_committed_follows_from_the_text_alone():
+def test_committed_tokens_depend_on_the_text_alone():
     part = world().part("denoised", steps=3)
     committed = part.head.denoise(TEXT, 5, 3)[1]
     drafts = [part(SESSION, Budget(5), Dice(seed)) for seed in range(8)]
@@ -66,33 +66,33 @@ def test_a_drawn_end_token_stays_and_ends_the_draft():
     assert ended == whole[:whole.index(whole[2]) + 1]
 
 
-def test_a_stop_rule_leaves_the_rest_undrawn_and_drops_nothing():
+def test_a_stop_rule_leaves_the_rest_undrawn_and_drops_no_drawn_token():
     part = world().part("denoised", steps=2)
     whole = part(SESSION, Budget(5), Dice(2))
     cut = part(SESSION, Budget(5, stop=lambda trail: len(trail) == 2), Dice(2))
     assert cut.tokens == whole.tokens[:2]
 
 
-def test_text_out_of_sight_is_noted():
+def test_a_note_counts_the_text_outside_the_window():
     part = world().part("denoised", settings={"window": 10})
     assert part(begin(tuple(range(20)), 9), Budget(4), NO_DICE).notes == {"unseen": 15}
 
 
 @pytest.mark.parametrize("values", [{"steps": 0}, {"block": 0}])
-def test_parameters_that_mean_nothing_are_refused(values):
-    with pytest.raises(Refusal, match="one slot or more"):
+def test_an_impossible_parameter_is_refused(values):
+    with pytest.raises(Refusal, match="at least 1"):
         network_kit().part("denoised", **values)
 
 
 # --- the promise of q, by enumeration: one round of three tokens of a block of four, then plain decoding -------------
-# The row of a slot is that of the token before it, so none sees the last slot's token: the fourth is not used.
+# The row of a slot is that of the token before it, so no row depends on the last slot's token: the fourth is unused.
 
 def part_of(name: str, **values):
     return replace(network_kit(), checkpoints={"diffusion-lm": SHARP}).part(name, **values)
 
 
-def law_of(what) -> dict:
-    """The law of four tokens, begun with this draft."""
+def output_distribution(what) -> dict:
+    """The distribution of four tokens, the first round with this draft."""
     def whole(dice):
         target = KIT.target.fresh()
         method = Method(lambda session, dice: Budget(0 if session.rounds else 3), what, Rejection())
@@ -101,22 +101,22 @@ def law_of(what) -> dict:
 
 
 @cache
-def plain_law() -> dict:
-    return law_of(lambda session, budget, dice: Draft())
+def plain_distribution() -> dict:
+    return output_distribution(lambda session, budget, dice: Draft())
 
 
-def bend(what) -> float:
-    """Total variation between what this draft begins and plain decoding."""
-    return distance(law_of(what), plain_law())
+def bias(what) -> float:
+    """Total variation between decoding with this draft and plain decoding."""
+    return distance(output_distribution(what), plain_distribution())
 
 
 def row(head, session, slot: int, known: dict[int, int]) -> Distribution:
-    """The law of one slot where these are known."""
+    """The distribution of one slot given these tokens."""
     return Distribution(head.ids, head.once(session.tokens, 4, known)[slot].double().exp())
 
 
-def from_the_right(laws_for: tuple[int, ...]):
-    """Slots filled from the last to the first, each drawn knowing those to its right; these are tested by their law."""
+def from_the_right(with_q: tuple[int, ...]):
+    """Slots filled from last to first, each drawn given those to its right; slots in `with_q` carry distributions."""
     head = part_of("diffusion-lm").head
 
     def what(session, budget, dice):
@@ -125,25 +125,25 @@ def from_the_right(laws_for: tuple[int, ...]):
             dists[slot] = row(head, session, slot, known)
             known[slot] = dice.choose(dists[slot])
         return Draft(tuple(known[slot] for slot in range(3)), (-1, 0, 1),
-                     tuple(dists[slot] if slot in laws_for else None for slot in range(3)))
+                     tuple(dists[slot] if slot in with_q else None for slot in range(3)))
     return what
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_laws_of_the_last_step_keep_the_targets_law(steps):
+def test_the_distributions_of_the_last_step_keep_decoding_lossless(steps):
     part = part_of("denoised", steps=steps, block=4)
-    assert bend(part) < 1e-9
+    assert bias(part) < 1e-9
 
 
-def test_the_ratio_test_for_slots_of_any_order_is_caught():
-    assert bend(from_the_right(laws_for=(0, 1, 2))) > 1e-3
+def test_the_ratio_test_for_all_slots_is_biased():
+    assert bias(from_the_right(with_q=(0, 1, 2))) > 1e-3
 
 
-def test_what_was_filled_first_is_certain_and_laws_left_of_it_that_know_it_stay_true():
-    assert bend(from_the_right(laws_for=(0, 1))) < 1e-9
+def test_slots_left_of_a_deterministic_one_may_condition_on_it():
+    assert bias(from_the_right(with_q=(0, 1))) < 1e-9
 
 
-def test_a_committed_token_tested_as_if_it_had_been_drawn_is_caught():
+def test_testing_a_committed_token_as_drawn_is_biased():
     part = part_of("denoised", steps=2, block=4)
 
     def what(session, budget, dice):
@@ -151,4 +151,4 @@ def test_a_committed_token_tested_as_if_it_had_been_drawn_is_caught():
         rows = part.head.denoise(session.tokens, 4, 2)[0].double().exp()
         return replace(draft, q=tuple(Distribution(part.head.ids, rows[slot]) for slot in range(3)))
 
-    assert bend(what) > 1e-3
+    assert bias(what) > 1e-3

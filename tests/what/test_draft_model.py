@@ -7,7 +7,7 @@ from specdec_lib.when.fixed import Fixed
 from tests.worlds import TARGET, Scripted, kit
 
 
-def test_a_model_that_agrees_is_accepted_whole():
+def test_drafts_of_an_identical_model_are_fully_accepted():
     text = (5, 6, 7, 8, 9, 10, 11, 12)
     target, model = Scripted((1, 2), text), Scripted((1, 2), text)
     *_, last = decode((1, 2), target, Fixed(3), DraftModel(model), kit().part("rejection"), max_new_tokens=8)

@@ -23,11 +23,11 @@ def test_only_tokens_of_its_vocabulary_are_drafted():
     assert tokens <= {0, 2}
 
 
-def test_a_prompt_of_one_token_is_not_drafted_for():
+def test_after_a_prompt_of_one_token_the_draft_is_empty():
     assert len(network_kit(None).part("eagle")(begin((1,), 9), Budget(3), NO_DICE)) == 0
 
 
-def test_it_asks_the_target_for_no_forward_of_its_own():
+def test_drafting_costs_no_target_forward():
     kit = network_kit(None)
     method = catalog.build("eagle", kit)
     *_, last = decode(PROMPT, kit.target, *method, max_new_tokens=30)

@@ -1,4 +1,4 @@
-"""EAGLE-2's tree is the best one there is by the head's own scores, at one forward a level."""
+"""EAGLE-2's tree is the best one by the head's own scores, at one forward per level."""
 
 import itertools
 import random
@@ -23,10 +23,10 @@ TEXT = (1, 2, 3, 4, 5, 6)
 
 
 class Head:
-    """Scores of every path drawn once and for all from a seed; `sharp` makes confident rows, `coarse` makes ties."""
+    """Scores of every path from a seed; a large `sharp` makes confident rows, `coarse` makes ties."""
 
     def __init__(self, seed: int, sharp: float = 1.0, coarse: bool = False):
-        self.seed, self.sharp, self.coarse, self.asked = seed, sharp, coarse, []
+        self.seed, self.sharp, self.coarse, self.calls = seed, sharp, coarse, []
 
     def row(self, path):
         dice = random.Random(f"{self.seed}{path}")
@@ -34,7 +34,7 @@ class Head:
         return torch.tensor(chosen, dtype=torch.float64) * self.sharp
 
     def __call__(self, tokens, draft):
-        self.asked.append(draft)
+        self.calls.append(draft)
         paths = [()] + [tuple(draft.tokens[i] for i in draft.path(node)) for node in range(len(draft))]
         return Scores(torch.stack([self.row(path) for path in paths]), torch.tensor(IDS))
 
@@ -52,7 +52,7 @@ def paths(draft) -> set:
 
 
 def every_path(row, depth, end=()):
-    """Score of every path of at most this depth, by adding up what `row(path)` says; none goes on below an end."""
+    """Score of every path of at most this depth, summed from `row(path)`; no path continues after an end token."""
     scores = {}
     for length in range(1, depth + 1):
         for path in itertools.product(IDS, repeat=length):
@@ -66,8 +66,8 @@ def best(scores, nodes) -> set:
     return set(sorted(scores, key=scores.get, reverse=True)[:nodes])
 
 
-def written_down(head, budget, end=()):
-    """The published growth without any saving: every level to the cap, all that was scored kept, the best chosen."""
+def published_growth(head, budget, end=()):
+    """The published growth: every level up to the budget's depth, all scored nodes kept, the best chosen."""
     pool, frontier = {}, [()]
     for _ in range(budget.depth):
         level = {}
@@ -82,13 +82,13 @@ def written_down(head, budget, end=()):
 
 
 @pytest.mark.parametrize(("depth", "nodes"), [(1, 3), (2, 4), (3, 6), (4, 9), (4, 12)])
-def test_with_room_in_width_the_tree_is_the_best_of_all_paths(depth, nodes):
+def test_with_enough_width_the_tree_has_the_best_of_all_paths(depth, nodes):
     for head in heads():
         if not head.coarse:
             assert paths(drafted(head, Budget(depth, nodes, nodes))) == best(every_path(head.row, depth), nodes)
 
 
-def test_a_real_heads_tree_is_the_best_of_all_its_paths():
+def test_the_tree_of_a_network_has_the_best_of_all_paths():
     shape = LlamaConfig(layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, mlp=16, vocab=13, context=128)
     for seed in range(6):
         state = random_eagle(shape, (0, 1, 2), IDS, seed).state
@@ -106,27 +106,27 @@ def test_a_real_heads_tree_is_the_best_of_all_its_paths():
 @pytest.mark.parametrize("budget", [Budget(4, 2, 6), Budget(5, 3, 8), Budget(3, 3), Budget(5, 4, 4), Budget(6, 1)],
                          ids=lambda budget: f"{budget.depth} {budget.width} {budget.nodes}")
 @pytest.mark.parametrize("end", [(), (5,)], ids=["", "end"])
-def test_growth_saved_changes_no_tree(budget, end):
+def test_skipping_hopeless_growth_changes_no_tree(budget, end):
     for head in heads():
         if not head.coarse:
-            assert paths(drafted(head, budget, end)) == written_down(head, budget, end)
+            assert paths(drafted(head, budget, end)) == published_growth(head, budget, end)
 
 
-def test_among_equals_a_parent_stands_before_its_children():
+def test_at_equal_scores_a_parent_comes_before_its_children():
     for head in heads():
         draft = drafted(head, Budget(5, 3, 9))
         assert len(draft) == 9
         assert all(parent < node for node, parent in enumerate(draft.parents))
 
 
-def test_a_child_as_likely_as_its_parent_is_not_taken_in_its_place():
-    certain = Head(0, sharp=1e6)                                       # each row sure of one token: scores 0 or -1e6
-    draft = drafted(certain, Budget(6, 2, 3))
+def test_at_equal_scores_a_child_is_not_chosen_before_its_parent():
+    head = Head(0, sharp=1e6)                                          # one token per row has probability 1
+    draft = drafted(head, Budget(6, 2, 3))
     assert draft.parents == (ROOT, 0, 1)
     assert draft.confidence == (1.0,) * 3
 
 
-def test_nodes_stand_level_by_level_best_first_and_their_beliefs_multiply_to_their_scores():
+def test_nodes_are_level_by_level_best_first_and_confidences_multiply_to_scores():
     for head in heads():
         draft, scores = drafted(head, Budget(4, 4, 9)), every_path(head.row, 4)
         reach = {ROOT: 1.0}
@@ -138,7 +138,7 @@ def test_nodes_stand_level_by_level_best_first_and_their_beliefs_multiply_to_the
         assert order == sorted(order)
 
 
-def test_sights_are_those_of_the_raw_softmax():
+def test_token_statistics_are_those_of_the_raw_softmax():
     head = Head(1)
     draft = drafted(head, Budget(2, 2, 4))
     for node in range(4):
@@ -156,20 +156,20 @@ def test_depth_width_and_nodes_bound_the_tree_and_the_forwards(budget):
         draft = drafted(head, budget)
         assert len(draft) <= budget.size
         assert draft.depth <= budget.depth
-        assert len(head.asked) <= budget.depth
+        assert len(head.calls) <= budget.depth
         assert max(map(len, draft.children.values())) <= budget.width
-        assert all(list(fed.depths).count(depth) <= budget.width for fed in head.asked for depth in fed.depths)
+        assert all(list(fed.depths).count(depth) <= budget.width for fed in head.calls for depth in fed.depths)
 
 
 @pytest.mark.parametrize("price", [0.05, 0.3, 0.6])
-def test_a_node_whose_path_is_not_worth_its_price_is_not_submitted_and_no_other_is_left_out(price):
+def test_exactly_the_nodes_below_the_price_are_left_out(price):
     for head in heads():
         draft, whole = (Eagle2(head, least)(begin(TEXT, 30), Budget(3, 4, 8), NO_DICE) for least in (price, 0.0))
         probs = {path: exp(score) for path, score in every_path(head.row, 3).items()}
         assert paths(draft) == {path for path in paths(whole) if probs[path] >= price}
 
 
-def test_the_price_comes_from_the_kit_and_has_to_be_a_chance():
+def test_the_price_comes_from_the_kit_and_is_a_probability():
     world = network_kit(None)
     made = catalog.make_part("eagle2", replace(world, price=0.04))
     assert made.price == pytest.approx(1.5 * 0.04)
@@ -178,28 +178,28 @@ def test_the_price_comes_from_the_kit_and_has_to_be_a_chance():
         catalog.make_part("eagle2", world, price=2)
 
 
-def test_a_call_goes_on_where_the_last_one_ended():
+def test_each_call_extends_the_previous_tree_by_one_level():
     head = Head(3)
     drafted(head, Budget(5, 4, 12))
-    assert [fed.depth for fed in head.asked] == list(range(len(head.asked)))
-    assert len(head.asked) > 2
-    for less, more in itertools.pairwise(head.asked):
+    assert [fed.depth for fed in head.calls] == list(range(len(head.calls)))
+    assert len(head.calls) > 2
+    for less, more in itertools.pairwise(head.calls):
         assert more.keep(tuple(range(len(less)))).tokens == less.tokens
 
 
-def test_growth_ends_where_no_open_node_can_have_a_child_in_the_tree():
+def test_growth_ends_when_no_open_node_can_have_a_child_in_the_tree():
     assert len(drafted(flat := Head(2, sharp=.01), Budget(6, 4, 4))) == 4
-    assert len(flat.asked) == 2
-    assert drafted(sure := Head(2, sharp=50), Budget(6, 4, 8)).depth == 6
-    assert len(sure.asked) == 6
+    assert len(flat.calls) == 2
+    assert drafted(peaked := Head(2, sharp=50), Budget(6, 4, 8)).depth == 6
+    assert len(peaked.calls) == 6
     assert len(drafted(one := Head(2), Budget(6, 4, 1))) == 1
-    assert len(one.asked) == 1
+    assert len(one.calls) == 1
 
 
 def test_only_open_nodes_that_may_have_a_child_in_the_tree_are_fed():
     for head in heads():
         drafted(head, Budget(4, 5, 5))
-        for depth, fed in enumerate(head.asked[1:], 1):
+        for depth, fed in enumerate(head.calls[1:], 1):
             new = {path for path in paths(fed) if len(path) == depth}
             so_far = best(every_path(head.row, depth), 4)              # a child of the fifth best would be sixth
             assert head.coarse or new == {path for path in so_far if len(path) == depth}
@@ -214,57 +214,57 @@ def test_nothing_grows_below_an_end_token():
     assert 0 not in draft.parents
 
 
-def test_the_stop_rule_is_asked_once_a_level_with_the_best_paths_trail():
-    head, seen = Head(5), []
-    draft = drafted(head, Budget(4, 3, 12, stop=lambda trail: seen.append(trail) or len(trail) == 2))
-    assert len(seen) == len(head.asked) == 2
+def test_the_stop_rule_is_called_once_per_level_with_the_best_path():
+    head, trails = Head(5), []
+    draft = drafted(head, Budget(4, 3, 12, stop=lambda trail: trails.append(trail) or len(trail) == 2))
+    assert len(trails) == len(head.calls) == 2
     assert draft.depth == 2
-    for depth, asked in enumerate(seen, 1):
+    for depth, trail in enumerate(trails, 1):
         level = {path: score for path, score in every_path(head.row, depth).items() if len(path) == depth}
         path = max(level, key=level.get)
         want = [torch.softmax(head.row(path[:i]), -1)[IDS.index(path[i])] for i in range(depth)]
-        assert [one.prob for one in asked] == pytest.approx([float(prob) for prob in want])
+        assert [one.prob for one in trail] == pytest.approx([float(prob) for prob in want])
 
 
 @pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampling"])
-def test_nodes_are_certain_and_the_same_at_any_temperature(sampling):
+def test_nodes_are_deterministic_and_the_same_at_any_temperature(sampling):
     part = network_kit(sampling).part("eagle2")
-    draft = part(begin(PROMPT, 30, sampling=sampling), Budget(3, 2, 5), NO_DICE)      # real coins would be refused
+    draft = part(begin(PROMPT, 30, sampling=sampling), Budget(3, 2, 5), NO_DICE)      # NO_DICE raises on a draw
     assert len(draft) == 5
     assert draft.q == ()
     assert draft.source == ("eagle2",) * 5
     assert draft == network_kit(None).part("eagle2")(begin(PROMPT, 30), Budget(3, 2, 5), NO_DICE)
 
 
-def test_a_prompt_of_one_token_and_a_budget_of_nothing_are_not_drafted_for():
+def test_a_prompt_of_one_token_or_an_empty_budget_gives_no_draft():
     part = network_kit(None).part("eagle2")
     assert part(begin((1,), 9), Budget(3, 2), NO_DICE) == part(begin(PROMPT, 9), Budget(3, 2, 0), NO_DICE) == Draft()
     assert part.head.forwards == 0
 
 
-def test_asked_after_rounds_that_others_drafted_it_says_what_it_would_have_said_had_it_been_asked_each_time():
+def test_after_rounds_of_other_drafters_the_draft_is_the_same_as_with_a_call_each_round():
     rarely, always, eager = network_kit(None), network_kit(None), []
     late, early = rarely.part("eagle2"), always.part("eagle2")
     text = PROMPT + run(catalog.build("ar", network_kit(None)), NO_DICE, None, 60, network_kit().target)
     budget = Budget(3, 2, 5)
 
-    def copy(place):
+    def copy(position):
         """Two right tokens beside a wrong one, so that rows of accepted nodes have to move."""
-        return Draft(((text[place] + 1) % 3, *text[place:place + 2]), (ROOT, ROOT, 1))
+        return Draft(((text[position] + 1) % 3, *text[position:position + 2]), (ROOT, ROOT, 1))
 
     def both(session, _, dice):
-        place, turn = len(session.tokens), len(session.rounds)
+        position, turn = len(session.tokens), len(session.rounds)
         eager.append(early(session, budget, dice))
         always.target(session.tokens, Draft())
         if turn % 4:
-            return copy(place)
-        forwards, fed, lacking = late.head.forwards, late.head.fed, place - 1 - known[-1]
+            return copy(position)
+        forwards, fed, missing = late.head.forwards, late.head.fed, position - 1 - known[-1]
         draft = late(session, budget, dice)
         assert (draft.tokens, draft.parents) == (eager[-1].tokens, eager[-1].parents)
         assert draft.confidence == pytest.approx(eager[-1].confidence, abs=1e-9)
-        assert late.head.forwards - forwards <= budget.depth           # whatever it lacked came with the first level
-        assert late.head.fed - fed <= lacking + 2 * (budget.depth - 1)
-        known.append(place - 1)
+        assert late.head.forwards - forwards <= budget.depth           # missing rows come with the first level
+        assert late.head.fed - fed <= missing + 2 * (budget.depth - 1)
+        known.append(position - 1)
         return draft
 
     known = [0]

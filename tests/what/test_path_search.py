@@ -1,4 +1,4 @@
-"""Path search drafts the searched path of a diffusion drafter's lattice, certain and with what it knows noted."""
+"""Path search drafts the searched path of a diffusion drafter's lattice, deterministic and with notes."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ from tests.worlds import PROMPT, WARM, network_kit, random_block_diffusion, rand
 IDS = tuple(range(2, 30, 2))
 SHAPE = LlamaConfig(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=32, context=64)
 TEXT = (4, 9, 20, 31, 8, 11, 2)
-SAID = [(2, 4, 6, 8, 10, 12), (2, 28, 26, 24, 28, 26, 24, 6), (20, 22, 4, 14, 16, 18, 10, 12, 2)]
+SENTENCES = [(2, 4, 6, 8, 10, 12), (2, 28, 26, 24, 28, 26, 24, 6), (20, 22, 4, 14, 16, 18, 10, 12, 2)]
 
 
 def world(**lacks) -> Kit:
-    """A vocabulary of some size, with a trigram of a few sentences."""
-    heads = {"diffusion-lm": random_diffusion(SHAPE, IDS), "ngram": Ngram(count(SAID, 32)),
+    """A larger vocabulary, with a trigram of a few sentences."""
+    heads = {"diffusion-lm": random_diffusion(SHAPE, IDS), "ngram": Ngram(count(SENTENCES, 32)),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), IDS, block=6, candidates=8)}
     return Kit(Transformer.random(SHAPE, seed=1), Facts(vocab=32), parts=catalog.make_part, checkpoints=heads | lacks)
 
@@ -40,7 +40,7 @@ def part(**values) -> PathSearch:
 
 
 def searched(values: dict, depth: int = 5, text=TEXT, end=frozenset(), drafter: str = "diffusion-lm", beam: int = 3):
-    """The paths that the pure functions find."""
+    """The paths that the functions of lattice.py find."""
     kit = world()
     raw = kit.part(drafter).lattice(begin(text, 20), depth, 16)
     few = lattice.narrowed(raw, values.get("mass", .8), values.get("cap", 15), end)
@@ -49,7 +49,7 @@ def searched(values: dict, depth: int = 5, text=TEXT, end=frozenset(), drafter: 
 
 @pytest.mark.parametrize("drafter", ["diffusion-lm", "block-diffusion"])
 @pytest.mark.parametrize("values", [{}, {"mass": .5}, {"cap": 2}, {"weight": .1}, {"weight": 1.0}], ids=str)
-def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter_that_shows_one(drafter, values):
+def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter(drafter, values):
     draft = part(drafter=drafter, **values)(begin(TEXT, 20), Budget(5), NO_DICE)
     few, paths = searched(values, drafter=drafter)
     assert draft.tokens == paths[0].tokens
@@ -59,7 +59,7 @@ def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter_that_shows_o
     assert draft.notes["kept"] == lattice.kept(few)
 
 
-def test_the_search_chooses_other_tokens_than_the_slots_and_says_how_many():
+def test_a_note_counts_the_tokens_that_the_search_changed():
     chain = world().part("diffusion-lm")(begin(TEXT, 20), Budget(6), NO_DICE)
     found = part()(begin(TEXT, 20), Budget(6), NO_DICE)
     assert found.notes["changed"] == sum(a != b for a, b in zip(found.tokens, chain.tokens, strict=True)) > 0
@@ -69,7 +69,7 @@ def test_the_search_chooses_other_tokens_than_the_slots_and_says_how_many():
     assert alone.confidence == pytest.approx(chain.confidence, rel=1e-5)
 
 
-def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
+def test_every_node_is_deterministic_at_every_temperature_and_needs_no_dice():
     for values in ({}, {"tree": True}):
         cold = part(**values)(begin(TEXT, 9), Budget(4, 3, 9), NO_DICE)
         warm = part(**values)(begin(TEXT, 9, sampling=WARM), Budget(4, 3, 9), NO_DICE)
@@ -78,7 +78,7 @@ def test_every_node_is_certain_at_every_temperature_and_takes_no_dice():
         assert len(warm) >= 4
 
 
-def test_it_costs_one_forward_and_none_where_nothing_may_be_drafted():
+def test_it_costs_one_forward_and_an_empty_budget_none():
     drafter = part()
     drafter(begin(TEXT, 9), Budget(5), NO_DICE)
     assert drafter.drafter.head.forwards == 1
@@ -86,7 +86,7 @@ def test_it_costs_one_forward_and_none_where_nothing_may_be_drafted():
     assert drafter.drafter.head.forwards == 1
 
 
-def test_without_a_trigram_for_this_target_the_slots_alone_are_searched_and_a_note_says_so():
+def test_without_a_trigram_the_search_uses_the_slots_alone_and_notes_it():
     alone = without_proxy().part("path-search")
     draft = alone(begin(TEXT, 20), Budget(5), NO_DICE)
     assert alone.weight == 1.0
@@ -97,20 +97,20 @@ def test_without_a_trigram_for_this_target_the_slots_alone_are_searched_and_a_no
     assert "alone" not in without_proxy().part("path-search", weight=1.0)(begin(TEXT, 20), Budget(5), NO_DICE).notes
 
 
-def test_a_trigram_counted_for_another_tokenizer_is_not_asked_and_the_note_says_why():
+def test_a_trigram_of_another_tokenizer_is_not_used_and_the_note_gives_the_reason():
     class Shelf(dict):
         def __getitem__(self, name):
             if name == "ngram":
-                raise Refusal("ngram was made for another tokenizer")
+                raise Refusal("another tokenizer")
             return super().__getitem__(name)
 
     kit = world()
     alone = replace(kit, checkpoints=Shelf(kit.checkpoints)).part("path-search")
     assert alone.weight == 1.0
-    assert alone.alone.endswith("(ngram was made for another tokenizer)")
+    assert alone.alone.endswith("(another tokenizer)")
 
 
-def test_the_length_of_the_raw_draft_is_noted_whatever_was_searched():
+def test_a_note_has_the_length_of_the_raw_draft():
     best = world().part("diffusion-lm").lattice(begin(TEXT, 20), 6).ids[:, 0].tolist()
     assert part()(begin(TEXT, 20), Budget(6), NO_DICE).notes["generated"] == 6
     end = frozenset({best[2]})
@@ -120,13 +120,13 @@ def test_the_length_of_the_raw_draft_is_noted_whatever_was_searched():
     assert not set(draft.tokens[:-1]) & end
 
 
-def test_a_path_that_ends_is_drafted_with_its_end_token_and_nothing_behind():
+def test_a_path_ends_with_its_end_token():
     best = part(weight=1.0)(begin(TEXT, 20), Budget(6), NO_DICE).tokens
     draft = part(weight=1.0, mass=.01)(begin(TEXT, 20, end=frozenset({best[3]})), Budget(6), NO_DICE)
     assert draft.tokens == best[:best.index(best[3]) + 1]
 
 
-def test_the_beams_are_merged_into_one_tree_the_best_path_first():
+def test_the_beams_are_merged_into_one_tree_with_the_best_path_first():
     _, paths = searched({}, beam=3)
     draft = part(tree=True)(begin(TEXT, 20), Budget(5, 3, 15), NO_DICE)
     want = deterministic_tree((path.tokens for path in paths), 15, "path-search")
@@ -139,7 +139,7 @@ def test_the_beams_are_merged_into_one_tree_the_best_path_first():
         assert confidence == pytest.approx(float(probs[depth - 1][ids[depth - 1] == token]), rel=1e-5)
 
 
-def test_a_tree_keeps_to_the_nodes_and_the_width_of_the_budget():
+def test_a_tree_stays_within_the_budgets_nodes_and_width():
     whole = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 5, 25), NO_DICE)
     few = part(tree=True, beam=5)(begin(TEXT, 20), Budget(5, 5, 7), NO_DICE)
     assert len(few) == 7
@@ -153,49 +153,47 @@ def test_a_tree_keeps_to_the_nodes_and_the_width_of_the_budget():
     assert len(two) < min(10, len(whole))
 
 
-def test_the_stop_rule_hears_the_sights_of_the_slots_and_the_node_that_fired_stays():
+def test_the_stop_rule_reads_the_slots_statistics_and_the_token_that_fired_stays():
     whole = part()(begin(TEXT, 20), Budget(6), NO_DICE)
     dists = world().part("diffusion-lm").head.dists(TEXT, 6).double().exp()
     for stat, dist, confidence in zip(whole.stats, dists, whole.confidence, strict=True):
         assert (stat.first, stat.second) == pytest.approx(dist.topk(2).values.tolist(), rel=1e-4)
         assert stat.prob == confidence
-        assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()),
-                                                                         rel=1e-4)
+        assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()), rel=1e-4)
     least = sorted(whole.confidence)[2]
     cut = part()(begin(TEXT, 20), Budget(6, stop=Unsure(least)), NO_DICE)
     assert cut.tokens == whole.tokens[:next(i for i, b in enumerate(whole.confidence, 1) if b < least)]
 
 
-def test_the_entropy_of_a_slot_counts_what_the_lattice_does_not_show_as_one_token():
-    class Shown:
+def test_the_entropy_of_a_slot_counts_the_mass_outside_the_lattice_as_one_token():
+    class TwoCandidates:
         def lattice(self, session, depth, top=16):
             return Lattice(torch.tensor([[1, 2]] * depth), torch.tensor([[.5, .25]] * depth).log())
 
-    stat = PathSearch(Shown())(begin((0,), 9), Budget(2), NO_DICE).stats[0]
+    stat = PathSearch(TwoCandidates())(begin((0,), 9), Budget(2), NO_DICE).stats[0]
     assert stat.entropy == pytest.approx(1.5 * torch.tensor(2.).log().item(), rel=1e-6)
 
 
-def test_a_text_longer_than_the_drafters_window_is_noted():
+def test_a_note_counts_the_text_outside_the_drafters_window():
     text = tuple(range(2, 32)) * 3
     draft = part()(begin(text, 9), Budget(4), NO_DICE)
     assert draft.notes["unseen"] == world().part("diffusion-lm").head.unseen(len(text), 4) > 0
     assert "unseen" not in part()(begin(TEXT, 9), Budget(4), NO_DICE).notes
 
 
-def test_a_block_of_another_length_may_be_asked_for():
+def test_the_block_length_can_be_set():
     assert part(block=6).drafter.block == 6
     assert part(drafter="block-diffusion", block=3).drafter.head.block == 3
 
 
-@pytest.mark.parametrize(("values", "sentence"), [
-    ({"drafter": "prompt-lookup"}, "prompt-lookup shows no candidates to search"), ({"beam": 0}, "got 0, 15"),
-    ({"mass": 0}, "a mass above 0"), ({"weight": 2}, "a weight from 0 to 1"), ({"score": "best"}, "a score of mean"),
-    ({"cap": 0}, "a cap of 1 or more")])
-def test_parameters_that_mean_nothing_are_refused(values, sentence):
-    with pytest.raises(Refusal, match=sentence):
+@pytest.mark.parametrize(("values", "words"), [
+    ({"drafter": "prompt-lookup"}, "prompt-lookup"), ({"beam": 0}, "got 0, 15"), ({"cap": 0}, "got 3, 0,"),
+    ({"mass": 0}, "got 3, 15, 0,"), ({"weight": 2}, "got 3, 15, 0.8, 2 "), ({"score": "best"}, "'best'")])
+def test_an_impossible_parameter_is_refused(values, words):
+    with pytest.raises(Refusal, match=words):
         part(**values)
 
 
-def test_any_prompt_can_be_drafted_for():
+def test_it_drafts_after_any_prompt():
     small = network_kit().part("path-search")
     assert len(small(begin((1,), 9), Budget(3), NO_DICE)) == len(small(begin(PROMPT, 9), Budget(3), NO_DICE)) == 3

@@ -13,21 +13,21 @@ def draft(tokens, budget=Budget(3), end=(), **choice):
 
 
 def test_the_longest_ngram_is_tried_first():
-    assert draft(TEXT).tokens == (9, 2, 3)              # 1 2 3 stood at the start; 2 3 alone stood later, too
+    assert draft(TEXT).tokens == (9, 2, 3)              # 1 2 3 occurs at the start; 2 3 alone also later
     assert draft(TEXT, longest=2).tokens == (8, 1, 2)
 
 
-def test_the_last_earlier_occurrence_is_copied_unless_the_first_is_asked_for():
+def test_mode_selects_the_last_or_the_first_earlier_occurrence():
     assert draft(TEXT, longest=1).tokens == (8, 1, 2)
     assert draft(TEXT, longest=1, mode="first").tokens == (9, 2, 3)
 
 
-def test_a_shorter_ngram_serves_where_the_longer_is_new():
+def test_a_shorter_ngram_is_tried_if_the_longer_is_new():
     assert draft((5, 3, 6, 7, 3)).tokens == (6, 7, 3)
     assert draft((5, 3, 6, 7, 3), shortest=2).tokens == ()
 
 
-def test_the_budget_may_ask_for_a_shorter_query():
+def test_the_budgets_query_bounds_the_ngram_length():
     assert draft(TEXT, Budget(2, query=2)).tokens == (8, 1)
     assert draft(TEXT, Budget(2, query=9)).tokens == (9, 2)
 
@@ -42,20 +42,20 @@ def test_the_chain_ends_with_the_first_end_token():
     assert draft(TEXT, Budget(7), end={3}).tokens == (9, 2, 3)
 
 
-def test_nodes_are_certain_and_name_their_source():
+def test_nodes_are_deterministic_and_name_their_source():
     found = draft(TEXT, Budget(2))
     assert found.parents == (-1, 0)
     assert found.q == ()
     assert found.source == ("prompt-lookup",) * 2
 
 
-def test_a_new_token_is_followed_by_no_draft():
+def test_after_a_new_token_the_draft_is_empty():
     assert draft((1, 2, 3)).tokens == ()
     assert draft((4,)).tokens == ()
 
 
 @pytest.mark.parametrize("choice", [{"mode": "recent"}, {"longest": 0}, {"shortest": 0}, {"shortest": 4},
                                     {"longest": 2, "shortest": 3}], ids=str)
-def test_a_choice_that_makes_no_sense_is_refused(choice):
+def test_an_impossible_parameter_is_refused(choice):
     with pytest.raises(Refusal, match="mode|lengths"):
         CARD.make(Kit(None), **choice)

@@ -1,4 +1,4 @@
-"""Replaying what a drafter proposed: chains are cut, trees are grown again on the recorded forest."""
+"""Replaying recorded drafts: chains are cut, trees are grown again on the recorded union of trees."""
 
 import itertools
 import random
@@ -24,18 +24,18 @@ SMALLER = [Budget(depth, width, nodes) for depth, width, nodes in itertools.prod
 IDS = (2, 5, 7, 11, 13)
 
 
-def test_the_smallest_recorded_length_that_allows_the_budget_speaks():
+def test_the_shortest_recorded_draft_that_fits_the_budget_is_used():
     assert Recorded(REC, "copy")(begin((1, 2), 30), Budget(3), NO_DICE).tokens == (5, 6, 7)
     assert Recorded(REC, "copy")(begin((1, 2), 30), Budget(5), NO_DICE).tokens == (20, 21, 22, 23, 24)
 
 
-def test_past_the_recording_there_is_no_draft():
+def test_after_the_end_of_the_recording_the_draft_is_empty():
     assert len(Recorded(REC, "copy")(begin((1, 2, 5, 6), 30), Budget(3), NO_DICE)) == 0
 
 
 @dataclass(frozen=True)
 class Head:
-    """A law of the next token for every path, drawn from a seed; a large `sharp` makes deep trees."""
+    """A distribution of the next token for every path, from a seed; a large `sharp` makes deep trees."""
 
     seed: int
     sharp: float = 1.0
@@ -49,7 +49,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Faint:
-    """A stop: the path has become unlikely."""
+    """A stop rule: the path probability is below `bound`."""
 
     bound: float
 
@@ -80,7 +80,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("end", [(), (5, 7)], ids=["", "end"])
 @pytest.mark.parametrize("head", HEADS, ids=str)
-def test_a_forest_replays_the_very_tree_of_every_smaller_budget(head, end):
+def test_the_union_of_trees_replays_the_exact_tree_of_every_smaller_budget(head, end):
     kept = union_tree(lambda asked: live(head, asked, end), LARGEST)
     rec = Recording((1, 2, 0), 2, RowStats(None, None), {"eagle2": {9: (kept,)}}, {}, trees={"eagle2": LARGEST})
     session = begin((1, 2), 30, end=frozenset(end))
@@ -88,7 +88,7 @@ def test_a_forest_replays_the_very_tree_of_every_smaller_budget(head, end):
         assert same(Recorded(rec, "eagle2")(session, budget, NO_DICE), live(head, budget, end)), budget
 
 
-def test_the_largest_tree_alone_would_not_hold_the_smaller_ones():
+def test_the_largest_tree_alone_does_not_contain_the_smaller_ones():
     def missing(head):
         whole = paths(live(head, LARGEST))
         return [budget for budget in SMALLER if not paths(live(head, budget)) <= whole]
@@ -104,7 +104,7 @@ def paths(draft) -> set:
 
 
 @pytest.mark.parametrize("bound", [.9, .6, .4])
-def test_a_stop_ends_the_replayed_growth_at_the_same_level(bound):
+def test_a_stop_rule_ends_the_replayed_growth_at_the_same_level(bound):
     budget = Budget(4, 3, 9, stop=Faint(bound))
     trees = [(replayed(head, budget), live(head, budget)) for head in HEADS]
     assert all(same(one, other) for one, other in trees)
@@ -112,14 +112,14 @@ def test_a_stop_ends_the_replayed_growth_at_the_same_level(bound):
 
 
 @pytest.mark.parametrize("price", [.06, .1, .3])
-def test_a_price_leaves_out_the_nodes_that_it_leaves_out_live(price):
+def test_a_price_prunes_the_same_nodes_as_live(price):
     for head in HEADS:
         for budget in (LARGEST, Budget(3, 2, 5), Budget(4, 1)):
             assert same(replayed(head, budget, price=price), live(head, budget, price=price))
     assert sum(len(replayed(head, LARGEST, price=price)) for head in HEADS) < 9 * len(HEADS)
 
 
-def test_a_budget_beyond_the_recorded_one_gets_what_that_one_would():
+def test_a_budget_beyond_the_recorded_one_gives_the_recorded_ones_tree():
     for head in HEADS:
         for budget in (Budget(6, 5, 20), Budget(9, 1), Budget(4, 9, 5)):
             own = Budget(min(budget.depth, 4), min(budget.width, 3), min(budget.size, 9))
@@ -127,9 +127,9 @@ def test_a_budget_beyond_the_recorded_one_gets_what_that_one_would():
 
 
 def by_hand(**nodes):
-    """A forest from `word=(parent, chance of its path)`, in this order; a word is its own token."""
-    place = {"": ROOT} | {word: i for i, word in enumerate(nodes)}
-    kept = Draft(tuple(map(hash, nodes)), tuple(place[parent] for parent, _ in nodes.values()))
+    """A union of trees from `word=(parent, path probability)`, in this order; a word is its own token."""
+    index = {"": ROOT} | {word: i for i, word in enumerate(nodes)}
+    kept = Draft(tuple(map(hash, nodes)), tuple(index[parent] for parent, _ in nodes.values()))
     reach = [prob for _, prob in nodes.values()]
     assert reach == sorted(reach, reverse=True)
     return kept
@@ -140,7 +140,7 @@ def words(draft, forest_of):
     return [name[token] for token in draft.tokens]
 
 
-def test_an_end_token_takes_no_place_among_the_nodes_that_grow_on():
+def test_an_end_token_does_not_count_among_the_nodes_of_the_next_level():
     nodes = {"a": ("", .5), "b": ("", .45), "end": ("a", .4), "b1": ("b", .32), "b2": ("b", .11), "on": ("b2", .1),
              "a2": ("a", .05)}
     assert words(regrown(by_hand(**nodes), Budget(3, 2, 6), frozenset({hash("end")})), nodes) == [
@@ -148,12 +148,12 @@ def test_an_end_token_takes_no_place_among_the_nodes_that_grow_on():
     assert words(regrown(by_hand(**nodes), Budget(3, 2, 6)), nodes) == ["a", "b", "end", "b1", "b2", "a2"]
 
 
-def test_what_only_a_narrower_tree_found_joins_no_wider_one():
+def test_a_node_of_narrower_trees_only_does_not_join_a_wider_one():
     nodes = {"a": ("", .5), "b": ("", .45), "b1": ("b", .27), "b2": ("b", .17), "a1": ("a", .06), "on": ("a1", .05),
              "b11": ("b1", .02)}
     rec = Recording((1, 2, 0), 2, RowStats(None, None), {"eagle2": {7: (by_hand(**nodes),)}}, {},
                     trees={"eagle2": Budget(3, 2, 7)})
-    for width in (2, 3):                                   # a width that was not recorded is read as the widest
+    for width in (2, 3):                                   # a larger width than recorded is read as the recorded one
         draft = Recorded(rec, "eagle2")(begin((1, 2), 30), Budget(3, width, 6), NO_DICE)
         assert words(draft, nodes) == ["a", "b", "b1", "b2", "a1", "b11"]
     narrow = Recorded(rec, "eagle2")(begin((1, 2), 30), Budget(3, 1), NO_DICE)

@@ -15,16 +15,16 @@ from specdec_lib.what.sampled_chains import SampledChains, shown
 from tests.what.test_diffusion_lm import TEXT, world
 from tests.worlds import PROMPT, WARM, Scripted, network_kit
 
-CHANCES = torch.tensor([[.6, .3, .1], [.5, .25, .25], [.7, .2, .1]], dtype=torch.float64)
+PROBS = torch.tensor([[.6, .3, .1], [.5, .25, .25], [.7, .2, .1]], dtype=torch.float64)
 IDS = torch.tensor([[7, 8, 9], [4, 5, 6], [1, 2, 3]])
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Three slots whose laws are known, whatever the text."""
+    """Three slots with the same distributions after any text."""
 
     def lattice(self, session, depth, top):
-        return Lattice(IDS[:depth, :top], CHANCES[:depth, :top].log())
+        return Lattice(IDS[:depth, :top], PROBS[:depth, :top].log())
 
 
 def leaves(draft):
@@ -33,7 +33,7 @@ def leaves(draft):
 
 
 @pytest.mark.parametrize("sampling", [WARM, None], ids=["sampling", "greedy"])
-def test_one_chain_is_the_plain_drafters_at_every_temperature(sampling):
+def test_one_chain_equals_the_plain_drafters_at_every_temperature(sampling):
     part, plain = world().part("sampled-chains", temperature=2.0), world().part("diffusion-lm")
     session = begin(TEXT, 9, sampling=sampling)
     one, other = part(session, Budget(4), NO_DICE), plain(session, Budget(4), NO_DICE)
@@ -41,24 +41,24 @@ def test_one_chain_is_the_plain_drafters_at_every_temperature(sampling):
     assert one.confidence == pytest.approx(other.confidence, rel=1e-5)
 
 
-def test_chains_are_drawn_apart_by_the_law_of_their_slot_at_the_drafts_temperature():
-    part, dists = SampledChains(Slots(), temperature=2.0), CHANCES.sqrt() / CHANCES.sqrt().sum(-1, keepdim=True)
+def test_chains_are_drawn_independently_from_each_slots_distribution_at_the_drafts_temperature():
+    part, dists = SampledChains(Slots(), temperature=2.0), PROBS.sqrt() / PROBS.sqrt().sum(-1, keepdim=True)
     drawn = [chain for n in range(1500)
              for chain in part.chains(begin((0,), 9, id=str(n)), shown(Slots().lattice(None, 2, 3)), 3)[1:]]
-    seen = Counter(drawn)
+    counts = Counter(drawn)
     for a, x in zip(IDS[0].tolist(), dists[0].tolist(), strict=True):
         for b, y in zip(IDS[1].tolist(), dists[1].tolist(), strict=True):
-            both = sum(count for chain, count in seen.items() if chain[:2] == (a, b)) / len(drawn)
+            both = sum(count for chain, count in counts.items() if chain[:2] == (a, b)) / len(drawn)
             assert both == pytest.approx(x * y, abs=0.02)
 
 
-def test_without_a_best_chain_all_of_them_are_drawn():
+def test_with_best_false_the_first_chain_is_drawn_too():
     part = SampledChains(Slots(), best=False)
     firsts = {part(begin((0,), 9, id=str(seed)), Budget(1), NO_DICE).tokens for seed in range(50)}
     assert firsts == {(7,), (8,), (9,)}
 
 
-def test_more_chains_keep_those_of_fewer_and_equal_beginnings_are_one():
+def test_more_chains_extend_the_trie_of_fewer_and_equal_beginnings_are_merged():
     part, session = SampledChains(Slots()), begin(TEXT, 9)
     few, many = (part(session, Budget(3, width, 99), NO_DICE) for width in (3, 8))
     assert many.tokens[:len(few)] == few.tokens
@@ -67,7 +67,7 @@ def test_more_chains_keep_those_of_fewer_and_equal_beginnings_are_one():
     assert len(many) < 8 * 3
 
 
-def test_the_nodes_of_the_budget_go_to_the_chains_in_order():
+def test_the_budgets_nodes_go_to_the_chains_in_order():
     part, session = SampledChains(Slots(), temperature=5.0), begin(TEXT, 9)
     whole = part(session, Budget(3, 8, 99), NO_DICE)
     assert len(whole) > 5
@@ -75,7 +75,7 @@ def test_the_nodes_of_the_budget_go_to_the_chains_in_order():
         assert part(session, Budget(3, 8, nodes), NO_DICE) == whole.keep(tuple(range(nodes)))
 
 
-def test_asked_again_it_draws_the_same_whatever_the_dice_and_elsewhere_it_draws_others():
+def test_chains_depend_on_seed_and_session_and_not_on_the_loops_dice():
     part = SampledChains(Slots(), temperature=5.0)
     drafts = [part(begin(TEXT, 9, sampling=WARM), Budget(3, 4), dice) for dice in (NO_DICE, Dice(1), Dice(2))]
     assert drafts[0] == drafts[1] == drafts[2]
@@ -91,41 +91,41 @@ def test_a_chain_ends_with_its_first_end_token():
     assert not any(parent >= 0 and draft.tokens[parent] in (4, 8) for parent in draft.parents)
 
 
-def test_the_stop_rule_hears_the_first_chain_and_cuts_them_all():
-    heard = []
-    stop = lambda trail: heard.append(trail) or len(trail) == 2     # noqa: E731
+def test_the_stop_rule_reads_the_first_chain_and_cuts_all_chains():
+    trails = []
+    stop = lambda trail: trails.append(trail) or len(trail) == 2     # noqa: E731
     draft = SampledChains(Slots(), temperature=5.0)(begin(TEXT, 9), Budget(3, 4, stop=stop), NO_DICE)
     assert draft.depth == 2
     assert len(leaves(draft)) > 1
-    assert [len(trail) for trail in heard] == [1, 2]
-    stat, dist = heard[1][0], CHANCES[0]
+    assert [len(trail) for trail in trails] == [1, 2]
+    stat, dist = trails[1][0], PROBS[0]
     assert (stat.prob, stat.first, stat.second) == pytest.approx((.6, .6, .3))
     assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()))
 
 
-def test_the_entropy_counts_what_is_no_candidate_as_one():
+def test_the_entropy_counts_the_mass_outside_the_candidates_as_one_token():
     draft = SampledChains(Slots(), top=2)(begin(TEXT, 9), Budget(1), NO_DICE)
-    assert draft.stats[0].entropy == pytest.approx(float(torch.special.entr(CHANCES[0]).sum()))
+    assert draft.stats[0].entropy == pytest.approx(float(torch.special.entr(PROBS[0]).sum()))
 
 
-def test_it_costs_the_drafter_one_forward_however_many_chains():
+def test_it_costs_the_drafter_one_forward_for_any_number_of_chains():
     part = world().part("sampled-chains")
     part(begin(TEXT, 9), Budget(4, 8, 99), NO_DICE)
     assert part.drafter.head.forwards == 1
 
 
-def test_the_chains_of_a_block_drafter_are_no_longer_than_its_block():
+def test_chains_of_a_block_drafter_are_at_most_as_long_as_its_block():
     part = network_kit().part("sampled-chains", drafter="block-diffusion")
     part.drafter.head.target.prefill(PROMPT[:-1])
     assert part(begin(PROMPT, 20), Budget(9, 3, 99), NO_DICE).depth == part.drafter.head.block
 
 
-def test_text_that_a_narrow_window_does_not_see_is_noted():
+def test_a_note_counts_the_text_outside_the_window():
     part = world().part("sampled-chains", settings={"window": 10})
     assert part(begin(tuple(range(20)), 9), Budget(4, 2), NO_DICE).notes == {"unseen": 15}
 
 
-def test_more_chains_are_kept_longer_and_by_selection_as_long_as_by_the_whole_trie_where_decoding_is_greedy():
+def test_more_chains_raise_the_accepted_length_and_greedy_self_selection_equals_match():
     text, part, kept = (8, 5, 1), SampledChains(Slots(), temperature=2.0), []
     for width in (1, 4, 16):
         found = []
@@ -141,9 +141,9 @@ def test_more_chains_are_kept_longer_and_by_selection_as_long_as_by_the_whole_tr
     assert kept[0] < kept[1] < kept[2]
 
 
-@pytest.mark.parametrize(("values", "sentence"), [
-    ({"temperature": -1}, "temperature 0 or more"), ({"top": 0}, "1 candidate or more"),
-    ({"drafter": "prompt-lookup"}, "prompt-lookup shows none")])
-def test_parameters_that_mean_nothing_are_refused(values, sentence):
-    with pytest.raises(Refusal, match=sentence):
+@pytest.mark.parametrize(("values", "words"), [
+    ({"temperature": -1}, "got -1 and 64"), ({"top": 0}, "got 1.0 and 0"),
+    ({"drafter": "prompt-lookup"}, "prompt-lookup")])
+def test_an_impossible_parameter_is_refused(values, words):
+    with pytest.raises(Refusal, match=words):
         world().part("sampled-chains", **values)

@@ -5,7 +5,7 @@ import pytest
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
-from specdec_lib.index.trees import copy_chance as confidence
+from specdec_lib.index.trees import copy_chance
 from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
 from specdec_lib.what.suffix_automaton import CARD, SuffixAutomatonDrafter
 
@@ -20,16 +20,16 @@ def draft(tokens, budget=Budget(3), end=(), store=None, **choice):
     return SuffixAutomatonDrafter(Matcher(store), **choice)(session_of(tokens, end), budget, NO_DICE)
 
 
-def test_the_longest_suffix_decides_not_the_latest_short_one():
+def test_the_longest_suffix_is_copied_not_the_latest_shorter_one():
     assert draft((1, 2, 3, 4, 9, 3, 5, 1, 2, 3)).tokens == (4, 9, 3)
 
 
-def test_first_and_recent_copy_from_different_places():
+def test_first_and_recent_copy_from_different_positions():
     assert draft(TEXT, Budget(2)).tokens == (4, 9)
     assert draft(TEXT, Budget(2), mode="first").tokens == (4, 7)
 
 
-def test_the_length_of_the_match_is_shown():
+def test_match_gives_the_match_length():
     assert SuffixAutomatonDrafter(Matcher()).match(session_of(TEXT)).length == 3
 
 
@@ -39,7 +39,7 @@ def test_a_match_below_the_threshold_is_not_copied():
     assert not draft((1, 2, 3)).tokens
 
 
-def test_a_loop_is_continued_as_far_as_the_budget_goes():
+def test_a_loop_is_continued_up_to_the_budget():
     assert draft((5, 1, 2, 1, 2), Budget(6)).tokens == (1, 2, 1, 2, 1, 2)
 
 
@@ -58,16 +58,15 @@ def test_the_chain_ends_with_the_first_end_token_and_with_the_budget():
     assert len(draft(TEXT, Budget(0))) == 0
 
 
-def test_nodes_are_certain_name_their_source_and_believe_more_the_longer_the_copy_is():
+def test_nodes_are_deterministic_and_confidence_grows_with_the_match_length():
     found = draft(TEXT, Budget(3))
     assert found.q == ()
     assert found.source == ("suffix-automaton",) * 3
-    assert found.confidence == (confidence(3), confidence(4),
-                                confidence(5))
-    assert confidence(1) < confidence(2) < confidence(40) < 1
+    assert found.confidence == (copy_chance(3), copy_chance(4), copy_chance(5)) == (3 / 4.5, 4 / 5.5, 5 / 6.5)
+    assert copy_chance(1) < copy_chance(2) < copy_chance(40) < 1
 
 
-def test_any_session_is_answered_as_by_a_drafter_of_its_own():
+def test_the_draft_depends_on_the_session_alone():
     rng, shared = random.Random(0), SuffixAutomatonDrafter(Matcher())
     base = tuple(rng.randrange(3) for _ in range(30))
     for _ in range(50):
@@ -76,6 +75,6 @@ def test_any_session_is_answered_as_by_a_drafter_of_its_own():
 
 
 @pytest.mark.parametrize("choice", [{"mode": "last"}, {"threshold": 0}], ids=str)
-def test_a_choice_that_makes_no_sense_is_refused(choice):
+def test_an_impossible_parameter_is_refused(choice):
     with pytest.raises(Refusal, match="mode|threshold"):
         CARD.make(Kit(None), **choice)

@@ -1,4 +1,4 @@
-"""Sessions with a history, as a policy finds them: so many tokens drafted and kept in each round."""
+"""Sessions with a history, as a policy reads them: drafted and accepted tokens per round."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def stat(entropy: float = 0.0, prob: float = .5, first: float = .5, second: floa
 
 
 def trail(*entropies: float) -> tuple[TokenStats, ...]:
-    """What a drafter saw along a chain with these entropies."""
+    """Token statistics along a chain with these entropies."""
     return tuple(stat(entropy) for entropy in entropies)
 
 
 def turn(drafted: int, kept: int, stop=None, stats: tuple[TokenStats, ...] = (), notes=MappingProxyType({})) -> Round:
-    """A round that drafted a chain and kept its first tokens."""
+    """A round that drafts a chain of which the first `kept` tokens are accepted."""
     draft = replace(deterministic_chain(range(drafted)), stats=stats)
     verdict = Verdict.of(draft, tuple(range(kept)), 9)
     return Round(Budget(drafted, stop=stop, notes=notes), draft, RowStats(None, None), verdict, ())
 
 
 def after(*rounds: Round | tuple) -> Session:
-    """A session after these rounds; a tuple is what `turn` takes."""
+    """A session after these rounds; a tuple holds the arguments of `turn`."""
     session = begin((1, 2), 500)
     for one in rounds:
         session = session.after(one if isinstance(one, Round) else turn(*one))

@@ -1,4 +1,4 @@
-"""AdaEAGLE: the prediction becomes a length, the combined rule by hand, whose predictor is taken, what is refused."""
+"""AdaEAGLE: from prediction to length, the combined rule by hand, whose predictor is used, what raises Refusal."""
 
 from dataclasses import replace
 from math import exp
@@ -18,7 +18,7 @@ from specdec_lib.when.adaeagle import CARD, AdaEagle, LongEnough
 from tests.worlds import PROMPT, SHAPE, WARM, kit, network_kit, random_eagle, random_lengths, run
 
 
-def saying(number):
+def predicting(number):
     return AdaEagle(lambda tokens: number, 5)
 
 
@@ -27,13 +27,13 @@ def chain(*probs):
 
 
 @pytest.mark.parametrize(("number", "length"), [(2.4, 2), (2.6, 3), (-3.0, 0), (.4, 0), (5.4, 5), (99.0, 5), (None, 0)])
-def test_a_prediction_is_rounded_and_held_between_nothing_and_the_longest(number, length):
-    assert saying(number)(begin((1, 2), 30), NO_DICE) == Budget(length)
+def test_a_prediction_is_rounded_and_clamped_between_zero_and_the_longest(number, length):
+    assert predicting(number)(begin((1, 2), 30), NO_DICE) == Budget(length)
 
 
-def test_the_combined_rule_goes_on_beyond_the_prediction_while_the_chain_is_likely():
+def test_the_combined_rule_drafts_beyond_the_prediction_while_the_chain_is_probable():
     stop = LongEnough(2, -.6)                                      # exp(-.6) = .5488
-    assert not stop(chain(.1)), "shorter than predicted, however unlikely"
+    assert not stop(chain(.1)), "shorter than predicted, at any probability"
     assert stop(chain(.9, .6))
     assert not stop(chain(.9, .62))
     assert not stop(chain(.9, .9, .7))
@@ -42,9 +42,9 @@ def test_the_combined_rule_goes_on_beyond_the_prediction_while_the_chain_is_like
     assert stop(chain(*[.95] * 12))
 
 
-def test_the_combined_rule_keeps_the_longer_of_both_lengths():
-    sure, torn = (.9, .05, .05), (.4, .3, .3)
-    drafter, session = DraftModel(Table({(): sure, (0, 0): torn})), begin((1, 1), 20)
+def test_the_combined_rule_drafts_the_longer_of_both_lengths():
+    low, high = (.9, .05, .05), (.4, .3, .3)
+    drafter, session = DraftModel(Table({(): low, (0, 0): high})), begin((1, 1), 20)
 
     def length(number):
         when = AdaEagle(lambda tokens: number, 9, combined=True)
@@ -56,14 +56,14 @@ def test_the_combined_rule_keeps_the_longer_of_both_lengths():
     assert .9 * .9 * .4 < exp(-.6) < .9 * .9
 
 
-def test_a_token_is_drawn_before_the_combined_rule_is_asked():
+def test_the_combined_rule_drafts_at_least_one_token():
     when = AdaEagle(lambda tokens: 0.0, 4, combined=True)
     session = begin((1, 1), 20)
     assert when(session, NO_DICE).depth == 4
     assert len(DraftModel(Table({(): (.4, .3, .3)}))(session, when(session, NO_DICE), NO_DICE)) == 1
 
 
-def test_what_follows_the_at_is_told_which_drafter_it_is_combined_with():
+def test_the_policy_of_a_spec_uses_the_predictor_of_the_specs_drafter():
     numbers = {}
     for spec in ("eagle@adaeagle", "draft-model@adaeagle", "early-exit@adaeagle"):
         world = network_kit()
@@ -76,49 +76,49 @@ def test_what_follows_the_at_is_told_which_drafter_it_is_combined_with():
     assert network_kit().part("adaeagle").predict(PROMPT) == numbers["eagle@adaeagle"]
 
 
-def test_the_state_is_the_one_that_produced_the_last_token_and_the_target_is_not_asked_again():
+def test_the_prediction_reads_the_state_of_the_last_token_and_costs_no_target_forward():
     world = network_kit(None)
     method = catalog.build("eagle@adaeagle", world)
-    target, asked = world.target, []
+    target, calls = world.target, []
 
     def when(session, dice):
         before = target.forwards
         number = method.when.predict(session.tokens)
-        asked.append((session.tokens, number, target.forwards - before))
+        calls.append((session.tokens, number, target.forwards - before))
         return Budget(min(max(round(number), 0), 3))
 
     for _ in decode(PROMPT, target, when, method.what, method.how, max_new_tokens=12):
         pass
-    assert all(forwards == 0 for *_, forwards in asked)
-    assert len(asked) > 2
+    assert all(forwards == 0 for *_, forwards in calls)
+    assert len(calls) > 2
     w = target.weights
     state = world.checkpoints["length-predictor"].state
 
     def layer(name, x):
         return state[f"eagle.{name}.weight"].double() @ x + state[f"eagle.{name}.bias"].double()
 
-    def sized(x):
+    def rms_norm(x):
         return x / (x.square().mean() + SHAPE.eps).sqrt()
 
-    for tokens, number, _ in asked:
+    for tokens, number, _ in calls:
         lm = target.fresh()
         lm.tap((2,))
         lm.prefill(tokens[:-1])
-        x = torch.cat((sized(w.embedding[tokens[-1]]), sized(lm.features(tokens)[len(tokens) - 2, 0])))
+        x = torch.cat((rms_norm(w.embedding[tokens[-1]]), rms_norm(lm.features(tokens)[len(tokens) - 2, 0])))
         x = torch.nn.functional.silu(layer("first", x))
         for name in ("second", "third"):
             x = x + torch.nn.functional.silu(layer(name, x))
         assert number == pytest.approx(float(layer("out", x)), abs=1e-4)
 
 
-def test_a_prompt_of_one_token_shows_no_state_and_is_decoded_plainly_first():
+def test_a_prompt_of_one_token_has_no_state_and_starts_with_plain_decoding():
     world = network_kit()
     assert catalog.build("eagle@adaeagle", world).when(begin((1,), 5), NO_DICE) == Budget(0)
 
 
 @pytest.mark.parametrize("spec", ["eagle", "draft-model", "early-exit"])
 @pytest.mark.parametrize("combined", [False, True])
-def test_on_a_network_the_law_is_plain_decodings(spec, combined):
+def test_on_a_network_the_output_distribution_is_that_of_plain_decoding(spec, combined):
     def dist(spec):
         def once(dice):
             world = network_kit()
@@ -128,7 +128,7 @@ def test_on_a_network_the_law_is_plain_decodings(spec, combined):
     assert distance(dist(f"{spec}@adaeagle(combined={combined})"), dist("ar")) < 1e-9
 
 
-def test_eagle_drafts_the_same_whoever_else_listens_to_the_target():
+def test_eagle_drafts_the_same_beside_other_readers_of_hidden_states():
     alone, beside = network_kit(), network_kit()
     for world in (alone, beside):
         world.checkpoints["eagle"] = random_eagle(SHAPE, (0, 1), (0, 2))
@@ -140,35 +140,34 @@ def test_eagle_drafts_the_same_whoever_else_listens_to_the_target():
     assert beside.target.cache.taps == (0, 1, 2)
 
 
-def test_a_longer_or_shorter_limit_may_be_asked_for():
+def test_the_longest_length_can_be_set():
     assert CARD.make(network_kit()).longest == 3
     assert CARD.make(network_kit(), longest=7).longest == 7
 
 
-def test_a_drafter_without_a_predictor_is_refused_with_those_there_are():
-    with pytest.raises(Refusal, match=r"no length predictor was trained for eagle2; there are: draft-model, eagle, "
-                                      r"early-exit \(drafter='NAME' takes that of another\)"):
+def test_a_drafter_without_a_predictor_is_refused_and_the_trained_ones_are_listed():
+    with pytest.raises(Refusal, match="eagle2.*draft-model, eagle, early-exit"):
         catalog.build("eagle2@adaeagle", network_kit())
     assert catalog.build("eagle2@adaeagle(drafter='eagle')", network_kit()).when.longest == 3
 
 
-def test_without_its_checkpoint_the_command_that_makes_it_is_named():
-    with pytest.raises(Refusal, match="adaeagle cannot be made: .*length-predictor.*`specdec train length-predictor`"):
+def test_a_missing_checkpoint_is_refused_with_the_training_command():
+    with pytest.raises(Refusal, match="specdec train length-predictor"):
         catalog.build("draft-model@adaeagle", kit())
 
 
-def test_a_target_that_keeps_no_features_is_refused():
-    with pytest.raises(Refusal, match="keeps no features"):
+def test_a_target_without_hidden_states_is_refused():
+    with pytest.raises(Refusal, match="features"):
         catalog.build("draft-model@adaeagle", kit(checkpoints=network_kit().checkpoints))
 
 
 def test_a_predictor_of_another_target_is_refused():
     foreign = {"length-predictor": random_lengths(replace(SHAPE, hidden=12), ("eagle",))}
-    with pytest.raises(Refusal, match="eagle.first.weight has the shape .* trained for another model"):
+    with pytest.raises(Refusal, match="eagle.first.weight"):
         CARD.make(replace(network_kit(), checkpoints=foreign))
     lost = random_lengths(SHAPE, ("eagle",))
     del lost.state["eagle.second.bias"]
-    with pytest.raises(Refusal, match="lacks the tensor eagle.second.bias"):
+    with pytest.raises(Refusal, match="eagle.second.bias"):
         CARD.make(replace(network_kit(), checkpoints={"length-predictor": lost}))
 
 

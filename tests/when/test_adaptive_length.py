@@ -1,4 +1,4 @@
-"""The length controller of DiffuSpec, worked by hand: as printed it can only fall, corrected it goes both ways."""
+"""DiffuSpec's length controller, worked by hand: the printed rule only falls, the corrected one falls and rises."""
 
 from dataclasses import replace
 
@@ -15,28 +15,28 @@ END = 99
 PAPER = AdaptiveLength(20, 30, 10, 0.5, "printed")
 
 
-def played(draft: Draft, accepted: int) -> Round:
+def round_of(draft: Draft, accepted: int) -> Round:
     return Round(Budget(len(draft)), draft, RowStats(None, None), Verdict.of(draft, tuple(range(accepted)), 7), ())
 
 
 def after(*rounds: tuple[int, int]):
-    """A session whose rounds generated and accepted so many tokens."""
+    """A session whose rounds generated and accepted these numbers of tokens."""
     session = begin((1, 2), 5000, end=frozenset({END}))
     for drafted, accepted in rounds:
-        session = session.after(played(deterministic_chain(range(drafted)) if drafted else Draft(), accepted))
+        session = session.after(round_of(deterministic_chain(range(drafted)) if drafted else Draft(), accepted))
     return session
 
 
-def asked(policy, *rounds: tuple[int, int]) -> int:
+def length(policy, *rounds: tuple[int, int]) -> int:
     return policy(after(*rounds), NO_DICE).depth
 
 
 def lengths(policy, *accepted: int) -> list[int]:
-    """The lengths asked for when each draft is as long as asked and so much of it is accepted, if it has as much."""
-    rounds, out = [], [asked(policy)]
+    """The lengths of successive budgets, where each draft fills its budget and so much of it is accepted, if it can."""
+    rounds, out = [], [length(policy)]
     for wanted in accepted:
         rounds.append((out[-1], min(wanted, out[-1])))
-        out.append(asked(policy, *rounds))
+        out.append(length(policy, *rounds))
     return out
 
 
@@ -45,69 +45,69 @@ def test_the_printed_rule_follows_the_equations_by_hand():
     assert lengths(PAPER, 30, 25, 20, 15) == [30, 25, 30, 25, 25]
 
 
-def test_the_printed_rule_locks_at_its_minimum_after_one_refusal():
-    # 15, 14.5 -> 15, raised to 20; then 20 tokens are all there ever is: 17.5, 18.75, ...
+def test_the_printed_rule_stays_at_its_minimum_after_one_rejection():
+    # 15, 14.5 -> 15, raised to 20; then every draft has 20 tokens: 17.5, 18.75, ...
     assert lengths(PAPER, 29, *[20] * 12) == [30] + [20] * 13
 
 
-def test_with_small_limits_the_printed_rule_locks_at_half_the_longest():
+def test_with_small_limits_the_printed_rule_stays_at_half_the_longest():
     small = AdaptiveLength(2, 8, 2, 0.5, "printed")
     assert lengths(small, 7, *[8] * 6) == [8] + [4] * 7                # 0.5 x 8, and 4 generated keep it there
 
 
 @pytest.mark.parametrize("start", range(4))
-def test_the_printed_rule_never_grows_again_once_a_token_was_refused(start):
+def test_the_printed_rule_never_grows_again_after_a_rejected_token(start):
     taken = lengths(PAPER, *[99] * start, 19, *[99] * 20)
     fallen = taken[start + 1:]
     assert fallen == sorted(fallen, reverse=True)
 
 
-def test_the_ceiling_is_taken_before_the_limits():
+def test_the_ceiling_is_taken_before_clipping():
     free = AdaptiveLength(1, 30, 0, 0.5, "printed")
-    assert asked(free, (9, 0)) == 5                             # ceil(4.5)
+    assert length(free, (9, 0)) == 5                             # ceil(4.5)
 
 
-def test_the_corrected_rule_starts_from_what_it_first_saw():
+def test_the_corrected_rule_starts_from_the_first_observation():
     policy = AdaptiveLength(2, 32, 2, 0.5, share=.6, margin=2)
-    assert asked(policy, (10, 6)) == 12                         # 6 >= 0.6 x 10: 10 + 2
-    assert asked(policy, (10, 5)) == 7                          # 5 + 2
-    assert asked(policy, (10, 5), (7, 4)) == 7                  # 8.5 and 4.5 < 5.1: ceil(4.5) + 2
-    assert asked(policy, (10, 5), (7, 7)) == 11                 # 8.5 and 6 >= 5.1: ceil(8.5) + 2
+    assert length(policy, (10, 6)) == 12                         # 6 >= 0.6 x 10: 10 + 2
+    assert length(policy, (10, 5)) == 7                          # 5 + 2
+    assert length(policy, (10, 5), (7, 4)) == 7                  # 8.5 and 4.5 < 5.1: ceil(4.5) + 2
+    assert length(policy, (10, 5), (7, 7)) == 11                 # 8.5 and 6 >= 5.1: ceil(8.5) + 2
 
 
 def test_the_corrected_rule_shrinks_and_grows_with_the_text():
-    # after the refusals 4.25 generated and 0.5 accepted; 3.6 and 1.75: 2 + 2; 3.8 and 2.9: 4 + 2; 4.9 and 4.4: 5 + 2
+    # after the rejections 4.25 generated and 0.5 accepted; 3.6 and 1.75: 2 + 2; 3.8 and 2.9: 4 + 2; 4.9 and 4.4: 5 + 2
     assert lengths(AdaptiveLength(), 8, 0, 0, 0, 0, 8, 8, 8, 8) == [8, 8, 6, 4, 3, 3, 4, 6, 7, 8]
 
 
-def test_success_is_a_share_of_what_was_generated_not_of_what_was_asked():
-    ended = played(deterministic_chain((1, 2, END)), 2)
+def test_the_accepted_share_is_of_the_generated_length_not_of_the_budget():
+    ended = round_of(deterministic_chain((1, 2, END)), 2)
     assert seen(ended, frozenset({END})) == (2, 2)
     assert seen(ended) == (3, 2)
     session = begin((1, 2), 50, end=frozenset({END}))
-    assert AdaptiveLength()(session.after(ended), NO_DICE) == Budget(4)          # 2 + 2, though 8 were asked for
+    assert AdaptiveLength()(session.after(ended), NO_DICE) == Budget(4)          # 2 + 2, with a budget of 8
 
 
-def test_the_note_of_the_raw_draft_counts_and_not_the_searched_path():
+def test_the_generated_length_is_that_of_the_raw_draft_not_of_the_searched_path():
     raw = with_notes(deterministic_chain((1, 2, 3)), generated=8)
-    assert seen(played(raw, 1)) == (8, 1)
-    assert seen(played(with_notes(Draft(), generated=0), 0)) == (0, 0)
+    assert seen(round_of(raw, 1)) == (8, 1)
+    assert seen(round_of(with_notes(Draft(), generated=0), 0)) == (0, 0)
 
 
 def test_rounds_without_a_draft_change_nothing():
     for rule in ("printed", "corrected"):
         policy = AdaptiveLength(rule=rule)
-        assert asked(policy, (0, 0), (0, 0)) == 8
-        assert asked(policy, (8, 2), (0, 0), (4, 1)) == asked(policy, (8, 2), (4, 1))
+        assert length(policy, (0, 0), (0, 0)) == 8
+        assert length(policy, (8, 2), (0, 0), (4, 1)) == length(policy, (8, 2), (4, 1))
 
 
-def test_lengths_stay_within_their_limits():
+def test_lengths_stay_within_the_limits():
     for rule in ("printed", "corrected"):
         for accepted in (0, 3, 99):
             assert set(lengths(AdaptiveLength(3, 6, rule=rule), *[accepted] * 9)) <= {3, 4, 5, 6}
 
 
-def test_asked_twice_in_any_order_it_answers_the_same():
+def test_the_length_depends_on_the_session_alone():
     sessions = [after(*[(8, i % 9)] * i) for i in range(9)]
     policy = AdaptiveLength()
     forth = [policy(session, NO_DICE) for session in sessions]
@@ -115,8 +115,8 @@ def test_asked_twice_in_any_order_it_answers_the_same():
     assert [replace(policy)(session, NO_DICE) for session in sessions] == forth
 
 
-def test_an_average_never_passes_a_value_that_it_is_fed_for_ever():
-    for rate in (.1, .2, .5, .9):                                      # or its ceiling would be one token too long
+def test_an_average_never_exceeds_a_constant_input():
+    for rate in (.1, .2, .5, .9):                                      # else its ceiling is one token too long
         assert all(average([value] * n, rate, 0.0) <= value for value in (3, 7, 13) for n in (1, 160, 400))
 
 

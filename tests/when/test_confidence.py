@@ -1,4 +1,4 @@
-"""The confidence threshold."""
+"""The confidence threshold and its refit."""
 
 from dataclasses import replace
 
@@ -16,12 +16,12 @@ from tests.worlds import DRAFT, PROMPT, kit
 def test_it_stops_after_the_first_token_below_the_threshold():
     session = begin(PROMPT, 20)
     draft = grow(session, Confidence(6, .55)(session, NO_DICE), NO_DICE, lambda draft: DRAFT(session.tokens, draft))
-    assert [round(stat.prob, 2) for stat in draft.stats] == [.4]            # after 1 the best chance is .4
+    assert [round(stat.prob, 2) for stat in draft.stats] == [.4]            # after 1 the best probability is .4
     longer = grow(session, Confidence(6, .39)(session, NO_DICE), NO_DICE, lambda draft: DRAFT(session.tokens, draft))
     assert len(longer) == 6
 
 
-def test_the_threshold_itself_is_sure_enough():
+def test_a_probability_equal_to_the_threshold_does_not_stop():
     stat = TokenStats(.4, .4, .1, 1.0)
     assert not Unsure(.4)((stat,))
     assert Unsure(.41)((stat,))
@@ -33,56 +33,56 @@ def test_an_impossible_threshold_is_refused():
         Confidence(4, 1.5)
 
 
-def test_it_takes_its_depth_from_the_cost_curve():
+def test_its_depth_comes_from_the_cost_curve():
     assert CARD.make(kit(nodes=5)) == Confidence(5)
 
 
-def test_of_the_best_token_it_asks_whatever_was_drawn():
-    seen = (TokenStats(.1, .7, .1, 1.0),)
-    assert Unsure(.4)(seen)
-    assert not Unsure(.4, "best")(seen)
-    assert Unsure(.8, "best")(seen)
+def test_with_of_best_the_rule_tests_the_best_token_whatever_was_drawn():
+    trail = (TokenStats(.1, .7, .1, 1.0),)
+    assert Unsure(.4)(trail)
+    assert not Unsure(.4, "best")(trail)
+    assert Unsure(.8, "best")(trail)
 
 
 def probs(*values):
     return tuple(TokenStats(value, .9, .05, 1.0) for value in values)
 
 
-def test_of_a_round_the_kept_tokens_and_the_first_refused_one_are_judged():
+def test_accepted_tokens_and_the_first_rejected_one_of_a_round_count():
     assert judged(turn(4, 2, None, probs(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
     assert judged(turn(2, 2, None, probs(.9, .8))) == [(.9, True), (.8, True)]
     assert judged(turn(2, 1, None, probs(.7, .6)), "best") == [(.9, True), (.9, False)]
     assert judged(turn(3, 1)) == []
 
 
-def test_a_token_that_the_loop_cut_off_was_not_refused():
+def test_a_token_that_the_loop_cut_off_does_not_count_as_rejected():
     whole = turn(3, 2, None, probs(.9, .8, .7))
     assert judged(replace(whole, verdict=Verdict((0, 1), whole.verdict.tokens[:2]))) == [(.9, True), (.8, True)]
 
 
-def test_the_fitted_threshold_weighs_a_missed_token_three_times():
-    # kept .9 .8 .6 .5, refused .7 .3: cost of .9 is 9/4, .8 6/4, .7 1/2 + 6/4, .6 1/2 + 3/4, .5 1/2, .3 1
-    seen = [(.9, True), (.8, True), (.7, False), (.6, True), (.5, True), (.3, False)]
-    assert fitted(seen) == .5
-    assert fitted(seen, miss=.5) == .8
+def test_the_fitted_threshold_weights_fnr_three_times():
+    # accepted .9 .8 .6 .5, rejected .7 .3: cost of .9 is 9/4, .8 6/4, .7 1/2 + 6/4, .6 1/2 + 3/4, .5 1/2, .3 1
+    verified = [(.9, True), (.8, True), (.7, False), (.6, True), (.5, True), (.3, False)]
+    assert fitted(verified) == .5
+    assert fitted(verified, miss=.5) == .8
     assert fitted([(.5, True), (.5, True), (.5, True), (.5, False), (.5, False), (.4, False)]) == .5
 
 
-def test_of_equal_costs_the_highest_threshold_is_taken():
-    # kept 6 of 6: .8 misses one sixth, 3/6; .4 lets one of two pass, 1/2
-    seen = [(.9, True)] * 5 + [(.8, False), (.7, True), (.1, False)]
-    assert fitted(seen) == .9
-    assert fitted(seen, miss=3.1) == .7
+def test_at_equal_cost_the_highest_threshold_is_taken():
+    # accepted .9 (five) and .7, rejected .8 and .1: cost of .9 is 3/6, of .7 1/2
+    verified = [(.9, True)] * 5 + [(.8, False), (.7, True), (.1, False)]
+    assert fitted(verified) == .9
+    assert fitted(verified, miss=3.1) == .7
 
 
-def test_few_tokens_or_one_kind_alone_leave_the_given_threshold():
+def test_with_few_tokens_or_one_kind_alone_the_given_threshold_holds():
     assert fitted([(.9, True)] * 4 + [(.2, False)]) is None
     assert fitted([(.9, True)] * 9) is None
     policy = Confidence(4, .35, refit=True)
     assert policy(after((4, 2, None, probs(.9, .8, .3, .7))), NO_DICE).stop == Unsure(.35)
 
 
-def test_it_refits_to_the_whole_history_of_the_session():
+def test_it_refits_to_all_rounds_of_the_session():
     rounds = [(4, 2, None, probs(.9, .8, .3, .7)), (3, 3, None, probs(.5, .9, .6)), (2, 0, None, probs(.45, .9))]
     policy = Confidence(4, .2, refit=True)
     assert [policy(after(*rounds[:n]), NO_DICE).stop.threshold for n in range(4)] == [.2, .2, .5, .5]
@@ -91,11 +91,11 @@ def test_it_refits_to_the_whole_history_of_the_session():
 
 @pytest.mark.parametrize("wrong", [{"of": "worst"}, {"miss": -1.0}], ids=str)
 def test_an_impossible_choice_is_refused(wrong):
-    with pytest.raises(Refusal, match="of is one of"):
+    with pytest.raises(Refusal, match="miss"):
         CARD.make(kit(), **wrong)
 
 
-def test_a_remembered_threshold_starts_the_next_prompt_whose_list_is_new():
+def test_a_remembered_threshold_starts_the_next_prompt_and_its_list_is_empty():
     memory, first = {}, (6, 5, None, probs(.9, .8, .7, .6, .5, .3))
 
     def policy(**choice):
@@ -107,16 +107,17 @@ def test_a_remembered_threshold_starts_the_next_prompt_whose_list_is_new():
     for one in memory.values():
         one.finish(after(first))
     later = policy(remember=True)
-    assert [later(after(*rounds), NO_DICE).stop.threshold for rounds in ((), (first[:3] + (probs(*[.1] * 6),),))] == [
-        .5, .1]
+    assert later(after(), NO_DICE).stop.threshold == .5
+    assert later(after(first[:3] + (probs(*[.1] * 6),)), NO_DICE).stop.threshold == .1
     assert policy()(after(), NO_DICE).stop.threshold == .2
 
 
-def test_two_thousand_judged_tokens_count_and_older_ones_do_not():
-    def threshold(kept):                           # one refused token, then so many that were kept
+def test_only_the_last_two_thousand_verified_tokens_count():
+    def threshold(kept):                           # one rejected token, then so many accepted ones
         rounds = (1, 0, None, probs(.1)), (kept, kept, None, probs(*[.2] * kept))
         return Confidence(4, .4, refit=True)(after(*rounds), NO_DICE).stop.threshold
-    assert threshold(1999) == .2 and threshold(2000) == .4, "without the refused one there is one kind alone"
+    assert threshold(1999) == .2
+    assert threshold(2000) == .4, "the rejected token no longer counts, so one kind alone is left"
 
 
 def test_only_a_refitted_threshold_can_be_remembered():

@@ -1,4 +1,4 @@
-"""The cost-optimal length: estimates by hand, and the choice against all lengths tried one by one."""
+"""The cost-optimal length: estimates by hand, and the choice against exhaustive search."""
 
 import itertools
 from math import prod
@@ -18,7 +18,7 @@ CURVE = CostCurve((1, 4, 8, 16), (8, 64), ((1.0, 1.1, 1.4, 3.0), (2.0, 2.2, 3.5,
 
 
 def rounds(*pairs: tuple[int, int]) -> tuple[Round, ...]:
-    """Rounds that drafted and accepted so many tokens."""
+    """Rounds that drafted and accepted these numbers of tokens."""
     out = []
     for drafted, accepted in pairs:
         draft = deterministic_chain(range(drafted)) if drafted else Draft()
@@ -35,7 +35,7 @@ def after(*pairs: tuple[int, int], prompt: int = 8):
 
 
 def by_hand(probs, seconds, lengths) -> int:
-    """The best length, every outcome of every draft counted with its chance."""
+    """The best length, with every outcome of every draft weighted by its probability."""
     def tokens(n):
         total = 0.0
         for kept in itertools.product((True, False), repeat=n):
@@ -45,30 +45,30 @@ def by_hand(probs, seconds, lengths) -> int:
     return max(lengths, key=lambda n: tokens(n) / seconds(n))
 
 
-def test_before_anything_was_seen_every_depth_has_the_prior():
+def test_without_observations_every_depth_has_the_prior():
     assert acceptance((), 3, .6, 4) == pytest.approx((.6, .6, .6))
 
 
-def test_what_was_seen_joins_the_prior_depth_by_depth():
-    # depth 1: three offered, two kept; depth 2: two offered, one kept; depth 3: one offered, none kept
-    seen = rounds((3, 2), (0, 0), (2, 1), (4, 0))
+def test_observations_are_combined_with_the_prior_per_depth():
+    # depth 1: three offered, two accepted; depth 2: two offered, one accepted; depth 3: one offered, none accepted
+    observed = rounds((3, 2), (0, 0), (2, 1), (4, 0))
     one = (4 * .5 + 2) / 7
     two = (4 * one + 1) / 6
-    assert acceptance(seen, 3, .5, 4) == pytest.approx((one, two, (4 * two + 0) / 5))
+    assert acceptance(observed, 3, .5, 4) == pytest.approx((one, two, (4 * two + 0) / 5))
 
 
-def test_a_draft_accepted_whole_says_nothing_of_the_depth_behind_it():
+def test_a_fully_accepted_draft_is_no_trial_of_the_next_depth():
     assert acceptance(rounds((2, 2)), 3, .5, 1) == pytest.approx((.75, .875, .875))
 
 
 def test_faded_rounds_count_less():
-    # the newer one counts 1, the older one 0.5, and the round that drafted nothing fades nothing
+    # the newer round counts 1, the older one 0.5; the round without a draft does not fade the others
     assert acceptance(rounds((1, 1), (0, 0), (1, 0)), 1, .5, 2, .5) == pytest.approx(((1 + .5) / (2 + 1.5),))
 
 
 @pytest.mark.parametrize("seconds", [FREE, StraightLine(.05), StraightLine(.5), CURVE])
 @pytest.mark.parametrize("own", [(0.0, 0.0), (.1, 0.0), (0.0, .4)])
-def test_the_length_is_the_best_of_all_tried_one_by_one(seconds, own):
+def test_the_length_is_the_best_by_exhaustive_search(seconds, own):
     for history in ((), ((8, 0),) * 3, ((8, 8),) * 9, ((8, 3),) * 20, ((8, 1), (1, 1), (1, 1), (1, 0))):
         session = after(*history)
         policy = CostOptimal(seconds, 8, 0, *own)
@@ -82,33 +82,33 @@ def test_the_length_is_the_best_of_all_tried_one_by_one(seconds, own):
         assert CostOptimal(seconds, 6, 2, *own)(session, NO_DICE).depth == by_hand(probs, spent, range(2, 7))
 
 
-def test_success_lengthens_and_failure_shortens():
+def test_acceptance_lengthens_and_rejection_shortens():
     policy = CostOptimal(StraightLine(.03), 12)
     assert policy(after(*[(6, 6)] * 9), NO_DICE).depth == 12
     assert policy(after(*[(6, 0)] * 9), NO_DICE).depth == 1
     assert 1 < policy(after(*[(6, 2)] * 9), NO_DICE).depth < 6
 
 
-def test_a_dear_drafter_drafts_less():
+def test_a_more_expensive_drafter_drafts_less():
     session = after(*[(6, 4), (6, 6)] * 4)
     depths = [CostOptimal(StraightLine(.03), 12, per_token=c)(session, NO_DICE).depth for c in (0, .1, .3, .8)]
     assert depths == sorted(depths, reverse=True)
     assert depths[0] > depths[-1]
 
 
-def test_it_goes_on_drafting_unless_it_may_stop():
+def test_it_stops_drafting_only_with_shortest_0():
     hopeless = after(*[(4, 0)] * 30)
     assert CostOptimal(StraightLine(.1), 8)(hopeless, NO_DICE).depth == 1
     assert CostOptimal(StraightLine(.1), 8, 0)(hopeless, NO_DICE).depth == 0
 
 
-def test_forwards_cost_what_the_curve_says_at_this_context():
-    asked = []
-    CostOptimal(lambda width, context: asked.append(context) or 1.0, 3)(after((2, 1)), NO_DICE)
-    assert set(asked) == {10}
+def test_the_curve_is_read_at_the_current_context_length():
+    contexts = []
+    CostOptimal(lambda width, context: contexts.append(context) or 1.0, 3)(after((2, 1)), NO_DICE)
+    assert set(contexts) == {10}
 
 
-def test_asked_twice_in_any_order_it_answers_the_same():
+def test_the_length_depends_on_the_session_alone():
     sessions = [after(*[(6, i % 7)] * i) for i in range(9)]
     policy = CostOptimal(StraightLine(.05), 8, fade=.9)
     forth = [policy(session, NO_DICE) for session in sessions]

@@ -27,12 +27,12 @@ def after(*rounds: tuple[float, ...]):
     return session
 
 
-def test_the_window_of_least_price_decides():
-    # newest last: H1 = 0.3, H2 = 0.75, H3 = 2.5; with penalty 1 the prices are 1.3, 1.25 and 2.83
+def test_the_window_of_least_cost_decides():
+    # newest last: H1 = 0.3, H2 = 0.75, H3 = 2.5; with penalty 1 the costs are 1.3, 1.25 and 2.83
     assert decide((6.0, 1.2, .3), 3, 1.0, 1.5) == (True, 2)
-    # H1 = 2, H2 = 1.25, H3 = 1; prices 3, 1.75, 1.33
+    # H1 = 2, H2 = 1.25, H3 = 1; costs 3, 1.75, 1.33
     assert decide((.5, .5, 2.0), 3, 1.0, 1.5) == (True, 3)
-    # H1 = 2.4, H2 = 2.2, H3 = 2.1: the price of all three is least and their mean too high
+    # H1 = 2.4, H2 = 2.2, H3 = 2.1: the cost of all three is least and their mean too high
     assert decide((1.9, 2.0, 2.4), 3, 1.0, 1.5) == (False, 3)
 
 
@@ -42,22 +42,22 @@ def test_without_a_penalty_the_lowest_mean_decides():
     assert decide((0.0, .4, 2.0), 3, 0.0, .8) == (True, 3)
 
 
-def test_an_overwhelming_penalty_leaves_the_mean_of_the_whole_window():
+def test_a_very_large_penalty_selects_the_longest_window():
     assert decide((6.0, 1.2, .3), 3, 1e9, 2.5) == (True, 3)
     assert decide((6.0, 1.2, .3), 3, 1e9, 2.49) == (False, 3)
 
 
 def test_a_tie_goes_to_the_shorter_window():
     assert decide((1.0, 1.0, 1.0), 3, 0.0, 1.5) == (True, 1)
-    assert decide((9.0, 2.0, 1.0), 2, 1.0, 1.5) == (True, 1)         # both prices are 2
+    assert decide((9.0, 2.0, 1.0), 2, 1.0, 1.5) == (True, 1)         # both costs are 2
 
 
-def test_the_threshold_itself_fires():
+def test_a_mean_equal_to_the_threshold_fires():
     assert decide((1.5,), 3, 1.0, 1.5) == (True, 1)
     assert decide((1.5001,), 3, 1.0, 1.5) == (False, 1)
 
 
-def test_it_looks_no_further_back_than_it_may_and_there_is():
+def test_it_looks_back_at_most_look_back_tokens_and_no_further_than_they_exist():
     assert decide((0.0, 0.0, 9.0), 1, 0.0, 1.5) == (False, 1)
     assert decide((0.0, 3.0), 3, 1e9, 1.5) == (True, 2)
     assert decide((), 3, 1.0, inf) == (False, 0)
@@ -75,23 +75,23 @@ def test_it_reads_no_more_rounds_than_it_needs():
     class Rounds(tuple):
         def __reversed__(self):
             yield self[-1]
-            raise AssertionError("it went further back")
+            raise AssertionError("it read more rounds than needed")
 
     session = after(*[(.1,)] * 50, (.2, .3, .4))
     assert last_entropies(replace(session, rounds=Rounds(session.rounds)), 3) == (.2, .3, .4)
 
 
-def test_it_retrieves_where_the_target_was_sure_and_asks_the_model_elsewhere():
+def test_it_retrieves_at_low_entropy_and_uses_the_model_elsewhere():
     part = EntropyTrigger(COPY, MODEL)
     assert part(after((.1, .2, .3)), NO_DICE) == replace(COPY, instead=MODEL)
     assert part(after((3.0, 2.0, 4.0)), NO_DICE) == MODEL
 
 
-def test_the_first_round_is_the_models():
+def test_the_first_round_uses_the_model():
     assert EntropyTrigger(COPY, MODEL, threshold=inf)(after(), NO_DICE) == MODEL
 
 
-def test_in_the_other_reading_the_window_is_also_the_query():
+def test_reading_query_matches_as_many_tokens_as_the_window_has():
     session = after((6.0, 1.2, .3))
     assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == replace(COPY, query=2, instead=MODEL)
     assert EntropyTrigger(COPY, MODEL)(session, NO_DICE).query == 0
@@ -104,7 +104,7 @@ def test_it_reads_the_entropies_that_the_loop_recorded():
     assert last_entropies(last, 3) == pytest.approx(true[-3:])
 
 
-def test_normalised_it_fires_at_the_same_share_of_the_largest_entropy():
+def test_normalised_it_fires_at_a_share_of_the_largest_entropy():
     part = CARD.make(Kit(None, Facts(vocab=1000)), normalised=True)
     share = 1.5 / log(32_000)
     assert part(after((.99 * share * log(1000),)), NO_DICE).source == "feedback-retrieval"
@@ -119,13 +119,13 @@ def test_its_budgets_come_from_the_kit():
     assert (part.look_back, part.penalty, part.threshold, part.reading) == (3, 1.0, 1.5, "switch")
 
 
-def test_the_models_tree_has_sizes_and_an_end_of_its_own():
+def test_the_models_tree_has_its_own_sizes_and_stop_rule():
     part = CARD.make(Kit(None, nodes=6), depth=24, nodes=24, model_depth=5, model_width=4, model_nodes=6, least=0.4)
     assert part.retrieve == Budget(24, 8, 24, "feedback-retrieval")
     assert part.model == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
 
 
-def test_parameters_replace_what_the_kit_says():
+def test_parameters_override_the_kit():
     part = CARD.make(kit(nodes=6), retrieve="suffix-automaton", model="token-recycling", depth=4, width=2, nodes=5,
                      model_depth=3, model_width=7, threshold=.5)
     assert part.retrieve == Budget(4, 2, 5, "suffix-automaton")

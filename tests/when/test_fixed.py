@@ -15,11 +15,11 @@ def test_it_gives_the_same_budget_every_round():
     assert Fixed(4, 2, 6)(SESSION, Dice(0)) == Budget(4, 2, 6)
 
 
-def test_it_takes_its_depth_from_the_cost_curve():
+def test_its_depth_comes_from_the_cost_curve():
     assert CARD.make(kit(nodes=5)).depth == 5
 
 
-def test_at_a_rate_it_drafts_in_that_share_of_rounds():
+def test_it_drafts_in_the_given_share_of_rounds():
     drafted = sum(Fixed(4, rate=.3)(SESSION, Dice(0).fork(i)).depth > 0 for i in range(2000))
     assert abs(drafted / 2000 - .3) < .04
 

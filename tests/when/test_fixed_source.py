@@ -8,21 +8,21 @@ from specdec_lib.when.fixed_source import CARD, FixedSource
 from tests.worlds import kit
 
 SESSION = begin((1, 2), 20)
-DRAFTERS = {"model": lambda *asked: deterministic_chain((1,)), "copy": lambda *asked: deterministic_chain((2,)),
-            "mute": lambda *asked: Draft()}
+DRAFTERS = {"model": lambda *args: deterministic_chain((1,)), "copy": lambda *args: deterministic_chain((2,)),
+            "empty": lambda *args: Draft()}
 
 
-def spoken(source):
+def drafted(source):
     return Switch(DRAFTERS)(SESSION, FixedSource(Budget(3, source=source))(SESSION, NO_DICE), NO_DICE).tokens
 
 
-def test_the_drafter_it_names_speaks_every_round():
-    assert spoken("copy") == (2,)
-    assert spoken("model") == (1,)
+def test_the_named_drafter_drafts_every_round():
+    assert drafted("copy") == (2,)
+    assert drafted("model") == (1,)
 
 
-def test_where_that_one_has_nothing_to_say_the_switch_asks_the_next():
-    assert spoken("mute") == (1,)
+def test_after_an_empty_draft_the_switch_uses_the_next_drafter():
+    assert drafted("empty") == (1,)
 
 
 def test_its_budget_comes_from_the_kit_or_from_the_parameters():

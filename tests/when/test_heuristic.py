@@ -12,7 +12,7 @@ from tests.worlds import kit
 
 
 def after(*rounds: tuple[int, int]):
-    """A session whose rounds drafted and accepted so many tokens."""
+    """A session whose rounds drafted and accepted these numbers of tokens."""
     session = begin((1, 2), 500)
     for drafted, accepted in rounds:
         draft = deterministic_chain(range(drafted)) if drafted else Draft()
@@ -27,7 +27,7 @@ def test_it_starts_at_five_grows_by_two_and_shrinks_by_one():
     assert depths == [5, 7, 6, 5]
 
 
-def test_it_never_falls_below_one_nor_rises_above_its_cap():
+def test_the_depth_stays_between_one_and_the_cap():
     assert Heuristic()(after(*[(5, 0)] * 9), NO_DICE).depth == 1
     assert Heuristic(cap=8)(after(*[(5, 5)] * 9), NO_DICE).depth == 8
 
@@ -40,7 +40,7 @@ def test_its_cap_comes_from_the_cost_curve():
     assert CARD.make(kit(nodes=5)).cap == 10
 
 
-def test_svips_baseline_climbs_by_two_to_forty_and_falls_from_there_by_one():
+def test_svips_baseline_rises_by_two_to_forty_and_falls_by_one():
     rule, history, depths = Heuristic(), [], []
     for whole in [True] * 19 + [False] * 2 + [True]:
         depths.append(rule(after(*history), NO_DICE).depth)
@@ -49,12 +49,12 @@ def test_svips_baseline_climbs_by_two_to_forty_and_falls_from_there_by_one():
     assert rule(after(*history), NO_DICE).depth == 40
 
 
-def test_a_draft_cut_short_and_kept_whole_is_a_success():
-    assert Heuristic()(after((3, 3)), NO_DICE).depth == 7, "transformers compares with what was drafted"
+def test_a_draft_shorter_than_the_budget_and_fully_accepted_is_a_success():
+    assert Heuristic()(after((3, 3)), NO_DICE).depth == 7, "transformers compares with the drafted length"
 
 
-def told(world, *rounds):
-    """The depths of one prompt, asked before each of these rounds and once more, as the loop asks."""
+def depths(world, *rounds):
+    """The depths of one prompt, before each of these rounds and after the last, as the loop calls the policy."""
     rule = catalog.make_part("heuristic", world, remember=True)
     depths = [rule(after(*rounds[:n]), NO_DICE).depth for n in range(len(rounds) + 1)]
     for one in world.memory.values():
@@ -62,26 +62,26 @@ def told(world, *rounds):
     return depths
 
 
-def test_transient_starts_every_prompt_anew_and_remembered_goes_on():
+def test_only_with_remember_the_depth_continues_across_prompts():
     memory = {}
-    assert told(kit(memory=memory), (5, 5), (6, 6)) == [5, 6, 6]                   # cap 6: twice three nodes
-    assert told(kit(memory=memory), (6, 0)) == [6, 5]
-    assert told(kit(memory=memory)) == [5]
-    assert told(kit()) == [5]
+    assert depths(kit(memory=memory), (5, 5), (6, 6)) == [5, 6, 6]                 # cap 6: twice three nodes
+    assert depths(kit(memory=memory), (6, 0)) == [6, 5]
+    assert depths(kit(memory=memory)) == [5]
+    assert depths(kit()) == [5]
     world = kit(memory=memory)
     assert CARD.make(world)(after(), NO_DICE).depth == 5
     assert not kit().memory
 
 
-def test_asked_again_about_an_earlier_moment_it_says_the_same():
+def test_the_depth_depends_on_the_session_alone():
     rule = CARD.make(kit(memory={}), remember=True)
-    moments = [after(*[(5, 5)] * n) for n in range(3)]
-    assert [rule(one, NO_DICE) for one in moments] == [rule(one, NO_DICE) for one in moments[::-1]][::-1]
+    sessions = [after(*[(5, 5)] * n) for n in range(3)]
+    assert [rule(one, NO_DICE) for one in sessions] == [rule(one, NO_DICE) for one in sessions[::-1]][::-1]
 
 
-def test_other_settings_remember_apart():
+def test_each_setting_has_its_own_memory():
     memory = {}
-    assert told(kit(memory=memory), (5, 0), (4, 0)) == [5, 4, 3]
+    assert depths(kit(memory=memory), (5, 0), (4, 0)) == [5, 4, 3]
     assert CARD.make(kit(memory=memory), start=4, remember=True)(after(), NO_DICE).depth == 4
 
 

@@ -15,7 +15,7 @@ def seen(first, second, prob=.5):
     return (stat(prob=prob, first=first, second=second),)
 
 
-def test_it_stops_where_the_lead_in_chances_is_below_the_threshold():
+def test_it_stops_where_the_difference_of_probabilities_is_below_the_threshold():
     stop = Margin(9)(begin((1,), 5), NO_DICE).stop
     assert stop(seen(.45, .30))
     assert not stop(seen(.55, .30))
@@ -24,18 +24,18 @@ def test_it_stops_where_the_lead_in_chances_is_below_the_threshold():
     assert not stop(())
 
 
-def test_in_logits_it_is_the_ratio_that_counts():
+def test_with_logits_the_ratio_of_probabilities_counts():
     stop = Margin(9, h=log(2), logits=True)(begin((1,), 5), NO_DICE).stop
     assert stop(seen(.59, .30))
     assert not stop(seen(.61, .30))
     assert not stop(seen(.11, .05))
 
 
-def test_a_second_chance_that_rounded_to_zero_is_an_endless_lead():
+def test_a_second_probability_of_zero_is_an_infinite_margin():
     assert not CloseTop(50.0, logits=True)(seen(1.0, 0.0))
 
 
-def test_it_looks_at_the_law_and_not_at_the_token_that_was_drawn():
+def test_it_depends_on_the_distribution_and_not_on_the_drawn_token():
     assert {CloseTop(.2)(seen(.6, .3, prob)) for prob in (.6, .3, .01)} == {False}
 
 

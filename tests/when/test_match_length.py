@@ -17,7 +17,7 @@ def choice(tokens, store=None, threshold=5):
 
 
 def repeat(n):
-    """A text whose last `n` tokens stood there before."""
+    """A text whose last `n` tokens occur earlier."""
     return (*WORDS[:n], 99, 98, *WORDS[:n])
 
 
@@ -27,7 +27,7 @@ def test_a_match_of_five_tokens_is_copied_and_one_of_four_is_not():
     assert choice(repeat(2), threshold=2) == "suffix-automaton"
 
 
-def test_where_the_copier_is_silent_all_the_same_the_other_has_its_own_budget():
+def test_the_copy_budget_carries_the_other_drafters_budget():
     part = MatchLength(Matcher(), COPY, OTHER, 5)
     assert part(Session(repeat(5), 12, 50), NO_DICE).instead == OTHER
     assert part(Session(repeat(4), 10, 50), NO_DICE) == OTHER
@@ -47,19 +47,19 @@ def test_both_budgets_come_from_the_kit():
     assert part.threshold == 5
 
 
-def test_parameters_replace_what_the_kit_says():
+def test_parameters_override_the_kit():
     part = CARD.make(Kit(None, nodes=6), threshold=3, other="eagle", depth=4, width=2, nodes=5)
     assert part.copy == Budget(4, source="suffix-automaton")
     assert part.other == Budget(4, 2, 5, source="eagle")
 
 
-def test_a_copy_has_a_length_of_its_own_and_a_tree_may_end_early():
+def test_the_copy_has_its_own_length_and_the_tree_its_own_stop_rule():
     part = CARD.make(Kit(None, nodes=6), copy=12, least=0.4)
     assert part.copy == Budget(12, source="suffix-automaton")
     assert part.other == Budget(6, 8, 6, source="token-recycling", stop=UnlikelyPath(0.4))
 
 
-def test_it_reads_the_index_that_the_drafter_reads():
+def test_it_shares_its_index_with_the_drafter():
     kit = Kit(None)
     part = CARD.make(kit)
     assert part.matcher is kit.indexes["matcher"]

@@ -1,4 +1,4 @@
-"""The oracle on recordings made up by hand: what it drafts, what that costs, and that nobody is faster."""
+"""The oracle on hand-made recordings: what it drafts, what that costs, and that no other lengths are faster."""
 
 import itertools
 from dataclasses import replace
@@ -20,7 +20,7 @@ from specdec_lib.when.oracle import CARD, Oracle
 from tests.worlds import PROMPT, kit
 
 TEXT = (1, 2, 3, 4, 5, 6)
-SAID = ((1, 9), (2, 3), (9, 9), (9, 9), (5,), ())                  # what the drafter says at each place of TEXT
+SAID = ((1, 9), (2, 3), (9, 9), (9, 9), (5,), ())                  # what the drafter proposes at each position of TEXT
 CURVE = curves.CostCurve((1, 2, 3), (8,), ((1.0, 1.25, 1.5),))
 ABOUT = {"vocab": 3, "end": [], "pieces": {}}
 
@@ -50,29 +50,28 @@ def rounds(recording, when, drafter="draft-model"):
     return last
 
 
-def test_it_drafts_exactly_what_would_be_kept():
+def test_it_drafts_exactly_the_accepted_tokens():
     assert oracle().kept == oracle().lengths == (1, 2, 0, 0, 1, 0)
-    told = measure.rows(rounds(by_hand(), oracle(), "hand"))
-    assert [(row.drafted, row.accepted) for row in told] == [(1, 1), (0, 0), (0, 0), (1, 1)]
+    rows = measure.rows(rounds(by_hand(), oracle(), "hand"))
+    assert [(row.drafted, row.accepted) for row in rows] == [(1, 1), (0, 0), (0, 0), (1, 1)]
 
 
-def test_of_a_real_drafter_nothing_is_wasted_and_nothing_that_would_be_kept_is_left(recording):
+def test_with_a_real_drafter_no_token_is_rejected_and_no_acceptable_token_is_left_out(recording):
     when = CARD.make(kit(None, recording=recording), drafter="draft-model")
-    told = rounds(recording, when)
-    assert told.tokens == recording.tokens
+    last = rounds(recording, when)
+    assert last.tokens == recording.tokens
     longest = kit(None, recording=recording).part("recorded", drafter="draft-model")
-    place = 0
-    for row in measure.rows(told):
-        here = begin(recording.tokens[:recording.prompt + place], len(recording.output) - place)
+    position = 0
+    for row in measure.rows(last):
+        here = begin(recording.tokens[:recording.prompt + position], len(recording.output) - position)
         full = longest(here, Budget(16).within(here), NO_DICE).tokens
-        right = next((i for i, pair in enumerate(zip(full, recording.output[place:], strict=False))
-                      if pair[0] != pair[1]),
-                     len(full))
+        pairs = zip(full, recording.output[position:], strict=False)
+        right = next((i for i, (drafted, true) in enumerate(pairs) if drafted != true), len(full))
         assert row.drafted == row.accepted == right
-        place += row.emitted
+        position += row.emitted
 
 
-def test_the_quickest_lengths_give_a_token_up_for_the_better_draft_behind_it():
+def test_the_quickest_lengths_skip_a_token_for_a_longer_draft_after_it():
     assert oracle(rule="quickest").lengths[0] == 0
     assert oracle().lengths[0] == 1
     spent = {rule: sum(CURVE(row.width) + .1 * row.drafted for row in measure.rows(
@@ -81,29 +80,29 @@ def test_the_quickest_lengths_give_a_token_up_for_the_better_draft_behind_it():
     assert spent["quickest"] == pytest.approx(1.0 + 1.7 + 1.35)            # 1 | 2 3 4 | 5 6
 
 
-def test_no_choice_of_lengths_is_quicker_than_the_quickest():
-    for price, block in ((0.0, 0.0), (.1, 0.0), (.4, 0.0), (1.0, 0.0), (0.0, .3), (.1, .6)):
-        best = oracle(rule="quickest", per_token=price, per_block=block)
-        ways = itertools.product(range(3), repeat=6)
-        spent = [written(best, way) for way in ways]
-        assert written(best, best.lengths) == pytest.approx(min(spent))
+def test_no_choice_of_lengths_is_faster_than_the_quickest():
+    for token, block in ((0.0, 0.0), (.1, 0.0), (.4, 0.0), (1.0, 0.0), (0.0, .3), (.1, .6)):
+        best = oracle(rule="quickest", per_token=token, per_block=block)
+        choices = itertools.product(range(3), repeat=6)
+        spent = [total_cost(best, lengths) for lengths in choices]
+        assert total_cost(best, best.lengths) == pytest.approx(min(spent))
 
 
-def written(seer: Oracle, lengths) -> float:
-    """What these lengths cost to the end of the text."""
-    place, spent = 0, 0.0
-    while place < len(TEXT):
-        offer = seer.offer(lengths[place], place)
-        place, spent = place + offer.tokens, spent + offer.ms
+def total_cost(policy: Oracle, lengths) -> float:
+    """Cost of these lengths up to the end of the text."""
+    position, spent = 0, 0.0
+    while position < len(TEXT):
+        offer = policy.offer(lengths[position], position)
+        position, spent = position + offer.tokens, spent + offer.ms
     return spent
 
 
-def test_where_drafting_is_dear_the_quickest_draft_nothing():
+def test_with_expensive_drafting_the_quickest_lengths_are_zero():
     assert set(oracle(rule="quickest", per_token=2.0).lengths) == {0}
     assert set(oracle(per_token=2.0).lengths) > {0}
 
 
-def test_asked_twice_in_any_order_it_answers_the_same_and_where_the_text_ends_it_drafts_nothing():
+def test_the_length_depends_on_the_session_alone_and_is_zero_at_the_end():
     here = [begin(by_hand().tokens[:n], 9) for n in range(1, 8)]
     forth = [oracle()(one, Dice(1)) for one in here]
     used = oracle()
@@ -112,20 +111,20 @@ def test_asked_twice_in_any_order_it_answers_the_same_and_where_the_text_ends_it
 
 
 @pytest.mark.parametrize("tokens", [(8,), (7, 2), (7, 1, 2, 3, 4, 5, 6, 1)], ids=str)
-def test_off_the_recorded_text_it_is_refused(tokens):
-    with pytest.raises(Refusal, match="not the beginning of it"):
+def test_a_session_off_the_recorded_text_is_refused(tokens):
+    with pytest.raises(Refusal, match="recorded answer"):
         oracle()(begin(tokens, 9), NO_DICE)
 
 
-def test_without_a_recording_it_is_refused_and_listed_as_missing_it():
+def test_without_a_recording_it_is_refused_and_listed_as_missing():
     assert catalog.missing(CARD, kit()) == ["recording"]
-    with pytest.raises(Refusal, match="oracle cannot be made: recording is missing"):
+    with pytest.raises(Refusal, match="oracle.*recording"):
         catalog.build("draft-model@oracle", kit())
     with pytest.raises(Refusal, match="recordings only"):
         CARD.make(kit())
 
 
-def test_a_method_is_told_with_it_and_asks_for_the_drafter_that_was_named(recording):
+def test_a_replayed_method_uses_the_oracle_of_the_named_drafter(recording):
     for name in ("draft-model", "suffix-automaton"):
         method = assembled(f"draft-model@oracle(drafter={name!r})", recording, CURVE)
         assert isinstance(method, Method)

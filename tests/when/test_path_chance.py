@@ -11,7 +11,7 @@ def trail(*probs):
     return tuple(TokenStats(prob, prob, 0.0, 0.0) for prob in probs)
 
 
-def test_it_stops_where_the_product_of_the_path_falls_below_the_least_chance():
+def test_it_stops_where_the_product_along_the_path_is_below_least():
     stop = PathChance(4, 2, 6, 0.4)(begin((1,), 5), NO_DICE).stop
     assert not stop(trail(0.5))
     assert not stop(trail(0.8, 0.5))
@@ -24,12 +24,12 @@ def test_its_budget_is_the_same_every_round():
     assert PathChance(4, 2, 6, 0.4)(begin((1,), 5), NO_DICE) == Budget(4, 2, 6, stop=UnlikelyPath(0.4))
 
 
-def test_at_zero_nothing_stops():
+def test_least_0_never_stops():
     assert PathChance(4, least=0)(begin((1,), 5), NO_DICE) == Budget(4)
     assert stop_when_unlikely(Budget(4), 0) == Budget(4)
 
 
-def test_its_depth_is_what_the_cost_curve_allows():
+def test_its_depth_comes_from_the_cost_curve():
     assert CARD.make(Kit(None, nodes=7)).depth == 7
 
 
@@ -40,6 +40,6 @@ def test_an_impossible_parameter_is_refused(wrong):
         CARD.make(Kit(None), **wrong)
 
 
-def test_an_impossible_chance_is_refused_wherever_it_is_given():
-    with pytest.raises(Refusal, match="chance between 0 and 1, got 2"):
+def test_an_impossible_probability_is_refused_by_stop_when_unlikely_too():
+    with pytest.raises(Refusal, match="between 0 and 1, got 2"):
         stop_when_unlikely(Budget(4), 2)

@@ -16,31 +16,28 @@ def sessions(count, id=""):
     return [replace(first, tokens=first.tokens + (3,) * i) for i in range(count)]
 
 
-def fired(coin, there, dice=NO_DICE):
-    return [coin(session, dice) == COPY for session in there]
+def fired(policy, sessions, dice=NO_DICE):
+    return [policy(session, dice) == COPY for session in sessions]
 
 
-def test_it_retrieves_in_its_share_of_rounds():
+def test_it_retrieves_in_the_given_share_of_rounds():
     assert abs(sum(fired(RandomSource(COPY, MODEL, .3), sessions(2000))) / 2000 - .3) < .04
 
 
-def test_it_needs_no_dice_and_answers_the_same_whatever_it_is_given():
-    coin, there = RandomSource(COPY, MODEL, .5), sessions(50)
-    assert fired(coin, there) == fired(coin, there[::-1])[::-1] == fired(coin, there, Dice(9))
+def test_it_depends_on_the_session_alone_and_not_on_the_loops_dice():
+    policy, there = RandomSource(COPY, MODEL, .5), sessions(50)
+    assert fired(policy, there) == fired(policy, there[::-1])[::-1] == fired(policy, there, Dice(9))
 
 
-def test_another_seed_and_another_prompt_throw_other_coins():
+def test_another_seed_or_prompt_draws_other_random_numbers():
     base = fired(RandomSource(COPY, MODEL, .5), sessions(50))
-    assert base != fired(RandomSource(COPY, MODEL, .5, seed=1),
-                         sessions(50))
-    assert base != fired(RandomSource(COPY, MODEL, .5),
-                                                                                               sessions(50, "qa-2"))
+    assert base != fired(RandomSource(COPY, MODEL, .5, seed=1), sessions(50))
+    assert base != fired(RandomSource(COPY, MODEL, .5), sessions(50, "qa-2"))
 
 
-def test_a_sure_rate_always_or_never_retrieves():
+def test_rate_1_always_retrieves_and_rate_0_never():
     assert all(fired(RandomSource(COPY, MODEL, 1.0), sessions(50)))
-    assert not any(fired(RandomSource(COPY, MODEL, 0.0),
-                                                                                      sessions(50)))
+    assert not any(fired(RandomSource(COPY, MODEL, 0.0), sessions(50)))
 
 
 def test_both_budgets_come_from_the_kit_or_from_the_parameters():

@@ -13,21 +13,21 @@ from tests.when.history import trail
 from tests.worlds import kit
 
 
-def test_the_estimate_is_one_less_the_root_of_the_scaled_entropy():
+def test_the_estimate_is_one_minus_the_root_of_the_scaled_entropy():
     assert estimate(0.0) == 1
     assert estimate(0.6) == pytest.approx(.7)
     assert estimate(log(2)) == pytest.approx(.6776, 1e-4)
     assert estimate(4.0, ratio=1.0) == -1
 
 
-def test_the_released_code_stops_above_six_tenths_of_a_nat():
+def test_the_released_codes_rule_stops_above_0_6_nats():
     stop = Svip(9)(begin((1,), 5), NO_DICE).stop
     assert not stop(trail(.59))
     assert stop(trail(.61))
     assert stop(trail(log(2)))
 
 
-def test_the_papers_reading_stops_above_nine_hundredths_of_a_nat():
+def test_the_papers_rule_stops_above_0_09_nats():
     stop = Svip(9, ratio=1.0)(begin((1,), 5), NO_DICE).stop
     assert not stop(trail(.08))
     assert stop(trail(.1))
@@ -40,15 +40,15 @@ def test_only_the_last_token_counts_and_the_comparison_is_strict():
     assert not Spread(.5, 1.0)(trail(.25))
 
 
-def test_the_token_drawn_from_the_spread_law_is_still_submitted():
-    sure, torn = (.9, .05, .05), (.4, .3, .3)                      # 0.39 and 1.09 nats
-    drafter = DraftModel(Table({(): sure, (0,): sure, (0, 0): torn}))
+def test_the_token_drawn_at_high_entropy_is_still_submitted():
+    low, high = (.9, .05, .05), (.4, .3, .3)                       # 0.39 and 1.09 nats
+    drafter = DraftModel(Table({(): low, (0,): low, (0, 0): high}))
     session = begin((1, 1), 20)
     draft = drafter(session, Svip(9)(session, NO_DICE), NO_DICE)
-    assert [round(seen.entropy, 2) for seen in draft.stats] == [.39, .39, 1.09]
+    assert [round(stat.entropy, 2) for stat in draft.stats] == [.39, .39, 1.09]
 
 
-def test_the_estimate_is_no_bound_where_the_drafter_is_sure_and_wrong():
+def test_the_estimate_is_no_bound_for_a_confident_wrong_drafter():
     q, p = (.999, .001), (.001, .999)
     entropy, overlap = -sum(x * log(x) for x in q), sum(map(min, p, q))
     assert estimate(entropy, ratio=.5) > .9

@@ -1,4 +1,4 @@
-"""The jump of the entropy, worked by hand."""
+"""The rise of the entropy, worked by hand."""
 
 import pytest
 
@@ -17,18 +17,18 @@ def test_it_stops_where_the_root_of_the_entropy_rises_by_more_than_the_threshold
     assert not stop(trail(0.0, 2.0, 2.1))
 
 
-def test_constant_doubt_and_falling_doubt_stop_nothing():
+def test_constant_or_falling_entropy_does_not_stop():
     assert not Jump(.2)(trail(4.0, 4.0))
     assert not Jump(.2)(trail(4.0, 1.0))
 
 
-def test_the_first_token_has_nothing_before_it():
+def test_the_first_token_never_stops():
     assert not Jump(.2)(trail(9.0))
     assert not Jump(.2)(())
     assert not Jump(-1.0)(trail(9.0))
 
 
-def test_a_negative_threshold_also_stops_where_doubt_hardly_falls():
+def test_a_negative_threshold_also_stops_at_constant_entropy():
     assert Jump(-.1)(trail(1.0, 1.0))
     assert not Jump(-.1)(trail(1.0, .5))
 

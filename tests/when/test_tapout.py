@@ -1,4 +1,4 @@
-"""TapOut: rewards, bandits and tallies worked by hand; arms that learn across prompts and change no law."""
+"""TapOut: rewards, bandits and tallies worked by hand; memory across prompts; losslessness."""
 
 from collections import Counter
 
@@ -44,7 +44,7 @@ def bandit(names=("a", "b"), **choice) -> TapOut:
 
 
 def played(policy: TapOut, kept: dict[str, int], rounds: int, dice=NO_DICE, drafted: int = 4) -> list[str]:
-    """Which arm was pulled in each round, where an arm always keeps the same number of four drafted tokens."""
+    """The arm pulled in each round, where each arm has a fixed number of its drafted tokens accepted."""
     session, pulled = begin((1, 2), 5000), []
     for number in range(rounds):
         notes = policy(session, dice.fork(number, "when")).notes
@@ -54,7 +54,7 @@ def played(policy: TapOut, kept: dict[str, int], rounds: int, dice=NO_DICE, draf
     return pulled
 
 
-def test_the_reward_blends_kept_length_and_kept_share():
+def test_the_reward_blends_accepted_length_and_accepted_share():
     assert bandit().reward(turn(4, 3)) == pytest.approx(.5 * 3 / 8 + .5 * 3 / 4) == .5625
     assert bandit(blend=1.0).reward(turn(4, 3)) == .375
     assert bandit(blend=0.0).reward(turn(4, 3)) == .75
@@ -71,24 +71,24 @@ def test_ucb_tuned_bounds_the_exploration_by_the_variance():
     # V is above 1/4 for both: .5 + sqrt(1.0986 / 2 / 4) = .871 against .3 + sqrt(1.0986 / 4) = .824
     assert ucb_tuned([arm(.5, .5), arm(.3)], NO_DICE, "sequence") == 0
     # t = 4000: V = sqrt(2 * 8.294 / 2000) = .091 for the steady one, .45 + .019; another .0625 of variance, .45 + .025
-    steady, restless = arm(*[.45] * 2000), arm(*[.2, .7] * 1000)
-    assert ucb_tuned([steady, restless], NO_DICE, "sequence") == 1
+    steady, varying = arm(*[.45] * 2000), arm(*[.2, .7] * 1000)
+    assert ucb_tuned([steady, varying], NO_DICE, "sequence") == 1
     assert ucb_tuned([steady, arm(*[.43] * 2000)], NO_DICE, "sequence") == 0
 
 
-def test_gaussian_posteriors_win_with_the_chance_that_theory_names():
+def test_gaussian_posteriors_give_the_analytic_probability_of_the_best_arm():
     # means .5 and .25, deviations .5 / sqrt(4) and .5 / sqrt(1): Phi(.25 / sqrt(.0625 + .25)) = .6726
     found = best_chances([arm(.5, .5, .5, .5), arm(.25)], "sequence")
     assert found.tolist() == pytest.approx([.6726, .3274], abs=2e-3)
 
 
-def test_beta_posteriors_win_with_the_chance_that_theory_names():
+def test_beta_posteriors_give_the_analytic_probability_of_the_best_arm():
     # Beta(2, 1) is the larger of two uniforms, Beta(1, 2) the smaller of two others: 5 of 6 orders
     assert best_chances([arm(1.0), arm(0.0)], "depth").tolist() == pytest.approx([5 / 6, 1 / 6], abs=1e-3)
     assert best_chances([arm(.5)] * 5, "depth").tolist() == pytest.approx([.2] * 5)
 
 
-def test_thompson_draws_an_arm_as_often_as_it_is_likely_to_be_the_best():
+def test_thompson_draws_an_arm_with_the_probability_that_it_is_best():
     arms = [arm(.5, .5, .5, .5), arm(.25)]
     dist = every_outcome(lambda dice: thompson(arms, dice, "sequence"))
     assert dist == pytest.approx({0: .6726, 1: .3274}, abs=2e-3)
@@ -110,11 +110,11 @@ def test_ucb1_pulls_as_worked_by_hand():
 def test_ucb_tuned_pulls_as_worked_by_hand():
     # rewards .75 and .375 that never vary: V = sqrt(2 ln t / n) is above 1/4 throughout, so the root of ln t / 4n is
     # added. t = 2: .416 to both; t = 3: 1.121 against .899; 4: 1.090, .964; 5: 1.067, 1.009; 6: 1.049, 1.044;
-    # t = 7, n = 6 and 1: .75 + .285 = 1.035 against .375 + .698 = 1.073, so b at last
+    # t = 7, n = 6 and 1: .75 + .285 = 1.035 against .375 + .698 = 1.073, so b
     assert played(bandit(bandit="ucb-tuned"), {"a": 4, "b": 2}, 8) == ["a", "b", "a", "a", "a", "a", "a", "b"]
 
 
-def test_at_level_depth_ucb1_pulls_for_each_place_as_worked_by_hand():
+def test_at_level_depth_ucb1_pulls_per_depth_as_worked_by_hand():
     policy, session, pulled = bandit(level="depth"), begin((1, 2), 5000), []
     for drafted, kept in ((1, 1), (2, 0), (2, 2), (2, 0), (2, 2)):             # rewards .5625, 0, .625, 0
         notes = policy(session, NO_DICE).notes
@@ -137,7 +137,7 @@ def test_the_same_seed_pulls_the_same_arms_and_another_seed_others():
     assert "".join(played(policy, kept, 20, Dice(1))) != "abccbaaaabccbbcccccc"
 
 
-def test_at_level_depth_thompson_draws_for_every_place_and_the_same_ones_with_the_same_seed():
+def test_at_level_depth_thompson_draws_per_depth_and_is_reproducible():
     policy, session, pulled = bandit(level="depth", bandit="thompson"), begin((1, 2), 5000), []
     for number in range(16):
         notes = policy(session, Dice(3).fork(number, "when")).notes
@@ -147,13 +147,13 @@ def test_at_level_depth_thompson_draws_for_every_place_and_the_same_ones_with_th
     assert pulled == ["aa", "bb", "ab", "ab", "aa", "aa", "aa", "ab", "aa", "aa", "aa", "ab", "aa", "bb", "ab", "aa"]
 
 
-def test_the_choice_touches_no_token_so_greedy_dice_serve_the_upper_bounds_and_thompson_asks_for_real_ones():
+def test_ucb_works_with_greedy_dice_and_thompson_needs_random_ones():
     assert played(bandit(), {"a": 4, "b": 2}, 3) == ["a", "b", "a"]
-    with pytest.raises(ValueError, match="needs dice"):
+    with pytest.raises(ValueError, match="dice"):
         played(bandit(bandit="thompson"), {"a": 4, "b": 2}, 3)
 
 
-def test_at_level_depth_each_place_has_its_own_arms():
+def test_at_level_depth_each_depth_has_its_own_tallies():
     policy = bandit(("always", "never"), level="depth")
     first = policy(begin((1,), 50), NO_DICE)
     assert first.notes[ARMS_NOTE] == ("always",) * 7, "seven tokens of eight after which another could be drawn"
@@ -166,14 +166,14 @@ def test_at_level_depth_each_place_has_its_own_arms():
         (0, "always"): (1, .5625), (0, "never"): (1, .3125), (1, "always"): (1, .3125)}
 
 
-def test_rounds_without_a_draft_and_those_of_other_policies_teach_nothing():
+def test_rounds_without_a_draft_or_of_other_policies_earn_no_reward():
     policy = bandit()
     notes = policy(begin((1,), 50), NO_DICE).notes
     other = turn(4, 4, AdaEdl(4)(begin((1,), 5), NO_DICE).stop)
     assert policy.after({}, after(turn(0, 0, notes=notes), turn(4, 4), other)) == {}
 
 
-def test_an_arm_that_adapts_hears_only_of_its_own_rounds():
+def test_an_adaptive_arm_reads_only_its_own_rounds():
     policy = CARD.make(kit(), arms=("adaedl", "svip"))
     session = after(*(turn(4, kept, notes={ARMS_NOTE: (name,)})
                       for name, kept in (("svip", 4), ("adaedl", 4), ("svip", 0))))
@@ -182,7 +182,7 @@ def test_an_arm_that_adapts_hears_only_of_its_own_rounds():
     assert policy.arms["adaedl"](session, NO_DICE).stop.threshold == pytest.approx(.403)
 
 
-def test_the_card_offers_the_five_arms_with_one_depth():
+def test_the_card_has_the_five_arms_with_one_depth():
     policy = CARD.make(kit(nodes=5))
     assert tuple(policy.arms) == NAMES
     assert policy(begin((1,), 50), NO_DICE).depth == 5
@@ -225,7 +225,7 @@ def test_what_an_arm_earned_outlives_the_prompt_the_last_round_included():
     assert first_pull(kit()) == NAMES[0], "an empty memory knows nothing"
 
 
-def test_within_one_decode_every_question_has_one_answer():
+def test_within_one_decode_the_budget_depends_on_the_session_alone():
     policy, there = CARD.make(next(kits())), [after()]
     for _ in range(8):
         there.append(there[-1].after(turn(3, 1, notes=policy(there[-1], NO_DICE).notes)))
@@ -233,7 +233,7 @@ def test_within_one_decode_every_question_has_one_answer():
     assert [policy(session, NO_DICE) for session in there[::-1]][::-1] == forth
 
 
-def test_without_memory_each_prompt_starts_anew_and_other_settings_share_nothing():
+def test_without_remember_or_with_other_settings_tallies_start_empty():
     world = kits()
     own = next(world)
     session = after(turn(3, 3, notes=CARD.make(own)(after(), NO_DICE).notes))
@@ -245,7 +245,7 @@ def test_without_memory_each_prompt_starts_anew_and_other_settings_share_nothing
 
 @pytest.mark.parametrize("choice", [{"bandit": "thompson"}, {"level": "depth"},
                                     {"level": "depth", "bandit": "thompson"}], ids=str)
-def test_whatever_the_bandit_the_output_law_is_the_targets(choice):
+def test_with_every_bandit_the_output_distribution_is_the_targets(choice):
     def once(dice):
         world = kit()
         arms = {"svip": {"h": .4}, "margin": {"h": .1}}
