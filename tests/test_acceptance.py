@@ -85,8 +85,9 @@ def test_standings_are_those_of_the_distribution_itself_with_its_filters():
     assert first == pytest.approx((3 / 7, 4 / 7, 2, math.log(7) - 3 / 7 * math.log(3) - 4 / 7 * math.log(4)))
     assert last[0] == 0
     assert last.rank == 3
-    assert standings(Distribution.point_mass(7), (7, 3)) == (TargetStanding(1.0, 1.0, 1, 0.0),
-                                                             TargetStanding(0.0, 1.0, 2, 0.0))
+    only, other = standings(Distribution.point_mass(7), (7, 3))
+    assert only == TargetStanding(1.0, 1.0, 1, 0.0)
+    assert other == TargetStanding(0.0, 1.0, 2, 0.0)
     same = standings(Sampling(temperature=0.5).distribution(logits), (2,))[0]
     assert same == pytest.approx(standing(Scores(logits[None]), 0, 2, 0.5))
 

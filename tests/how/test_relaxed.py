@@ -62,8 +62,8 @@ def test_the_typical_rule_keeps_more_where_the_target_is_unsure():
 
 def test_a_drafted_token_is_judged_strictly_under_every_rule():
     for rule in (RankMargin(4, 0.0), Typical(0.0)):
-        assert judge(relaxed(rule), deterministic_chain((NEAR, BEST), "draft-model"), ROW, ROW, ROW) == Verdict((),
-                                                                                                                (BEST,))
+        drafted = deterministic_chain((NEAR, BEST), "draft-model")
+        assert judge(relaxed(rule), drafted, ROW, ROW, ROW) == Verdict((), (BEST,))
         assert judge(relaxed(rule), deterministic_chain((NEAR, BEST)), ROW, ROW, ROW).path == ()
         assert judge(relaxed(rule), copied(NEAR, BEST), ROW, ROW, ROW).path == (0, 1)
 

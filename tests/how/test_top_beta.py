@@ -156,8 +156,8 @@ def test_when_sampling_a_token_that_passes_is_emitted_for_sure_even_with_beta_1(
     p = (.60, .25, .08, .07)
     world, draft, session = Table({(): p}), deterministic_chain((token,)), begin((3,), 9, sampling=WARM)
     for bounds, off in (({}, gap), ({"beta": 1}, gap if token == 0 else 0.0)):
-        dist = every_outcome(lambda dice, how=make(kit(), **bounds): how(session, draft, world((3,), draft),
-                                                                         dice).tokens[0])
+        how, rows = make(kit(), **bounds), world((3,), draft)
+        dist = every_outcome(lambda dice, how=how, rows=rows: how(session, draft, rows, dice).tokens[0])
         assert distance(dist, dict(enumerate(p))) == pytest.approx(off, abs=1e-12)
 
 

@@ -41,8 +41,8 @@ def judge(draft, *rows, how=None, sampling=WARM, dice=None) -> Verdict:
 def passing(row, sampling=WARM, **bounds) -> list[int]:
     """Tokens of this row that a chain of one may hold."""
     how = TypicalAcceptance(Typical(**bounds))
-    return [token for token in range(len(row)) if judge(deterministic_chain((token,)), row, row, how=how,
-                                                        sampling=sampling).path]
+    return [token for token in range(len(row))
+            if judge(deterministic_chain((token,)), row, row, how=how, sampling=sampling).path]
 
 
 # --- the rule -------------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ def test_with_real_drafters_it_is_off_the_target_distribution_when_sampling_and_
 def test_where_nothing_drafted_can_pass_the_output_is_the_targets():
     strict = TypicalAcceptance(Typical(1.0, 1.0))
     flat = Table({(): (.25,) * 4})                 # p = exp(-H) for every token, and the comparison is strict
-    dist = every_outcome(lambda dice: strict(begin((3,), 9, sampling=WARM), deterministic_chain((2,)),
-                                             flat((3,), deterministic_chain((2,))), dice).tokens[0])
+    session, draft = begin((3,), 9, sampling=WARM), deterministic_chain((2,))
+    dist = every_outcome(lambda dice: strict(session, draft, flat((3,), draft), dice).tokens[0])
     assert dist == pytest.approx(dict.fromkeys(range(4), .25))
 
 
