@@ -1,8 +1,8 @@
-"""Lenient rules: would a token that the target did not choose have been good enough?
+"""Lenient rules: whether a token that the target did not choose is likely enough to be accepted.
 
-Each rule is a small frozen value with a pure call on one token's standing in the target's law, so it can be asked
-about a live forward, a recorded row or numbers made up by hand. A rule bends the law of the output: what uses it is
-not lossless. Knows nothing about drafts, trees or what else guards an exchange.
+Each rule is a small frozen value with a pure call on one token's standing under the target, so it applies to a live
+forward, a recorded row or numbers made by hand. A rule changes the distribution of the output: a part that uses it is
+not lossless. Knows nothing about drafts, trees or further guards.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from specdec_lib.types import Refusal
 
 
 class TargetStanding(NamedTuple):
-    """Where one token stands in the target's law."""
+    """Probability and rank of one token under the target, with the best probability and the entropy of its row."""
 
     prob: float
-    best: float                                    # the largest chance of that law
-    rank: int                                      # 1 = no token is likelier
-    entropy: float                                 # of the whole law, nats
+    best: float                                    # the largest probability of the row
+    rank: int                                      # 1 = no token is more probable
+    entropy: float                                 # of the whole row, nats
 
 
 Rule = Callable[[TargetStanding], bool]
@@ -32,7 +32,7 @@ Rule = Callable[[TargetStanding], bool]
 
 @dataclass(frozen=True)
 class ExactOnly:
-    """R0: nothing but the target's own choice."""
+    """R0: accepts nothing but the target's own choice."""
 
     def __call__(self, standing: TargetStanding) -> bool:
         return False
@@ -40,7 +40,7 @@ class ExactOnly:
 
 @dataclass(frozen=True)
 class RankMargin:
-    """R1: among the `rank` likeliest, and at least `margin` times as likely as the best.
+    """R1: among the `rank` most probable, and at least `margin` times as probable as the best.
 
     The family of TensorRT-LLM's relaxed acceptance, which bounds rank and distance to the best as well.
     """
@@ -52,16 +52,16 @@ class RankMargin:
         if self.rank < 1:
             raise Refusal(f"rank must be at least 1, got {self.rank}")
         if not 0 <= self.margin <= 1:
-            raise Refusal(f"margin is a share of the best chance, between 0 and 1, got {self.margin}")
+            raise Refusal(f"margin is a share of the best probability, between 0 and 1, got {self.margin}")
 
     def __call__(self, standing: TargetStanding) -> bool:
         return standing.rank <= self.rank and standing.prob >= self.margin * standing.best
 
 
 def top_beta(beta: int = 3, tolerance: float = 1.0) -> RankMargin:
-    """SpecDec's rule is R1 in other words: among the `beta` best, its raw logit at most `tolerance` below the best one.
+    """SpecDec's rule as an R1: among the `beta` best, with a raw logit at most `tolerance` below the best one.
 
-    A gap of logits is a ratio of chances at temperature 1. Source: Xia et al. 2023 (SpecDec, arXiv 2203.16487).
+    A gap of logits is a ratio of probabilities at temperature 1. Source: Xia et al. 2023 (SpecDec, arXiv 2203.16487).
     """
     if not tolerance >= 0:
         raise Refusal(f"tolerance is a gap of logits, at least 0, got {tolerance}")
@@ -70,11 +70,11 @@ def top_beta(beta: int = 3, tolerance: float = 1.0) -> RankMargin:
 
 @dataclass(frozen=True)
 class Typical:
-    """R2: likelier than min(eps, delta exp(-H)), so that a flat law lets more pass than a steep one.
+    """R2: more probable than min(eps, delta exp(-H)), so that a flat distribution lets more pass than a steep one.
 
     Source: Cai et al. 2024 (Medusa, arXiv 2401.10774), typical acceptance. The best token always passes for
-    delta < 1, since no law has max p < exp(-H). As the temperature of the law rises tokens join those that pass and
-    none leaves: log p + H = (mean gap - own gap) / temperature, gaps of raw logits to the best, so the second bound is
+    delta < 1, since no distribution has max p < exp(-H). As the temperature rises tokens join those that pass and none
+    leaves: log p + H = (mean gap - own gap) / temperature, gaps of raw logits to the best, so the second bound is
     met sooner; and p itself falls only where the own gap is below the mean one, where that bound is met already.
     """
 
@@ -89,17 +89,17 @@ class Typical:
         return standing.prob > self.bound(standing.entropy)
 
     def bound(self, entropy: float) -> float:
-        """The chance that must be exceeded in a law of this entropy (nats)."""
+        """The probability that must be exceeded at this entropy (nats)."""
         return min(self.eps, self.delta * math.exp(-entropy))
 
 
 def standing(scores: Scores, row: int, token: int, temperature: float = 1.0) -> TargetStanding:
-    """How `token` stands in the softmax of `row` at this temperature, before any top-k or top-p."""
+    """Standing of `token` in the softmax of `row` at this temperature, before any top-k or top-p."""
     logits = scores.logits[row]
     logits = logits if logits.dtype == torch.float64 else logits.float()
     best, own = float(logits.max()), scores.logit(row, token)
     rank = 1 + int((logits > own).sum())
-    if temperature == 1:                           # a recording knows these two of the whole vocabulary
+    if temperature == 1:                           # a recording holds these two for the whole vocabulary
         row_stats = scores.row_stats((row,))
         lse, entropy = row_stats.lse[0], row_stats.entropy[0]
     else:
@@ -109,7 +109,7 @@ def standing(scores: Scores, row: int, token: int, temperature: float = 1.0) -> 
 
 
 def standings(dist: Distribution, tokens: Sequence[int]) -> tuple[TargetStanding, ...]:
-    """How each of `tokens` stands in this very law, whatever temperature and filters made it; chance 0 outside it."""
+    """Standing of each of `tokens` in `dist`, whatever temperature and filters made it; probability 0 outside it."""
     if dist.only is not None:
         return tuple(TargetStanding(dist.probability(token), 1.0, 1 + (token != dist.only), 0.0) for token in tokens)
     best, entropy = float(dist.probs.max()), entropy_nats(dist)
@@ -118,5 +118,5 @@ def standings(dist: Distribution, tokens: Sequence[int]) -> tuple[TargetStanding
 
 
 def entropy_nats(dist: Distribution) -> float:
-    """Entropy of a law in nats."""
+    """Entropy of a distribution in nats."""
     return float(torch.special.entr(dist.probs).sum())

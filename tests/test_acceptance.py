@@ -1,4 +1,4 @@
-"""Lenient rules on numbers made up by hand, and how a token's standing is read from scores."""
+"""Lenient rules on numbers made up by hand, and the standing of a token in scores."""
 
 import math
 
@@ -11,12 +11,12 @@ from specdec_lib.sampling import Sampling
 from specdec_lib.scores import Distribution, RowStats, Scores
 from specdec_lib.types import Draft, Refusal
 
-LAW = (.4, .3, .2, .06, .04)
-ENTROPY = -sum(p * math.log(p) for p in LAW)
+PROBS = (.4, .3, .2, .06, .04)
+ENTROPY = -sum(p * math.log(p) for p in PROBS)
 
 
 def stands(place: int) -> TargetStanding:
-    return TargetStanding(LAW[place], LAW[0], place + 1, ENTROPY)
+    return TargetStanding(PROBS[place], PROBS[0], place + 1, ENTROPY)
 
 
 def test_rank_margin_takes_what_is_in_the_first_ranks_and_near_the_best():
@@ -28,7 +28,7 @@ def test_rank_margin_takes_what_is_in_the_first_ranks_and_near_the_best():
 
 def test_typical_takes_the_smaller_of_its_two_bounds():
     steep = 0.3 * math.exp(-ENTROPY)
-    assert 0.06 < steep < 0.09                     # the law is flat: here the second bound is the smaller one
+    assert 0.06 < steep < 0.09                     # a flat distribution: here the second bound is the smaller one
     assert [Typical()(stands(place)) for place in range(5)] == [True, True, True, False, False]
     assert [Typical(eps=0.05)(stands(place)) for place in range(5)] == [True, True, True, True, False]
     assert not Typical()(TargetStanding(0.09, 0.9, 2, 0.3))
@@ -59,9 +59,9 @@ def test_as_the_temperature_rises_tokens_join_those_that_pass_and_none_leaves(ru
 
 @pytest.mark.parametrize(("beta", "tolerance"), [(1, 1.0), (2, 0.5), (3, 1.0), (4, 2.0), (5, 3.0), (5, 0.0)])
 def test_top_beta_is_rank_margin_with_a_gap_of_logits_for_a_ratio(beta, tolerance):
-    rule, best = top_beta(beta, tolerance), math.log(LAW[0])
+    rule, best = top_beta(beta, tolerance), math.log(PROBS[0])
     assert rule == RankMargin(beta, math.exp(-tolerance))
-    passes = [place < beta and best - math.log(p) <= tolerance for place, p in enumerate(LAW)]
+    passes = [place < beta and best - math.log(p) <= tolerance for place, p in enumerate(PROBS)]
     assert [rule(stands(place)) for place in range(5)] == passes
 
 
@@ -71,27 +71,28 @@ def test_strict_takes_nothing_but_what_the_target_chose():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_a_standing_is_read_from_the_softmax_at_the_temperature_asked_for(temperature):
-    dist = torch.tensor(LAW, dtype=torch.float64) ** (1 / temperature)
+    dist = torch.tensor(PROBS, dtype=torch.float64) ** (1 / temperature)
     dist = dist / dist.sum()
-    seen = standing(Table({(): LAW})((), Draft()), 0, 2, temperature)
+    seen = standing(Table({(): PROBS})((), Draft()), 0, 2, temperature)
     assert seen.rank == 3
     assert seen[:2] == pytest.approx((float(dist[2]), float(dist[0])), abs=1e-12)
     assert seen.entropy == pytest.approx(float(torch.special.entr(dist).sum()), abs=1e-12)
 
 
-def test_standings_are_those_of_the_law_itself_with_its_filters():
-    logits = Table({(): LAW})((), Draft()).logits[0]
+def test_standings_are_those_of_the_distribution_itself_with_its_filters():
+    logits = Table({(): PROBS})((), Draft()).logits[0]
     first, last = standings(Sampling(temperature=1.0, top_k=2).distribution(logits), (1, 4))
     assert first == pytest.approx((3 / 7, 4 / 7, 2, math.log(7) - 3 / 7 * math.log(3) - 4 / 7 * math.log(4)))
     assert last[0] == 0
     assert last.rank == 3
-    assert standings(Distribution.point_mass(7), (7, 3)) == (TargetStanding(1.0, 1.0, 1, 0.0),
-                                                             TargetStanding(0.0, 1.0, 2, 0.0))
+    only, other = standings(Distribution.point_mass(7), (7, 3))
+    assert only == TargetStanding(1.0, 1.0, 1, 0.0)
+    assert other == TargetStanding(0.0, 1.0, 2, 0.0)
     same = standings(Sampling(temperature=0.5).distribution(logits), (2,))[0]
     assert same == pytest.approx(standing(Scores(logits[None]), 0, 2, 0.5))
 
 
-def test_a_recorded_row_keeps_the_chances_of_the_whole_vocabulary():
+def test_a_recorded_row_keeps_the_probabilities_of_the_whole_vocabulary():
     top = RowStats(torch.tensor([[7, 3]]), torch.tensor([[2.0, 1.0]]), (0,), (2.5,), (1.25,))
     logits = torch.full((1, 9), float("-inf")).scatter(1, top.ids, top.logits)
     seen = standing(Scores(logits, row_stats=wide(top)), 0, 3)

@@ -1,1 +1,1 @@
-"""HOW: what is kept of a draft, and what comes next: `(session, draft, scores, dice) -> Verdict`."""
+"""HOW: which drafted tokens are accepted, and which token follows: `(session, draft, scores, dice) -> Verdict`."""

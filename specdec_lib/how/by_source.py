@@ -1,7 +1,7 @@
-"""By source: one rule for drafts of one drafter, another for the rest.
+"""By source: one acceptance rule for each drafter, a default rule for the rest.
 
-Source: the shape of ReSpec's source-aware verification (arXiv 2511.01282). A round has one speaker (a switch chose
-it), so the rule is chosen by the source of the draft's first node. Lossless if every rule it holds is.
+Source: ReSpec's source-aware verification (arXiv 2511.01282) has this form. One drafter drafts each round, so the
+source of the draft's first node selects the rule. Lossless if every rule it holds is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from specdec_lib.types import Card, Draft, How, Session, Verdict
 
 @dataclass(frozen=True)
 class BySource:
-    """`rules[source]` judges the drafts of that source, `default` all others and the empty draft."""
+    """Applies `rules[source]` to drafts of that source, `default` to all others and to the empty draft."""
 
     default: How
     rules: Mapping[str, How] = field(default_factory=dict)

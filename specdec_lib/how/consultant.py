@@ -1,14 +1,15 @@
-"""Consultant Decoding: a draft stands while the target finds the running text likely enough, whoever wrote it.
+"""Consultant Decoding: a draft is accepted while the target finds the running text likely enough, whatever drafted it.
 
-Source: arXiv 2506.02391. With n_i = -ln p(x_i), the running surprise r_i = beta r_(i-1) + (1 - beta) n_i is held
-against eps: the first node with r_i > eps goes, with all below it, and a token of p takes its place; a draft that
-passes whole is followed by a bonus token of p. At beta = 0 this is p(x) >= exp(-eps). Never reads `q`. Not lossless: a
-token x drawn from q, the passing set A, is emitted with chance q(x) [x in A] + (1 - q(A)) p(x).
+Source: arXiv 2506.02391. With n_i = -ln p(x_i), the running surprise r_i = beta r_(i-1) + (1 - beta) n_i is compared
+with eps: the first node with r_i > eps is rejected, with all below it, and replaced by a token drawn from p; a draft
+that passes whole is followed by a bonus token of p. At beta = 0 this is p(x) >= exp(-eps). Never reads `q`. Not
+lossless: a token x drawn from q, A the set of passing tokens, is emitted with probability q(x) [x in A] + (1 - q(A))
+p(x).
 
 Where the paper is silent, our reading, each a parameter: r begins as the surprise of the first drafted token, is
-carried from round to round (folded from their log-probabilities, nothing is kept beside the session), and becomes the
+carried from round to round (folded from their log-probabilities, nothing is stored beside the session), and becomes the
 new token's own after a rejection; a bonus token counts like a drafted one; end and control tokens pass only as the
-target's own choice. In a tree every path has its own r; the longest that passes is kept, the likelier of two.
+target's own choice. In a tree every path has its own r; the longest that passes is kept, of two the likelier.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ class Consultant:
     """Keeps the longest path on which the running surprise (nats) never passes `eps`."""
 
     eps: float = 2.0                               # about the converged training loss of a language model
-    beta: float = 0.2                              # what the past weighs
+    beta: float = 0.2                              # weight of the past
     reset: bool = False                            # True: r begins anew with the first drafted token of each round
-    bonus: bool = True                             # whether r, which speaks of the text, counts the bonus token
-    temperature: float = 1.0                       # of the law whose surprise is taken, before any top-k or top-p
-    never: frozenset[int] = frozenset()            # tokens that pass only where the target chose them itself
+    bonus: bool = True                             # whether r counts the bonus token
+    temperature: float = 1.0                       # of the surprise, before any top-k or top-p
+    never: frozenset[int] = frozenset()            # tokens that pass only as the target's own choice
     spare_end: bool = True                         # the same for the session's end tokens
 
     def __post_init__(self):
@@ -44,14 +45,14 @@ class Consultant:
         if not 0 <= self.beta < 1:
             raise Refusal(f"beta is the weight of the past, at least 0 and below 1, got {self.beta}")
         if not self.temperature > 0:
-            raise Refusal(f"the rule looks at a law above temperature 0, got {self.temperature}")
+            raise Refusal(f"the temperature of the surprise must be above 0, got {self.temperature}")
         if self.temperature != 1 and not self.reset:
             raise Refusal(f"rounds remember log-probabilities at temperature 1, so at {self.temperature} the running "
                           "surprise cannot be carried: set reset=True or temperature=1")
 
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
         surprise = surprises(draft, scores, self.temperature)
-        own = cache(lambda parent: choice(session, draft, scores, dice, parent))     # one throw for each place
+        own = cache(lambda parent: choice(session, draft, scores, dice, parent))     # one draw for each position
         spared = self.never | (session.end if self.spare_end else frozenset())
 
         def test(r: float | None, node: int) -> float | None:
@@ -89,7 +90,7 @@ def surprises(draft: Draft, scores: Scores, temperature: float = 1.0) -> tuple[f
     if not len(draft):
         return ()
     rows = tuple(sorted({parent + 1 for parent in draft.parents}))
-    if temperature == 1:                           # the very numbers that rounds keep
+    if temperature == 1:                           # the same numbers that rounds keep
         lse = scores.row_stats(rows).lse
     else:
         logits = scores.logits[list(rows)]
@@ -100,22 +101,23 @@ def surprises(draft: Draft, scores: Scores, temperature: float = 1.0) -> tuple[f
 
 
 def choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) -> int:
-    """The target's own token after `parent`, by the coins of that position; a later node of its depth has its own."""
+    """The target's own token after `parent`, by random numbers of the position; later nodes of a depth have others."""
     depth = 0 if parent == ROOT else draft.depths[parent]
-    coins = dice.at(len(session.tokens) + depth)
+    here = dice.at(len(session.tokens) + depth)
     if depth and draft.depths.index(depth) != parent:
-        coins = coins.fork("beside", parent)
-    return coins.choose(scores.distribution(parent + 1, session.sampling))
+        here = here.fork("beside", parent)
+    return here.choose(scores.distribution(parent + 1, session.sampling))
 
 
 def make(kit: Kit, eps: float = 2.0, beta: float = 0.2, reset: bool = False, bonus: bool = True,
          temperature: float | None = 1.0, spare: tuple[str, ...] = KINDS[:2]) -> Consultant:
-    """`spare` names kinds of tokens: one wrong end token costs all of the answer behind it; `()` is the bare rule.
+    """`spare` names kinds of tokens that pass only as the target's own choice; `()` is the bare rule.
 
-    Digits and fences may be spared too, as `relaxed` does: a wrong number is not surprising, only wrong.
+    One wrong end token costs the rest of the answer. Digits and fences may be spared too, as `relaxed` does: a wrong
+    number may well be probable.
 
     The surprise is taken at temperature 1, which rounds remember and eps was set for. `temperature=None` takes it at
-    the session's own (1 for a greedy one, whose law is certain), which away from 1 asks for reset=True.
+    the session's own (1 for a greedy one, which has no uncertainty), which needs reset=True unless it is 1.
     """
     if isinstance(spare, str) or set(spare) - set(KINDS):
         raise Refusal(f"spare names kinds of tokens, {', '.join(KINDS)}, got {spare!r}")
@@ -125,6 +127,6 @@ def make(kit: Kit, eps: float = 2.0, beta: float = 0.2, reset: bool = False, bon
     return Consultant(eps, beta, reset, bonus, temperature, never, "end" in spare)
 
 
-CARD = Card("consultant", idea="keep a draft while the target finds the running text likely enough",
+CARD = Card("consultant", idea="accept a draft while the target finds the running text likely enough",
             source="Consultant Decoding, arXiv 2506.02391; what is carried and the guards are our reading", make=make,
             lossless=False, notebook="34_how_consultant")

@@ -1,14 +1,15 @@
-"""Self-selection: of several drafted chains the one that the target itself expects to keep longest, and no other.
+"""Self-selection: of several drafted chains keep the one that the target expects to accept longest, and no other.
 
-Source: SpecDiff-2 (arXiv 2511.00606, algorithm 1 and equation 7). A chain's expected streak is
-sum over m of P(x_1) ... P(x_m), each chance given the tokens before it, under the very law that is sampled from; one
-forward over the trie of all chains gives them. The chain with the largest is kept, the first of equals. Then greedy
-acceptance: x is kept with chance P(x), and on refusal a token of P without x is emitted. One throw does both: a token
-is drawn from P, and the walk goes on while it is the chain's next. No `q` is read, every node counts as certain.
+Source: SpecDiff-2 (arXiv 2511.00606, algorithm 1 and equation 7). A chain's expected streak is sum over m of P(x_1) ...
+P(x_m), each probability given the tokens before it, under the distribution that is sampled from; one forward over the
+trie of all chains gives them. The chain with the largest is kept, the first of equals. Then greedy acceptance: x is
+accepted with probability P(x), and after a rejection a token of P without x is emitted. One draw does both: a token is
+drawn from P, and the walk continues while it is the chain's next. `q` is not read, every node counts as a deterministic
+proposal.
 
-Lossless: the choice looks at P and at no coin, so the kept chain is fixed when the first coin is thrown. At temperature
-0 the streak counts the target's own tokens, so this is a walk down the trie by argmax. Above it, the same draws walked
-down the whole trie (`match`) never accept less: a chain that is not kept can no longer be followed.
+Lossless: the choice depends on P and on no random number, so the kept chain is fixed before the first draw. At
+temperature 0 the streak counts the target's own tokens, so this is a walk down the trie by argmax. Above it, the same
+draws walked down the whole trie (`match`) never accept less: a chain that is not kept can no longer be followed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class SelfSelection:
         path: list[int] = []
         node = ROOT
         for following in (*selected(session, draft, scores), None):
-            place = len(session.tokens) + len(path)
-            token = dice.at(place).choose(scores.distribution(node + 1, session.sampling))
+            position = len(session.tokens) + len(path)
+            token = dice.at(position).choose(scores.distribution(node + 1, session.sampling))
             if following is None or token != draft.tokens[following]:
                 return Verdict.of(draft, tuple(path), token)
             path.append(following)
@@ -43,9 +44,9 @@ def selected(session: Session, draft: Draft, scores: Scores) -> tuple[int, ...]:
 
 
 def streaks(session: Session, draft: Draft, scores: Scores) -> tuple[float, ...]:
-    """Expected accepted tokens of the chain that ends at each node, were it the one kept; one law for each parent."""
+    """Expected accepted tokens of the chain that ends at each node, were it kept; one distribution per parent."""
     reach, expected = {ROOT: 1.0}, {ROOT: 0.0}
-    for parent, children in draft.children.items():    # parents stand before their children, here as in the draft
+    for parent, children in draft.children.items():    # parents come before their children, as in the draft
         p = scores.distribution(parent + 1, session.sampling) if reach[parent] else None
         for child in children:
             reach[child] = reach[parent] * p.probability(draft.tokens[child]) if p else 0.0

@@ -1,17 +1,18 @@
-"""Typical: a drafted token stands if the target finds it likely enough, however the target would have chosen.
+"""Typical: a drafted token is accepted if the target finds it likely enough, whatever the target would have drawn.
 
-Source: typical acceptance of Medusa (Cai et al. 2024, arXiv 2401.10774; its code). A token passes if, in the law that
-is sampled from, p(x) > min(eps, delta exp(-H)), strictly. Kept is the longest path of tokens that pass, of equals the
-one with the largest summed log p of that law, then the first. No q is read and no coin is thrown for a drafted token.
+Source: typical acceptance of Medusa (Cai et al. 2024, arXiv 2401.10774; its code). A token passes if, in the
+distribution that is sampled from, p(x) > min(eps, delta exp(-H)), strictly. The longest path of tokens that pass is
+kept, of equals the one with the largest summed log p, then the first. A drafted token needs no q and no random number.
 
-Not lossless above temperature 0: a chain of one token x that passes emits x with chance 1 where the target has p(x), so
-it is off the target's law by 1 - p(x); drawn from q, by as much as (q on what passes + p times the chance of the rest)
-is off p. At temperature 0 the law is certain, H = 0, only the best token passes: it keeps what `match` keeps, and both
-bounds would have to be 1 for nothing to pass. An end token is judged like any other.
+Not lossless above temperature 0: a chain of one token x that passes emits x with probability 1 where the target has
+p(x), so it is off the target by 1 - p(x); drawn from q, by as much as (q on what passes + p times the probability of
+the rest) is off p. At temperature 0 the distribution is a point mass, H = 0, only the best token passes: it keeps what
+`match` keeps, and both bounds would have to be 1 for nothing to pass. An end token is tested like any other.
 
 Traps. Medusa's code takes H with log(p + 1e-5), so a long tail counts less and its bound lies higher; we take H. Some
-of its functions carry the two defaults the other way round; its generation runs with these. Top-k and top-p are part of
-the law here, for a serving that forbids a token should not get it from a draft; Medusa's rule knows temperature alone.
+of its functions have the two defaults the other way round; its generation runs with these. Top-k and top-p are part of
+the distribution here, so that a draft cannot emit a token that the session forbids; Medusa's rule uses temperature
+alone.
 """
 
 from __future__ import annotations
@@ -46,12 +47,13 @@ class TypicalAcceptance:
         return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(dist))
 
     def paths(self, session: Session, draft: Draft, scores: Scores) -> dict[Path, float]:
-        """Every path on which all tokens pass, with their summed log-chance; the empty one is always there."""
+        """Every path on which all tokens pass, with its summed log-probability; the empty one is always there."""
         @cache
         def below(parent: int) -> dict[int, float]:
             nodes = draft.children[parent]
-            seen = standings(scores.distribution(parent + 1, session.sampling), [draft.tokens[node] for node in nodes])
-            return {node: math.log(one.prob) for node, one in zip(nodes, seen, strict=True) if self.rule(one)}
+            dist = scores.distribution(parent + 1, session.sampling)
+            stands = standings(dist, [draft.tokens[node] for node in nodes])
+            return {node: math.log(one.prob) for node, one in zip(nodes, stands, strict=True) if self.rule(one)}
 
         def test(logp: float, node: int) -> float | None:
             own = below(draft.parents[node]).get(node)
@@ -61,7 +63,7 @@ class TypicalAcceptance:
 
 
 def truncated(dist: Distribution, rule: Typical) -> Distribution:
-    """The law of the tokens that pass, rescaled; of its best token where none does."""
+    """`dist` restricted to the tokens that pass, rescaled; a point mass on its best token where none does."""
     keep = dist.probs > rule.bound(entropy_nats(dist))
     if dist.only is not None or not keep.any():
         return Distribution.point_mass(int(dist.ids[dist.probs.argmax()]))
@@ -69,7 +71,7 @@ def truncated(dist: Distribution, rule: Typical) -> Distribution:
 
 
 def make(kit: Kit, eps: float = 0.09, delta: float = 0.3, extra: str = "draw") -> TypicalAcceptance:
-    """`extra`, the token after the path, is a `draw` from the target's law, its `best` or a `typical` draw.
+    """`extra`, the token after the path, is a `draw` from the target, its `best` token or a `typical` draw.
 
     The first is ours: where nothing drafted passes, the output is the target's. Medusa's fast mode takes the best token
     at any temperature, and otherwise a draw from the tokens that pass. eps and delta are what Medusa generates with; it
@@ -80,5 +82,5 @@ def make(kit: Kit, eps: float = 0.09, delta: float = 0.3, extra: str = "draw") -
     return TypicalAcceptance(Typical(eps, delta), extra)
 
 
-CARD = Card("typical", idea="a drafted token stands if the target finds it likely enough; match at temperature 0",
+CARD = Card("typical", idea="accept a drafted token that the target finds likely enough; match at temperature 0",
             source="Medusa, arXiv 2401.10774", make=make, lossless=False, notebook="32_how_typical")

@@ -1,4 +1,4 @@
-"""Consultant Decoding on scores made by hand: the running surprise over rounds, its limits, and the law it leaves."""
+"""Consultant Decoding on scores made by hand: running surprise over rounds, limits, and the output distribution."""
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ def n(prob: float) -> float:
 
 
 def scores(*rows) -> Scores:
-    """Laws by row; row 0 stands after the context, row i + 1 after node i. Raw logits know no scale."""
+    """Probabilities by row; row 0 follows the context, row i + 1 node i. Raw logits may have any offset."""
     return Scores(torch.tensor(rows, dtype=torch.float64).log() + 3)
 
 
@@ -56,7 +56,7 @@ def test_the_first_token_is_not_smoothed_and_the_next_ones_are():
     assert (first, second, third) == pytest.approx((1.2040, 1.7585, 2.7483), abs=1e-4)
 
 
-def test_the_first_failure_takes_all_below_it_and_the_target_speaks_there():
+def test_the_first_failure_discards_all_below_it_and_the_targets_token_follows():
     assert judge(Consultant(1.0), chained(BEST, RARE, BEST, BEST)) == Verdict((0,), (BEST, BEST))
 
 
@@ -74,7 +74,7 @@ def test_a_good_past_lets_a_bad_token_pass_and_a_bad_past_stops_a_fair_one():
     assert len(judge(Consultant(1.0, .8), chained(BEST, FAR, NEAR)).path) == 3     # .8 x .93 + .2 x 1.20 = .99
 
 
-def test_without_a_past_the_rule_is_a_threshold_on_the_chance():
+def test_without_a_past_the_rule_is_a_threshold_on_the_probability():
     for eps in (.5, 1.0, 1.5, 2.0, 3.5):
         for token, prob in enumerate(ROW):
             assert bool(judge(Consultant(eps, 0), chained(token)).path) == (prob >= math.exp(-eps))
@@ -82,7 +82,7 @@ def test_without_a_past_the_rule_is_a_threshold_on_the_chance():
             assert len(past) == (math.exp(-eps) <= .5) * (1 + (prob >= math.exp(-eps)))
 
 
-def test_a_token_without_any_chance_passes_only_a_boundless_rule():
+def test_a_token_with_probability_zero_passes_only_an_unbounded_rule():
     row = (.5, .5, 0., 0.)
     assert judge(Consultant(99.), chained(FAR, BEST), row, row, row).path == ()
     for beta in (0, .2):
@@ -105,7 +105,7 @@ def says(*drafts):
 
 
 def played(how, *drafts, target=None, room=40):
-    """The sessions of a greedy decode whose target always has the same law."""
+    """The sessions of a greedy decode whose target always has the same distribution."""
     method, now, out = Method(Fixed(4), says(*drafts), how), begin((9,), room), []
     for _ in drafts:
         now = step(now, target or Table({(): ROW}), method)
@@ -207,8 +207,8 @@ def test_the_kit_says_which_tokens_those_are():
     assert not make(world, spare=("control",)).spare_end
 
 
-def test_a_spared_token_is_drawn_by_the_coin_that_would_have_replaced_it():
-    """So where only token 1 is drafted and spared, one throw decides both and the law stays the target's."""
+def test_a_spared_token_is_drawn_by_the_random_number_that_would_have_replaced_it():
+    """So where only token 1 is drafted and spared, one draw decides both and the output is the target's."""
     def once(dice):
         what = says((1,))
         session = begin((9,), 9, sampling=WARM, end=frozenset({1}))
@@ -237,7 +237,7 @@ def trees(session, budget, dice):
     return Draft((1, 0, 2, 1, 2, 1), (ROOT, ROOT, 0, 1, 1, 0))
 
 
-def test_no_coin_is_thrown_twice_though_spared_tokens_are_asked_about_on_several_paths():
+def test_no_random_number_is_drawn_twice_though_spared_tokens_are_asked_about_on_several_paths():
     Noted.thrown = []
     run(Method(Fixed(2, 2), trees, Consultant(3.0, never=frozenset({1, 2}))), Noted(1), tokens=40)
     assert any("beside" in key for key in Noted.thrown)
@@ -270,7 +270,7 @@ def test_where_everything_is_spared_only_the_targets_own_tokens_pass_and_greedy_
     assert outputs(spared, part, None, 1) == outputs(Match(), part, None, 1)
 
 
-def test_without_a_bound_every_drafted_token_stands():
+def test_without_a_bound_every_drafted_token_is_kept():
     what = kit().part("draft-model")
     last = list(decode(PROMPT, TARGET, Fixed(3), what, Consultant(FREE), max_new_tokens=30, sampling=WARM,
                        dice=Dice(3)))[-1]
@@ -278,13 +278,13 @@ def test_without_a_bound_every_drafted_token_stands():
     assert sum(len(round.draft) for round in last.rounds) > 15
 
 
-# --- the law --------------------------------------------------------------------------------------------------------
+# --- the output distribution --------------------------------------------------------------------------------------
 
-def law_of(how, depth=2, tokens=3):
+def distribution_of(how, depth=2, tokens=3):
     return every_outcome(lambda dice: run(Method(Fixed(depth), kit().part("draft-model"), how), dice, tokens=tokens))
 
 
-def test_one_drafted_token_leaves_exactly_the_law_that_is_written_down():
+def test_one_drafted_token_leaves_exactly_the_distribution_that_is_written_down():
     """After (0, 1) p = (.25, .15, .6), and q = (.3, .3, .4) of the draft after 1; eps lets 0 and 2 pass."""
     def once(dice):
         session = begin(PROMPT, 9, sampling=WARM)
@@ -298,16 +298,16 @@ def test_one_drafted_token_leaves_exactly_the_law_that_is_written_down():
     assert distance(dist, dict(enumerate(p))) > .1
 
 
-def test_the_law_is_the_targets_without_tolerance_and_the_drafts_without_a_bound():
-    assert distance(law_of(Consultant(0.0)), true_law()) < 1e-12
-    drafted = law_of(Consultant(FREE), depth=3)                                # two drafted, then a bonus of the target
+def test_the_distribution_is_the_targets_without_tolerance_and_the_drafts_without_a_bound():
+    assert distance(distribution_of(Consultant(0.0)), true_law()) < 1e-12
+    drafted = distribution_of(Consultant(FREE), depth=3)                       # two drafted, then a bonus of the target
     want = {x: sum(prob for path, prob in true_law(DRAFT).items() if path[:2] == x[:2])
             * float(TARGET.logits(PROMPT + x[:2]).exp()[x[2]]) for x in true_law()}
     assert distance(drafted, want) < 1e-12
 
 
 def test_the_more_it_tolerates_the_further_it_is_off():
-    gaps = [distance(law_of(Consultant(eps)), true_law()) for eps in (0.0, .6, 1.0, 1.5, FREE)]
+    gaps = [distance(distribution_of(Consultant(eps)), true_law()) for eps in (0.0, .6, 1.0, 1.5, FREE)]
     assert gaps[0] < 1e-12
     assert gaps[2] > .02
     assert gaps[-1] > gaps[2]

@@ -15,7 +15,7 @@ def test_a_token_is_accepted_with_p_over_q_and_never_more_than_surely():
     assert acceptance(P, Q, 2) == 1
 
 
-def test_a_certain_token_is_accepted_with_its_chance_under_p():
+def test_a_deterministic_proposal_is_accepted_with_its_probability_under_p():
     assert acceptance(P, None, 2) == pytest.approx(.4)
 
 
@@ -23,16 +23,16 @@ def test_the_residual_is_what_the_draft_did_not_offer():
     assert residual(P, Q, 0).probs.tolist() == pytest.approx([0, 0, 1])
 
 
-def test_after_a_certain_token_the_residual_is_p_without_it():
+def test_after_a_deterministic_proposal_the_residual_is_p_without_it():
     assert residual(P, None, 2).probs.tolist() == pytest.approx([.5, .5, 0])
 
 
-def test_laws_on_different_supports_meet_on_that_of_p():
+def test_distributions_on_different_supports_meet_on_that_of_p():
     small = Distribution(torch.tensor([2, 0]), torch.tensor([.25, .75], dtype=torch.float64))
     assert onto(small, P.ids).tolist() == [.75, 0, .25]
     assert residual(P, small, 0).probs.tolist() == pytest.approx([0, .3 / .45, .15 / .45])
 
 
-def test_equal_laws_refuse_nothing_and_survive_rounding():
+def test_equal_distributions_reject_nothing_and_survive_rounding():
     assert acceptance(P, P, 1) == 1
     assert residual(P, P, 1).probs.tolist() == P.probs.tolist()

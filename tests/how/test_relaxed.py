@@ -1,4 +1,4 @@
-"""Relaxed verification on scores made by hand: each rule, each guard, and exactly what law comes out."""
+"""Relaxed verification on scores made by hand: each rule, each guard, and the exact output distribution."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ from specdec_lib.when.fixed import Fixed
 from tests.worlds import WARM, Noted, kit, run, true_law
 
 COPY = "suffix-automaton"
-BEST, NEAR, FAR, END = 0, 1, 2, 3                  # chances .5, .3, .15, .05 unless a row says otherwise
+BEST, NEAR, FAR, END = 0, 1, 2, 3                  # probabilities .5, .3, .15, .05 unless a row says otherwise
 ROW = (.5, .3, .15, .05)
 
 
 def scores(*rows) -> Scores:
-    """Laws by row; row 0 stands after the context, row i + 1 after node i."""
+    """Probabilities by row; row 0 follows the context, row i + 1 node i."""
     return Scores(torch.tensor(rows, dtype=torch.float64).log())
 
 
@@ -62,8 +62,8 @@ def test_the_typical_rule_keeps_more_where_the_target_is_unsure():
 
 def test_a_drafted_token_is_judged_strictly_under_every_rule():
     for rule in (RankMargin(4, 0.0), Typical(0.0)):
-        assert judge(relaxed(rule), deterministic_chain((NEAR, BEST), "draft-model"), ROW, ROW, ROW) == Verdict((),
-                                                                                                                (BEST,))
+        drafted = deterministic_chain((NEAR, BEST), "draft-model")
+        assert judge(relaxed(rule), drafted, ROW, ROW, ROW) == Verdict((), (BEST,))
         assert judge(relaxed(rule), deterministic_chain((NEAR, BEST)), ROW, ROW, ROW).path == ()
         assert judge(relaxed(rule), copied(NEAR, BEST), ROW, ROW, ROW).path == (0, 1)
 
@@ -87,7 +87,7 @@ def test_a_draft_without_a_copied_node_goes_to_the_strict_part():
 
 # --- guards ---------------------------------------------------------------------------------------------------------
 
-def test_an_exchange_that_the_next_token_does_not_confirm_is_cut_and_the_targets_choice_stands():
+def test_an_exchange_that_the_next_token_does_not_confirm_is_cut_and_the_targets_choice_is_kept():
     assert judge(relaxed(), copied(NEAR, FAR), ROW, ROW, ROW) == Verdict((), (BEST,))
     assert judge(relaxed(), copied(NEAR), ROW, ROW) == Verdict((), (BEST,))
     assert judge(relaxed(), copied(BEST, NEAR), ROW, ROW, ROW) == Verdict((0,), (BEST, BEST))
@@ -167,17 +167,17 @@ def test_of_two_paths_of_one_length_the_likelier_wins():
     assert judge(relaxed(), draft, ROW, ROW, sure, ROW, ROW).path == (1, 3)            # against .3 x .97
 
 
-# --- the law --------------------------------------------------------------------------------------------------------
+# --- the output distribution --------------------------------------------------------------------------------------
 
 def chain(*tokens):
     return lambda session, budget, dice: copied(*tokens[:budget.depth])
 
 
-def law_of(how, what):
+def distribution_of(how, what):
     return every_outcome(lambda dice: run(Method(Fixed(2), what, how), dice))
 
 
-def test_a_relaxed_chain_has_exactly_the_law_that_is_written_down():
+def test_a_relaxed_chain_has_exactly_the_distribution_that_is_written_down():
     """Draft (1, 0) after 0: p(1) = .3, p(0 | 1) = .55; the rule holds for 1 beside .5."""
     start = Table({(9,): (.5, .3, .2), (9, 0): (.2, .5, .3), (9, 1): (.55, .25, .2), (9, 2): (.7, .1, .2),
                    (): (.4, .3, .3)})
@@ -195,14 +195,14 @@ def test_a_relaxed_chain_has_exactly_the_law_that_is_written_down():
 
 @pytest.mark.parametrize("what", [chain(0, 1), chain(0, 2), chain(2, 1)], ids=["0 1", "0 2", "2 1"])
 def test_the_strict_rule_is_off_by_nothing_and_the_others_by_more(what):
-    assert distance(law_of(relaxed(ExactOnly()), what), true_law()) < 1e-12
-    assert distance(law_of(relaxed(most=0), what), true_law()) < 1e-12
+    assert distance(distribution_of(relaxed(ExactOnly()), what), true_law()) < 1e-12
+    assert distance(distribution_of(relaxed(most=0), what), true_law()) < 1e-12
     for rule in (RankMargin(3, 0.3), Typical(0.09, 0.3)):
-        assert distance(law_of(relaxed(rule), what), true_law()) > 0.01
+        assert distance(distribution_of(relaxed(rule), what), true_law()) > 0.01
 
 
 @pytest.mark.parametrize("what", ["prompt-lookup", "suffix-automaton"])
-def test_with_real_copiers_only_the_strict_rule_keeps_the_target_law(what):
+def test_with_real_copiers_only_the_strict_rule_keeps_the_target_distribution(what):
     def dist(rule):
         def once(dice):
             world = kit()
@@ -215,7 +215,7 @@ def test_with_real_copiers_only_the_strict_rule_keeps_the_target_law(what):
     assert distance(dist("typical"), target) > 0.001
 
 
-def test_a_model_draft_keeps_the_target_law_under_every_rule():
+def test_a_model_draft_keeps_the_target_distribution_under_every_rule():
     def once(dice):
         world = kit()
         how = world.part("relaxed", rule="typical", strict="rejection")
@@ -235,7 +235,7 @@ def test_where_nothing_may_be_exchanged_it_emits_what_match_emits_token_for_toke
         assert len(outputs) == 1
 
 
-def test_no_coin_is_thrown_twice_though_paths_are_tried_in_vain():
+def test_no_random_number_is_drawn_twice_though_some_paths_are_wasted():
     Noted.thrown = []
     run(Method(Fixed(2, 2), trees, relaxed(RankMargin(3, 0.1))), Noted(1), tokens=40)
     assert any("exchanged" in key for key in Noted.thrown)
@@ -243,7 +243,7 @@ def test_no_coin_is_thrown_twice_though_paths_are_tried_in_vain():
     assert len(set(Noted.thrown)) == len(Noted.thrown)
 
 
-def test_at_temperature_zero_the_sessions_own_law_exchanges_nothing():
+def test_at_temperature_zero_the_sessions_own_distribution_exchanges_nothing():
     own = replace(relaxed(), temperature=None)
     assert judge(own, copied(NEAR, BEST), ROW, ROW, ROW).path == ()
     assert judge(relaxed(), copied(NEAR, BEST), ROW, ROW, ROW).path == (0, 1)

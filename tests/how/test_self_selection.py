@@ -20,11 +20,11 @@ def p(*tokens) -> list[float]:
     return TARGET.logits(PROMPT + tokens).exp().tolist()
 
 
-def told(rule, draft, dice, session=SESSION):
+def verdict_of(rule, draft, dice, session=SESSION):
     return rule(session, draft, TARGET(PROMPT, draft), dice)
 
 
-def test_a_streak_adds_up_the_chances_of_reaching_each_token_of_its_chain():
+def test_a_streak_adds_up_the_probabilities_of_reaching_each_token_of_its_chain():
     draft = deterministic_tree(CHAINS, 9)
     found = streaks(SESSION, draft, TARGET(PROMPT, draft))
     leaves = {draft.path(node): found[node] for node in range(len(draft)) if node not in draft.children}
@@ -41,10 +41,10 @@ def test_a_chain_that_goes_on_well_is_kept_before_one_whose_first_token_is_likel
         assert [draft.tokens[node] for node in selected(SESSION, draft, world((2,), draft))] == kept
 
 
-def test_a_token_is_kept_with_the_targets_chance_and_replaced_by_the_target_without_it():
+def test_a_token_is_kept_with_the_targets_probability_and_replaced_by_the_target_without_it():
     draft = deterministic_tree([(2,)], 9)
     def first(dice):
-        verdict = told(SelfSelection(), draft, dice)
+        verdict = verdict_of(SelfSelection(), draft, dice)
         return len(verdict.path), verdict.tokens[0]
 
     dist = every_outcome(first)
@@ -65,9 +65,9 @@ def test_greedy_decoding_walks_the_trie_by_argmax():
     assert streaks(session, draft, scores)[verdict.path[-1]] == 3.0
 
 
-def test_with_the_same_coins_the_whole_trie_is_never_followed_less_far():
+def test_with_the_same_random_numbers_the_whole_trie_is_never_followed_less_far():
     draft = deterministic_tree([(a, b) for a in range(3) for b in range(2)], 99)
-    pairs = [(len(told(SelfSelection(), draft, Dice(seed)).path), len(told(Match(), draft, Dice(seed)).path))
+    pairs = [[len(verdict_of(rule, draft, Dice(seed)).path) for rule in (SelfSelection(), Match())]
              for seed in range(60)]
     assert all(one <= other for one, other in pairs)
     assert any(one < other for one, other in pairs)
@@ -76,11 +76,11 @@ def test_with_the_same_coins_the_whole_trie_is_never_followed_less_far():
 def test_the_draws_are_plain_decodings_own():
     draft = deterministic_tree(CHAINS, 99)
     for seed in range(20):
-        one, other = told(SelfSelection(), draft, Dice(seed)), told(Match(), Draft(), Dice(seed))
+        one, other = verdict_of(SelfSelection(), draft, Dice(seed)), verdict_of(Match(), Draft(), Dice(seed))
         assert one.tokens[0] == other.tokens[0]
 
 
-def test_the_law_is_kept_whatever_was_drafted():
+def test_the_distribution_is_kept_whatever_was_drafted():
     for chains in (CHAINS, [(0,), (1, 1)], [(2, 2)], []):
         method = Method(lambda session, dice: Budget(2, 3),
                         lambda session, budget, dice, chains=chains: deterministic_tree(

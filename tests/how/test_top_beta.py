@@ -25,7 +25,7 @@ ROW = (5.0, 4.5, 4.0, 3.75, 1.0)                   # gaps 0, .5, 1, 1.25, 4
 
 
 def scores(*rows, dtype=torch.float32) -> Scores:
-    """Raw logits by row; row 0 stands after the context, row i + 1 after node i."""
+    """Raw logits by row; row 0 follows the context, row i + 1 node i."""
     return Scores(torch.tensor(rows, dtype=dtype))
 
 
@@ -88,7 +88,7 @@ def test_in_a_tree_the_longest_path_is_kept_of_equals_the_likelier_then_the_firs
     assert judge(Draft((1, 0, 0, 0), (ROOT, ROOT, 0, 1)), (5.0, 5.0, 0.0), *[ROW[:3]] * 4).path == (0, 2)
 
 
-def test_above_temperature_0_what_follows_is_drawn_by_the_coins_of_its_position():
+def test_above_temperature_0_what_follows_is_drawn_by_the_random_numbers_of_its_position():
     seen = set()
     for seed in range(40):
         dice, draft = Dice(seed), deterministic_chain((2, 3))
@@ -149,19 +149,19 @@ def test_with_more_of_both_a_drafts_own_words_stand():
     assert decoded("draft-model", beta=3, tolerance=3.0) != decoded("draft-model", beta=1)
 
 
-# --- the law --------------------------------------------------------------------------------------------------------
+# --- the output distribution --------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("token", "gap"), [(0, .4), (1, .75), (2, 0.0), (3, 0.0)])
 def test_when_sampling_a_token_that_passes_is_emitted_for_sure_even_with_beta_1(token, gap):
     p = (.60, .25, .08, .07)
     world, draft, session = Table({(): p}), deterministic_chain((token,)), begin((3,), 9, sampling=WARM)
     for bounds, off in (({}, gap), ({"beta": 1}, gap if token == 0 else 0.0)):
-        dist = every_outcome(lambda dice, how=make(kit(), **bounds): how(session, draft, world((3,), draft),
-                                                                         dice).tokens[0])
+        how, rows = make(kit(), **bounds), world((3,), draft)
+        dist = every_outcome(lambda dice, how=how, rows=rows: how(session, draft, rows, dice).tokens[0])
         assert distance(dist, dict(enumerate(p))) == pytest.approx(off, abs=1e-12)
 
 
-def test_with_a_real_drafter_it_is_off_the_target_law_when_sampling():
+def test_with_a_real_drafter_it_is_off_the_target_distribution_when_sampling():
     def once(dice):
         world = kit()
         return run(Method(Fixed(2, 2, 3), world.part("draft-model"), world.part("top-beta")), dice)

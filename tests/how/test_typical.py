@@ -1,4 +1,4 @@
-"""Typical acceptance on rows made by hand, the law that comes out of it, and match at temperature 0."""
+"""Typical acceptance on rows made by hand, the output distribution, and match at temperature 0."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ COLD = Sampling(temperature=0.7)
 
 
 def scores(*rows) -> Scores:
-    """Laws by row; row 0 stands after the context, row i + 1 after node i. Raw logits know no scale."""
+    """Probabilities by row; row 0 follows the context, row i + 1 node i. Raw logits may have any offset."""
     wide = max(map(len, rows))
     return Scores(torch.tensor([(*row, *[0.0] * (wide - len(row))) for row in rows], dtype=torch.float64).log() + 2)
 
@@ -41,8 +41,8 @@ def judge(draft, *rows, how=None, sampling=WARM, dice=None) -> Verdict:
 def passing(row, sampling=WARM, **bounds) -> list[int]:
     """Tokens of this row that a chain of one may hold."""
     how = TypicalAcceptance(Typical(**bounds))
-    return [token for token in range(len(row)) if judge(deterministic_chain((token,)), row, row, how=how,
-                                                        sampling=sampling).path]
+    return [token for token in range(len(row))
+            if judge(deterministic_chain((token,)), row, row, how=how, sampling=sampling).path]
 
 
 # --- the rule -------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_the_comparison_is_strict():
     assert passing(even, eps=.2499, delta=1.0) == [0, 1, 2, 3]
 
 
-def test_the_law_looked_at_is_the_one_that_is_sampled_from():
+def test_the_distribution_looked_at_is_the_one_that_is_sampled_from():
     """At 0.7 the third of STEEP has .0901^(1/.7) of the sum, .044; a top-k of 2 forbids it at any temperature."""
     sharp = torch.tensor(STEEP, dtype=torch.float64) ** (1 / .7)
     assert float(sharp[2] / sharp.sum()) == pytest.approx(.0437, abs=1e-4)
@@ -89,12 +89,12 @@ def test_the_first_token_that_fails_ends_the_chain():
     assert judge(deterministic_chain((2, 1, 2)), *[STEEP] * 4).path == (0, 1, 2)
 
 
-def test_in_a_tree_the_longest_path_is_kept_whatever_its_chance():
-    draft = Draft((0, 2, 3, 2), (ROOT, ROOT, 0, 1))           # 0-3 ends after 0; 2-2 stands
+def test_in_a_tree_the_longest_path_is_kept_whatever_its_probability():
+    draft = Draft((0, 2, 3, 2), (ROOT, ROOT, 0, 1))           # 0-3 ends after 0; 2-2 passes
     assert judge(draft, *[STEEP] * 5).path == (1, 3)
 
 
-def test_of_two_longest_the_likelier_in_the_law_sampled_from_is_kept_and_then_the_first():
+def test_of_two_longest_the_likelier_in_the_distribution_sampled_from_is_kept_and_then_the_first():
     even = Draft((1, 0, 0, 0), (ROOT, ROOT, 0, 1))
     assert judge(even, (.5, .5), *[STEEP] * 4).path == (0, 2)
     assert judge(even, (.5, .5), STEEP, (.8, .2), STEEP, STEEP).path == (1, 3)      # .5 x .7 against .5 x .8
@@ -103,14 +103,14 @@ def test_of_two_longest_the_likelier_in_the_law_sampled_from_is_kept_and_then_th
     assert judge(draft, *rows, sampling=Sampling(temperature=4.0)).path == (0, 2)   # .27 x .45 against .37 x .27
 
 
-def test_what_follows_is_drawn_where_the_path_ends_by_the_coins_of_that_position():
+def test_what_follows_is_drawn_where_the_path_ends_by_the_random_numbers_of_that_position():
     for seed in range(20):
         verdict = judge(deterministic_chain((1, 3)), STEEP, FLAT[::-1][:4], STEEP, dice=Dice(seed))
         at = 2 if verdict.path == (0, 1) else 1
-        assert verdict.tokens[-1] == Dice(seed).at(1 + at).choose(scores(STEEP, FLAT[::-1][:4], STEEP).distribution(at,
-                                                                                                                    WARM))
-    assert {judge(deterministic_chain((3,)), STEEP, STEEP, dice=Dice(seed)).tokens for seed in range(40)} >= {(0,),
-                                                                                                              (1,)}
+        dist = scores(STEEP, FLAT[::-1][:4], STEEP).distribution(at, WARM)
+        assert verdict.tokens[-1] == Dice(seed).at(1 + at).choose(dist)
+    seen = {judge(deterministic_chain((3,)), STEEP, STEEP, dice=Dice(seed)).tokens for seed in range(40)}
+    assert seen >= {(0,), (1,)}
 
 
 def test_medusas_two_ways_to_go_on():
@@ -149,14 +149,14 @@ def test_at_temperature_0_a_tied_token_does_not_pass_for_the_one_that_is_named()
     assert judge(deterministic_chain((1,)), (.4, .4, .2), (.4, .4, .2), sampling=None) == Verdict((), (0,))
 
 
-# --- the law --------------------------------------------------------------------------------------------------------
+# --- the output distribution --------------------------------------------------------------------------------------
 
 P = Table({(): (.60, .25, .08, .07)})
 Q = (.1, .3, .4, .2)
 
 
-def law_of(draft, how=None) -> dict:
-    """The law of the first token of a round whose draft this is, or what this draws."""
+def distribution_of(draft, how=None) -> dict:
+    """Distribution of the first token of a round with this draft, or with what this function draws."""
     session = begin((3,), 9, sampling=WARM)
 
     def once(dice):
@@ -166,20 +166,20 @@ def law_of(draft, how=None) -> dict:
 
 
 @pytest.mark.parametrize(("token", "gap"), [(0, .4), (1, .75), (2, 0.0), (3, 0.0)])
-def test_a_certain_token_that_passes_is_emitted_for_sure_and_one_that_fails_leaves_the_targets_law(token, gap):
-    dist = law_of(deterministic_chain((token,)))
+def test_a_deterministic_proposal_is_always_emitted_if_it_passes_and_harmless_if_it_fails(token, gap):
+    dist = distribution_of(deterministic_chain((token,)))
     assert distance(dist, {i: p for i, p in enumerate(P.rows[()])}) == pytest.approx(gap, abs=1e-12)
 
 
-def test_a_drawn_token_bends_the_law_by_exactly_what_is_written_down():
-    dist = law_of(lambda dice: Draft((dice.choose(Distribution(torch.arange(4), torch.tensor(Q))),), (ROOT,)))
+def test_a_drawn_token_changes_the_distribution_by_exactly_what_the_docstring_says():
+    dist = distribution_of(lambda dice: Draft((dice.choose(Distribution(torch.arange(4), torch.tensor(Q))),), (ROOT,)))
     p, kept = P.rows[()], Q[0] + Q[1]              # 0 and 1 pass
     assert [dist[i] for i in range(4)] == pytest.approx([(Q[i] if i < 2 else 0) + (1 - kept) * p[i] for i in range(4)])
     assert distance(dist, dict(enumerate(p))) > 0.05
 
 
 @pytest.mark.parametrize("what", ["draft-model", "prompt-lookup", "token-recycling"])
-def test_with_real_drafters_it_is_off_the_target_law_when_sampling_and_not_at_temperature_0(what):
+def test_with_real_drafters_it_is_off_the_target_distribution_when_sampling_and_not_at_temperature_0(what):
     def once(dice):
         world = kit()
         return run(Method(Fixed(2, 2, 3), world.part(what), world.part("typical")), dice, tokens=4)
@@ -192,8 +192,8 @@ def test_with_real_drafters_it_is_off_the_target_law_when_sampling_and_not_at_te
 def test_where_nothing_drafted_can_pass_the_output_is_the_targets():
     strict = TypicalAcceptance(Typical(1.0, 1.0))
     flat = Table({(): (.25,) * 4})                 # p = exp(-H) for every token, and the comparison is strict
-    dist = every_outcome(lambda dice: strict(begin((3,), 9, sampling=WARM), deterministic_chain((2,)),
-                                             flat((3,), deterministic_chain((2,))), dice).tokens[0])
+    session, draft = begin((3,), 9, sampling=WARM), deterministic_chain((2,))
+    dist = every_outcome(lambda dice: strict(session, draft, flat((3,), draft), dice).tokens[0])
     assert dist == pytest.approx(dict.fromkeys(range(4), .25))
 
 
