@@ -8,11 +8,11 @@ break_even, where it was measured.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
 CARD = "card.json"
@@ -25,8 +25,8 @@ def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:
     """Replaces FOLDER/NAME/card.json and, for readers, README.md; ValueError for what JSON cannot hold."""
     place = Path(folder) / name
     text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomic(place / "README.md", lambda path: path.write_text(card_text(card), encoding="utf-8"))
-    write_atomic(place / CARD, lambda path: path.write_text(text, encoding="utf-8"))
+    write_atomically(place / "README.md", lambda path: path.write_text(card_text(card), encoding="utf-8"))
+    write_atomically(place / CARD, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def read_card(folder: str | Path, name: str) -> dict:
@@ -42,16 +42,6 @@ def read_card(folder: str | Path, name: str) -> dict:
     if not needed:
         raise Refusal(f"{path} is no readable card: copy the checkpoint again or make it with `specdec train {name}`")
     return card
-
-
-def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
-    """Writes a temporary neighbour and renames it: at `path` stands the old file or the new one, never a part."""
-    rough = path.with_name(f".{path.name}.partial")
-    try:
-        write(rough)
-        os.replace(rough, path)
-    finally:
-        rough.unlink(missing_ok=True)
 
 
 def card_text(card: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ starts from the target's own layers is stored as a difference from them, so read
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ import torch
 from torch import Tensor
 
 from specdec_lib.checkpoints import quantize
-from specdec_lib.checkpoints.card import CARD, GIVEN, read_card, write_atomic, write_card
+from specdec_lib.checkpoints.card import CARD, GIVEN, read_card, write_card
 from specdec_lib.checkpoints.fingerprint import compare, fingerprint
+from specdec_lib.files import file_sha256, write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.types import LM, Refusal
@@ -77,10 +77,10 @@ def replace_checkpoint(folder: str | Path, name: str, write: Callable[[Path], No
         raise ValueError(f"the card of {name} lacks {', '.join(lacking)}")
     place = Path(folder) / name
     place.mkdir(parents=True, exist_ok=True)
-    write_atomic(place / WEIGHTS, write)
+    write_atomically(place / WEIGHTS, write)
     target = card["target"] if isinstance(card["target"], str) else card["target"]["name"]
     done = {"name": name, **card, "target": {"name": target, "fingerprint": dict(made_for)},
-            "bytes": (place / WEIGHTS).stat().st_size, "sha256": sha256(place / WEIGHTS)}
+            "bytes": (place / WEIGHTS).stat().st_size, "sha256": file_sha256(place / WEIGHTS)}
     write_card(folder, name, done)
     return done
 
@@ -115,7 +115,7 @@ def checked_weights(folder: str | Path, name: str) -> Path:
         raise Refusal(f"{path} is missing beside its card: {remedy}")
     if path.stat().st_size != card["bytes"]:
         raise Refusal(f"{path} has {path.stat().st_size} bytes and its card says {card['bytes']}: {remedy}")
-    if sha256(path) != card["sha256"]:
+    if file_sha256(path) != card["sha256"]:
         raise Refusal(f"{path} is damaged (its checksum is not the one on its card): {remedy}")
     return path
 
@@ -202,8 +202,3 @@ def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base
         return torch.cat((torch.zeros_like(matrix), matrix), 1) if doubled else matrix
 
     return base
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,6 @@ processes that start together build once. Knows nothing about models.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from specdec_lib.files import file_sha256
 from specdec_lib.types import Refusal
 
 try:
@@ -104,7 +104,7 @@ def room_or_refuse(folder: Path, needed: int) -> None:
 def listing(folder: Path) -> dict:
     """Size and SHA-256 of every file below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": file_digest(file)}
+    return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": file_sha256(file)}
             for file in files}
 
 
@@ -118,12 +118,6 @@ def checked_folder(folder: Path, deep: bool = False) -> Path:
     for name, facts in written.items():
         path = folder / name
         same = path.is_file() and path.stat().st_size == facts["bytes"]
-        if not same or (deep and file_digest(path) != facts["sha256"]):
+        if not same or (deep and file_sha256(path) != facts["sha256"]):
             raise Refusal(f"{path} is damaged: {again}")
     return folder
-
-
-def file_digest(path: Path) -> str:
-    """Hex digest of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

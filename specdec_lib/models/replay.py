@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specdec_lib.files import write_atomically
 from specdec_lib.scores import RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
@@ -152,10 +153,13 @@ def save_recording(recording: Recording, path: Path) -> None:
     trees = {name: (largest.depth, largest.width, largest.size) for name, largest in recording.trees.items()}
     header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about)),
               "trees": json.dumps(trees), "blocks": json.dumps(dict(recording.blocks))}
-    partial = path.with_suffix(".partial")
-    save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
-    partial.chmod(0o644)                           # safetensors writes for its owner alone
-    partial.replace(path)
+    tensors = {key: value.contiguous() for key, value in arrays.items()}
+
+    def write(partial: Path) -> None:
+        save_file(tensors, partial, header)
+        partial.chmod(0o644)                       # safetensors makes the file readable for its owner alone
+
+    write_atomically(path, write)
 
 
 def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:

@@ -67,8 +67,8 @@ def test_a_failed_write_leaves_the_old_checkpoint_in_place(tmp_path):
 
     def half(path):
         path.write_bytes(b"half")
-        raise OSError("the disk is full")
-    with pytest.raises(OSError):
+        raise OSError("the disk failed")
+    with pytest.raises(OSError, match="the disk failed"):
         replace_checkpoint(tmp_path, "eagle", half, {**CARD, "parameters": 1}, MADE_FOR)
     assert torch.equal(load_checkpoint(tmp_path, "eagle").state["norm"], STATE["norm"])
     assert len(list((tmp_path / "eagle").iterdir())) == 3
@@ -79,7 +79,7 @@ def test_a_kill_before_the_renaming_leaves_the_old_checkpoint_in_place(tmp_path,
 
     def killed(*paths):
         raise KeyboardInterrupt
-    monkeypatch.setattr("specdec_lib.checkpoints.card.os.replace", killed)
+    monkeypatch.setattr("specdec_lib.files.os.replace", killed)
     with pytest.raises(KeyboardInterrupt):
         put(tmp_path, state={**STATE, "norm": torch.zeros(16)})
     assert torch.equal(load_checkpoint(tmp_path, "eagle").state["norm"], STATE["norm"])

@@ -24,8 +24,8 @@ def size(tensors):
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-@pytest.mark.parametrize(("scheme", "limit"), [("int8", 0.01), ("int8/128", 0.008), ("int8/64", 0.007), ("int4/32", 0.09),
-                                           ("float16", 3e-4), ("float32", 0)])
+@pytest.mark.parametrize(("scheme", "limit"), [("int8", 0.01), ("int8/128", 0.008), ("int8/64", 0.007),
+                                               ("int4/32", 0.09), ("float16", 3e-4), ("float32", 0)])
 def test_rounding_errs_by_no_more_than_its_scheme_promises(scheme, limit):
     assert error(normal(70, 256), scheme) <= limit
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from specdec_lib.files import write_atomically
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.topk import top_k
 from specdec_lib.training.data.batches import Batch, padded
@@ -107,7 +107,6 @@ def write_features(path: Path, flat: dict[str, Tensor]) -> int:
     from safetensors.torch import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".partial-{os.getpid()}")
-    save_file({name: tensor.contiguous() for name, tensor in flat.items()}, partial)
-    os.replace(partial, path)
+    tensors = {name: tensor.contiguous() for name, tensor in flat.items()}
+    write_atomically(path, lambda partial: save_file(tensors, partial))
     return path.stat().st_size

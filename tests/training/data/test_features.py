@@ -121,9 +121,10 @@ def test_a_writer_that_is_killed_leaves_no_batch_behind(target, data, tmp_path, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(features.os, "replace", killed)
-        Features(target, data, LEVELS, tmp_path)(GROUP)
+    with monkeypatch.context() as patch:
+        patch.setattr("specdec_lib.files.os.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Features(target, data, LEVELS, tmp_path)(GROUP)
     assert not list(tmp_path.glob("*.safetensors"))
     again = Features(target, data, LEVELS, tmp_path)
     again(GROUP)
