@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from specdec_lib.checkpoints.card import write_atomic, write_card
+from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.cost.break_even import break_even
+from specdec_lib.files import write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
@@ -24,6 +24,7 @@ from specdec_lib.training.data.answers import make_answers, name_of
 from specdec_lib.training.data.dataset import LOOK, Dataset, make_dataset
 from specdec_lib.training.data.examples import normalised
 from specdec_lib.training.data.prompt_sources import shipped, texts
+from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
 from specdec_lib.training.fit import Progress, Settings, fit, keep_log
 from specdec_lib.training.losses.objective import Objective
@@ -117,7 +118,7 @@ def belong(work: Path, target: str, another: str = "a target with other weights"
     path = work / "target"
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, lambda rough: rough.write_text(target))
+        write_atomically(path, lambda rough: rough.write_text(target))
     if path.read_text() != target:
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
@@ -137,7 +138,7 @@ def answered(order: TrainingOrder, target: Transformer, text: Tokenizer, deadlin
                         forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
                         progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
     told = json.dumps({"asked": asked, "seconds": made.seconds})
-    write_atomic(path, lambda rough: rough.write_text(told))
+    write_atomically(path, lambda rough: rough.write_text(told))
 
 
 def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:

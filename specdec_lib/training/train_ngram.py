@@ -9,11 +9,11 @@ import torch
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, replace_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.cost.break_even import break_even
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.training.data import ngram_counts
+from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import LEAST, rounded, some_prompts
 from specdec_lib.training.eval.decoding import decode_live
 from specdec_lib.training.eval.teacher_forced import Tally, together, walk_answer
