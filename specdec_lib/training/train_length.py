@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from specdec_lib.checkpoints.card import write_atomic, write_card
+from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.files import write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import order as shuffled
@@ -52,8 +53,8 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Transforme
     folder = order.out / "work" / LENGTH
     drafters = {DRAFTERS[name]: ready_drafter(name, one, target) for name, one in stored.items()}
     sums = {DRAFTERS[name]: one.card["sha256"] for name, one in stored.items()}
-    train, held, texts = learn_places(asked, lessons, drafters, sums, target, text.facts.end, folder, deadline,
-                                      progress)
+    train, held, texts = read_positions(asked, lessons, drafters, sums, target, text.facts.end, folder, deadline,
+                                        progress)
     say(f"{len(train):,} positions of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     settings = {key: value for key, value in asdict(asked).items() if key != "drafters"}
     state, logs, minutes = {}, [], 0.0
@@ -96,56 +97,86 @@ def find_drafters(names: Sequence[str], order: TrainingOrder, target: Transforme
     return out
 
 
-def learn_places(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
-                 sums: Mapping[str, str],
-                 target: Transformer, end: frozenset[int], folder: Path, deadline: TimeBudget,
-                 progress: Callable[[int, int, str], None]) -> tuple[LengthLabels, LengthLabels, tuple[int, int]]:
-    """Places to learn from, places to measure with, and how many answers both are of.
+def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
+                   sums: Mapping[str, str], target: Transformer, end: frozenset[int], folder: Path,
+                   deadline: TimeBudget, progress: Callable[[int, int, str], None]
+                   ) -> tuple[LengthLabels, LengthLabels, tuple[int, int]]:
+    """Labelled positions to learn from, those to measure with, and how many answers each comes from.
 
-    Which answers were read in time is written down, so that a run that goes on learns from the same.
+    The number of batches that were read in time is stored in `folder`, so that a resumed run learns from the same.
+    Raises Refusal where there is no greedy answer.
     """
+    groups = greedy_groups(lessons, asked.seed)
+    path = folder / f"read-{batches_key(asked, lessons, sums, groups)}.json"
+    reader = PositionReader(asked, lessons, drafters, sums, target, end, folder / "places")
+    if path.is_file():
+        counts = json.loads(path.read_text())
+        train, held = ([reader(group) for group in part[:count]] for part, count in
+                       zip((groups, lessons.held), counts, strict=True))
+    else:
+        train, held = read_in_time(reader, groups, lessons.held, asked.positions, deadline, progress)
+        counts = [len(train), len(held)]
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda partial: partial.write_text(json.dumps(counts)))
+    texts = sum(map(len, groups[:counts[0]])), sum(map(len, lessons.held[:counts[1]]))
+    return join_labels(train), join_labels(held), texts
+
+
+def greedy_groups(lessons: Dataset, seed: int) -> list[Sequence[int]]:
+    """Batches of the greedy training answers in random order; Refusal where there is none."""
     greedy = [i for group in lessons.train for i in group if lessons.data[i].temperature == 0]
     groups = batches_of(lessons.data, greedy, BATCH)
     if not groups:
         raise Refusal("lengths are learned from greedy answers, and there is none to train on: give other --data")
-    groups = [groups[i] for i in shuffled(len(groups), 0, asked.seed)]
-    key = settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
-    path = folder / f"read-{key}.json"
-    counts = json.loads(path.read_text()) if path.is_file() else None
-    levels = sorted({target.layers, *(level for drafter in drafters.values() for level in drafter.levels)})
-    features = Features(target, lessons.data, levels, None)
+    return [groups[i] for i in shuffled(len(groups), 0, seed)]
 
-    def one(group: Sequence[int]) -> LengthLabels:
-        name = settings_name([asked.longest, levels, sums, [lessons.data[i].tokens for i in group]])
-        kept = read_features(folder / "places" / f"{name}.safetensors")
+
+def batches_key(asked: LengthSettings, lessons: Dataset, sums: Mapping[str, str], groups: Sequence) -> str:
+    """A name that changes with everything that decides which batches are read."""
+    return settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
+
+
+class PositionReader:
+    """The labelled positions of a batch: from disk if they are there, else from the target and the drafters."""
+
+    def __init__(self, asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
+                 sums: Mapping[str, str], target: Transformer, end: frozenset[int], folder: Path):
+        self.asked, self.lessons, self.drafters, self.sums = asked, lessons, drafters, sums
+        self.target, self.end, self.folder = target, end, folder
+        self.levels = sorted({target.layers, *(level for drafter in drafters.values() for level in drafter.levels)})
+        self.features = Features(target, lessons.data, self.levels, None)
+
+    def __call__(self, group: Sequence[int]) -> LengthLabels:
+        tokens = [self.lessons.data[i].tokens for i in group]
+        path = self.folder / f"{settings_name([self.asked.longest, self.levels, self.sums, tokens])}.safetensors"
+        kept = read_features(path)
         if kept is None:
-            made = labelled_positions(target, features(group, levels).to(target.device), drafters, asked.longest, end)
+            batch = self.features(group, self.levels).to(self.target.device)
+            made = labelled_positions(self.target, batch, self.drafters, self.asked.longest, self.end)
             kept = {"tokens": made.tokens, "states": made.states, **{f"label.{k}": v for k, v in made.labels.items()}}
-            write_features(folder / "places" / f"{name}.safetensors", kept)
-        return LengthLabels(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in drafters})
+            write_features(path, kept)
+        return LengthLabels(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in self.drafters})
 
+
+def read_in_time(reader: PositionReader, groups: Sequence, held_groups: Sequence, positions: int,
+                 deadline: TimeBudget, progress: Callable[[int, int, str], None]
+                 ) -> tuple[list[LengthLabels], list[LengthLabels]]:
+    """Batches to learn from and to measure with, until `positions` are read or their share of the time is used."""
     def some(groups: Sequence, positions: float, share: float, before: int) -> list[LengthLabels]:
         out, size = [], 0
-        for part in deadline.cut(map(one, groups), share):
+        for part in deadline.cut(map(reader, groups), share):
             out.append(part)
             size += len(part)
-            progress(before + size, round(asked.positions * (1 + HELD)), "positions read")
+            progress(before + size, total, "positions read")
             if size >= positions:
                 break
         return out
 
-    if counts is None:
-        share = READING * HELD / (1 + HELD)
-        held = some(lessons.held, asked.positions * HELD, share, 0)
-        train = some(groups, asked.positions, (READING - share) / (1 - share), sum(map(len, held)))
-        counts = [len(train), len(held)]
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, lambda rough: rough.write_text(json.dumps(counts)))
-    else:
-        train, held = ([one(group) for group in part[:count]] for part, count in
-                       zip((groups, lessons.held), counts, strict=True))
-    texts = sum(map(len, groups[:counts[0]])), sum(map(len, lessons.held[:counts[1]]))
-    return join_labels(train), join_labels(held), texts
+    total = round(positions * (1 + HELD))
+    share = READING * HELD / (1 + HELD)
+    held = some(held_groups, positions * HELD, share, 0)
+    train = some(groups, positions, (READING - share) / (1 - share), sum(map(len, held)))
+    return train, held
 
 
 def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings, target: Transformer) -> dict:

@@ -142,5 +142,5 @@ def test_what_cannot_be_asked_is_refused(wrong, sentence):
 def test_places_without_any_label_are_refused(tmp_path):
     some = told_by_the_state(50)
     none = LengthLabels(some.tokens, some.states, {"toy": torch.full((50,), UNKNOWN, dtype=torch.int8)})
-    with pytest.raises(Refusal, match="0 places to train a predictor for toy on and 45 to measure with"):
+    with pytest.raises(Refusal, match="0 positions to train a predictor for toy on and 45 to measure with"):
         fit_length(model(), "toy", none, some, LengthSettings(), tmp_path)
