@@ -51,8 +51,8 @@ class BlockWeights:
         """From a checkpoint's tensors, for `taps` tapped streams. Refusal where they do not fit the target."""
         shape, h = target.shape, target.shape.hidden
         queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-        put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,), "correction": (h, h),
-                                      "confidence": (2 * h,)}, target)
+        put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,),
+                                      "correction": (h, h), "confidence": (2 * h,)}, target)
         sizes = {"qkv": (queries + keys, h), "out": (h, queries), "gate_up": (-1, h), "down": (h, -1)}
         made = []
         while not made or f"layers.{len(made)}.qkv" in state:

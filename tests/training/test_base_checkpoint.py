@@ -92,6 +92,6 @@ def test_one_of_another_target_is_refused_and_not_copied(target, places):
 
 
 def test_a_copy_that_failed_leaves_nothing(tmp_path):
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError):
         copied(tmp_path / "absent", tmp_path / "place")
     assert not list(tmp_path.iterdir())

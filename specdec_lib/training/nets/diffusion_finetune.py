@@ -15,10 +15,10 @@ from specdec_lib.training.losses.diffusion import Mix
 from specdec_lib.training.nets.diffusion_lm import DiffusionNet
 
 RANK = 128                                         # of the difference from draft-lm: 1.1 MB a layer of SmolLM2-135M
-MASKS = Mix(masked=0.5, text=0.25, noised=0.2, anchors=128, spacing=4)         # the text's rows are trained already
-ALIGNED_RANK = 64                                          # of the difference from the base: 1.6 MB for SmolLM2-135M
-ALIGNED_SMOOTH = 0.1                                       # a slot behind a sure miss weighs a little, as D-PACE late in a run
-WHOLLY_MASKED = Mix(masked=0.0, text=0.0, noised=0.0, anchors=128, spacing=4)         # what one step of drafting sees
+MASKS = Mix(masked=0.5, text=0.25, noised=0.2, anchors=128, spacing=4)         # the rows of text are trained already
+ALIGNED_RANK = 64                                  # of the difference from the base: 1.6 MB for SmolLM2-135M
+ALIGNED_SMOOTH = 0.1                               # a slot after a sure miss keeps a little weight, as late in D-PACE
+WHOLLY_MASKED = Mix(masked=0.0, text=0.0, noised=0.0, anchors=128, spacing=4)  # what one drafting step sees
 
 
 class FinetunedDiffusion(DiffusionNet):

@@ -30,6 +30,7 @@ from specdec_lib.training.nets.lora import LowRankLayer
 TOGETHER = 64                                      # anchors of a text whose blocks are measured at once
 RANK = 96                                          # of the difference from the target's layers, trained and stored
 Seen = list[tuple[Tensor, Tensor]]                 # keys and values of a text in every layer
+MIX = Mix()
 
 
 def spread_layers(layers: int, count: int = 6) -> tuple[int, ...]:
@@ -52,7 +53,7 @@ class DiffusionNet(nn.Module):
     unrolled = True
 
     def __init__(self, target: Transformer, ids: Tensor, chosen: tuple[int, ...] = (), blocks: tuple[int, ...] = (4, 8),
-                 mix: Mix = Mix(), rank: int | None = RANK, attention: str = CAUSAL, anneal: int = 0,
+                 mix: Mix = MIX, rank: int | None = RANK, attention: str = CAUSAL, anneal: int = 0,
                  random: bool = False):
         super().__init__()
         if attention not in ATTENTION:
