@@ -46,7 +46,7 @@ def test_half_precision_comes_close_and_gives_single_precision_logits():
 
 
 @pytest.mark.parametrize(("tokens", "draft", "sentence"), [
-    ((), Draft(), "at least one token"), (TEXT, Draft((1, 2), (-1, -1)), "no branches")])
+    ((), Draft(), "at least one token"), (TEXT, Draft((1, 2), (-1, -1)), "not trees")])
 def test_nothing_and_trees_are_errors(tokens, draft, sentence):
     with pytest.raises(ValueError, match=sentence):
         whole()(tokens, draft)

@@ -115,7 +115,7 @@ def test_the_context_and_vocabulary_are_read_from_the_config(load):
 def test_a_model_whose_past_is_a_state_is_refused(tmp_path):
     config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=97)
     transformers.MambaForCausalLM(config).save_pretrained(tmp_path)
-    with pytest.raises(Refusal, match="cannot go back"):
+    with pytest.raises(Refusal, match="cannot be rolled back"):
         HuggingFace.load(tmp_path)
 
 
