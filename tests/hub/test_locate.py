@@ -107,7 +107,7 @@ def test_a_path_that_is_not_there_is_refused_without_asking_the_hub(name, hub):
                                    LocalEntryNotFoundError("not in the cache")])
 def test_a_name_the_hub_does_not_answer_to_is_refused_in_one_sentence(hub, error):
     hub["answer"] = error
-    with pytest.raises(Refusal, match="someone/something did not come from the Hugging Face hub") as refusal:
+    with pytest.raises(Refusal, match="someone/something cannot be fetched from the Hugging Face hub") as refusal:
         model_folder("someone/something")
     assert "\n" not in str(refusal.value)
 

@@ -78,7 +78,7 @@ def test_a_model_without_a_template_gets_raw_text_and_says_so_once(tmp_path):
     assert not text.has_template
     answers = [text.decode(text.encode_chat(["one", "two", "three"])) for _ in range(2)]
     assert answers == ["one\ntwo\nthree"] * 2
-    assert heard == [f"{tmp_path.name} has no chat template: it gets the prompt as raw text"]
+    assert heard == [f"{tmp_path.name} has no chat template: the prompt is given as raw text"]
 
 
 def test_a_template_that_refuses_the_conversation_is_named(tmp_path):
