@@ -1,7 +1,7 @@
-"""`specdec train length-predictor`: how many drafted tokens are kept at each place, and a network that foresees it.
+"""`specdec train length-predictor`: labels how many drafted tokens are accepted, and fits a network to predict it.
 
 One predictor for each trained drafter, all in one checkpoint, named as the drafters are on the command line. The target
-and the drafters are frozen and read every answer once; what they showed is kept on disk, so a killed run goes on.
+and the drafters are frozen and read every answer once; the labels are kept on disk, so a killed run resumes.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from specdec_lib.training.recipes import LENGTH
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
 
-READING = 0.75                                     # share of the minutes left for reading answers; the fits take little
-HELD = 0.1                                         # of the positions are for measuring, beside those to learn from
+READING = 0.75                                     # share of the remaining minutes for reading answers
+HELD = 0.1                                         # share of positions to measure with, added to those to learn from
 
 
 def train_length(asked: LengthSettings, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
                  say: Callable[[str], None] = lambda line: None,
                  progress: Callable[[int, int, str], None] = lambda done, total, what: None,
                  shipped: Path = SHIPPED) -> Checkpoint:
-    """The trained, measured and stored predictors of these drafters: those in `order.out`, else the shipped ones."""
+    """Trains, measures and stores the predictors of these drafters, which are in `order.out`, else shipped."""
     deadline = TimeBudget(order.minutes)
     stored = find_drafters(asked.drafters, order, target, text, say, shipped)
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
@@ -84,9 +84,8 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Transforme
 
 
 def find_drafters(names: Sequence[str], order: TrainingOrder, target: Transformer, text: Tokenizer, say: Callable,
-                  shipped: Path
-                  ) -> dict[str, Checkpoint]:
-    """The drafters by name, from `order.out` or shipped. Refusal where one is neither here nor there, or fits not."""
+                  shipped: Path) -> dict[str, Checkpoint]:
+    """The drafters by name, from `order.out` or shipped. Refusal if a checkpoint is missing or incompatible."""
     shelves, out = [CheckpointFolder(place, target, text, order.target, say) for place in (order.out, shipped)], {}
     for name in names:
         shelf = next((shelf for shelf in shelves if name in shelf), None)
@@ -180,7 +179,7 @@ def read_in_time(reader: PositionReader, groups: Sequence, held_groups: Sequence
 
 
 def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings, target: Transformer) -> dict:
-    """Held-out figures of what was stored, by drafter, and how many places told no length."""
+    """Held-out figures of the stored predictors by drafter, and how many positions have no label."""
     out = {}
     for name in held.labels:
         model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden).to(target.device)
@@ -192,12 +191,12 @@ def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings
 
 
 def settings_name(words: Sequence) -> str:
-    """A short name that changes with these words."""
+    """A short name that changes with these values."""
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:24]
 
 
 def limits(asked: LengthSettings, drafters: Mapping[str, TrainableDrafter]) -> list[str]:
-    """What a reader of the card has to know."""
+    """The limits on the card."""
     return [f"Each predictor belongs to one drafter ({', '.join(drafters)}), the very checkpoint that settings name by "
             "its checksum; with another one it is a guess, lossless all the same.",
             f"Trained on greedy chains of at most {asked.longest} tokens; when sampling, fewer tokens are kept than it "

@@ -22,16 +22,16 @@ WHOLLY_MASKED = Mix(masked=0.0, text=0.0, noised=0.0, anchors=128, spacing=4)  #
 
 
 class FinetunedDiffusion(DiffusionNet):
-    """A `DiffusionLM` that starts as `base` (`random`: from random weights); its layers learn differences of `rank`.
+    """A `DiffusionNet` that starts as `base` (`random`: from random weights); its layers learn differences of `rank`.
 
-    Layers and vocabulary are the base's, so are block sizes and mask where it has them; `meta` names it by the checksum
-    of its weights.
+    Layers and vocabulary are the base's, and so are block sizes and mask if it has them; `meta` names the base by the
+    checksum of its weights.
     """
 
     def __init__(self, target: Transformer, base: Checkpoint, mix: Mix, rank: int, random: bool = False):
         super().__init__(target, base.state["ids"], chosen=tuple(base.meta["layers"]),
                          blocks=tuple(base.meta.get("blocks", (4, 8))), mix=mix, rank=rank, random=random)
-        self.base = {"name": base.name, "sha256": base.card.get("sha256", "")}           # "" was never stored
+        self.base = {"name": base.name, "sha256": base.card.get("sha256", "")}           # "": not stored yet
         if not random:
             self.take({"mask": self.mask.detach(), **base.state})
 
@@ -41,18 +41,18 @@ class FinetunedDiffusion(DiffusionNet):
 
 def filling(target: Transformer, ids: Tensor, random: bool = False,
             base: Checkpoint | None = None) -> FinetunedDiffusion:
-    """The drafter that goes on from `draft-lm`; the vocabulary `ids` of a course is not asked for."""
+    """The drafter that starts from `draft-lm`; its vocabulary is the base's, so `ids` is not used."""
     return FinetunedDiffusion(target, base_checkpoint(base), MASKS, RANK, random)
 
 
 def base_checkpoint(base: Checkpoint | None) -> Checkpoint:
     """The base; ValueError without one."""
     if base is None:
-        raise ValueError("this drafter goes on from a trained checkpoint, and none was given")
+        raise ValueError("this drafter starts from a trained checkpoint, and none was given")
     return base
 
 
 def aligned(target: Transformer, ids: Tensor, random: bool = False,
             base: Checkpoint | None = None) -> FinetunedDiffusion:
-    """The drafter that goes on from `diffusion-lm`; the vocabulary `ids` of a course is not asked for."""
+    """The drafter that starts from `diffusion-lm`; its vocabulary is the base's, so `ids` is not used."""
     return FinetunedDiffusion(target, base_checkpoint(base), WHOLLY_MASKED, ALIGNED_RANK, random)
