@@ -1,4 +1,4 @@
-"""Work on paper is what counting every matrix and every row says, and agrees with the forwards that are run."""
+"""Counted work equals a count of every matrix and every row, and the forwards that are run."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Muon: what it does to matrices, what to vectors."""
+"""Muon's steps for matrices and vectors."""
 
 import torch
 
@@ -15,7 +15,7 @@ def test_singular_values_come_close_to_one_whatever_they_were():
         assert values.max() < 1.35, values
 
 
-def test_a_step_is_as_large_as_told_and_keeps_the_direction_of_descent():
+def test_a_step_has_the_size_of_its_rate_and_descends():
     weight = torch.nn.Parameter(torch.zeros(12, 30))
     gradient = torch.randn(12, 30, generator=torch.Generator().manual_seed(1))
     weight.grad = gradient.clone()
@@ -35,7 +35,7 @@ def test_a_vector_takes_adams_step():
     torch.testing.assert_close(mine, theirs)
 
 
-def test_it_goes_down_a_badly_scaled_bowl():
+def test_it_minimises_a_badly_scaled_quadratic():
     weight = torch.nn.Parameter(torch.ones(4, 6))
     scales = torch.logspace(0, -2, 4)[:, None]
     optimiser = Muon([weight], lr=0.1)

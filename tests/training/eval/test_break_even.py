@@ -29,7 +29,7 @@ def stored(target, name: str):
 
 
 @pytest.mark.parametrize("name", [name for name in DRAFTERS if name != "ngram"])
-def test_every_drafter_has_both_sides_next_to_what_it_reached(target, name):
+def test_every_drafter_has_expected_and_measured_costs_and_reached_rates(target, name):
     kept = stored(target, name)
     parts = [part or name for part in recipe(name).parts(kept.meta)]
     measured = {"teacher-forced": {part: RATES for part in parts}, "as it starts": {part: RATES for part in parts}}
@@ -48,7 +48,7 @@ def test_every_drafter_has_both_sides_next_to_what_it_reached(target, name):
         assert found[part]["reached"] == {"teacher-forced": 1.5}
 
 
-def test_a_table_costs_nothing_on_paper_and_is_timed_like_the_others(target):
+def test_a_table_has_no_expected_draft_cost_and_is_timed_like_the_others(target):
     model = Ngram(count([tuple(range(40)), (1, 2, 3) * 5, (1, 2, 3) * 5], 40))
     found = break_even("ngram", model, target, {}, {}, context=24, repeats=1, clock=Ticks(1, 3, 12, 10))["ngram"]
     assert found["expected"]["by weights read"] == costs_in_forwards(0, 1)

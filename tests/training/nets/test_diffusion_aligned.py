@@ -1,4 +1,4 @@
-"""Streak distillation starts as its base, sees whole blocks alone, and learns a small difference from the base."""
+"""Streak distillation starts as its base, sees wholly masked blocks alone, and learns a low-rank difference."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_layers_blocks_and_vocabulary_are_the_bases_and_its_meta_names_the_base(
         aligned(target, IDS)
 
 
-def test_its_blocks_are_masked_whole_and_the_text_learns_nothing_of_its_own(target, base, batch):
+def test_its_blocks_are_wholly_masked_and_the_text_has_no_loss(target, base, batch):
     drafter = aligned(target, IDS, base=base_of(base))
     drawn = draw_masks(batch, drafter.mix, drafter.blocks)
     assert drawn.whole.all()

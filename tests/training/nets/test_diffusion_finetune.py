@@ -1,4 +1,4 @@
-"""The diffusion language model goes on from the small draft model: that one without masks, and a difference from it."""
+"""The diffusion language model starts from the small draft model, as a difference from it."""
 
 from dataclasses import replace
 
