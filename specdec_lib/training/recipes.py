@@ -103,10 +103,10 @@ def recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def start(which: Recipe, target: Any, course: Dataset, random: bool = False) -> TrainableDrafter:
+def start(which: Recipe, target: Any, dataset: Dataset, random: bool = False) -> TrainableDrafter:
     """The drafter before its first step, on the target's device."""
     base = {"base": which.base} if which.upon else {}
-    return which.make(target, course.ids, random=random, **base).to(target.device)
+    return which.make(target, dataset.ids, random=random, **base).to(target.device)
 
 
 def spec_of(which: Recipe, part: str = "", depth: int = DEPTH) -> str:

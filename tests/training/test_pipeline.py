@@ -75,7 +75,7 @@ def lent(base, out, *names):
 
 @pytest.mark.parametrize("name", [name for name, which in RECIPES.items() if not which.fills])
 def test_a_stored_drafter_has_the_rates_of_its_card_in_the_loop(
-                                                                target, text, data, base, tmp_path, twenty_steps, name):
+        target, text, data, base, tmp_path, twenty_steps, name):
     if recipe(name).upon:
         lent(base, tmp_path, *(one for one in ("draft-lm", "diffusion-lm") if one != name))
     done = train_drafter(recipe(name), TrainingOrder(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE)
@@ -93,7 +93,7 @@ def test_a_stored_drafter_has_the_rates_of_its_card_in_the_loop(
 
 
 def test_a_model_that_fills_whole_answers_is_trained_stored_and_measured_by_what_it_fills(
-                                                                                          target, text, data, tmp_path, twenty_steps):
+        target, text, data, tmp_path, twenty_steps):
     name = "diffusion-lm-full"
     done = train_drafter(recipe(name), TrainingOrder(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE)
     measured = {kind: told[name] for kind, told in done.card["measured"].items()}
@@ -136,7 +136,7 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
 
 
 def test_a_drafter_with_a_base_is_measured_on_the_same_held_out_answers_as_its_base(
-                                                                                    target, text, data, base, tmp_path, twenty_steps):
+        target, text, data, base, tmp_path, twenty_steps):
     lent(base, tmp_path, "draft-lm", "diffusion-lm")
     order, which = TrainingOrder(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
     card = train_drafter(which, order, target, text, MADE).card
@@ -224,7 +224,7 @@ def test_the_fit_gets_the_time_left_less_the_share_for_measuring(monkeypatch, ta
 
 
 def test_where_no_time_is_left_little_is_measured_and_the_card_says_how_little(
-                                                                               monkeypatch, target, text, data, tmp_path, twenty_steps):
+        monkeypatch, target, text, data, tmp_path, twenty_steps):
     clock = Clock()
     monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, clock))
     real = module.fit
