@@ -152,6 +152,7 @@ def optimiser_of(drafter: nn.Module, settings: Settings) -> torch.optim.Optimize
 def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, objective: Objective,
          clip: float) -> dict:
     """One step on one batch: its loss, the gradient's norm and, by slot, the share of tokens predicted right."""
+    optimiser.zero_grad(set_to_none=True)
     with torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=drafter.frozen.rows.dtype != torch.float32):
         loss, told = objective(drafter, batch)
     size = descend(loss, drafter, optimiser, clip)
@@ -164,7 +165,6 @@ def descend(loss: Tensor, net: nn.Module, optimiser: torch.optim.Optimizer, clip
     loss.backward()
     size = nn.utils.clip_grad_norm_(net.parameters(), clip)
     optimiser.step()
-    optimiser.zero_grad(set_to_none=True)          # frees the gradients before the next forward
     return size
 
 

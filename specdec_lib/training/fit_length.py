@@ -73,6 +73,7 @@ def fit_length(model: LengthNet, name: str, train: LengthLabels, held: LengthLab
 
     def take(now: Progress) -> tuple[int, dict]:
         some = batches(*divmod(now.step, each))
+        optimiser.zero_grad(set_to_none=True)
         loss = length_loss(model, name, train, some, asked.weight)
         fit.descend(loss, model, optimiser, settings.clip)
         return len(some), {"loss": loss.detach()}

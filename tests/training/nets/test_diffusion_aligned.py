@@ -48,7 +48,7 @@ def test_layers_blocks_and_vocabulary_are_the_bases_and_its_meta_names_the_base(
     drafter = aligned(target, torch.arange(8), base=base_of(base))
     assert torch.equal(drafter.state()["ids"], IDS)
     assert drafter.meta() == base.meta() | {"base": {"name": "diffusion-lm", "sha256": "abc"}}
-    with pytest.raises(ValueError, match="goes on from a trained checkpoint"):
+    with pytest.raises(ValueError, match="starts from a trained checkpoint"):
         aligned(target, IDS)
 
 
