@@ -11,7 +11,8 @@ LIB = ROOT / "specdec_lib"
 FILES = sorted(LIB.rglob("*.py"))
 ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
-FLOORS = [("topk",), ("scores",), ("types",), ("dice", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate"),
+FLOORS = [("topk",), ("scores",), ("types",),
+          ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate"),
           ("cost.lengths", "cost.curves"), ("models",), ("cost.flops",), ("hub",), ("checkpoints",), ("heads",), ("index",),
           ("memory",), ROOMS, ("methods",), ("catalog",), ("measure",), ("cost.break_even",), ("training",), ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]

@@ -4,13 +4,16 @@ Source of the shape: Spec-Bench (Xia et al. 2024), `data/spec_bench/question.jso
 one prompt. Knows nothing about tokenizers, models or how a prompt becomes token ids.
 """
 
-import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from specdec_lib import files
 from specdec_lib.types import Refusal
 
+Contents = TypeVar("Contents")
 FAMILIES = ("multi_turn", "translation", "summarization", "qa", "math_reasoning", "rag")
 
 # MT-Bench's names. Its `math` holds conversations: word problems with one number for an answer are `math_reasoning`.
@@ -42,7 +45,7 @@ def family_of(category: str) -> str:
 
 def file_sha256(path: str | Path) -> str:
     """Hexadecimal SHA-256 of the file's bytes, refused where it cannot be read."""
-    return hashlib.sha256(_bytes(Path(path))).hexdigest()
+    return _read(Path(path), files.file_sha256)
 
 
 def known_name(sha: str) -> str | None:
@@ -54,7 +57,7 @@ def load_prompts(path: str | Path) -> list[Prompt]:
     """All prompts of a file, in its order; raises Refusal naming the first line that cannot be used."""
     path = Path(path)
     try:
-        text = _bytes(path).decode("utf-8-sig")
+        text = _read(path, Path.read_bytes).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Refusal(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     prompts, first_seen = [], {}
@@ -91,9 +94,10 @@ def balanced(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
     return [prompts[place] for place in sorted(place for _, _, place in sorted(turns)[:limit])]
 
 
-def _bytes(path: Path) -> bytes:
+def _read(path: Path, how: Callable[[Path], Contents]) -> Contents:
+    """`how(path)`, refused where the file is missing or cannot be read."""
     try:
-        return path.read_bytes()
+        return how(path)
     except FileNotFoundError:
         raise Refusal(f"there is no prompt file at {path}: check the path") from None
     except OSError as error:

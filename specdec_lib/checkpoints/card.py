@@ -1,32 +1,32 @@
-"""A checkpoint's card: plain data beside its weights that says how it was made, what it measured, where it fails.
+"""A checkpoint's card: plain data beside its weights on how it was made, what was measured, and its limits.
 
 Keys: name, target {name, fingerprint}, parameters, bytes, sha256, made {command, commit, date, machine, device,
 minutes, tokens_seen, data}, settings, measured, limits [sentences], storage {tensor: {scheme, relative_error}};
-break_even, where it was measured.
+and break_even, where it was measured.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
 CARD = "card.json"
-GIVEN = ("target", "made", "settings", "measured", "limits")       # by whoever trained; the rest is filled in
+GIVEN = ("target", "made", "settings", "measured", "limits")       # by the training; saving fills in the rest
 SECTIONS = {"made": "How it was made", "settings": "Settings", "measured": "Measured",
             "break_even": "Break-even: costs in plain forwards, expected and measured"}
 
 
 def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:
-    """Replaces FOLDER/NAME/card.json and, for readers, README.md; ValueError for what JSON cannot hold."""
+    """Replaces FOLDER/NAME/card.json and its README.md; ValueError for what JSON cannot hold."""
     place = Path(folder) / name
     text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomic(place / "README.md", lambda path: path.write_text(card_text(card), encoding="utf-8"))
-    write_atomic(place / CARD, lambda path: path.write_text(text, encoding="utf-8"))
+    write_atomically(place / "README.md", lambda path: path.write_text(card_text(card), encoding="utf-8"))
+    write_atomically(place / CARD, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def read_card(folder: str | Path, name: str) -> dict:
@@ -44,18 +44,8 @@ def read_card(folder: str | Path, name: str) -> dict:
     return card
 
 
-def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
-    """Writes a temporary neighbour and renames it: at `path` stands the old file or the new one, never a part."""
-    rough = path.with_name(f".{path.name}.partial")
-    try:
-        write(rough)
-        os.replace(rough, path)
-    finally:
-        rough.unlink(missing_ok=True)
-
-
 def card_text(card: Mapping[str, Any]) -> str:
-    """The card as markdown, section by section, whatever stands in it."""
+    """The card as markdown, section by section."""
     size = f"{card['parameters'] / 1e6:.2f} million parameters in {card['bytes'] / 1e6:.2f} MB"
     out = [f"# {card['name']}", "", f"Trained for {card['target']['name']}: {size}."]
     for key, title in SECTIONS.items():
@@ -70,7 +60,7 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 
 def card_lines(values: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """One bullet for each number or word, with the names that lead to it."""
+    """One bullet for each value, with the keys that lead to it."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from card_lines(value, f"{before}{name}, ")
@@ -80,5 +70,5 @@ def card_lines(values: Mapping[str, Any], before: str = "") -> Iterator[str]:
 
 
 def plain_value(value: Any) -> str:
-    """A value as a reader wants it: four digits of a fraction, `not known` for None."""
+    """A value as text: four digits of a fraction, `not known` for None."""
     return "not known" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,12 +1,11 @@
-"""The shelf: trained checkpoints on disk, each a folder with its weights and a card that says how it was made.
+"""Trained checkpoints on disk, each a folder with its weights and a card that says how it was made.
 
-FOLDER/NAME holds `model.safetensors` (stored small, see `compress.py`), `card.json`, and the card as README.md. What
+FOLDER/NAME holds `model.safetensors` (quantised, see `quantize.py`), `card.json`, and the card as README.md. What
 starts from the target's own layers is stored as a difference from them, so reading it takes the target's weights.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,20 +16,21 @@ import torch
 from torch import Tensor
 
 from specdec_lib.checkpoints import quantize
-from specdec_lib.checkpoints.card import CARD, GIVEN, read_card, write_atomic, write_card
+from specdec_lib.checkpoints.card import CARD, GIVEN, read_card, write_card
 from specdec_lib.checkpoints.fingerprint import compare, fingerprint
+from specdec_lib.files import file_sha256, write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.types import LM, Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "checkpoints"
 WEIGHTS, FORMAT = "model.safetensors", 1
-Reader = Callable[[Path], Any]                     # the weights' file -> what a kit is handed
+Reader = Callable[[Path], Any]                     # the file of weights -> what a kit holds
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was trained: `state` by name, float32 (token ids int64), `meta` to build it, `card` to judge it."""
+    """A trained checkpoint: tensors `state` by name, float32 (token ids int64), `meta` to build it, and its `card`."""
 
     name: str
     state: Mapping[str, Tensor]
@@ -39,14 +39,13 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: str | Path, name: str, state: Mapping[str, Tensor], meta: Mapping[str, Any],
-                    card: Mapping[str, Any],
-                    plan: Mapping[str, str], weights: LlamaWeights | None,
+                    card: Mapping[str, Any], plan: Mapping[str, str], weights: LlamaWeights | None,
                     made_for: Mapping[str, str | None]) -> Checkpoint:
-    """Writes FOLDER/NAME and gives it back as a reader will find it, so that what is measured is what is stored.
+    """Writes FOLDER/NAME and returns it as a reader gets it, so that what is measured is what is stored.
 
-    `plan` maps names of tensors to schemes of `compress.py`; `weights` are the target's, for differences, unless
+    `plan` maps names of tensors to schemes of `quantize.py`; `weights` are the target's, for differences, unless
     meta["base"] {name, sha256} names a checkpoint of this folder to take them from; `made_for` is its fingerprint.
-    `card` has target (its name), made, settings, measured, limits; ValueError where one lacks.
+    `card` has target (its name), made, settings, measured, limits; ValueError where one is missing.
     """
     from safetensors.torch import save_file
 
@@ -66,29 +65,29 @@ def save_checkpoint(folder: str | Path, name: str, state: Mapping[str, Tensor], 
 
 def replace_checkpoint(folder: str | Path, name: str, write: Callable[[Path], None], card: Mapping[str, Any],
                        made_for: Mapping[str, str | None]) -> dict:
-    """`write(path)` writes the weights in a format of their own; then the card, which is given back complete.
+    """Has `write(path)` write the weights in any format, then writes the card; returns the complete card.
 
-    Such a card brings its `parameters` along, beside what `save` asks for; ValueError where one lacks. Each file is
-    written beside its place and renamed into it, the card last: a kill in between leaves weights that do not match
-    the card, which `load` refuses.
+    Such a card also holds `parameters`, besides what `save_checkpoint` needs; ValueError where a key is missing. Each
+    file is written whole or not at all, the card last: a kill in between leaves weights that do not match the card,
+    which `load_checkpoint` refuses.
     """
     lacking = [key for key in (*GIVEN, "parameters") if key not in card]
     if lacking:
         raise ValueError(f"the card of {name} lacks {', '.join(lacking)}")
     place = Path(folder) / name
     place.mkdir(parents=True, exist_ok=True)
-    write_atomic(place / WEIGHTS, write)
+    write_atomically(place / WEIGHTS, write)
     target = card["target"] if isinstance(card["target"], str) else card["target"]["name"]
     done = {"name": name, **card, "target": {"name": target, "fingerprint": dict(made_for)},
-            "bytes": (place / WEIGHTS).stat().st_size, "sha256": sha256(place / WEIGHTS)}
+            "bytes": (place / WEIGHTS).stat().st_size, "sha256": file_sha256(place / WEIGHTS)}
     write_card(folder, name, done)
     return done
 
 
 def load_checkpoint(folder: str | Path, name: str, weights: LlamaWeights | None = None) -> Checkpoint:
-    """The checkpoint FOLDER/NAME, whole; `weights` are the target's. Refusal if missing, cut short or not its card's.
+    """The checkpoint FOLDER/NAME; `weights` are the target's. Refusal if missing, cut short or not matching its card.
 
-    Whether it fits the target is not asked here: see `Shelf`.
+    Does not check that it fits the target: see `CheckpointFolder`.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -108,24 +107,23 @@ def load_checkpoint(folder: str | Path, name: str, weights: LlamaWeights | None 
 
 
 def checked_weights(folder: str | Path, name: str) -> Path:
-    """The weights' file, if it is byte for byte what the card describes; Refusal if not."""
+    """The path of the weights, if the file has the size and checksum of the card; else Refusal."""
     card, path = read_card(folder, name), Path(folder) / name / WEIGHTS
     remedy = f"copy the checkpoint again or make it with `specdec train {name}`"
     if not path.is_file():
         raise Refusal(f"{path} is missing beside its card: {remedy}")
     if path.stat().st_size != card["bytes"]:
         raise Refusal(f"{path} has {path.stat().st_size} bytes and its card says {card['bytes']}: {remedy}")
-    if sha256(path) != card["sha256"]:
+    if file_sha256(path) != card["sha256"]:
         raise Refusal(f"{path} is damaged (its checksum is not the one on its card): {remedy}")
     return path
 
 
 class CheckpointFolder(Mapping):
-    """The checkpoints in a folder, for one target: nothing is read until one is asked for, and each is read once.
+    """The checkpoints in a folder, for one target; each is read at its first use and kept.
 
-    `name in shelf` looks whether its folder is there. `shelf[name]` reads it, refuses one made for another
-    architecture or tokenizer, and says once on `warn` that the target's weights are others. `readers` read what has
-    a format of its own.
+    `name in folder` tells whether it is there. `folder[name]` reads it, refuses one made for another architecture or
+    tokenizer, and calls `warn` once if the target has other weights. `readers` read other formats by name.
     """
 
     def __init__(self, folder: str | Path, target: LM, text: Tokenizer | None = None, name: str = "this model",
@@ -133,7 +131,7 @@ class CheckpointFolder(Mapping):
         self.folder, self.target, self.text, self.name = Path(folder), target, text, name
         self.warn, self.readers = warn, dict(readers or {})
         self.read: dict[str, Any] = {}
-        self.here: dict | None = None              # the target's fingerprint, taken when first needed
+        self.here: dict | None = None              # the target's fingerprint, computed at its first use
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (self.folder / name / CARD).is_file()
@@ -171,9 +169,9 @@ def checkpoint_names(folder: str | Path) -> list[str]:
 
 def origin(folder: str | Path, name: str, weights: LlamaWeights | None,
            meta: Mapping[str, Any]) -> quantize.Base | None:
-    """What differences are taken from: the checkpoint beside it that meta["base"] names, else the target's matrices.
+    """The base of stored differences: the checkpoint beside it that meta["base"] names, else the target's matrices.
 
-    None without weights. Refusal where that checkpoint is missing or not the one of this checksum.
+    None without weights. Refusal where that checkpoint is missing or has another checksum.
     """
     if weights is None or "base" not in meta:
         return None if weights is None else base_matrix(weights, meta)
@@ -187,7 +185,7 @@ def origin(folder: str | Path, name: str, weights: LlamaWeights | None,
 
 
 def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base:
-    """The target's matrix that a trained one started from: of layer meta["layers"][i] for `layers.{i}.qkv`.
+    """The target's matrices that trained ones started from: for `layers.{i}.qkv` that of layer meta["layers"][i].
 
     A single layer (`qkv`, `out`, `gate_up`, `down`) starts from the target's last one; where its attention has a
     doubled input, the base of the first half is zero. ValueError for any other name.
@@ -202,8 +200,3 @@ def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base
         return torch.cat((torch.zeros_like(matrix), matrix), 1) if doubled else matrix
 
     return base
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""Fingerprints: which model a checkpoint was trained for, and whether the target at hand is that one.
+"""Fingerprints: which model a checkpoint was trained for, and whether the target is that model.
 
-Another architecture or tokenizer is refused, since shapes or token ids would mean something else; other weights of
-the same model are a warning, since speculative decoding stays lossless and is only accepted less.
+Another architecture or tokenizer is refused, since shapes or token ids would differ; other weights of the same model
+give a warning, since decoding stays lossless and only the acceptance rate may fall.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
 
-SAMPLE = 32                                        # weights looked at in each of three places
-TIES = 1 / 8                                       # share of them that rounding twice (over float16) may move
+SAMPLE = 32                                        # weights taken from each of three tensors
+TIES = 1 / 8                                       # share of them that rounding twice (over float16) may change
 
 
 def fingerprint(target: LM, text: Tokenizer | None) -> dict[str, str | None]:
     """{architecture, tokenizer, weights} of a target, the same in every dtype it can be loaded in.
 
-    None stands for what cannot be told: the first and last for a model that is no Transformer of ours (a table, one
-    that transformers runs), the tokenizer where there is no text.
+    None stands for what is unknown: architecture and weights for a model that is no Transformer of ours (a table, one
+    that transformers runs), the tokenizer where there is none.
     """
     weights = getattr(target, "weights", None)
     return {"architecture": None if weights is None else architecture(weights.shape),
@@ -36,7 +36,7 @@ def fingerprint(target: LM, text: Tokenizer | None) -> dict[str, str | None]:
 
 
 def architecture(shape: LlamaConfig) -> str:
-    """Hash of the shape without its context, a limit rather than a form; eps as it survives single precision."""
+    """Hash of the shape without its context, which is a limit; eps with the digits that single precision keeps."""
     plain = asdict(shape) | {"eps": f"{shape.eps:.3g}", "context": None}
     plain["rope"] = {name: value if name == "kind" else float(value) for name, value in plain["rope"].items()
                      if shape.rope.kind == "llama3" or name in ("theta", "kind", "factor")}
@@ -57,11 +57,11 @@ def sample(weights: Any) -> str:
 
 def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: str, target: str,
             model: str = "another model") -> str | None:
-    """None where the checkpoint `name`, made for `model`, fits the target; else one sentence of warning.
+    """None where the checkpoint `name`, made for `model`, fits the target; else a warning.
 
-    Raises Refusal, with the command that makes a fitting one, for another architecture or tokenizer. What
-    `made_for` leaves out is not asked for (an n-gram table fits any model with its tokenizer); what cannot be told
-    of the target is a warning where it is the tokenizer, a Refusal where it is the architecture.
+    Raises Refusal, with the command that makes a fitting one, for another architecture or tokenizer. Keys
+    that `made_for` lacks are not compared (an n-gram table fits any model with its tokenizer). An unknown tokenizer of
+    the target gives a warning, an unknown architecture a Refusal.
     """
     remedy = f"`specdec train {name} --target {target}` makes one that fits"
     for what in ("architecture", "tokenizer"):
@@ -69,7 +69,7 @@ def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: s
         if theirs is not None and mine != theirs and not (what == "tokenizer" and mine is None):
             raise Refusal(f"the checkpoint {name} was trained for {model}, and {target} has another {what}: {remedy}")
     if made_for.get("tokenizer") is not None and here.get("tokenizer") is None:
-        return f"{target} comes without a tokenizer: that the checkpoint {name} knows its tokens is taken on trust"
+        return f"{target} comes without a tokenizer: that the checkpoint {name} knows its tokens is not checked"
     if made_for.get("weights") is not None and not alike(here.get("weights") or "", made_for["weights"]):
         return (f"the checkpoint {name} was trained on other weights than {target} has: its drafts stay lossless but"
                 f" may be accepted less often; {remedy}")
@@ -77,7 +77,7 @@ def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: s
 
 
 def alike(one: str, two: str) -> bool:
-    """Whether two samples differ by no more than rounding does: a unit in the last place of a few numbers."""
+    """Whether two samples differ by rounding at most: one unit in the last place of a few numbers."""
     if len(one) != len(two):
         return False
     pairs = [(int(one[i:i + 4], 16), int(two[i:i + 4], 16)) for i in range(0, len(one), 4)]

@@ -1,11 +1,10 @@
-"""Matrices stored small: int8 and 4-bit numbers with a float16 scale per group, low-rank factors, differences.
+"""Quantised storage: int8 and 4-bit numbers with a float16 scale per group, low-rank factors, differences.
 
-A scheme is a word: `int8/64` and `int4/32` round in groups of that many neighbours in a row (`int8` has one group a
+A scheme is a name: `int8/64` and `int4/32` round in groups of that many neighbours in a row (`int8` has one group a
 row), `rank64` keeps that many singular directions in int8, and a leading `+` stores the difference from a base that
-the reader has anyway. `float16`, `float32` and `int32` store as they say. On layers of SmolLM2-135M the relative error
+the reader has. `float16`, `float32` and `int32` store in that dtype. On layers of SmolLM2-135M the relative error
 is 1.1 % for `int8`, 0.8 % for `int8/128`, 0.7 % for `int8/64` (3 % larger than `int8`) and 9 % for `int4/32`, on
-average over three layers.
-Knows nothing about files.
+average over three layers. Knows nothing about files.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from torch import Tensor
 Base = Callable[[str], Tensor]                     # a tensor's name -> the matrix that its difference is taken from
 PLAIN = {"float16": torch.float16, "float32": torch.float32, "int32": torch.int32}
 SCHEME = re.compile(r"\+?(?:(int8|int4)(?:/([1-9]\d*))?|rank([1-9]\d*))")
-SHRINK = [0.7 + 0.025 * i for i in range(15)]      # shares of a group's largest value that 4 bits try as their range
+SHRINK = [0.7 + 0.025 * i for i in range(15)]      # shares of a group's largest value tried as the 4-bit range
 
 
 def pack(state: Mapping[str, Tensor], plan: Mapping[str, str], base: Base | None = None) -> tuple[dict, dict]:
     """(tensors to store, {name: {scheme, shape}}); `plan` maps names or patterns such as `layers.*` to schemes.
 
-    The first pattern that fits counts; without one, matrices become int8/64, vectors float32, whole numbers int32.
+    The first pattern that matches counts; without one, matrices become int8/64, vectors float32, whole numbers int32.
     ValueError for numbers that are not finite, for an unknown scheme, and for a difference without a base.
     """
     tensors: dict[str, Tensor] = {}
@@ -47,7 +46,7 @@ def pack(state: Mapping[str, Tensor], plan: Mapping[str, str], base: Base | None
 
 
 def unpack(tensors: Mapping[str, Tensor], about: Mapping[str, Mapping], base: Base | None = None) -> dict[str, Tensor]:
-    """What `pack` was given, float32 and int64; KeyError where a tensor is missing."""
+    """The tensors that `pack` got, as float32 and int64; KeyError where one is missing."""
     state = {}
     for name, entry in about.items():
         parts = {key.rpartition(":")[2]: tensor for key, tensor in tensors.items() if key.rpartition(":")[0] == name}
@@ -57,13 +56,13 @@ def unpack(tensors: Mapping[str, Tensor], about: Mapping[str, Mapping], base: Ba
 
 
 def scheme_for(name: str, tensor: Tensor, plan: Mapping[str, str]) -> str:
-    """The scheme of this tensor; ValueError for a word that is none, and for one that needs a matrix."""
+    """The scheme of this tensor; ValueError for an unknown one, and for a vector where it needs a matrix."""
     usual = "int32" if not tensor.is_floating_point() else "int8/64" if tensor.dim() == 2 else "float32"
     scheme = next((word for pattern, word in plan.items() if fnmatchcase(name, pattern)), usual)
     if scheme not in PLAIN and not SCHEME.fullmatch(scheme):
-        raise ValueError(f"there is no scheme {scheme!r}: take such as int8/64, int4/32, rank64, +rank64, float16")
+        raise ValueError(f"there is no scheme {scheme!r}: take one such as int8/64, int4/32, rank64, +rank64, float16")
     if scheme not in PLAIN and tensor.dim() != 2:
-        raise ValueError(f"{name} is no matrix, and {scheme} stores nothing else: take float16 or float32")
+        raise ValueError(f"{name} is no matrix, and {scheme} stores matrices only: take float16 or float32")
     return scheme
 
 
@@ -74,7 +73,7 @@ def based(name: str, base: Base | None) -> Tensor:
 
 
 def encode_tensor(scheme: str, tensor: Tensor) -> dict[str, Tensor]:
-    """The parts that stand for one tensor."""
+    """The parts that one tensor is stored as."""
     if scheme in PLAIN:
         return {"all": tensor.to(PLAIN[scheme])}
     kind, group, rank = SCHEME.fullmatch(scheme).groups()
@@ -87,7 +86,7 @@ def encode_tensor(scheme: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 def decode_tensor(scheme: str, parts: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
-    """The tensor of this shape that these parts stand for."""
+    """The tensor of this shape that is stored as these parts."""
     if scheme in PLAIN:
         return parts["all"].long() if scheme == "int32" else parts["all"].float()
     if "rank" in scheme:
@@ -108,7 +107,7 @@ def to_int8(matrix: Tensor, group: int) -> dict[str, Tensor]:
     """codes int8 [out, in padded], scales float16 [out, groups]; a group's largest value is 127 scales."""
     x = column_groups(matrix, group)
     scales = half(x.abs().amax(-1) / 127)
-    short = scales.float() * 127 < x.abs().amax(-1)                    # rounded down: the next float16 up cuts nothing
+    short = scales.float() * 127 < x.abs().amax(-1)                    # rounded down: the next float16 up clips nothing
     scales = (scales.view(torch.int16) + short).view(torch.float16)
     codes = (x / nonzero(scales)).round().clamp(-127, 127)
     return {"codes": codes.to(torch.int8).flatten(1), "scales": scales}
@@ -120,9 +119,9 @@ def from_int8(codes: Tensor, scales: Tensor) -> Tensor:
 
 
 def to_int4(matrix: Tensor, group: int) -> dict[str, Tensor]:
-    """codes uint8 [out, in padded / 2], two numbers a byte, scales float16 [out, groups]; the range is searched for.
+    """codes uint8 [out, in padded / 2], two numbers a byte, scales float16 [out, groups]; searches the best range.
 
-    Codes run from -8 to 7 and the scale's sign puts the group's largest value on the -8, possibly cut off a little.
+    Codes run from -8 to 7 and the scale's sign puts the group's largest value on the -8, possibly clipped a little.
     On SmolLM2's layers this errs by 9 %; codes from -7 to 7 by 11 %; an offset beside the scale, in groups of 64 for
     the same size, by 10 %.
     """
@@ -155,7 +154,7 @@ def column_groups(matrix: Tensor, group: int) -> Tensor:
 
 
 def half(scales: Tensor) -> Tensor:
-    """float16; numbers are divided by the scale as it is stored, so its own rounding costs nothing."""
+    """The scales in float16; numbers are divided by the stored scale, so its own rounding adds no error."""
     return scales.clamp(-65504, 65504).half()
 
 

@@ -12,7 +12,7 @@ from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import read_card, write_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
 from specdec_lib.commands.train import card_provenance, open_target
-from specdec_lib.cost.break_even import DRAFTERS, break_even
+from specdec_lib.training.eval.break_even import DRAFTERS, break_even
 from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Refusal
 

@@ -1,4 +1,4 @@
-"""Trained drafters made ready to draft: checkpoint tensors meet a target's own weights, are packed once, and answer."""
+"""What trained drafters share: checkpoint tensors are checked against a target's weights and packed once."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from specdec_lib.types import Refusal
 
 
 def output_rows(weights: LlamaWeights, ids: Tensor) -> PackedLinear:
-    """The target's own output rows of these tokens: the head of every restricted drafter."""
+    """The target's own output rows of these tokens: the head of every drafter with a restricted vocabulary."""
     rows = weights.embedding if weights.shape.tied else weights.head.dense()
     return PackedLinear(rows[ids.to(rows.device)].contiguous())
 
 
 def tap_levels(target: Transformer, levels: Sequence[int]) -> None:
-    """Taps these streams of the target beside those that somebody else listens to; call it before the prompt is fed.
+    """Adds the hidden states of these layers to those that the target keeps; call it before the prompt is fed.
 
-    Refusal where a target keeps no features.
+    Raises Refusal for a target that keeps no features.
     """
     if not hasattr(target, "tap"):
-        raise Refusal("this target keeps no features: a recording and a table have none to show")
+        raise Refusal("this target keeps no features: a recording and a table have none")
     there = target.cache.taps if hasattr(target, "cache") else ()
     target.tap((*there, *(level for level in levels if level not in there)))
 
 
 def new_features(target: Transformer, tokens: tuple[int, ...], start: int, levels: Sequence[int]
                  ) -> Iterator[tuple[int, Tensor]]:
-    """The target's streams [rows, levels, hidden] from row `start` to the one before the last token, in chunks.
+    """The target's hidden states [rows, levels, hidden] from row `start` to the one before the last token, in chunks.
 
-    Each comes with its first row; the target reads what it lacks, which in the loop is nothing.
+    Each chunk comes with its first row. The target feeds what it lacks, which in the loop is nothing.
     """
     stop = len(tokens) - 1
     if start >= stop:
@@ -75,7 +75,7 @@ def draft_vocabulary(state: Mapping[str, Tensor], weights: LlamaWeights) -> Tens
 class PerTarget:
     """Calls `make(checkpoint, weights)` once for the same two objects, so that a new decode packs nothing again.
 
-    What was made is let go soon after either of the two is.
+    The result is dropped at the first call after either of the two is gone.
     """
 
     def __init__(self, make: Callable[[Any, LlamaWeights], Any]):

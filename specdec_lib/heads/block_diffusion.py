@@ -1,12 +1,12 @@
-"""A block drafter: one forward over the anchor and masks drafts a whole block from the target's own streams.
+"""A block drafter: one forward over the anchor and masks drafts a whole block from the target's hidden states.
 
-Source: DFlash (arXiv 2602.06036) for the streams injected as keys and values and the two-way block; DSpark (arXiv
-2607.05147) for the anchor slot that predicts, the left-to-right correction and the confidence. A committed token costs
-the drafter one product and its keys and values, made once; it passes no layer. The anchor is the last committed token:
-its own stream does not exist yet, so the block sees the streams strictly before it.
+Source: DFlash (arXiv 2602.06036) for the hidden states injected as keys and values and the bidirectional block; DSpark
+(arXiv 2607.05147) for the anchor slot that predicts, the left-to-right correction and the confidence. A committed token
+costs the drafter one product and its keys and values, computed once; it passes no layer. The anchor is the last
+committed token: its own hidden state does not exist yet, so the block sees the hidden states strictly before it.
 
-Every block has the same length, however few of its tokens are wanted: masks further right change what the first slots
-say, so a shorter draft is the beginning of the longer one, here as in training.
+Every block has the same length, however few of its tokens are needed: masks further right change the predictions of
+the first slots, so a shorter draft is the beginning of the longer one, here as in training.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from specdec_lib.types import Draft, Lattice, Refusal
 class BlockWeights:
     """The tensors of a block drafter, packed for one target."""
 
-    fc: PackedLinear                               # taps side by side -> hidden
+    fc: PackedLinear                               # concatenated taps -> hidden
     fc_norm: Tensor                                # [hidden]
     inject: PackedLinear                           # hidden -> keys and values of every layer, layer after layer
     layers: tuple[LayerWeights, ...]
     norm: Tensor                                   # [hidden], before the head
     head: PackedLinear                             # the target's output rows of `ids`
     rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
-    mask: Tensor                                   # [hidden] stands where no token is known yet
-    correction: PackedLinear                       # the token before -> what it adds to a slot's stream
-    confidence: Tensor                             # [2 hidden] reads a slot's stream and the token before
+    mask: Tensor                                   # [hidden] stands in for an unknown token
+    correction: PackedLinear                       # the token before -> what it adds to a slot's hidden state
+    confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
     ids: Tensor                                    # [rows] the draft vocabulary
 
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: LlamaWeights) -> BlockWeights:
-        """From a checkpoint's tensors, for `taps` tapped streams. Refusal where they do not fit the target."""
+        """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
         shape, h = target.shape, target.shape.hidden
         queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-        put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,), "correction": (h, h),
-                                      "confidence": (2 * h,)}, target)
+        put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,),
+                                      "correction": (h, h), "confidence": (2 * h,)}, target)
         sizes = {"qkv": (queries + keys, h), "out": (h, queries), "gate_up": (-1, h), "down": (h, -1)}
         made = []
         while not made or f"layers.{len(made)}.qkv" in state:
@@ -64,18 +64,18 @@ class BlockWeights:
         inject = torch.cat([layer["qkv"][queries:] for layer in made])
         return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
                             tuple(LayerWeights(*map(PackedLinear, layer.values())) for layer in made), put["norm"],
-                            head,
-                            head.dense().contiguous(), put["mask"], PackedLinear(put["correction"]), put["confidence"],
-                            ids)
+                            head, head.dense().contiguous(), put["mask"], PackedLinear(put["correction"]),
+                            put["confidence"], ids)
 
 
 @dataclass(frozen=True)
 class Block:
-    """What one forward drafted: the slots by themselves, and a chain walked through them from left to right.
+    """The result of one forward: the slots by themselves, and a greedy chain through them from left to right.
 
-    `lattice` holds the candidates of each slot under the slot's own law over the draft vocabulary (no correction), on
-    the device. `tokens` is the greedy walk; a sight is of the corrected law over a slot's candidates, given the walk
-    up to it; `confidence` is the drafter's own chance that the slot's token is accepted once it is reached.
+    `lattice` holds the candidates of each slot under the slot's own distribution over the draft vocabulary (without
+    correction), on the device. `tokens` is the greedy chain; `stats` describe the corrected distribution over a slot's
+    candidates given the chain before it; `confidence` is the predicted probability that the slot's token is accepted
+    once it is reached.
     """
 
     lattice: Lattice
@@ -85,14 +85,14 @@ class Block:
 
 
 class BlockHead:
-    """Answers `head(tokens, depth)` with a `Block`; `forwards` counts blocks, `fed` committed tokens read.
+    """`head(tokens, depth)` returns a `Block`; `forwards` counts blocks, `fed` committed tokens read.
 
-    Taps the target when made, so make it before the prompt is fed. Streams it lacks are read at the next call from
-    `target.features`, however many rounds went by without one; only those before the last token are read.
+    It taps the target when made, so make it before the prompt is fed. Each call reads missing hidden states from
+    `target.features`, however many rounds passed since the last call; it reads only those before the last token.
     """
 
     def __init__(self, state: Mapping[str, Tensor], meta: Mapping, target: Transformer, block: int | None = None,
-                 packed: BlockWeights | None = None):     # packed before from this very state
+                 packed: BlockWeights | None = None):     # packed earlier from the same state
         self.block = meta["block"] if block is None else block            # trained for meta["block"]
         if self.block < 1:
             raise Refusal(f"a block has at least one slot, got {self.block}")
@@ -110,7 +110,7 @@ class BlockHead:
         return self.weights.ids
 
     def __call__(self, tokens: tuple[int, ...], depth: int) -> Block:
-        """The block after these tokens, its first `depth` slots walked. ValueError for an impossible depth."""
+        """The block after these tokens, its chain `depth` slots long. ValueError for an impossible depth."""
         if not 1 <= depth <= self.block:
             raise ValueError(f"a block of {self.block} drafts 1 to {self.block} tokens, {depth} were asked for")
         self.read(tokens)
@@ -123,7 +123,7 @@ class BlockHead:
             return self.walk(tokens[-1], x, Lattice(self.ids[column], logp), self.weights.rows[column])
 
     def read(self, tokens: tuple[int, ...]) -> None:
-        """Keys and values of the committed tokens before the last one that are missing, from the target's streams."""
+        """Computes missing keys and values of committed tokens before the last one from the target's hidden states."""
         self.cache.align(tokens[:-1], Draft())
         for at, streams in new_features(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
@@ -131,7 +131,7 @@ class BlockHead:
             self.fed += len(streams)
 
     def keep(self, taps: Tensor, start: int) -> None:
-        """Writes the rows from `start` on, whose streams are `taps` [rows, taps, hidden]."""
+        """Writes the rows from `start` on from their hidden states `taps` [rows, taps, hidden]."""
         shape, w, stop = self.shape, self.weights, start + len(taps)
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
@@ -144,7 +144,7 @@ class BlockHead:
         self.cache.rows.depth += [1] * len(taps)
 
     def streams(self, tokens: tuple[int, ...]) -> Tensor:
-        """Normed streams [block, hidden] of the anchor and the masks behind it; their rows are kept nowhere."""
+        """Normed hidden states [block, hidden] of the anchor and the masks behind it; their rows are not kept."""
         start, stop = len(tokens) - 1, len(tokens) - 1 + self.block
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
@@ -157,9 +157,9 @@ class BlockHead:
         return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
 
     def walk(self, anchor: int, x: Tensor, lattice: Lattice, rows: Tensor) -> Block:
-        """The greedy chain: each slot's candidates [n, K] are weighed anew by the token chosen before them.
+        """The greedy chain: the token chosen before a slot corrects the scores of its candidates [n, K].
 
-        Nothing leaves the device before the last slot is chosen, and then everything in one transfer.
+        Everything moves to the host in one transfer after the last slot is chosen.
         """
         before, weighed, chosen = [], [], []
         token = torch.tensor([anchor], device=x.device)
@@ -178,7 +178,7 @@ class BlockHead:
                      tuple(row[5] for row in told))
 
     def reserve(self, rows: int) -> None:
-        """Room in the cache, and angles for it."""
+        """Makes room in the cache, and computes the angles for it."""
         self.cache.reserve(rows)
         if len(self.rope[0]) < self.cache.capacity:
             self.rope = rope_table(self.shape, self.cache.capacity, self.target.dtype, self.target.device)
@@ -188,6 +188,6 @@ PACKED = PerTarget(lambda checkpoint, target: BlockWeights.pack(checkpoint.state
 
 
 def block_head(checkpoint, target: Transformer, block: int | None = None) -> BlockHead:
-    """The drafter of a loaded checkpoint on this target's streams; its weights are packed once for all decodes."""
-    tap_levels(target, checkpoint.meta["taps"])    # refused first where a target keeps no features
+    """The drafter of a loaded checkpoint for this target; its weights are packed once for all decodes."""
+    tap_levels(target, checkpoint.meta["taps"])    # refused first if the target keeps no features
     return BlockHead(checkpoint.state, checkpoint.meta, target, block, PACKED(checkpoint, target.weights))

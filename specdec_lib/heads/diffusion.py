@@ -1,12 +1,12 @@
-"""A small diffusion language model as a drafter: one forward gives the laws of a whole block of tokens.
+"""A small diffusion language model as a drafter: one forward gives the distributions of a whole block of tokens.
 
-A few trained layers between the target's embedding and some of its rows, as in `small.py`, and one learned vector that
-stands for a token not yet known. The committed text is causal and cached; behind its last token, the anchor, stand
-masks, which see the text and each other. The anchor sees no mask, so its row is kept, and a block of one is the plain
-small model. Sources: masked diffusion (Sahoo et al. 2024, MDLM), one causal text with a block of masks behind it
+A few trained layers between the target's embedding and some of its output rows, as in `draft_lm.py`, and one learned
+vector that stands in for an unknown token. The committed text is causal and cached; behind its last token, the anchor,
+come masks, which see the text and each other. The anchor sees no mask, so its row is kept, and a block of one is the
+plain draft model. Sources: masked diffusion (Sahoo et al. 2024, MDLM), one causal text with a block of masks behind it
 (TiDAR, arXiv 2511.08923), drafting with a diffusion model (Christopher et al. 2024, SpecDiff).
 
-Pretrained diffusion models (`pretrained.py`) read text and masks in both directions instead: attention is `full`.
+In pretrained diffusion models (`dream_llada.py`) text and masks all see each other: attention is `full`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from specdec_lib.types import ROOT, Draft, Lattice, Refusal
 
 
 def diffusion_weights(state: Mapping[str, Tensor], target: LlamaWeights) -> LlamaWeights:
-    """The small model of these tensors; its embedding has one row more than the target's: `mask`, token id V.
+    """The draft model of these tensors; its embedding has one row more than the target's: `mask`, token id V.
 
-    The larger table is a copy (57 MB for SmolLM2-135M in bfloat16), so that rows are looked up as everywhere. Refusal
+    The larger table is a copy (57 MB for SmolLM2-135M in bfloat16), so that a mask is looked up like any token. Refusal
     where the tensors do not fit the target.
     """
     small = draft_lm_weights(state, target)
@@ -40,14 +40,14 @@ ATTENTION = CAUSAL, FULL = ("causal", "full")
 
 
 class DiffusionLM:
-    """Answers `lattice(tokens, depth)`; `forwards` counts passes, `fed` rows; its cache aligns itself.
+    """Drafts by `lattice(tokens, depth)`; `forwards` counts passes, `fed` rows; its cache aligns itself.
 
-    `shifted`: the row of a slot gives the law of the token after it, so the anchor predicts and k tokens take k - 1
-    masks; where it is false (LLaDA), a mask's row gives the law of its own token, and k tokens take k masks. `window`
-    tokens is all that it holds of text and block, by default the model's context; see `unseen`.
+    `shifted`: a slot's row gives the distribution of the token after it, so the anchor predicts and k tokens take k - 1
+    masks; where it is false (LLaDA), a mask's row gives the distribution of its own token, and k tokens take k masks.
+    `window` is the number of tokens of text and block together, by default the model's context; see `unseen`.
 
     `attention` is `causal` (the text sees what is before it, and its rows are kept) or `full` (text and masks all see
-    each other, so all is fed anew each time, and k tokens take k masks, shifted or not: each stands where it will).
+    each other, so all rows are fed again each time, and k tokens take k masks at their own positions, shifted or not).
     `mask` is the token id of a mask, by default the embedding's last row.
     """
 
@@ -60,7 +60,7 @@ class DiffusionLM:
         self.mask, self.shifted = len(weights.embedding) - 1 if mask is None else mask, shifted
         self.window = weights.shape.context if window is None else min(window, weights.shape.context)
         if self.window < 4:
-            raise Refusal(f"a window of {self.window} tokens holds no text to draft from: give 4 or more")
+            raise Refusal(f"a window of {self.window} tokens has no room for text: give 4 or more")
 
     @property
     def ids(self) -> Tensor:
@@ -76,44 +76,44 @@ class DiffusionLM:
         return self.model.fed
 
     def masks(self, depth: int) -> int:
-        """Inputs beside the text that `depth` slots take."""
+        """How many masks `depth` slots take."""
         return depth - 1 if self.shifted and not self.full else depth
 
     def unseen(self, length: int, depth: int) -> int:
-        """How many leading tokens of a text of this length are out of its sight when it drafts `depth` slots.
+        """How many leading tokens of a text of this length are outside the window when it drafts `depth` slots.
 
-        Where rows are kept, the window moves in strides of half its size, so that they are made anew once in many
-        rounds; where none is, token by token. It follows from the lengths alone, whatever was asked before. Refusal
-        for more slots than half a window holds.
+        Where rows are kept, the window moves in strides of half its size, so that they are computed again once in many
+        rounds; with full attention it moves token by token. The result depends on the lengths alone. Raises Refusal for
+        more slots than half a window holds.
         """
         half = self.window // 2
         if self.masks(depth) >= half:
-            raise Refusal(f"a window of {self.window} tokens has no room for {depth} drafted ones: draft fewer than"
+            raise Refusal(f"a window of {self.window} tokens has no room for a draft of {depth}: draft fewer than"
                           f" {half}")
         stride = 1 if self.full else half
         return max(0, -(-(length + self.masks(depth) - self.window) // stride)) * stride
 
     def lattice(self, tokens: tuple[int, ...], depth: int, steps: int = 1, top: int = 16) -> Lattice:
-        """The `top` likeliest tokens of each slot of `laws`, best first, with log-probabilities [depth, top]."""
+        """The `top` most probable tokens of each slot, best first, with log-probabilities [depth, top]."""
         value, column = self.dists(tokens, depth, steps).topk(min(top, len(self.ids)), -1)
         return Lattice(self.ids[column], value)
 
     def dists(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
         """Log-probabilities [depth, len(ids)] of the next `depth` slots, in single precision at least.
 
-        A slot's row is the one that it was committed by, see `denoise`.
+        A slot's row comes from the step that committed it, see `denoise`.
         """
         return self.denoise(tokens, depth, steps)[0]
 
     def denoise(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> tuple[Tensor, dict[int, int]]:
-        """The rows of `laws`, and the tokens that were committed before the last step, by slot.
+        """The rows of `dists`, and the tokens that were committed before the last step, by slot.
 
         With several `steps` the most confident slots are committed after each, an equal share of those that are left,
-        and the others are asked again with those tokens in their places (the rule of MaskGIT, Chang et al. 2022,
-        without noise). So a later slot may be settled before an earlier one. ValueError for no tokens, slots or steps.
+        and the others are predicted again with those tokens in place (the rule of MaskGIT, Chang et al. 2022, without
+        noise). So a later slot may be committed before an earlier one. ValueError for no tokens, slots or steps.
         """
         if not tokens or depth < 1 or steps < 1:
-            raise ValueError(f"text, slots and steps are needed, got {len(tokens)}, {depth} and {steps}")
+            raise ValueError(f"at least one token, slot and step is needed, got {len(tokens)}, {depth} and {steps}")
         steps, rows, known = min(steps, depth), {}, {}
         for left in range(steps, 1, -1):
             logp = self.once(tokens, depth, known)
@@ -126,7 +126,7 @@ class DiffusionLM:
         return torch.stack([rows.get(slot, last[slot]) for slot in range(depth)]) if rows else last, known
 
     def once(self, tokens: tuple[int, ...], depth: int, known: Mapping[int, int]) -> Tensor:
-        """The laws of one forward, in which the slots of `known` hold a token and the others a mask."""
+        """The distributions of one forward, in which the slots of `known` hold a token and the others a mask."""
         masks = self.masks(depth)
         canvas = Draft(tuple(known.get(slot, self.mask) for slot in range(masks)), tuple(range(ROOT, masks - 1)))
         logits = self.model(tokens[self.unseen(len(tokens), depth):], canvas).logits

@@ -1,4 +1,4 @@
-"""A small draft model from a checkpoint: a few trained layers between the target's embedding and some of its rows."""
+"""A small draft model: a few trained layers between the target's embedding and some of its output rows."""
 
 from __future__ import annotations
 

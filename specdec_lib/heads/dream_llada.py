@@ -1,8 +1,8 @@
 """Pretrained diffusion language models as drafters: Dream and LLaDA, from a folder of safetensors.
 
-They were never trained on the target (Li et al. 2025, DiffuSpec, drafts for Qwen2.5 with Dream); all they share with it
-is the tokenizer. The head has the rows of tokens that may be drafted and no others, so a mask, padding or a token that
-the target does not know cannot be drafted at all.
+They were never trained on the target (Li et al. 2025, DiffuSpec, drafts for Qwen2.5 with Dream); they share only
+its tokenizer. The head has the rows of tokens that may be drafted alone, so a mask, padding or a token that the target
+does not know cannot be drafted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from specdec_lib.types import Refusal
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A loaded model; `head()` gives one decode its drafter, and the weights are shared by all."""
+    """A loaded model; `head()` gives one decode its drafter, and all drafters share the weights."""
 
     name: str
     family: DiffusionFamily
@@ -31,18 +31,18 @@ class Pretrained:
     mask: int
 
     def head(self, window: int | None = None) -> DiffusionLM:
-        """A drafter that reads in both directions; `window` tokens at most, by default what it was trained for."""
+        """A drafter with full attention; `window` tokens at most, by default the context it was trained for."""
         return DiffusionLM(self.weights, self.family.shifted, window, FULL, self.mask)
 
 
 def load_pretrained(folder: str | Path, tokens: Collection[int], dtype: torch.dtype = torch.float32, device="cpu",
                     end: Collection[int] = (), vocab: int = 0, name: str = "") -> Pretrained:
-    """The model in this folder, drafting none but `tokens`, the ones that the target knows.
+    """The model in this folder, restricted to drafting `tokens`, the ones that the target knows.
 
-    Never its mask; nor its padding, unless that is one of the target's `end` tokens (Dream pads with the end of a
-    text), since a drafter has to be able to end. Refusal for another kind of model, where a tensor or a setting is
-    missing, where a tensor has another size, where the weights do not fit into memory, or where the target's `vocab` is
-    larger than its own.
+    It never drafts its mask; nor its padding, unless that is one of the target's `end` tokens (Dream pads with the end
+    of a text), since a drafter has to be able to draft the end. Raises Refusal for another kind of model, for a tensor
+    or setting that is missing, for a tensor of another size, for weights that do not fit into memory, and for a target
+    `vocab` larger than its own.
     """
     folder = Path(folder)
     config = read_config(folder)
@@ -52,8 +52,8 @@ def load_pretrained(folder: str | Path, tokens: Collection[int], dtype: torch.dt
     mask = family.mask if mask is None else mask
     name = name or folder.name
     if mask >= shape.vocab:
-        raise Refusal(f"the mask of {name} is token {mask} and its vocabulary has {shape.vocab}: its config.json is not"
-                      " that of its weights")
+        raise Refusal(f"the mask of {name} is token {mask} and its vocabulary has {shape.vocab} tokens: its config.json"
+                      " does not belong to its weights")
     if vocab > shape.vocab:
         raise Refusal(f"{name} knows {shape.vocab} tokens and the target {vocab}: take a diffusion model that was made"
                       " for this target")
@@ -68,7 +68,7 @@ def load_pretrained(folder: str | Path, tokens: Collection[int], dtype: torch.dt
         found, size = get(family.tensor(tensor)), size_of(shape, tensor)
         if tuple(found.shape) != size:
             raise Refusal(f"{family.tensor(tensor)} of {name} has the size {tuple(found.shape)} and its config.json"
-                          f" says {size}: the two are not of one model")
+                          f" says {size}: the two belong to different models")
         return found
 
     weights = fuse(shape, fitting, dtype, device, ids=ids)

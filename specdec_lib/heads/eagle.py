@@ -1,8 +1,8 @@
 """An EAGLE-3 head: one decoder layer that drafts from the target's features, with a key-value cache of its own.
 
-Source: Li et al. 2025 (EAGLE-3). Row t joins the feature of position t with the embedding of the token after it and
-says what may follow that token. Rows of committed tokens are made from true features; a node's row takes its parent's
-output in place of a feature, and is forgotten when the context goes on, since the target then shows the true one.
+Source: Li et al. 2025 (EAGLE-3). Row t concatenates the feature of position t with the embedding of the token after it
+and predicts what follows that token. Rows of committed tokens use the target's features; a node's row uses its parent's
+output instead, and is dropped when the context grows, since the target then has the true feature.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from specdec_lib.types import Draft
 class EagleWeights:
     """The tensors of a head, packed for one target."""
 
-    fc: PackedLinear                               # taps side by side -> hidden
-    layer: LayerWeights                            # its qkv reads embedding and feature side by side
+    fc: PackedLinear                               # concatenated taps -> hidden
+    layer: LayerWeights                            # its qkv reads embedding and feature, concatenated
     norm: Tensor                                   # [hidden], before the head
     head: PackedLinear                             # the target's output rows of `ids`
     ids: Tensor                                    # [rows] the draft vocabulary
 
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: LlamaWeights) -> EagleWeights:
-        """From a checkpoint's tensors, for `taps` tapped streams. Refusal where they do not fit the target."""
+        """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
         shape, h = target.shape, target.shape.hidden
         heads = shape.heads * shape.head_dim
         names = {"fc": (h, taps * h), "qkv": (heads + 2 * shape.kv_heads * shape.head_dim, 2 * h), "out": (h, heads),
@@ -51,22 +51,22 @@ class EagleWeights:
 
 
 class EagleHead:
-    """Answers `head(tokens, draft)` with scores over its vocabulary `ids`; `forwards` counts passes, `fed` rows.
+    """`head(tokens, draft)` returns scores over its vocabulary `ids`; `forwards` counts passes, `fed` rows.
 
-    Taps the target when made, so make it before the prompt is fed. Rows it lacks are made at the next call from
-    `target.features`, however many rounds went by without one; only features before the last token are read.
+    It taps the target when made, so make it before the prompt is fed. Each call computes missing rows from
+    `target.features`, however many rounds passed since the last call; it reads only features before the last token.
     """
 
     def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Transformer,
-                 packed: EagleWeights | None = None):     # packed before from this very state
+                 packed: EagleWeights | None = None):     # packed earlier from the same state
         tap_levels(target, taps)
         self.levels = tuple(taps)
         self.target, self.shape, self.embedding = target, target.shape, target.weights.embedding
         self.weights = EagleWeights.pack(state, len(taps), target.weights) if packed is None else packed
         self.cache = KVCache(self.shape, 1, target.dtype, target.device)
-        self.cache.hidden = self.cache.stream()    # every row's output; a node's row reads its parent's
+        self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
         self.rope = rope_table(self.shape, self.cache.capacity, target.dtype, target.device)
-        self.first: tuple[int, ...] = ()           # no row holds the first token, so it is kept beside them
+        self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
 
@@ -75,7 +75,7 @@ class EagleHead:
         return self.weights.ids
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
-        """Row 0 after the context, row i + 1 after node i. ValueError for fewer than two tokens: nothing to see yet."""
+        """Row 0 after the context, row i + 1 after node i. ValueError for fewer than two tokens: no feature yet."""
         if len(tokens) < 2:
             raise ValueError("an EAGLE head reads the feature before the last token, so it needs two tokens")
         known = self.answers.known(tokens, draft)
@@ -88,7 +88,7 @@ class EagleHead:
         return Scores(logits, self.ids, row_stats_of(logits, self.ids) if logits.is_cuda else None)
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
-        """Keeps the true rows of this context, and nodes only where the context is the last call's."""
+        """Keeps the rows of this context's tokens, and nodes only where the context is that of the last call."""
         rows = self.cache.rows
         if self.first != tokens[:1]:
             del rows.depth[:]
@@ -98,7 +98,7 @@ class EagleHead:
         self.cache.align(tokens[1:], draft)
 
     def catch_up(self, tokens: tuple[int, ...]) -> None:
-        """Rows of committed tokens that are missing, from the target's features of the tokens before them."""
+        """Computes missing rows of committed tokens from the target's features of the tokens before them."""
         for at, taps in new_features(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
                 g = scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1)
@@ -106,8 +106,8 @@ class EagleHead:
             self.run(g, at)
 
     def go_down(self, base: int, draft: Draft) -> None:
-        """Rows of nodes that are missing, as many at once as have their parents' rows: a level of a tree."""
-        at = len(self.cache.rows) - base           # nodes that have their rows
+        """Computes missing rows of nodes, as many at once as have their parents' rows: a level of a tree."""
+        at = len(self.cache.rows) - base           # nodes whose rows are computed
         while at < len(draft):
             stop = next((node for node in range(at, len(draft)) if draft.parents[node] >= at), len(draft))
             parents = slice(base + at - 1, base + at)
@@ -117,7 +117,7 @@ class EagleHead:
             at = stop
 
     def run(self, g: Tensor, start: int) -> None:
-        """The rows from `start` on, whose features are g [rows, hidden]: written into the cache, outputs kept."""
+        """Computes rows from `start` on into the cache from their features g [rows, hidden]; stores their outputs."""
         rows, stop = self.cache.rows, start + len(g)
         self.cache.reserve(stop)
         if len(self.rope[0]) < self.cache.capacity:
@@ -132,7 +132,7 @@ class EagleHead:
         self.forwards, self.fed = self.forwards + 1, self.fed + len(g)
 
     def score(self, start: int, stop: int) -> Tensor:
-        """Logits [rows, len(ids)] of what may follow these rows."""
+        """Logits [rows, len(ids)] of the token after each of these rows."""
         with torch.inference_mode():
             x = F.rms_norm(self.cache.hidden[start:stop], (self.shape.hidden,), self.weights.norm, self.shape.eps)
             return self.weights.head(x)
@@ -155,5 +155,5 @@ PACKED = PerTarget(lambda checkpoint, target: EagleWeights.pack(checkpoint.state
 def eagle_head(checkpoint, target: Transformer) -> EagleHead:
     """The head of a loaded checkpoint on this target's cache; its weights are packed once for all decodes."""
     taps = tuple(checkpoint.meta["taps"])
-    tap_levels(target, taps)                       # refused first where a target keeps no features
+    tap_levels(target, taps)                       # refused first if the target keeps no features
     return EagleHead(checkpoint.state, taps, target, PACKED(checkpoint, target.weights))

@@ -1,4 +1,4 @@
-"""Exit heads: what a layer half way up already knows of the next token, read through a small adapter and its own norm.
+"""Exit heads: the next token predicted from a middle layer, through a small adapter and a norm of its own.
 
 The adapter is x + up silu(down scaled(x)); the output rows are the target's own, restricted to the draft vocabulary.
 """
@@ -20,9 +20,9 @@ from specdec_lib.types import Refusal
 
 @dataclass(frozen=True)
 class ExitHead:
-    """Stream [rows, hidden] to logits [rows, len(ids)]; made for one layer's stream."""
+    """Hidden states [rows, hidden] of one layer to logits [rows, len(ids)]."""
 
-    down: PackedLinear                             # hidden -> a few
+    down: PackedLinear                             # hidden -> rank
     up: PackedLinear
     norm: Tensor                                   # [hidden]
     head: PackedLinear                             # the target's output rows of `ids`
@@ -35,7 +35,7 @@ class ExitHead:
 
 
 def exit_heads(state: Mapping[str, Tensor], layers: tuple[int, ...], target: LlamaWeights) -> dict[int, ExitHead]:
-    """The heads of these exit layers by layer; their output rows are packed once. Refusal where they do not fit."""
+    """The heads by exit layer; their output rows are packed once. Refusal where they do not fit the target."""
     h = target.shape.hidden
     if not layers:
         raise Refusal("the checkpoint names no exit layer: train it again")

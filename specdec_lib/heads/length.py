@@ -1,8 +1,8 @@
-"""A length predictor: a small network that tells, before anything is drafted, how many tokens would be kept.
+"""A length predictor: a small network that predicts, before anything is drafted, how many tokens will be accepted.
 
-Source: AdaEAGLE (arXiv 2412.18910), section 3.2: the embedding of the last token and the target's last normed state,
-the one that produced that token, go through an MLP of three layers with residuals, and a linear map gives one number.
-Both inputs are brought to the same size first, which is ours. It runs in float32 whatever the target does.
+Source: AdaEAGLE (arXiv 2412.18910), section 3.2: the embedding of the last token and the target's last normed hidden
+state, the one that predicted that token, pass an MLP of three layers with residuals, and a linear map gives one number.
+Both inputs are first scaled to the same norm, which is our addition. It runs in float32 whatever the target's dtype.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LengthWeights:
 
 def predicted_lengths(embedded: Tensor, states: Tensor, matrices: Sequence[Tensor], biases: Sequence[Tensor],
                       eps: float) -> Tensor:
-    """One number for each row of [rows, hidden] embeddings and of the states that produced these tokens."""
+    """One predicted length for each row of [rows, hidden] embeddings and of the hidden states before these tokens."""
     x = torch.cat((scaled(embedded.float(), eps), scaled(states.float(), eps)), -1)
     x = F.silu(F.linear(x, matrices[0], biases[0]))
     for matrix, bias in zip(matrices[1:-1], biases[1:-1], strict=True):
@@ -58,10 +58,10 @@ def predicted_lengths(embedded: Tensor, states: Tensor, matrices: Sequence[Tenso
 
 
 class LengthPredictor:
-    """Answers `predictor(tokens)` with how many drafted tokens it expects to be kept, a fraction; None without a state.
+    """`predictor(tokens)` is the expected number of accepted draft tokens, a fraction; None for fewer than two tokens.
 
-    Listens to the target when made, so make it before the prompt is fed. In the loop it costs no forward: the state is
-    that of the last token but one, which the target has read. One number goes to the host.
+    It taps the target when made, so make it before the prompt is fed. In the loop it costs no target forward: it reads
+    the hidden state of the last token but one, which the target has computed. One number moves to the host.
     """
 
     def __init__(self, state: Mapping[str, Tensor], drafter: str, target: Transformer):
@@ -80,5 +80,5 @@ class LengthPredictor:
 
 def length_predictor(checkpoint, drafter: str, target: Transformer) -> LengthPredictor:
     """The predictor of this drafter from a loaded checkpoint. Refusal where the target keeps no features."""
-    tap_levels(target, ())                         # refused first: such a target has no shape to hold weights against
+    tap_levels(target, ())                         # refused first: such a target has no shape to check weights against
     return LengthPredictor(checkpoint.state, drafter, target)

@@ -1,13 +1,12 @@
-"""A folder that is built once: under a lock, in a temporary neighbour, renamed when whole, checked when used.
+"""A folder that is built once: under a lock, in a temporary neighbour, renamed when complete, checked when used.
 
-An interrupted build leaves nothing under the folder's name, and its leftovers go at the next start. Two
-processes that start together build once. Knows nothing about models.
+An interrupted build leaves nothing under the folder's name, and the next start removes its leftovers. Of two
+processes that start together one builds. Knows nothing about models.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -15,11 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from specdec_lib.files import file_sha256
 from specdec_lib.types import Refusal
 
 try:
     import fcntl
-except ImportError:                                # no such locks here: both build, the first rename wins
+except ImportError:                                # a system without such locks: both build, the first rename wins
     fcntl = None
 
 MANIFEST = "manifest.json"
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 def build_once(folder: Path, make: Callable[[Path, Say], None], say: Say, needed: int = 0) -> Path:
-    """The folder; if missing, `make(temporary folder, say)` fills it, which takes `needed` bytes of disk."""
+    """The folder; if it is missing, `make(temporary folder, say)` fills it, which takes `needed` bytes of disk."""
     if not folder.exists():
         room_or_refuse(folder, needed)
         with cache_lock(folder, say) as alone:
@@ -39,7 +39,7 @@ def build_once(folder: Path, make: Callable[[Path, Say], None], say: Say, needed
 
 
 def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
-    """Fills a temporary neighbour and gives it its name in one step."""
+    """Fills a temporary neighbour and renames it."""
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     partial.mkdir()
     try:
@@ -48,14 +48,14 @@ def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
         give_name(partial, folder)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refusal(f"the disk of {folder.parent} is full: free some or set XDG_CACHE_HOME") from error
+            raise Refusal(f"the disk of {folder.parent} is full: free some space or set XDG_CACHE_HOME") from error
         raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def give_name(partial: Path, folder: Path) -> None:
-    """Renames, unless another process did so first: then its folder stays."""
+    """Renames `partial`; if another process did so first, its folder stays."""
     try:
         partial.rename(folder)
     except OSError:
@@ -65,7 +65,7 @@ def give_name(partial: Path, folder: Path) -> None:
 
 @contextmanager
 def cache_lock(folder: Path, say: Say) -> Iterator[bool]:
-    """Holds the build of one folder; yields whether the system gave a real lock. It dies with the process."""
+    """Locks the build of one folder; yields whether there is a real lock. The lock ends with the process."""
     with folder.with_name(f"{folder.name}.lock").open("w") as file:
         yield fcntl is not None and taken(file, folder, say)
 
@@ -89,7 +89,7 @@ def sweep(folder: Path) -> None:
 
 
 def room_or_refuse(folder: Path, needed: int) -> None:
-    """Makes the cache folder; refuses where it cannot be written or has too little room."""
+    """Makes the cache folder; Refusal where it cannot be written or has too little space."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder.parent).free
@@ -104,7 +104,7 @@ def room_or_refuse(folder: Path, needed: int) -> None:
 def listing(folder: Path) -> dict:
     """Size and SHA-256 of every file below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": file_digest(file)}
+    return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": file_sha256(file)}
             for file in files}
 
 
@@ -118,12 +118,6 @@ def checked_folder(folder: Path, deep: bool = False) -> Path:
     for name, facts in written.items():
         path = folder / name
         same = path.is_file() and path.stat().st_size == facts["bytes"]
-        if not same or (deep and file_digest(path) != facts["sha256"]):
+        if not same or (deep and file_sha256(path) != facts["sha256"]):
             raise Refusal(f"{path} is damaged: {again}")
     return folder
-
-
-def file_digest(path: Path) -> str:
-    """Hex digest of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

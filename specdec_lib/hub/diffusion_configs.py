@@ -1,6 +1,6 @@
-"""Families of pretrained diffusion language models, as data: what their configs and tensors are called.
+"""Families of pretrained diffusion language models, as data: the names of their settings and tensors.
 
-Underneath they are decoders of the Llama family, read in both directions. Sources of the tables: for Dream (Ye et al.
+They are decoders of the Llama family with bidirectional attention. Sources of the tables: for Dream (Ye et al.
 2025) `configuration_dream.py` and `modeling_dream.py` beside its weights on the hub, and the README of its repository
 for the context; for LLaDA (Nie et al. 2025) `configuration_llada.py`, `modeling_llada.py` and the `config.json` of
 GSAI-ML/LLaDA-8B-Instruct.
@@ -28,33 +28,33 @@ LLADA = ("model.transformer.wte", "model.transformer.ln_f", "model.transformer.f
 
 @dataclass(frozen=True)
 class DiffusionFamily:
-    """How one family writes itself down. Names on the left of a mapping are transformers' for the Llama family."""
+    """The names of one family. Keys of a mapping are transformers' names for the Llama family."""
 
     name: str
-    like: str                                      # the model_type whose form it has, see `shape_of`
+    like: str                                      # the model_type that it is a form of, see `shape`
     modules: Mapping[str, str]                     # {} is the number of a layer
-    shifted: bool                                  # a slot's law stands in the row before it
+    shifted: bool                                  # a slot's distribution is in the row before it
     mask: int                                      # token id, where the config says none
-    settings: Mapping[str, str] = field(default_factory=dict)     # those of other names; empty = all have the same
-    context: int | None = None                     # what it was trained for, where its config says more
+    settings: Mapping[str, str] = field(default_factory=dict)     # settings of other names; empty = all are the same
+    context: int | None = None                     # trained context, where its config gives a larger one
     needs: Mapping[str, Any] = field(default_factory=dict)        # settings without which it is another architecture
 
     def tensor(self, name: str) -> str:
-        """This family's name of the tensor that a Llama checkpoint calls `name`."""
+        """This family's name for the tensor that a Llama checkpoint calls `name`."""
         module, _, kind = name.rpartition(".")
         number = re.search(r"\.(\d+)\.", module)
         plain = module if number is None else module.replace(number[0], ".{}.", 1)
         return self.modules[plain].format(number and number[1]) + f".{kind}"
 
     def shape(self, config: Mapping[str, Any]) -> LlamaConfig:
-        """The shape that its `config.json` describes; Refusal where a setting is missing or of another form."""
+        """The shape that its `config.json` describes; Refusal where a setting is missing or unsupported."""
         lacking = [self.settings.get(name, name) for name in NEEDED if self.settings.get(name, name) not in config]
         if lacking:
             raise Refusal(f"the {self.name} model's config.json lacks {', '.join(lacking)}: fetch the model again")
         for name, value in self.needs.items():
             if (config.get(name, value) or False) != value:
-                raise Refusal(f"this {self.name} model has {name} {config[name]!r}, and it is known here with"
-                              f" {value!r} alone")
+                raise Refusal(f"this {self.name} model has {name} {config[name]!r}, and only"
+                              f" {value!r} is supported")
         plain = {name: config[theirs] for name, theirs in self.settings.items() if theirs in config}
         shape = config_of({**({} if self.settings else config), **plain, "model_type": self.like})
         return shape if self.context is None else replace(shape, context=min(shape.context, self.context))
@@ -76,7 +76,7 @@ LLADA_8B = DiffusionFamily("LLaDA", like="llama", modules=dict(zip(LLAMA, LLADA,
                                   "attention_layer_norm": False, "input_emb_norm": False, "scale_logits": False,
                                   "alibi": False,
                                   "clip_qkv": False, "multi_query_attention": False})
-FAMILIES = {"dream": DREAM, "llada": LLADA_8B}     # by model_type, in small letters
+FAMILIES = {"dream": DREAM, "llada": LLADA_8B}     # by model_type in lower case
 
 
 def diffusion_family(config: Mapping[str, Any]) -> DiffusionFamily:

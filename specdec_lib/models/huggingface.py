@@ -1,8 +1,8 @@
 """Any other causal language model of transformers, as a language model whose cache aligns itself.
 
-Chains need nothing but a cache that can be cropped. Trees need a mask of four dimensions and free positions; whether
-an architecture takes them is found out by asking it, since not all that accept a mask obey it. Weights come from
-safetensors alone and remote code is never run.
+Chains need a cache that can be cropped. Trees also need a mask of four dimensions and free positions; a trial call
+finds out whether an architecture takes them, since not all that accept a mask obey it. Weights come from safetensors
+alone, and remote code is never run.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class HuggingFace:
     """A language model (types.LM) around `model`. `forwards` counts its calls, `fed` the tokens given to it."""
 
     def __init__(self, model, takes_trees: bool | None = None):
-        self.model, self.takes_trees = model, takes_trees                 # None: not asked yet
+        self.model, self.takes_trees = model, takes_trees                 # None: not tried yet
         self.options = frozenset(inspect.signature(model.forward).parameters)
         self.past, self.rows, self.answers = new_past(), CacheRows(), LogitsCache()
         self.forwards = self.fed = 0
 
     @staticmethod
     def load(folder: str | Path, dtype: torch.dtype = torch.float32, device="cpu", why: str = "") -> HuggingFace:
-        """The checkpoint in this folder, which our decoder did not take, and `why`; Refusal if transformers cannot."""
+        """The checkpoint in this folder, and `why` our decoder does not run it; Refusal if transformers cannot."""
         from transformers import AutoModelForCausalLM
 
         safetensors_files(folder)
         try:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True,
                                                          trust_remote_code=False, local_files_only=True)
-        except Exception as error:                 # whatever its loading code raises, the model is not there
+        except Exception as error:                 # loading code raises anything; in each case there is no model
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise Refusal(f"transformers cannot load {folder} as a causal language model"
                           f"{' (' + why + ')' if why else ''}: {reason}") from error
@@ -71,7 +71,7 @@ class HuggingFace:
         return self.model.device
 
     def fresh(self) -> HuggingFace:
-        """The same weights, an empty cache."""
+        """The same weights with an empty cache."""
         return HuggingFace(self.model, self.takes_trees)
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
@@ -140,7 +140,7 @@ class HuggingFace:
         return logits
 
     def mask(self, start: int, stop: int) -> Tensor:
-        """What the rows of a tree must not see, as the most negative number [1, 1, rows, columns]."""
+        """The mask [1, 1, rows, columns] of a tree: the dtype's minimum where a column is hidden, else 0."""
         first = min(start, len(self.rows.tokens))
         hidden = ~visible(self.rows.draft.parents, len(self.rows.tokens) - first)[start - first:]
         mask = torch.zeros(1, 1, stop - start, stop, dtype=self.dtype)
@@ -148,20 +148,20 @@ class HuggingFace:
         return mask.to(self.device)
 
     def refuse_state(self) -> None:
-        """Raises Refusal for an architecture whose past is not one row per token, since it could not go back."""
+        """Raises Refusal for an architecture whose cache is not one row per token, since it cannot be rolled back."""
         try:
             self.run_alone((0, 0), Draft())
             whole = all(layer.keys.shape[-2] == 2 for layer in self.past.layers) and self.past.layers
-        except Exception:                          # models with a state of their own fail in ways of their own
+        except Exception:                          # models with another kind of state fail with any error
             whole = False
         if not whole:
-            raise Refusal(f"{type(self.model).__name__} keeps a state that cannot go back, so drafts cannot be undone:"
+            raise Refusal(f"{type(self.model).__name__} keeps a state that cannot be rolled back after a draft:"
                           " choose a model with attention in every layer")
         self.past, self.rows = new_past(), CacheRows()
         self.forwards = self.fed = 0
 
     def refuse_trees(self) -> None:
-        """Raises Refusal where siblings change each other's logits, or the model does not take the mask at all."""
+        """Raises Refusal where siblings change each other's logits, or the model does not take the mask."""
         if self.takes_trees is None:
             self.takes_trees = self.obeys_tree_masks()
         if not self.takes_trees:
@@ -169,7 +169,7 @@ class HuggingFace:
                           " positions, so use a method that drafts chains, or width 1")
 
     def obeys_tree_masks(self) -> bool:
-        """Asks for two siblings with a child, and for that path alone."""
+        """Whether a path in a tree of two siblings scores as the same path alone: a trial with two short inputs."""
         windows = getattr(self.config, "layer_types", None) or ()
         if "position_ids" not in self.options or any("sliding" in kind or "chunk" in kind for kind in windows):
             return False
@@ -177,7 +177,7 @@ class HuggingFace:
         try:
             tree = self.fresh().run_alone((a, b), Draft((a, b, c), (-1, -1, 1)))[-1]
             path = self.fresh().run_alone((a, b, b, c), Draft())[-1]
-        except Exception:                          # an architecture that cannot take the mask says so by any error
+        except Exception:                          # an architecture that does not take the mask fails with any error
             return False
         return bool((tree - path).abs().max() <= 0.05 * path.std())
 

@@ -1,9 +1,9 @@
-"""N-gram: a trigram over token ids as a language model, and as a cheap judge of which tokens follow each other.
+"""N-gram: a trigram over token ids as a language model, and as a cheap score of which tokens follow each other.
 
 Source: interpolated Kneser-Ney (Chen and Goodman 1998); the left-to-right proxy of DiffuSpec's path search (Li et al.
-2025). A law is what the trigram keeps for itself plus what is left over times the bigram's law, which is made alike
-from the unigram's. What is left over is worked out from the stored shares, so every law sums to one however they were
-rounded. It sees the last two tokens and nothing else. Counted by `training.ngram`.
+2025). A distribution is the trigram's own mass plus the remaining mass times the bigram's distribution, which is built
+likewise from the unigram's. The remaining mass is computed from the stored shares, so every distribution sums to one
+however they were rounded. It sees the last two tokens alone. Counted by `training.data.ngram_counts`.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from specdec_lib.scores import Scores
 from specdec_lib.types import Draft, Refusal
 
 Array = np.ndarray | Tensor
-NOTHING = -1                                       # stands in a context where no token is
+NOTHING = -1                                       # in a context, where there is no token
 ORDERS = ("bigram", "trigram")
 NAMES = ("unigram", *(f"{order}.{part}" for order in ORDERS for part in ("sizes", "tokens", "mass")))
 
 
 class NgramOrder:
-    """What one order keeps: `mass` of (context, token) pairs, `left [contexts + 1]`, the last for an unknown one."""
+    """One order: `mass` of (context, token) pairs, remaining mass `left [contexts + 1]`, the last for unknown."""
 
     def __init__(self, sizes: np.ndarray, tokens: np.ndarray, mass: np.ndarray, vocab: int):
         context = np.repeat(np.arange(len(sizes)), sizes)
         self.vocab, self.tokens, self.mass = vocab, tokens, mass
-        self.keys = np.append(context * vocab + tokens, np.iinfo(np.int64).max)      # the last is never asked for
+        self.keys = np.append(context * vocab + tokens, np.iinfo(np.int64).max)      # the last is a sentinel
         kept = np.bincount(context, weights=mass, minlength=len(sizes) + 1)
         self.left = np.maximum(1 - kept, 0)
         self.start = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
 
     def place(self, context: np.ndarray, token: np.ndarray) -> np.ndarray:
-        """Where each pair stands, NOTHING if it was not kept; one binary search each."""
+        """The index of each pair, NOTHING if it is not stored; one binary search each."""
         key = context * self.vocab + token                     # negative, so never found, after an unknown context
         found = np.searchsorted(self.keys, key)
         return np.where((token != NOTHING) & (self.keys[found] == key), found, NOTHING)
 
     def mix(self, context: np.ndarray, token: np.ndarray, below: np.ndarray) -> np.ndarray:
-        """The chance of each token after its context, given its chance one order below."""
+        """The probability of each token after its context, given its probability one order below."""
         place = self.place(context, token)
         own, seen = np.zeros(place.shape), place != NOTHING
         own[seen] = self.mass[place[seen]]
         return own + self.left[context] * below
 
     def after(self, context: int) -> np.ndarray:
-        """The tokens kept after one context; none after NOTHING, as `start[-1]` is the end."""
+        """The tokens stored after one context; none after NOTHING, as `start[-1]` is the end."""
         return self.tokens[self.start[context]:self.start[context + 1]]
 
 
 class Ngram:
-    """An interpolated trigram from its `arrays` (`training.ngram.count`); an LM without a cache, and a quick judge.
+    """An interpolated trigram from its `arrays` (`training.data.ngram_counts.count`): an LM without a cache.
 
-    Refusal where arrays are missing or do not fit each other. Chances are float64, rows of logits float32.
+    Refusal where arrays are missing or do not fit each other. Probabilities are float64, rows of logits float32.
     """
 
     context: int | None = None
@@ -71,11 +71,11 @@ class Ngram:
         self.log_unigram = np.log(self.unigram).astype(np.float32)
         as_ids = [part if i % 3 == 2 else part.astype(np.int64) for i, part in enumerate(rest)]
         self.bigram, self.trigram = NgramOrder(*as_ids[:3], self.vocab), NgramOrder(*as_ids[3:], self.vocab)
-        self._recent = lru_cache(32)(self.row)                 # a draft that grows asks for the same rows again
+        self._recent = lru_cache(32)(self.row)                 # a growing draft needs the same rows again
 
     @classmethod
     def load(cls, file: str | Path) -> Ngram:
-        """The n-gram of one safetensors file, read through a memory map; Refusal if missing, cut short or another's."""
+        """The n-gram of one safetensors file, read through a memory map; Refusal if missing or no whole n-gram."""
         if not Path(file).is_file():
             raise Refusal(f"there is no n-gram at {file}: count one with `specdec train ngram`")
         try:
@@ -106,7 +106,7 @@ class Ngram:
         return int(self.row(context).argmax())
 
     def row(self, context: Sequence[int]) -> np.ndarray:
-        """log p of every token [V], float32: the unigram's row, moved, with the tokens seen here put right."""
+        """log p of every token [V], float32: the unigram's row shifted, corrected for tokens seen here."""
         last = np.array(last_two(context))
         refuse_outside(last, NOTHING, self.vocab)
         pair = self.bigram.place(last[:1], last[1:])[0]

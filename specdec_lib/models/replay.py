@@ -1,11 +1,11 @@
-"""Replay: a recording of one prompt, greedily decoded, that answers as the target did.
+"""Replay: a recording of one greedy decode, used as the target of that prompt.
 
-A recording holds the committed tokens, the brief (top 64) of every row on the path, and for each drafter named its
-largest draft from every committed prefix: chains at some lengths; of a drafter that grows trees a forest, the nodes of
-all trees within the budget that `trees` names, best first, from which what/recorded.py reads any of them; of one that
-fills lattices those as well, with log-probabilities to three digits. Replaying is exact for every lossless greedy
-method whose drafter depends on the committed prefix alone: a row off the path is never reached, since its node is
-refused.
+A recording holds the committed tokens, the row statistics (top 64) of every row on the path, and for each drafter
+its largest draft from every committed prefix. Of a drafter of chains these are chains at some lengths. Of a drafter of
+trees it is a forest: the nodes of all trees within the budget that `trees` names, best first, from which
+what/recorded.py reads any of them. Of a drafter of lattices it holds these as well, with log-probabilities to three
+digits. Replaying is exact for every lossless greedy method whose drafter depends on the committed prefix alone: a row
+off the path is never reached, since its node is rejected.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specdec_lib.files import write_atomically
 from specdec_lib.scores import RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
 FORMAT = 2
-READABLE = ("1", "2")                              # 1 told parents of chains, and beliefs that are chances
+READABLE = ("1", "2")                              # 1 stored parents of chains, and confidences equal to probabilities
 SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded decode. Row i of `brief` follows `tokens[:prompt + i]`; drafts and lattices [name][length] too."""
+    """One recorded decode. Row i of `row_stats`, drafts and lattices [name][length] follows `tokens[:prompt + i]`."""
 
     tokens: tuple[int, ...]                        # prompt and output
     prompt: int
@@ -40,9 +41,9 @@ class Recording:
     drafts: Mapping[str, Mapping[int, tuple[Draft, ...]]]
     seconds: Mapping[str, Mapping[int, tuple[float, ...]]]
     about: Mapping[str, Any] = field(default_factory=dict)    # family, text, target, vocab, end, pieces, provenance
-    trees: Mapping[str, Budget] = field(default_factory=dict)     # drafters recorded as forests, under their nodes
+    trees: Mapping[str, Budget] = field(default_factory=dict)     # drafters recorded as forests: their largest tree
     lattices: Mapping[str, Mapping[int, tuple[Lattice, ...]]] = field(default_factory=dict)
-    blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)     # what drafters of lattices were trained for
+    blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)     # block sizes of lattice drafters
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -69,7 +70,7 @@ class Recording:
     def lattice(self, name: str, length: int, depth: int) -> Lattice:
         """The first `depth` slots that this drafter filled from the committed prefix of this length; none past the end.
 
-        They are read from the shortest lattice that has so many, or from the longest there is, which may have fewer.
+        They come from the shortest lattice that has so many, or from the longest one, which may have fewer.
         """
         if name not in self.lattices:
             raise Refusal(f"the recording holds no lattices of {name!r}; it holds those of: "
@@ -82,7 +83,7 @@ class Recording:
 
 
 class Replay:
-    """The target of a recording: an LM without weights that knows one text."""
+    """The target of a recording: an LM without weights that scores one text."""
 
     def __init__(self, recording: Recording):
         self.recording, self.context, self.forwards = recording, None, 0
@@ -94,7 +95,7 @@ class Replay:
         """Nothing to feed; the context is checked at the first forward."""
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
-        """Rows on the recorded path as they were, top 64 (the rest -inf); rows off it hold token -1, never reached."""
+        """Rows on the recorded path as recorded, top 64 (the rest -inf); rows off it hold token -1, never reached."""
         rec = self.recording
         if tokens != rec.tokens[:len(tokens)] or not rec.prompt <= len(tokens) < len(rec.tokens):
             raise Refusal("this context is not on the recorded path: a recording replays greedy lossless decoding of "
@@ -152,14 +153,17 @@ def save_recording(recording: Recording, path: Path) -> None:
     trees = {name: (largest.depth, largest.width, largest.size) for name, largest in recording.trees.items()}
     header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about)),
               "trees": json.dumps(trees), "blocks": json.dumps(dict(recording.blocks))}
-    partial = path.with_suffix(".partial")
-    save_file({key: value.contiguous() for key, value in arrays.items()}, partial, header)
-    partial.chmod(0o644)                           # safetensors writes for its owner alone
-    partial.replace(path)
+    tensors = {key: value.contiguous() for key, value in arrays.items()}
+
+    def write(partial: Path) -> None:
+        save_file(tensors, partial, header)
+        partial.chmod(0o644)                       # safetensors makes the file readable for its owner alone
+
+    write_atomically(path, write)
 
 
 def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:
-    """The recordings in a folder by family, the shipped ones unless told otherwise; empty where there are none."""
+    """The recordings in a folder by family, the shipped ones by default; empty where there are none."""
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
 
@@ -202,7 +206,7 @@ def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[s
 
 
 def _cut(drafts: tuple[Draft, ...], length: int) -> tuple[Draft, ...]:
-    """The first nodes of each draft: what a drafter of chains would have said at a smaller length."""
+    """The first nodes of each draft: the draft of a drafter of chains at a smaller length."""
     return tuple(draft.keep(tuple(range(min(length, len(draft))))) for draft in drafts)
 
 
@@ -211,7 +215,7 @@ def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def _stacked(lattices: tuple[Lattice, ...]) -> dict[str, Tensor]:
-    """All places in one: ids [T, n, m], in two bytes where that is enough, and log-probabilities in half precision."""
+    """All positions in one: ids [T, n, m], in two bytes if that is enough, and log-probabilities in half precision."""
     ids = torch.stack([lattice.ids for lattice in lattices])
     logp = torch.stack([lattice.logp for lattice in lattices])
     return {"ids": _ids(ids), "logp": logp.half()}
@@ -242,7 +246,7 @@ def _flatten(drafts: tuple[Draft, ...]) -> dict[str, Tensor]:
     if any(draft.confidence for draft in drafts):
         confidence = torch.tensor([confidence for draft in drafts for confidence in draft.confidence])
         told = "sights" in flat and torch.equal(confidence, flat["sights"][:, 0])
-        flat["belief"] = confidence[:0] if told else confidence    # none: beliefs are the chances that were seen
+        flat["belief"] = confidence[:0] if told else confidence    # empty: equal to the probabilities
     return flat
 
 

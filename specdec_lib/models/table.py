@@ -1,4 +1,4 @@
-"""Table: a language model that is an n-gram law known exactly, for enumeration and for toy examples."""
+"""Table: a language model given by an exact n-gram distribution, for enumeration and toy examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specdec_lib.types import Draft, Refusal
 
 @dataclass(frozen=True)
 class Table:
-    """`rows[last tokens]` is the law of the next token [V]; the longest known suffix counts, `()` is always known."""
+    """`rows[last tokens]` is the next token's distribution [V]; the longest known suffix counts, `()` must be there."""
 
     rows: Mapping[tuple[int, ...], Sequence[float]]
     context: int | None = None

@@ -1,1 +1,1 @@
-"""How the checkpoints in data/checkpoints were made: the target's answers, its features, losses, fits, measurements."""
+"""Training of the checkpoints in data/checkpoints: the target's answers, its features, losses, fits, measurements."""

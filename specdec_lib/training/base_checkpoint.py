@@ -1,4 +1,4 @@
-"""Recipes that go on from another checkpoint: where that one is found, and that it stands beside what comes of it."""
+"""Recipes that start from another checkpoint: finds that base and puts it beside the new checkpoint."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from specdec_lib.types import Refusal
 
 
 def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokenizer | None, name: str,
-                    shipped: Path = SHIPPED,
-                    say: Callable[[str], None] = lambda line: None) -> Recipe:
-    """The recipe with the checkpoint that it starts from, if it does: the one in `out`, else the shipped one.
+                    shipped: Path = SHIPPED, say: Callable[[str], None] = lambda line: None) -> Recipe:
+    """The recipe with its base checkpoint, if it has one: the one in `out`, else the shipped one.
 
-    A shipped one is copied into `out`, since a difference is read with its base beside it. `name` is the target's.
-    Refusal where there is neither, and where it was made for another kind of target.
+    A shipped base is copied into `out`, since a difference is read with its base beside it. `name` is the target's.
+    Raises Refusal where there is neither, and where the base was made for another kind of target.
     """
     if not which.upon:
         return which
@@ -41,13 +40,13 @@ def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokeniz
 
 
 def lineage(folder: Path, name: str) -> list[str]:
-    """A checkpoint of this folder and those that it is a difference from, one from another."""
+    """A checkpoint of this folder, its base, the base of that one, and so on."""
     above = read_card(folder, name)["settings"].get("base")
     return [name, *(lineage(folder, above["name"]) if above else [])]
 
 
 def copied(source: Path, place: Path) -> None:
-    """Copies a folder whole or not at all."""
+    """Copies a folder completely or not at all."""
     rough = place.with_name(f".{place.name}.partial-{os.getpid()}")
     try:
         shutil.copytree(source, rough)

@@ -1,7 +1,7 @@
-"""Fitting: steps until the minutes are used up, saved as it goes, the same steps again after a kill.
+"""Fitting: steps until the minutes are used up, saved on the way; a killed fit resumes and repeats the same steps.
 
-What a step sees follows from the seed and its number alone, and a checkpoint holds weights, the optimiser's state and
-the time used, written whole or not at all. So a killed run loses the steps since its last save and nothing else.
+The seed and the number of a step alone determine its batch. A save holds weights, the optimiser's state and the time
+used, and is written whole or not at all. So a killed run loses the steps since its last save and nothing else.
 """
 
 from __future__ import annotations
@@ -9,39 +9,40 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import TextIO
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from specdec_lib.files import write_atomically
 from specdec_lib.training.data.batches import Batch, order
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.muon import Muon
 from specdec_lib.types import Refusal
 
 LOG, STATE = "log.jsonl", "fit.safetensors"
-KEPT_LOG = LOG + ".gz"                             # as it lies beside a finished checkpoint
+KEPT_LOG = LOG + ".gz"                             # the log beside a finished checkpoint
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how fast; `steps` instead of `minutes` makes runs repeat exactly on any machine."""
+    """Length, learning rate and saving of a fit; `steps` instead of `minutes` takes the same steps on any machine."""
 
     minutes: float = 25.0
     steps: int | None = None
     rate: float = 1e-3
     optimiser: str = "adamw"                       # or muon
     warmup: float = 0.04                           # share of the run
-    floor: float = 0.05                            # of the rate, at the end of the cosine
+    floor: float = 0.05                            # share of the rate that is left at the end of the cosine
     clip: float = 1.0
     seed: int = 0
     save_every: float = 30.0                       # seconds
-    judge_every: float = 180.0                     # seconds between looks at the held-out prompts, at least
-    looking: float = 0.05                          # share of the time that looks may take
+    judge_every: float = 180.0                     # least seconds between measurements on held-out prompts
+    looking: float = 0.05                          # share of the time that these measurements may take
 
     def __post_init__(self):
         if self.minutes <= 0 or self.rate <= 0 or self.steps is not None and self.steps < 1:
@@ -52,7 +53,7 @@ class Settings:
 
 @dataclass
 class Progress:
-    """How far a fit has come."""
+    """How far a fit has come: steps, seconds of training and target tokens."""
 
     step: int = 0
     seconds: float = 0.0
@@ -63,46 +64,82 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
         objective: Objective, settings: Settings, folder: Path, judge: Callable[[], dict] | None = None,
         progress: Callable[[Progress, float, dict], None] = lambda now, done, line: None,
         clock: Callable[[], float] = perf_counter) -> Progress:
-    """Trains in place and returns how far it went; a folder with a fit in it is gone on with.
+    """Trains in place and returns how far it came; resumes the fit that `folder` holds, if any.
 
-    `judge()` measures on held-out prompts, at the start, every few minutes and at the end; its words go into the log.
-    Raises Refusal where the folder holds another fit or a damaged one.
+    `judge()` measures on held-out prompts at the start, every few minutes and at the end; the log keeps its result.
+    Raises Refusal where the folder holds another fit or a damaged one, and where there are no groups.
     """
     if not groups:
-        raise Refusal("there is nothing to train on: every example was held out, forbidden or empty")
+        raise Refusal("there is nothing to train on: every example was held out, excluded or empty")
     folder.mkdir(parents=True, exist_ok=True)
     optimiser = optimiser_of(drafter, settings)
     now = resume(folder, drafter, optimiser, settings)
     if share_done(now, settings) >= 1:
-        return now                                 # finished before, and its last look is in the log
-    log = open_log(folder / LOG, now)
+        return now                                 # a finished fit; its log ends with the last held-out figures
     device = next(drafter.parameters()).device
-    began, saved = clock() - now.seconds, now.seconds
-    judged, pause = (now.seconds, settings.judge_every) if now.step else (0.0, 0.0)
-    with log:
-        while (done := share_done(now, settings)) < 1:
-            if judge and now.seconds - judged >= pause:
-                stopped = clock()
-                held = {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()}
-                log_line(log, held)
-                pause = max(settings.judge_every, (clock() - stopped) / settings.looking)
-                began = clock() - now.seconds      # looking is not training
-                judged = now.seconds
-            rate = rate_at(optimiser, settings.rate * schedule(done, settings))
-            batch = batch_of(groups[order(len(groups), now.step // len(groups), settings.seed)[now.step % len(groups)]])
-            batch = replace(batch, seed=settings.seed * 1_000_003 + now.step, step=now.step)
-            line = step(drafter, optimiser, batch.to(device), objective, settings.clip)
-            now = Progress(now.step + 1, clock() - began, now.tokens + int(batch.stop.sum()))
-            line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | line
+
+    def take(now: Progress) -> tuple[int, dict]:
+        group = groups[order(len(groups), now.step // len(groups), settings.seed)[now.step % len(groups)]]
+        batch = replace(batch_of(group), seed=settings.seed * 1_000_003 + now.step, step=now.step)
+        return int(batch.stop.sum()), step(drafter, optimiser, batch.to(device), objective, settings.clip)
+
+    with open_log(folder / LOG, now) as log:
+        def record(now: Progress, rate: float, shown: dict) -> None:
+            line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | shown
             log_line(log, line)
             progress(now, share_done(now, settings), line)
-            if now.seconds - saved >= settings.save_every:
-                save_state(folder, drafter, optimiser, settings, now)
-                saved = now.seconds
-        if judge:
-            log_line(log, {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": judge()})
-        save_state(folder, drafter, optimiser, settings, now)
+
+        look = Looks(judge, log, settings, now, clock) if judge else never
+        return run_steps(drafter, optimiser, settings, folder, now, take, record, look, clock)
+
+
+def run_steps(net: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings, folder: Path, now: Progress,
+              take: Callable[[Progress], tuple[int, dict]], record: Callable[[Progress, float, dict], None],
+              look: Callable[[Progress], bool], clock: Callable[[], float]) -> Progress:
+    """The loop of every fit, from `now` to the end of the settings; saves on the way and at the end.
+
+    `take(now)` makes one step and returns its tokens and what to record; `record(now, rate, shown)` follows each step.
+    `look(now)` comes before each step and after the last one; True says that it measured, and that time does not count.
+    """
+    began, saved = clock() - now.seconds, now.seconds
+    while (done := share_done(now, settings)) < 1:
+        if look(now):
+            began = clock() - now.seconds
+        rate = set_rate(optimiser, settings.rate * schedule(done, settings))
+        tokens, shown = take(now)
+        now = Progress(now.step + 1, clock() - began, now.tokens + tokens)
+        record(now, rate, shown)
+        if now.seconds - saved >= settings.save_every:
+            save_state(folder, net, optimiser, settings, now)
+            saved = now.seconds
+    look(now)
+    save_state(folder, net, optimiser, settings, now)
     return now
+
+
+def never(now: Progress) -> bool:
+    """Measures nothing between steps."""
+    return False
+
+
+class Looks:
+    """Writes `judge()` into the log at the start of a fit, at its end, and between in at most `looking` of its time."""
+
+    def __init__(self, judge: Callable[[], dict], log: TextIO, settings: Settings, now: Progress,
+                 clock: Callable[[], float]):
+        self.judge, self.log, self.settings, self.clock = judge, log, settings, clock
+        self.judged, self.pause = (now.seconds, settings.judge_every) if now.step else (0.0, 0.0)
+
+    def __call__(self, now: Progress) -> bool:
+        last = share_done(now, self.settings) >= 1
+        if not last and now.seconds - self.judged < self.pause:
+            return False
+        started = self.clock()
+        held_out = {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": self.judge()}
+        log_line(self.log, held_out)
+        self.pause = max(self.settings.judge_every, (self.clock() - started) / self.settings.looking)
+        self.judged = now.seconds
+        return True
 
 
 def optimiser_of(drafter: nn.Module, settings: Settings) -> torch.optim.Optimizer:
@@ -114,31 +151,38 @@ def optimiser_of(drafter: nn.Module, settings: Settings) -> torch.optim.Optimize
 
 def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, objective: Objective,
          clip: float) -> dict:
-    """One step on one batch; what it showed."""
+    """One step on one batch: its loss, the gradient's norm and, by slot, the share of tokens predicted right."""
     optimiser.zero_grad(set_to_none=True)
     with torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=drafter.frozen.rows.dtype != torch.float32):
         loss, told = objective(drafter, batch)
-    loss.backward()
-    size = nn.utils.clip_grad_norm_(drafter.parameters(), clip)
-    optimiser.step()
+    size = descend(loss, drafter, optimiser, clip)
     return {"loss": round(float(loss.detach()), 4), "gradient": round(float(size), 3),
             "right": [round(value, 4) for value in told["right"]]}
 
 
+def descend(loss: Tensor, net: nn.Module, optimiser: torch.optim.Optimizer, clip: float) -> Tensor:
+    """One update of the parameters against this loss; returns the norm of the gradient before it was clipped."""
+    loss.backward()
+    size = nn.utils.clip_grad_norm_(net.parameters(), clip)
+    optimiser.step()
+    return size
+
+
 def share_done(now: Progress, settings: Settings) -> float:
-    """How much of the run is over: of its steps if they are given, else of its minutes."""
+    """Share of the run that is done: of its steps if they are given, else of its minutes."""
     return now.step / settings.steps if settings.steps else now.seconds / (60 * settings.minutes)
 
 
 def schedule(done: float, settings: Settings) -> float:
-    """Linear warm-up, then a cosine down to the floor."""
+    """Factor on the learning rate: linear warm-up, then a cosine down to the floor."""
     if done < settings.warmup:
         return max(done, 0.002) / settings.warmup
     rest = min(1.0, (done - settings.warmup) / (1 - settings.warmup))
     return settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * rest))
 
 
-def rate_at(optimiser: torch.optim.Optimizer, rate: float) -> float:
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> float:
+    """Sets the learning rate and returns it."""
     for group in optimiser.param_groups:
         group["lr"] = rate
     return rate
@@ -146,7 +190,7 @@ def rate_at(optimiser: torch.optim.Optimizer, rate: float) -> float:
 
 def save_state(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings,
                now: Progress) -> None:
-    """Weights and optimiser in one file, renamed into place."""
+    """Writes weights, optimiser state and progress into one file, whole or not at all."""
     from safetensors.torch import save_file
 
     tensors = {}
@@ -154,13 +198,15 @@ def save_state(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimize
         tensors[f"weight.{name}"] = parameter.detach().cpu().contiguous()
         for kind, value in optimiser.state.get(parameter, {}).items():
             tensors[f"{kind}.{name}"] = value.detach().cpu().contiguous()
-    partial = folder / f"{STATE}.partial-{os.getpid()}"
-    save_file(tensors, partial, {"now": json.dumps(asdict(now)), "settings": fixed_settings(settings)})
-    os.replace(partial, folder / STATE)
+    about = {"now": json.dumps(asdict(now)), "settings": fixed_settings(settings)}
+    write_atomically(folder / STATE, lambda partial: save_file(tensors, partial, about))
 
 
 def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings) -> Progress:
-    """Takes up what `save` left; the start of a new fit where there is nothing."""
+    """Restores what `save_state` wrote into the net and the optimiser; a new Progress where there is no file.
+
+    Raises Refusal for a damaged file, another shape and other settings.
+    """
     from safetensors import SafetensorError, safe_open
 
     path = folder / STATE
@@ -171,7 +217,7 @@ def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, s
             about = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}        # noqa: SIM118
     except (SafetensorError, OSError):
-        raise Refusal(f"{path} is damaged or cut short: delete it and the fit starts again") from None
+        raise Refusal(f"{path} is damaged or cut short: delete it, and the fit starts again") from None
     parameters = dict(drafter.named_parameters())
     same = {name: tensor.shape for name, tensor in parameters.items()}
     if {name[7:]: tensor.shape for name, tensor in tensors.items() if name.startswith("weight.")} != same:
@@ -189,30 +235,30 @@ def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, s
 
 
 def fixed_settings(settings: Settings) -> str:
-    """The settings that a fit may not change on the way; more minutes may be given to it."""
+    """The settings that a resumed fit must repeat, as JSON; it may be given more steps or minutes."""
     plain = asdict(settings)
     return json.dumps({name: plain[name] for name in ("rate", "optimiser", "warmup", "floor", "clip", "seed")})
 
 
 def keep_log(folder: Path, checkpoint: Path) -> None:
-    """Puts the log of a fit beside its checkpoint, packed."""
+    """Stores the log of a fit beside its checkpoint, compressed."""
     (checkpoint / KEPT_LOG).write_bytes(packed_log((folder / LOG).read_text()))
 
 
 def packed_log(log: str) -> bytes:
-    """A log as it is kept; the same log gives the same bytes."""
+    """A log compressed; the same log gives the same bytes."""
     return gzip.compress(log.encode(), mtime=0)
 
 
 def read_log(path: Path) -> list[dict]:
-    """The lines of a log, of a fit that is under way or of a finished checkpoint."""
+    """The records of a log: of a running fit, or compressed beside a finished checkpoint."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
-def open_log(path: Path, now: Progress):
-    """The log, without what was written after the last save."""
+def open_log(path: Path, now: Progress) -> TextIO:
+    """The log opened for appending, without the lines written after the last save."""
     kept = []
     if path.is_file():
         for line in path.read_text().splitlines():
@@ -220,11 +266,12 @@ def open_log(path: Path, now: Progress):
                 if json.loads(line)["step"] <= now.step and now.step:
                     kept.append(line)
             except (ValueError, KeyError):
-                break                              # a line cut by the kill
+                break                              # a line that was cut off by the kill
     path.write_text("".join(line + "\n" for line in kept))
     return path.open("a")
 
 
-def log_line(log, line: dict) -> None:
+def log_line(log: TextIO, line: dict) -> None:
+    """Appends one record and flushes it."""
     log.write(json.dumps(line) + "\n")
     log.flush()

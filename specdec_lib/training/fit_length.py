@@ -1,4 +1,4 @@
-"""Fitting a length predictor: a set number of epochs over places in memory, saved as it goes, the same after a kill."""
+"""Fitting a length predictor: a given number of epochs over labelled positions in memory; a killed fit resumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from specdec_lib.training import fit
 from specdec_lib.training.data.batches import order
@@ -24,12 +24,12 @@ HIDDEN = 128
 
 @dataclass(frozen=True)
 class LengthSettings:
-    """What is asked of a predictor. The paper has a rate of 5e-5 over millions of places; with fewer it is larger."""
+    """Settings of a predictor. The paper has a rate of 5e-5 over millions of positions; fewer take a larger rate."""
 
     drafters: tuple[str, ...] = tuple(DRAFTERS)
     longest: int = 10                              # tokens of the longest draft that is labelled and predicted
     weight: float = 3.0                            # of a draft that is too short; not stated in the paper
-    positions: int = 100_000                       # to learn from, at most
+    positions: int = 100_000                       # at most, to learn from
     epochs: int = 5
     batch: int = 128
     rate: float = 1e-3
@@ -51,54 +51,65 @@ class LengthSettings:
 
 
 def fit_length(model: LengthNet, name: str, train: LengthLabels, held: LengthLabels, asked: LengthSettings,
-               folder: Path,
-               progress: Callable[[int, int, dict], None] = lambda step, steps, line: None,
+               folder: Path, progress: Callable[[int, int, dict], None] = lambda step, steps, line: None,
                clock: Callable[[], float] = perf_counter) -> Progress:
-    """Trains in place on the labels of this drafter; a folder with such a fit in it is gone on with.
+    """Trains in place on the labels of this drafter; resumes the fit that `folder` holds, if any.
 
-    After each epoch the log gets the held-out figures. Refusal where the folder holds another fit or a damaged one, and
-    where no place has a label.
+    After each epoch the log gets the held-out figures. Raises Refusal where the folder holds another fit or a damaged
+    one, and where no position has a label.
     """
     rows, held_rows = known_labels(train.labels[name]), known_labels(held.labels[name])
     if not len(rows) or not len(held_rows):
-        raise Refusal(f"{len(rows)} places to train a predictor for {name} on and {len(held_rows)} to measure with: "
+        raise Refusal(f"{len(rows)} positions to train a predictor for {name} on and {len(held_rows)} to measure with: "
                       "give more --minutes or more --data")
     folder.mkdir(parents=True, exist_ok=True)
-    each = ceil(len(rows) / asked.batch)
+    each = ceil(len(rows) / asked.batch)           # steps of an epoch
     settings = Settings(steps=asked.epochs * each, rate=asked.rate, seed=asked.seed)
     optimiser = fit.optimiser_of(model, settings)
     now = fit.resume(folder, model, optimiser, settings)
     if now.step >= settings.steps:
         return now
-    began, saved, device, mixed = clock() - now.seconds, now.seconds, model.embedding.device, []
+    batches = EpochBatches(rows, asked)
+
+    def take(now: Progress) -> tuple[int, dict]:
+        some = batches(*divmod(now.step, each))
+        optimiser.zero_grad(set_to_none=True)
+        loss = length_loss(model, name, train, some, asked.weight)
+        fit.descend(loss, model, optimiser, settings.clip)
+        return len(some), {"loss": loss.detach()}
+
     with fit.open_log(folder / LOG, now) as log:
-        while now.step < settings.steps:
-            epoch, place = divmod(now.step, each)
-            if place == 0 or not mixed:
-                mixed = order(len(rows), epoch, asked.seed)
-            some = rows[torch.tensor(mixed[place * asked.batch:(place + 1) * asked.batch])]
-            fit.rate_at(optimiser, asked.rate * fit.schedule(now.step / settings.steps, settings))
-            optimiser.zero_grad(set_to_none=True)
-            loss = one_sided(model(train.tokens[some].to(device), train.states[some].to(device)),
-                             train.labels[name][some].to(device).float(), asked.weight)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            optimiser.step()
-            now = Progress(now.step + 1, clock() - began, now.tokens + len(some))
+        def record(now: Progress, rate: float, shown: dict) -> None:
             if now.step % each == 0:
-                told = length_figures(predict(model, held, held_rows), held.labels[name][held_rows], asked.longest,
-                                      asked.weight)
-                line = {"drafter": name, "step": now.step, "epoch": epoch + 1, "seconds": round(now.seconds, 2),
-                        "loss": round(float(loss.detach()), 4), "held_out": told}
+                figures = length_figures(predict(model, held, held_rows), held.labels[name][held_rows], asked.longest,
+                                         asked.weight)
+                line = {"drafter": name, "step": now.step, "epoch": now.step // each, "seconds": round(now.seconds, 2),
+                        "loss": round(float(shown["loss"]), 4), "held_out": figures}
                 fit.log_line(log, line)
                 progress(now.step, settings.steps, line)
-            if now.seconds - saved >= settings.save_every:
-                fit.save_state(folder, model, optimiser, settings, now)
-                saved = now.seconds
-        fit.save_state(folder, model, optimiser, settings, now)
-    return now
+
+        return fit.run_steps(model, optimiser, settings, folder, now, take, record, fit.never, clock)
+
+
+class EpochBatches:
+    """Labelled rows in batches, shuffled anew in each epoch; seed, epoch and place determine a batch."""
+
+    def __init__(self, rows: Tensor, asked: LengthSettings):
+        self.rows, self.asked, self.epoch, self.shuffled = rows, asked, -1, []
+
+    def __call__(self, epoch: int, place: int) -> Tensor:
+        if epoch != self.epoch:
+            self.epoch, self.shuffled = epoch, order(len(self.rows), epoch, self.asked.seed)
+        return self.rows[torch.tensor(self.shuffled[place * self.asked.batch:(place + 1) * self.asked.batch])]
+
+
+def length_loss(model: LengthNet, name: str, train: LengthLabels, rows: Tensor, weight: float) -> Tensor:
+    """The one-sided loss of the predicted lengths on these rows."""
+    device = model.embedding.device
+    return one_sided(model(train.tokens[rows].to(device), train.states[rows].to(device)),
+                     train.labels[name][rows].to(device).float(), weight)
 
 
 def epoch_log(folder: Path) -> list[dict]:
-    """The log of a fit: one line for each epoch."""
+    """The log of a fit: one record for each epoch."""
     return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]

@@ -1,7 +1,12 @@
-"""Muon: momentum whose matrices are made orthogonal before they are applied, so that every direction learns.
+"""Muon: a matrix takes its momentum made orthogonal as its step, so that every direction learns.
 
 Source: Jordan et al. 2024; the scale 0.2 sqrt(longest side), which makes a step as large as AdamW's so that one rate
 serves both, is Liu et al. 2025 (arXiv 2502.16982). Vectors take Adam's step.
+
+`torch.optim.Muon` (torch 2.13, `adjust_lr_fn="match_rms_adamw"`, no weight decay) is the same algorithm, but it rounds
+differently: it divides by the norm after the cast to bfloat16 and uses `addmm`. A step on a random matrix differs by
+2.6% (576 x 1536) to 5.0% (8 x 20) of its norm. It also takes no vectors, and it names its state otherwise than saved
+fits do. So this one stays.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ STEPS = 5
 
 
 def orthogonal(matrix: Tensor, steps: int = STEPS) -> Tensor:
-    """The matrix with its singular values pushed towards one (about 0.7 to 1.2), by products alone."""
+    """The matrix with its singular values pushed towards one (about 0.7 to 1.2), computed by matrix products alone."""
     a, b, c = QUINTIC
     x = matrix.bfloat16() / (matrix.norm() + 1e-7)
     tall = x.shape[0] > x.shape[1]
@@ -28,7 +33,7 @@ def orthogonal(matrix: Tensor, steps: int = STEPS) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, made orthogonal, for matrices; Adam for vectors. `lr` is one that AdamW would be given."""
+    """Orthogonal Nesterov momentum for matrices, Adam for vectors; `lr` is on the scale of AdamW's."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float] = (0.95, 0.95)):
         super().__init__(parameters, {"lr": lr, "betas": betas})
@@ -42,7 +47,7 @@ class Muon(torch.optim.Optimizer):
                     parameter.add_(change, alpha=-group["lr"])
 
     def change(self, parameter: nn.Parameter, first: float, second: float) -> Tensor:
-        """What is taken off a parameter, at a rate of one."""
+        """The step that is subtracted from a parameter, at a learning rate of one."""
         state, gradient = self.state[parameter], parameter.grad
         if not state:
             state["step"] = torch.zeros(())

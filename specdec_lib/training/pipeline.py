@@ -1,7 +1,7 @@
-"""`specdec train NAME`: answers, features, a fit, a measurement and a card, each stage taken up where it was left.
+"""`specdec train NAME`: answers, features, a fit, a measurement and a card; each stage resumes after a kill.
 
-The minutes are those of the whole command: what is left after making answers goes to the fit, less a share for looking
-at held-out answers, and what is measured at the end is as much as the rest allows.
+The minutes are those of the whole command: the time left after making answers goes to the fit, less a share for
+held-out measurements, and the measurement at the end takes the rest.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from specdec_lib.checkpoints.card import write_atomic, write_card
+from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.cost.break_even import break_even
+from specdec_lib.files import write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
@@ -24,6 +24,7 @@ from specdec_lib.training.data.answers import make_answers, name_of
 from specdec_lib.training.data.dataset import LOOK, Dataset, make_dataset
 from specdec_lib.training.data.examples import normalised
 from specdec_lib.training.data.prompt_sources import shipped, texts
+from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
 from specdec_lib.training.fit import Progress, Settings, fit, keep_log
 from specdec_lib.training.losses.objective import Objective
@@ -31,21 +32,21 @@ from specdec_lib.training.recipes import Recipe, start
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
 
-ANSWERING = 0.4                                    # share of the minutes for making answers, where none are given
-MEASURING = 0.2                                    # and for looking at held-out answers, on the way and at the end
-FITTING = 0.25                                     # and for the fit at least, however long the answers took
+ANSWERING = 0.4                                    # share of the minutes for making answers, if none are given
+MEASURING = 0.2                                    # for held-out measurements, during and after the fit
+FITTING = 0.25                                     # least share for the fit, however long the answers took
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class TrainingOrder:
-    """What was asked for on the command line."""
+    """The options of `specdec train`."""
 
     out: Path
     minutes: float = 30.0
     prompts: tuple[Path, ...] = ()                 # to be answered
-    data: tuple[Path, ...] = ()                    # answers that exist already: the target makes none
-    forbidden: tuple[Path, ...] = ()               # prompt files that are measured with and never trained on
+    data: tuple[Path, ...] = ()                    # existing answers: the target makes none
+    forbidden: tuple[Path, ...] = ()               # prompt files for measuring, never trained on
     tokens: int = 1_000_000                        # of answers, at most
     objective: Objective | None = None             # None: the recipe's
     optimiser: str | None = None                   # None: the recipe's
@@ -68,10 +69,10 @@ class TrainingOrder:
 def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
                   say: Say = lambda line: None,
                   progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
-    """The trained, measured and stored drafter; `made` says where it comes from (command, commit, machine, date)."""
+    """Trains, measures and stores the drafter; `made` is its provenance (command, commit, machine, date)."""
     deadline = TimeBudget(order.minutes)
-    which, objective = start_from_base(which, order.out, target, text, order.target,
-                                       say=say), order.objective or which.objective
+    which = start_from_base(which, order.out, target, text, order.target, say=say)
+    objective = order.objective or which.objective
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
     drafter = start(which, target, lessons)
@@ -102,7 +103,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text
 
 def prepare_dataset(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
                     progress: Callable) -> Dataset:
-    """The course that the order describes; answers are made first where none are given."""
+    """The dataset that the order describes; makes the answers first if none are given."""
     work = order.out / "work"
     belong(work, name_of(target, text))
     if not order.data:
@@ -113,18 +114,18 @@ def prepare_dataset(order: TrainingOrder, target: Transformer, text: Tokenizer, 
 
 
 def belong(work: Path, target: str, another: str = "a target with other weights") -> None:
-    """Marks a folder of answers, features and fits as this target's, or what it came of; Refusal if it is another's."""
+    """Marks a folder of answers, features and fits with its target or base; Refusal if it has another mark."""
     path = work / "target"
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, lambda rough: rough.write_text(target))
+        write_atomically(path, lambda rough: rough.write_text(target))
     if path.read_text() != target:
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
 
 def answered(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
              progress: Callable) -> None:
-    """Makes the answers of this order, or counts the time they took where it has them: a fit resumes on the same."""
+    """Makes the answers of this order, or subtracts the time they took if they exist, so that a fit resumes on them."""
     work = order.out / "work"
     asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
              "forbidden": [str(path) for path in order.forbidden]}
@@ -137,11 +138,11 @@ def answered(order: TrainingOrder, target: Transformer, text: Tokenizer, deadlin
                         forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
                         progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
     told = json.dumps({"asked": asked, "seconds": made.seconds})
-    write_atomic(path, lambda rough: rough.write_text(told))
+    write_atomically(path, lambda rough: rough.write_text(told))
 
 
 def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:
-    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for what are no answers."""
+    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content."""
     for place, record in enumerate(shards.read_shards(path) if path.is_dir() else read_json_lines(path), 1):
         output = record.get("output", []) if isinstance(record, dict) else None
         if not isinstance(output, list) or not all(isinstance(token, int) and 0 <= token < vocab for token in output):
@@ -150,7 +151,7 @@ def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:
 
 
 def read_json_lines(path: Path) -> Iterator[object]:
-    """What the lines of a JSON-lines file hold."""
+    """The values on the lines of a JSON-lines file; Refusal where it cannot be read."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
@@ -161,10 +162,9 @@ def read_json_lines(path: Path) -> Iterator[object]:
 
 
 def finish(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Transformer, text: Tokenizer,
-           about: dict,
-           folder: Path, deadline: TimeBudget) -> Checkpoint:
-    """Stores the drafter, measures what was stored, and completes the card with it."""
-    batches = deadline.cut(lessons.held_out(drafter.levels), 1 / 5)    # of four such looks the first is slowest
+           about: dict, folder: Path, deadline: TimeBudget) -> Checkpoint:
+    """Stores the drafter, measures the stored one, and completes the card."""
+    batches = deadline.cut(lessons.held_out(drafter.levels), 1 / 5)    # of four such measurements the first is slowest
     measured = {"as trained": teacher_forced_rates(which, drafter, batches)}
     stored = save_checkpoint(order.out, which.name, drafter.state(), drafter.meta(), about, which.plan, target.weights,
                              fingerprint(target, text))
@@ -184,12 +184,12 @@ def finish(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, targe
 
 
 def machine_facts(made: Mapping) -> dict:
-    """Of a provenance, what seconds depend on."""
+    """The part of a provenance that timings depend on."""
     return {name: made[name] for name in ("date", "machine", "device", "threads", "dtype") if name in made}
 
 
 def general(rows: int) -> list[str]:
-    """What holds for every drafter of so many `rows` trained this way."""
+    """Limits of every drafter with a vocabulary of `rows` that is trained this way."""
     return ["Trained on answers of this target alone; other weights, other languages and other kinds of prompt are "
             "accepted less.",
             f"It can only draft {rows:,} tokens, the most frequent of those answers.",

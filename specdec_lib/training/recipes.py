@@ -1,4 +1,4 @@
-"""The trainable drafters by name: how each is made, how it is stored, and what it needs of the target's features."""
+"""The trainable drafters by name: how each is made, stored, fitted and measured."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ DEPTH = 5                                          # slots that a drafter is mea
 
 @dataclass(frozen=True)
 class Recipe:
-    """A drafter's name, its idea, how it starts (`random` for the untrained contrast), how it is stored."""
+    """A drafter's name, its idea, how it starts (`random` for the random control), and how it is stored."""
 
     name: str
     idea: str
     make: Callable[..., TrainableDrafter]          # (target, ids, random) -> module
-    plan: Mapping[str, str]                        # tensors -> schemes of models/compress.py
+    plan: Mapping[str, str]                        # tensors -> schemes of checkpoints/quantize.py
     rate: float = 4e-3
-    optimiser: str = "muon"                        # `--optimiser adamw --rate 0.001` for the contrast
+    optimiser: str = "muon"                        # `--optimiser adamw --rate 0.001` for comparison
     limits: tuple[str, ...] = ()
-    method: str = ""                               # that drafts with it; "" = the one of its name
+    method: str = ""                               # the method that drafts with it; "" = the one of its name
     asked: Mapping[str, Any] = field(default_factory=dict)        # parameters of that method
-    objective: Objective = Objective()             # unless another is asked for
-    upon: str = ""                                 # the trained checkpoint that it goes on from, by name
-    base: Checkpoint | None = None                 # that checkpoint; see upon.py
-    fills: bool = False                            # it drafts nothing: it is measured by what it fills in (whole.py)
+    objective: Objective = Objective()             # the default objective
+    upon: str = ""                                 # name of the trained checkpoint that it starts from
+    base: Checkpoint | None = None                 # that checkpoint; see base_checkpoint.py
+    fills: bool = False                            # it drafts nothing; measured by fill_quality (full_diffusion.py)
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
 
@@ -92,7 +92,7 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "
                    "is greedy.")),
 )}
-NGRAM, LENGTH = "ngram", "length-predictor"       # counted, and fitted, in ways of their own
+NGRAM, LENGTH = "ngram", "length-predictor"       # counted, and fitted, by code of their own
 NAMES = (*RECIPES, NGRAM, LENGTH)
 
 
@@ -103,10 +103,10 @@ def recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def start(which: Recipe, target: Any, course: Dataset, random: bool = False) -> TrainableDrafter:
+def start(which: Recipe, target: Any, dataset: Dataset, random: bool = False) -> TrainableDrafter:
     """The drafter before its first step, on the target's device."""
     base = {"base": which.base} if which.upon else {}
-    return which.make(target, course.ids, random=random, **base).to(target.device)
+    return which.make(target, dataset.ids, random=random, **base).to(target.device)
 
 
 def spec_of(which: Recipe, part: str = "", depth: int = DEPTH) -> str:
@@ -116,8 +116,8 @@ def spec_of(which: Recipe, part: str = "", depth: int = DEPTH) -> str:
 
 
 def beside(which: Recipe, stored: Checkpoint) -> dict[str, Checkpoint]:
-    """What that method finds on its shelf: the checkpoint, also in the place of one that it went on from.
+    """The checkpoints for that method: the stored one under its own name, and also under the name of its base.
 
-    A method asks for that one by its card, and drafts with what its parameters name.
+    The method's card asks for the base, and the method drafts with the one that its parameters name.
     """
     return {name: stored for name in (which.name, which.upon) if name}

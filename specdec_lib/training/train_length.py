@@ -1,7 +1,7 @@
-"""`specdec train length-predictor`: how many drafted tokens are kept at each place, and a network that foresees it.
+"""`specdec train length-predictor`: labels how many drafted tokens are accepted, and fits a network to predict it.
 
 One predictor for each trained drafter, all in one checkpoint, named as the drafters are on the command line. The target
-and the drafters are frozen and read every answer once; what they showed is kept on disk, so a killed run goes on.
+and the drafters are frozen and read every answer once; the labels are kept on disk, so a killed run resumes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from specdec_lib.checkpoints.card import write_atomic, write_card
+from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.files import write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import order as shuffled
@@ -37,23 +38,23 @@ from specdec_lib.training.recipes import LENGTH
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
 
-READING = 0.75                                     # share of the minutes left for reading answers; the fits take little
-HELD = 0.1                                         # of the positions are for measuring, beside those to learn from
+READING = 0.75                                     # share of the remaining minutes for reading answers
+HELD = 0.1                                         # share of positions to measure with, added to those to learn from
 
 
 def train_length(asked: LengthSettings, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
                  say: Callable[[str], None] = lambda line: None,
                  progress: Callable[[int, int, str], None] = lambda done, total, what: None,
                  shipped: Path = SHIPPED) -> Checkpoint:
-    """The trained, measured and stored predictors of these drafters: those in `order.out`, else the shipped ones."""
+    """Trains, measures and stores the predictors of these drafters, which are in `order.out`, else shipped."""
     deadline = TimeBudget(order.minutes)
     stored = find_drafters(asked.drafters, order, target, text, say, shipped)
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     folder = order.out / "work" / LENGTH
     drafters = {DRAFTERS[name]: ready_drafter(name, one, target) for name, one in stored.items()}
     sums = {DRAFTERS[name]: one.card["sha256"] for name, one in stored.items()}
-    train, held, texts = learn_places(asked, lessons, drafters, sums, target, text.facts.end, folder, deadline,
-                                      progress)
+    train, held, texts = read_positions(asked, lessons, drafters, sums, target, text.facts.end, folder, deadline,
+                                        progress)
     say(f"{len(train):,} positions of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     settings = {key: value for key, value in asdict(asked).items() if key != "drafters"}
     state, logs, minutes = {}, [], 0.0
@@ -83,9 +84,8 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Transforme
 
 
 def find_drafters(names: Sequence[str], order: TrainingOrder, target: Transformer, text: Tokenizer, say: Callable,
-                  shipped: Path
-                  ) -> dict[str, Checkpoint]:
-    """The drafters by name, from `order.out` or shipped. Refusal where one is neither here nor there, or fits not."""
+                  shipped: Path) -> dict[str, Checkpoint]:
+    """The drafters by name, from `order.out` or shipped. Refusal if a checkpoint is missing or incompatible."""
     shelves, out = [CheckpointFolder(place, target, text, order.target, say) for place in (order.out, shipped)], {}
     for name in names:
         shelf = next((shelf for shelf in shelves if name in shelf), None)
@@ -96,60 +96,90 @@ def find_drafters(names: Sequence[str], order: TrainingOrder, target: Transforme
     return out
 
 
-def learn_places(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
-                 sums: Mapping[str, str],
-                 target: Transformer, end: frozenset[int], folder: Path, deadline: TimeBudget,
-                 progress: Callable[[int, int, str], None]) -> tuple[LengthLabels, LengthLabels, tuple[int, int]]:
-    """Places to learn from, places to measure with, and how many answers both are of.
+def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
+                   sums: Mapping[str, str], target: Transformer, end: frozenset[int], folder: Path,
+                   deadline: TimeBudget, progress: Callable[[int, int, str], None]
+                   ) -> tuple[LengthLabels, LengthLabels, tuple[int, int]]:
+    """Labelled positions to learn from, those to measure with, and how many answers each comes from.
 
-    Which answers were read in time is written down, so that a run that goes on learns from the same.
+    The number of batches that were read in time is stored in `folder`, so that a resumed run learns from the same.
+    Raises Refusal where there is no greedy answer.
     """
-    greedy = [i for group in lessons.train for i in group if lessons.data[i].temperature == 0]
-    groups = batches_of(lessons.data, greedy, BATCH)
-    if not groups:
-        raise Refusal("lengths are learned from greedy answers, and there is none to train on: give other --data")
-    groups = [groups[i] for i in shuffled(len(groups), 0, asked.seed)]
-    key = settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
-    path = folder / f"read-{key}.json"
-    counts = json.loads(path.read_text()) if path.is_file() else None
-    levels = sorted({target.layers, *(level for drafter in drafters.values() for level in drafter.levels)})
-    features = Features(target, lessons.data, levels, None)
-
-    def one(group: Sequence[int]) -> LengthLabels:
-        name = settings_name([asked.longest, levels, sums, [lessons.data[i].tokens for i in group]])
-        kept = read_features(folder / "places" / f"{name}.safetensors")
-        if kept is None:
-            made = labelled_positions(target, features(group, levels).to(target.device), drafters, asked.longest, end)
-            kept = {"tokens": made.tokens, "states": made.states, **{f"label.{k}": v for k, v in made.labels.items()}}
-            write_features(folder / "places" / f"{name}.safetensors", kept)
-        return LengthLabels(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in drafters})
-
-    def some(groups: Sequence, positions: float, share: float, before: int) -> list[LengthLabels]:
-        out, size = [], 0
-        for part in deadline.cut(map(one, groups), share):
-            out.append(part)
-            size += len(part)
-            progress(before + size, round(asked.positions * (1 + HELD)), "positions read")
-            if size >= positions:
-                break
-        return out
-
-    if counts is None:
-        share = READING * HELD / (1 + HELD)
-        held = some(lessons.held, asked.positions * HELD, share, 0)
-        train = some(groups, asked.positions, (READING - share) / (1 - share), sum(map(len, held)))
+    groups = greedy_groups(lessons, asked.seed)
+    path = folder / f"read-{batches_key(asked, lessons, sums, groups)}.json"
+    reader = PositionReader(asked, lessons, drafters, sums, target, end, folder / "places")
+    if path.is_file():
+        counts = json.loads(path.read_text())
+        train, held = ([reader(group) for group in part[:count]] for part, count in
+                       zip((groups, lessons.held), counts, strict=True))
+    else:
+        train, held = read_in_time(reader, groups, lessons.held, asked.positions, deadline, progress)
         counts = [len(train), len(held)]
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, lambda rough: rough.write_text(json.dumps(counts)))
-    else:
-        train, held = ([one(group) for group in part[:count]] for part, count in
-                       zip((groups, lessons.held), counts, strict=True))
+        write_atomically(path, lambda partial: partial.write_text(json.dumps(counts)))
     texts = sum(map(len, groups[:counts[0]])), sum(map(len, lessons.held[:counts[1]]))
     return join_labels(train), join_labels(held), texts
 
 
+def greedy_groups(lessons: Dataset, seed: int) -> list[Sequence[int]]:
+    """Batches of the greedy training answers in random order; Refusal where there is none."""
+    greedy = [i for group in lessons.train for i in group if lessons.data[i].temperature == 0]
+    groups = batches_of(lessons.data, greedy, BATCH)
+    if not groups:
+        raise Refusal("lengths are learned from greedy answers, and there is none to train on: give other --data")
+    return [groups[i] for i in shuffled(len(groups), 0, seed)]
+
+
+def batches_key(asked: LengthSettings, lessons: Dataset, sums: Mapping[str, str], groups: Sequence) -> str:
+    """A name that changes with everything that decides which batches are read."""
+    return settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
+
+
+class PositionReader:
+    """The labelled positions of a batch: from disk if they are there, else from the target and the drafters."""
+
+    def __init__(self, asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
+                 sums: Mapping[str, str], target: Transformer, end: frozenset[int], folder: Path):
+        self.asked, self.lessons, self.drafters, self.sums = asked, lessons, drafters, sums
+        self.target, self.end, self.folder = target, end, folder
+        self.levels = sorted({target.layers, *(level for drafter in drafters.values() for level in drafter.levels)})
+        self.features = Features(target, lessons.data, self.levels, None)
+
+    def __call__(self, group: Sequence[int]) -> LengthLabels:
+        tokens = [self.lessons.data[i].tokens for i in group]
+        path = self.folder / f"{settings_name([self.asked.longest, self.levels, self.sums, tokens])}.safetensors"
+        kept = read_features(path)
+        if kept is None:
+            batch = self.features(group, self.levels).to(self.target.device)
+            made = labelled_positions(self.target, batch, self.drafters, self.asked.longest, self.end)
+            kept = {"tokens": made.tokens, "states": made.states, **{f"label.{k}": v for k, v in made.labels.items()}}
+            write_features(path, kept)
+        return LengthLabels(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in self.drafters})
+
+
+def read_in_time(reader: PositionReader, groups: Sequence, held_groups: Sequence, positions: int,
+                 deadline: TimeBudget, progress: Callable[[int, int, str], None]
+                 ) -> tuple[list[LengthLabels], list[LengthLabels]]:
+    """Batches to learn from and to measure with, until `positions` are read or their share of the time is used."""
+    def some(groups: Sequence, positions: float, share: float, before: int) -> list[LengthLabels]:
+        out, size = [], 0
+        for part in deadline.cut(map(reader, groups), share):
+            out.append(part)
+            size += len(part)
+            progress(before + size, total, "positions read")
+            if size >= positions:
+                break
+        return out
+
+    total = round(positions * (1 + HELD))
+    share = READING * HELD / (1 + HELD)
+    held = some(held_groups, positions * HELD, share, 0)
+    train = some(groups, positions, (READING - share) / (1 - share), sum(map(len, held)))
+    return train, held
+
+
 def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings, target: Transformer) -> dict:
-    """Held-out figures of what was stored, by drafter, and how many places told no length."""
+    """Held-out figures of the stored predictors by drafter, and how many positions have no label."""
     out = {}
     for name in held.labels:
         model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden).to(target.device)
@@ -161,12 +191,12 @@ def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings
 
 
 def settings_name(words: Sequence) -> str:
-    """A short name that changes with these words."""
+    """A short name that changes with these values."""
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:24]
 
 
 def limits(asked: LengthSettings, drafters: Mapping[str, TrainableDrafter]) -> list[str]:
-    """What a reader of the card has to know."""
+    """The limits on the card."""
     return [f"Each predictor belongs to one drafter ({', '.join(drafters)}), the very checkpoint that settings name by "
             "its checksum; with another one it is a guess, lossless all the same.",
             f"Trained on greedy chains of at most {asked.longest} tokens; when sampling, fewer tokens are kept than it "

@@ -1,4 +1,4 @@
-"""`specdec train ngram`: counts instead of steps, measured and stored as the neural drafters are."""
+"""`specdec train ngram`: counts a trigram, measured and stored as the neural drafters are."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, replace_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.cost.break_even import break_even
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.training.data import ngram_counts
+from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import LEAST, rounded, some_prompts
 from specdec_lib.training.eval.decoding import decode_live
 from specdec_lib.training.eval.teacher_forced import Tally, together, walk_answer
@@ -24,7 +24,7 @@ from specdec_lib.training.time_budget import TimeBudget
 
 def train_ngram(order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping, say: Callable[[str], None],
                 progress: Callable[[int, int, str], None]) -> Checkpoint:
-    """The counted, measured and stored trigram of the target's answers."""
+    """Counts, measures and stores the trigram of the target's answers."""
     deadline = TimeBudget(order.minutes)
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     began = perf_counter()
@@ -54,7 +54,7 @@ def train_ngram(order: TrainingOrder, target: Transformer, text: Tokenizer, made
 
 
 def ngram_tallies(batches: Iterable, model: Ngram) -> dict[str, Tally]:
-    """Teacher-forced tallies by family: the best token after every two, against the target's."""
+    """Teacher-forced tallies by family: the trigram's best token after every two, against the target's."""
     out: dict[str, Tally] = {}
     for batch, families in batches:
         for i, family in enumerate(families):

@@ -36,7 +36,7 @@ def shelf(folder, target=TARGET, heard=None, **more):
                             **more)
 
 
-def test_what_save_gives_back_is_what_a_reader_finds(tmp_path):
+def test_saving_returns_the_checkpoint_that_loading_gives(tmp_path):
     given = {**STATE, "fc": torch.randn(16, 16)}
     saved, read = put(tmp_path, state=given), load_checkpoint(tmp_path, "eagle")
     assert all(torch.equal(saved.state[key], read.state[key]) for key in given)
@@ -67,8 +67,8 @@ def test_a_failed_write_leaves_the_old_checkpoint_in_place(tmp_path):
 
     def half(path):
         path.write_bytes(b"half")
-        raise OSError("the disk is full")
-    with pytest.raises(OSError):
+        raise OSError("the disk failed")
+    with pytest.raises(OSError, match="the disk failed"):
         replace_checkpoint(tmp_path, "eagle", half, {**CARD, "parameters": 1}, MADE_FOR)
     assert torch.equal(load_checkpoint(tmp_path, "eagle").state["norm"], STATE["norm"])
     assert len(list((tmp_path / "eagle").iterdir())) == 3
@@ -79,7 +79,7 @@ def test_a_kill_before_the_renaming_leaves_the_old_checkpoint_in_place(tmp_path,
 
     def killed(*paths):
         raise KeyboardInterrupt
-    monkeypatch.setattr("specdec_lib.checkpoints.card.os.replace", killed)
+    monkeypatch.setattr("specdec_lib.files.os.replace", killed)
     with pytest.raises(KeyboardInterrupt):
         put(tmp_path, state={**STATE, "norm": torch.zeros(16)})
     assert torch.equal(load_checkpoint(tmp_path, "eagle").state["norm"], STATE["norm"])
@@ -141,7 +141,7 @@ def test_weights_that_are_no_checkpoint_are_refused_even_with_the_right_checksum
         load_checkpoint(tmp_path, "eagle")
 
 
-def test_a_shelf_knows_what_is_there_without_reading_it(tmp_path):
+def test_names_in_a_folder_are_known_without_reading_weights(tmp_path):
     (tmp_path / "eagle").mkdir()
     (tmp_path / "eagle" / "card.json").write_text("{")
     here = shelf(tmp_path, target=None)
@@ -171,7 +171,7 @@ def test_the_target_it_was_made_for_gets_no_warning_and_another_one_is_refused(t
         shelf(tmp_path, Transformer.random(replace(SHAPE, layers=2)))["eagle"]
 
 
-def test_a_format_of_its_own_is_read_by_its_reader_after_the_same_checks(tmp_path):
+def test_another_format_is_read_by_its_reader_after_the_same_checks(tmp_path):
     replace_checkpoint(tmp_path, "ngram", lambda path: path.write_bytes(b"counts"), {**CARD, "parameters": 6},
                        {"tokenizer": None})
     readers = {"ngram": lambda path: path.read_bytes()}
@@ -188,14 +188,14 @@ def test_a_card_can_be_completed_after_the_weights_were_saved(tmp_path):
     assert "- tokens_per_target_forward: 1.875" in (tmp_path / "eagle" / "README.md").read_text()
 
 
-def test_a_card_reads_as_text_with_what_is_in_it(tmp_path):
+def test_the_text_of_a_card_has_its_values(tmp_path):
     shown = card_text(put(tmp_path).card)
     for line in ("# eagle", "- command: `specdec train eagle`", "- acceptance_by_depth: 0.5, 0.25", "- data: not known",
                  "- Trained on English.", "| norm | float32 | 0.00% |"):
         assert line in shown.splitlines()
 
 
-def test_a_tokenizer_is_asked_only_when_a_checkpoint_is_read(tmp_path):
+def test_the_tokenizer_is_hashed_only_when_a_checkpoint_is_read(tmp_path):
     put(tmp_path)
     asked = []
     text = SimpleNamespace(tokenizer=SimpleNamespace(get_vocab=lambda: asked.append(1) or {"a": 0}))

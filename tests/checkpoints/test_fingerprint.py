@@ -33,7 +33,7 @@ def test_a_model_has_one_fingerprint_in_every_dtype(checkpoint, dtype):
     assert compare(one, two, "eagle", "tiny") is None
 
 
-def test_single_precision_and_bfloat16_agree_to_the_letter(checkpoint):
+def test_single_precision_and_bfloat16_have_the_same_fingerprint(checkpoint):
     folder = checkpoint("llama3").folder
     one, two = (fingerprint(Transformer.load(folder, some), text("a")) for some in (torch.float32, torch.bfloat16))
     assert one == two
@@ -45,7 +45,7 @@ def test_another_seed_is_other_weights_of_the_same_model_and_a_warning():
     assert "`specdec train eagle --target mine`" in warning
 
 
-def test_weights_trained_on_a_little_are_noticed(checkpoint):
+def test_slightly_trained_weights_are_detected(checkpoint):
     folder = checkpoint("llama").folder
     model = Transformer.load(folder)
     tuned = replace(model.weights, norm=model.weights.norm * 1.02)
@@ -72,7 +72,7 @@ def test_another_vocabulary_and_the_same_pieces_in_another_order_are_refused():
             compare(prints(pieces=pieces), prints(), "eagle", "mine")
 
 
-def test_a_target_without_a_tokenizer_is_taken_on_trust_and_that_is_said():
+def test_a_target_without_a_tokenizer_gives_a_warning():
     here = fingerprint(Transformer.random(SHAPE), None)
     assert "without a tokenizer" in compare(here, prints(), "eagle", "mine")
 

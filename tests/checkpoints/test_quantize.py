@@ -24,8 +24,8 @@ def size(tensors):
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-@pytest.mark.parametrize(("scheme", "limit"), [("int8", 0.01), ("int8/128", 0.008), ("int8/64", 0.007), ("int4/32", 0.09),
-                                           ("float16", 3e-4), ("float32", 0)])
+@pytest.mark.parametrize(("scheme", "limit"), [("int8", 0.01), ("int8/128", 0.008), ("int8/64", 0.007),
+                                               ("int4/32", 0.09), ("float16", 3e-4), ("float32", 0)])
 def test_rounding_errs_by_no_more_than_its_scheme_promises(scheme, limit):
     assert error(normal(70, 256), scheme) <= limit
 
@@ -36,14 +36,14 @@ def test_no_number_in_int8_is_off_by_more_than_half_a_step_of_its_own_group():
     assert (off <= matrix.abs().view(5, 3, 64).amax(-1, keepdim=True) / 127 * 0.54).all()    # the scale is rounded
 
 
-def test_smaller_groups_err_less_where_one_number_towers_over_its_row():
+def test_smaller_groups_err_less_where_one_number_dominates_its_row():
     matrix = normal(16, 512)
     matrix[:, 7] *= 40
     assert error(matrix[:, 64:], "int8/64") < error(matrix, "int8/64") * 30
     assert error(matrix, "int8/64") < error(matrix, "int8") / 2
 
 
-def test_four_bits_hit_every_number_on_their_grid_exactly():
+def test_four_bits_store_every_number_on_their_grid_exactly():
     grid = torch.arange(-8, 8).repeat(4, 2) * torch.tensor([0.5, -2, 1, 0.25])[:, None]
     assert torch.equal(there_and_back(grid, "int4/32"), grid)
 
@@ -81,7 +81,7 @@ def test_more_rank_than_the_matrix_has_is_the_matrix():
 
 
 @pytest.mark.parametrize(("scheme", "megabytes"), [("+rank64", 0.65), ("+int4/32", 2.0), ("int8/64", 3.66)])
-def test_a_layer_of_smollm2_takes_the_room_that_was_planned(scheme, megabytes):
+def test_a_layer_of_smollm2_takes_the_planned_bytes(scheme, megabytes):
     state = {name: normal(*shape) for name, shape in LAYER.items()}
     tensors, _ = pack(state, {"*": scheme}, lambda name: torch.zeros(LAYER[name]))
     assert 0.8 * megabytes < size(tensors) / 1e6 < megabytes

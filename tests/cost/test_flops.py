@@ -1,14 +1,14 @@
-"""Work on paper is what counting every matrix and every row says, and agrees with the forwards that are run."""
+"""Counted work equals a count of every matrix and every row, and the forwards that are run."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from specdec_lib.cost.break_even import method_of
 from specdec_lib.cost.flops import Work, drafting, expected_work, matrix_size, through, work
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.training.eval.break_even import method_of
 from specdec_lib.training.recipes import start
 from specdec_lib.types import NO_DICE, Budget
 from tests.training.lessons import checkpoint, ready

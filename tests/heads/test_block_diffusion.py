@@ -98,7 +98,7 @@ def test_a_block_is_that_of_a_plain_forward_over_all_rows(length):
         assert same(made()[1](text(length, seed), DEPTH), text(length, seed))
 
 
-def test_the_correction_and_the_walk_change_what_is_drafted():
+def test_the_correction_changes_the_drafted_chain():
     changed = 0
     for seed in range(8):
         found = made()[1](text(9, seed), DEPTH)
@@ -114,7 +114,7 @@ def test_a_lattice_holds_the_candidates_of_each_slot_best_first():
     assert set(lattice.ids.flatten().tolist()) <= set(IDS)
 
 
-def test_sights_are_of_the_corrected_law_over_the_candidates():
+def test_token_statistics_are_of_the_corrected_distribution_over_the_candidates():
     for stat in made()[1](text(12), 4).stats:
         assert 1 > stat.prob == stat.first >= stat.second > 0
         assert 0 < stat.entropy < 1.39
@@ -126,11 +126,11 @@ def test_a_shorter_draft_is_the_beginning_of_a_longer_one():
     assert long.confidence[:2] == short.confidence
 
 
-def test_a_block_of_another_length_says_something_else_in_its_first_slot():
+def test_a_block_of_another_length_has_another_first_slot():
     assert not torch.allclose(made(block=2)[1](text(20), 1).lattice.logp, made()[1](text(20), 1).lattice.logp)
 
 
-def test_any_history_of_rounds_leaves_no_trace():
+def test_earlier_rounds_do_not_change_a_draft():
     target, head = made()
     dice, tokens = random.Random(1), text(20)
     for _ in range(25):
@@ -155,7 +155,7 @@ def test_a_committed_token_is_read_once_and_a_block_costs_one_forward():
     assert (head.forwards, head.fed, target.fed) == (3, 22, 23)
 
 
-def test_after_rounds_without_being_asked_it_catches_up_without_a_forward_of_the_target():
+def test_after_rounds_without_a_call_it_catches_up_without_a_target_forward():
     target, head = made()
     tokens = text(20)
     target.prefill(tokens[:-1])
@@ -169,7 +169,7 @@ def test_after_rounds_without_being_asked_it_catches_up_without_a_forward_of_the
     assert head.fed == 25
 
 
-def test_the_streams_from_the_anchor_on_are_never_read_and_the_one_before_it_is():
+def test_hidden_states_from_the_anchor_on_are_never_read_and_the_one_before_it_is():
     class Disturbed(Transformer):
         """Its streams from row `first` on are others, and some lie behind the last token."""
 
@@ -200,7 +200,7 @@ def test_nothing_changes_where_the_cache_grows_and_a_long_prompt_is_read_in_piec
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_packed_weights_of_other_precisions_say_nearly_the_same(dtype):
+def test_packed_weights_of_other_precisions_score_nearly_the_same(dtype):
     found = made(Transformer.random(SHAPE, seed=2, dtype=dtype))[1](text(30), DEPTH)
     want = made()[1](text(30), DEPTH)
     assert found.lattice.logp.dtype == torch.float32

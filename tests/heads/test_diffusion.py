@@ -73,7 +73,7 @@ def test_a_block_is_one_forward_over_the_text_and_masks_that_see_each_other(dept
     assert depth == 2 or float((want[1] - with_one_mask_fewer[1]).abs().max()) > 1e-4, "masks see masks"
 
 
-def test_unshifted_every_mask_speaks_for_itself():
+def test_unshifted_the_row_of_a_mask_predicts_its_own_token():
     lattice = head(shifted=False).lattice(TEXT, 3, top=99)
     assert float((spread(lattice) - by_hand(TEXT, (None,) * 3)[1:]).abs().max()) < 1e-10
 
@@ -87,7 +87,7 @@ def test_with_full_attention_text_and_masks_all_see_each_other_and_every_slot_ha
     assert (model.forwards, model.fed) == (1, len(TEXT) + 3)
 
 
-def test_with_full_attention_all_is_fed_again_and_a_settled_slot_is_seen_by_the_others():
+def test_with_full_attention_all_rows_are_fed_again_and_a_committed_slot_is_seen_by_the_others():
     model = head(attention="full")
     model.dists(TEXT, 2)
     dists = model.dists(TEXT, 2, steps=2)
@@ -121,7 +121,7 @@ def test_a_checkpoint_says_itself_how_it_attends_and_other_ways_are_refused():
 
 
 @pytest.mark.parametrize("shifted", [True, False])
-def test_what_it_was_asked_before_changes_nothing_and_only_new_tokens_are_fed(shifted):
+def test_earlier_calls_change_nothing_and_only_new_tokens_are_fed(shifted):
     model, text, fed = head(shifted=shifted), TEXT, 0
     masks = 3 if shifted else 4
     for new in ((5,), (7, 11), (3,) * 9, ()):
@@ -138,7 +138,7 @@ def test_what_it_was_asked_before_changes_nothing_and_only_new_tokens_are_fed(sh
     assert torch.allclose(model.lattice(other, 4).logp, head(shifted=shifted).lattice(other, 4).logp)
 
 
-def test_after_rounds_that_others_drafted_it_feeds_what_it_missed_in_the_forward_of_the_block():
+def test_after_rounds_of_other_drafters_missing_tokens_are_fed_with_the_block():
     model = head()
     model.lattice(TEXT, 4)
     before = model.fed, model.forwards
@@ -146,7 +146,7 @@ def test_after_rounds_that_others_drafted_it_feeds_what_it_missed_in_the_forward
     assert (model.fed - before[0], model.forwards - before[1]) == (5 + 3, 1)
 
 
-def test_in_several_steps_the_surest_slots_are_committed_first_and_the_others_see_them():
+def test_in_several_steps_the_most_confident_slots_are_committed_first_and_seen_by_the_others():
     model, depth, steps = head(), 5, 3
     lattice = model.lattice(TEXT, depth, steps, top=99)
     known, rows, ids = {}, {}, STATE["ids"]
@@ -168,7 +168,7 @@ def test_more_steps_than_slots_are_as_many_as_slots():
     assert model.forwards == 3
 
 
-def test_a_window_forgets_the_text_in_strides_and_says_how_much():
+def test_a_window_moves_in_strides_and_reports_the_unseen_tokens():
     model, text = head(window=12), tuple(range(3, 60))
     assert [model.unseen(length, 4) for length in (1, 9, 10, 15, 16, 21)] == [0, 0, 6, 6, 12, 12]
     for length in (9, 10, 15, 16, 40):
@@ -180,15 +180,15 @@ def test_a_window_forgets_the_text_in_strides_and_says_how_much():
 
 
 def test_a_window_without_room_is_refused():
-    with pytest.raises(Refusal, match="window of 12 tokens has no room for 7 drafted ones: draft fewer than 6"):
+    with pytest.raises(Refusal, match="window of 12 tokens has no room for a draft of 7: draft fewer than 6"):
         head(window=12).lattice(TEXT, 7)
     with pytest.raises(Refusal, match="window of 3 tokens"):
         head(window=3)
 
 
 @pytest.mark.parametrize("asked", [((), 2, 1), (TEXT, 0, 1), (TEXT, 2, 0)])
-def test_a_lattice_of_nothing_is_an_error(asked):
-    with pytest.raises(ValueError, match="text, slots and steps are needed"):
+def test_a_lattice_without_tokens_slots_or_steps_is_an_error(asked):
+    with pytest.raises(ValueError, match="at least one token, slot and step"):
         head().lattice(*asked)
 
 

@@ -116,14 +116,14 @@ def wanted(model: Made, depth: int, known=KNOWN) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("depth", [1, 4])
-def test_its_laws_are_those_of_a_plain_forward_in_both_directions(model, depth):
+def test_its_distributions_are_those_of_a_plain_bidirectional_forward(model, depth):
     head = model.head()
     assert float((head.dists(TEXT, depth) - wanted(model, depth)).abs().max()) < 1e-5
     assert head.shifted == (model.config["model_type"] == "Dream")
     assert head.fed == len(TEXT) + depth
 
 
-def test_read_causally_or_one_row_off_it_would_be_another_model(model):
+def test_causal_attention_or_a_shift_by_one_row_changes_its_distributions(model):
     head = model.head()
     weights, dists = head.model.weights, head.dists(TEXT, 3)
     for other in (DiffusionLM(weights, head.shifted, mask=MASK), DiffusionLM(weights, not head.shifted, None, "full",
@@ -162,7 +162,7 @@ def test_a_longer_text_than_it_was_trained_for_is_windowed_and_it_says_by_how_mu
     assert narrow.fed == 11
 
 
-def test_decodes_share_the_weights_and_nothing_else(model):
+def test_decodes_share_the_weights_alone(model):
     loaded = load_pretrained(model.folder, KNOWN, torch.float64)
     one, two = loaded.head(), loaded.head()
     one.dists(TEXT, 2)

@@ -118,7 +118,7 @@ def test_a_draft_that_branches_off_the_last_one_is_scored_as_if_it_came_first():
     assert far(head(words(20), TREE).logits, expected(words(20), TREE)) < 1e-11
 
 
-def test_any_history_of_rounds_leaves_no_trace(rounds):
+def test_earlier_rounds_do_not_change_a_draft(rounds):
     target, head = made()
     dice = random.Random(1)
     for tokens, draft in rounds(seed=3, rounds=40):
@@ -141,7 +141,7 @@ def test_after_a_rejection_only_rows_of_true_features_are_kept():
     assert far(scores.logits, expected(longer, Draft())) < 1e-11
 
 
-def test_after_two_rounds_without_being_asked_it_catches_up_in_one_forward():
+def test_after_two_rounds_without_a_call_it_catches_up_in_one_forward():
     target, head = made()
     text = words(20)
     target.prefill(text[:-1])
@@ -154,7 +154,7 @@ def test_after_two_rounds_without_being_asked_it_catches_up_in_one_forward():
     assert (head.forwards, target.forwards) == (forwards[0] + 1, forwards[1])
 
 
-def test_a_context_that_differs_in_its_first_token_alone_is_read_anew():
+def test_a_context_that_differs_in_its_first_token_is_read_again():
     _, head = made()
     text, other = words(12), (96, *words(12)[1:])
     head(text, Draft())
@@ -205,14 +205,14 @@ def test_tokens_of_the_restricted_vocabulary_come_out_as_ids():
     assert torch.equal(head.ids, torch.tensor(IDS))
 
 
-def test_one_token_shows_no_feature_yet():
+def test_one_token_of_context_is_an_error():
     _, head = made()
     with pytest.raises(ValueError, match="two tokens"):
         head((1,), Draft())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_packed_weights_of_other_precisions_say_nearly_the_same(dtype):
+def test_packed_weights_of_other_precisions_score_nearly_the_same(dtype):
     target = Transformer.random(SHAPE, seed=2, dtype=dtype)
     head = EagleHead(CHECKPOINT.state, TAPS, target)
     scores, want = head(words(30), TREE), expected(words(30), TREE)

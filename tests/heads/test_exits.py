@@ -32,7 +32,7 @@ def by_hand(layer, tokens):
 
 
 @pytest.mark.parametrize("layer", [1, 2])
-def test_an_exit_with_a_head_says_what_the_cut_model_with_it_says(layer):
+def test_an_exit_with_a_head_scores_as_the_shortened_model_with_that_head(layer):
     target, text = TARGET.fresh(), (4, 9, 20, 31)
     early = target.exit(layer, exit_heads(CHECKPOINT.state, (1, 2), target.weights)[layer])
     scores = early(text, TREE)

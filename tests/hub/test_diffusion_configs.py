@@ -46,8 +46,8 @@ def test_every_tensor_has_one_name_in_each_family():
     ({}, "type 'None'"),
     ({k: v for k, v in LLADA_CONFIG.items() if k != "d_model"}, "the LLaDA model's config.json lacks d_model:"),
     ({k: v for k, v in DREAM_7B.items() if k != "hidden_size"}, "the Dream model's config.json lacks hidden_size:"),
-    (LLADA_CONFIG | {"include_qkv_bias": True}, "this LLaDA model has include_qkv_bias True, and it is"),
+    (LLADA_CONFIG | {"include_qkv_bias": True}, "this LLaDA model has include_qkv_bias True, and only"),
     (LLADA_CONFIG | {"block_type": "sequential"}, "block_type 'sequential'")])
-def test_another_model_or_another_form_is_refused_with_the_setting_that_says_so(config, sentence):
+def test_another_model_or_setting_is_refused_by_name(config, sentence):
     with pytest.raises(Refusal, match=sentence):
         diffusion_family(config).shape(config)

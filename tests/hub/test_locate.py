@@ -105,9 +105,9 @@ def test_a_path_that_is_not_there_is_refused_without_asking_the_hub(name, hub):
 
 @pytest.mark.parametrize("error", [OSError("offline"), HFValidationError("odd name"),
                                    LocalEntryNotFoundError("not in the cache")])
-def test_a_name_the_hub_does_not_answer_to_is_refused_in_one_sentence(hub, error):
+def test_a_name_that_the_hub_cannot_give_is_refused_in_one_sentence(hub, error):
     hub["answer"] = error
-    with pytest.raises(Refusal, match="someone/something did not come from the Hugging Face hub") as refusal:
+    with pytest.raises(Refusal, match="someone/something cannot be fetched from the Hugging Face hub") as refusal:
         model_folder("someone/something")
     assert "\n" not in str(refusal.value)
 
@@ -118,7 +118,7 @@ def test_the_hub_is_never_asked_for_pickled_weights_or_code(hub, folder):
     assert not {pattern.rsplit(".", 1)[-1] for pattern in hub["allow_patterns"]} & {"bin", "pt", "py", "*"}
 
 
-def test_progress_is_told_to_whoever_listens(hub, folder):
+def test_progress_is_reported(hub, folder):
     hub["answer"], heard = folder, []
     model_folder("someone/something", say=heard.append)
     assert heard == ["looking for someone/something on the Hugging Face hub"]

@@ -50,12 +50,12 @@ def test_ids_of_a_conversation_are_those_of_transformers(smol):
     assert smol.encode_chat(["Name three rivers."]) == tuple(theirs)
 
 
-def test_pairs_of_role_and_text_say_the_same_as_turns(smol):
+def test_pairs_of_role_and_text_encode_as_turns_do(smol):
     pairs = [("user", "a"), ("assistant", "b"), ("user", "c")]
     assert smol.encode_chat(pairs) == smol.encode_chat(["a", "b", "c"])
 
 
-def test_a_system_message_takes_the_place_of_the_usual_one(smol):
+def test_a_system_message_replaces_the_default_one(smol):
     written = smol.decode(smol.encode_chat([("system", "Be brief."), ("user", "Hi")]), control=True)
     assert written.startswith("<|im_start|>system\nBe brief.<|im_end|>")
     assert "helpful" not in written
@@ -67,21 +67,21 @@ def test_an_empty_prompt_is_refused(smol, history):
         smol.encode_chat(history)
 
 
-def test_a_plain_string_is_no_conversation(smol):
+def test_a_plain_string_instead_of_turns_is_an_error(smol):
     with pytest.raises(ValueError, match="a list of turns"):
         smol.encode_chat("Hi")
 
 
-def test_a_model_without_a_template_gets_raw_text_and_says_so_once(tmp_path):
+def test_without_a_template_the_prompt_is_raw_text_with_one_warning(tmp_path):
     heard = []
     text = Tokenizer(small(tmp_path), warn=heard.append)
     assert not text.has_template
     answers = [text.decode(text.encode_chat(["one", "two", "three"])) for _ in range(2)]
     assert answers == ["one\ntwo\nthree"] * 2
-    assert heard == [f"{tmp_path.name} has no chat template: it gets the prompt as raw text"]
+    assert heard == [f"{tmp_path.name} has no chat template: the prompt is given as raw text"]
 
 
-def test_a_template_that_refuses_the_conversation_is_named(tmp_path):
+def test_a_template_that_raises_is_a_refusal(tmp_path):
     text = Tokenizer(small(tmp_path, template="{{ raise_exception('roles must alternate') }}"))
     with pytest.raises(Refusal, match="roles must alternate"):
         text.encode_chat(["Hi"])
@@ -104,7 +104,7 @@ def test_a_character_spread_over_tokens_is_held_back_until_it_is_whole(tmp_path)
     assert [stream.push([token]) for token in text.encode("a😀b")] == ["a", "", "", "", "😀", "b"]
 
 
-def test_a_stream_fed_in_any_pieces_is_the_text(smol):
+def test_a_stream_gives_the_text_however_the_ids_are_split(smol):
     wanted = "Grüße, 日本語 😀👩‍🚀!\n\n12 naïve – ok\ttabs  and « quotes »"
     ids, dice = smol.encode(wanted), random.Random(0)
     for _ in range(20):

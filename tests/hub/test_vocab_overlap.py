@@ -20,7 +20,7 @@ def written(folder, **files):
     return folder
 
 
-def test_a_tokenizer_in_one_file_gives_the_words_that_transformers_gives(tmp_path):
+def test_a_tokenizer_in_one_file_gives_the_pieces_of_transformers(tmp_path):
     folder = model_folder(tmp_path)
     assert token_pieces(folder) == {word: token for token, word in enumerate(WORDS)}
 
@@ -33,18 +33,18 @@ def test_a_tokenizer_of_its_own_code_is_read_without_running_it(tmp_path):
     assert token_pieces(tmp_path) == {"a": 0, "b": 1, "c": 2, "<end>": 3, "<|mask|>": 4, "<pad>": 5}
 
 
-def test_words_with_scores_have_their_place_as_id(tmp_path):
+def test_pieces_with_scores_have_their_index_as_id(tmp_path):
     written(tmp_path, tokenizer={"model": {"vocab": [["a", 0.0], ["b", -1.5]]},
                                  "added_tokens": [{"id": 2, "content": "<mask>"}]})
     assert token_pieces(tmp_path) == {"a": 0, "b": 1, "<mask>": 2}
 
 
-def test_a_folder_without_words_is_refused(tmp_path):
+def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
     with pytest.raises(Refusal, match="holds no tokenizer that transformers can read without running code"):
         token_pieces(written(tmp_path, tokenizer_config={}))
 
 
-def test_the_other_tokenizer_may_know_more_and_lack_what_was_added_to_the_targets():
+def test_the_other_tokenizer_may_have_more_pieces_and_lack_added_ones():
     assert shared_tokens(TARGET, MINE | {"<mask>": 9}, "x") == frozenset(range(5))
     assert shared_tokens(TARGET, {word: token for word, token in MINE.items() if word != "<tool>"},
                          "x") == frozenset(range(4))
@@ -53,6 +53,6 @@ def test_the_other_tokenizer_may_know_more_and_lack_what_was_added_to_the_target
 @pytest.mark.parametrize("other", [
     MINE | {"a": 1, "b": 0}, {word: token for word, token in MINE.items() if word != "a"},
     {"a": 0, "b": 1, "c": 2, "<end>": 3, "<mask>": 4}, MINE | {"<end>": 7}, {}], ids=str)
-def test_a_word_missing_or_an_id_with_two_meanings_is_refused(other):
+def test_a_missing_piece_or_an_id_with_two_pieces_is_refused(other):
     with pytest.raises(Refusal, match="x has another tokenizer than the target: token . is '"):
         shared_tokens(TARGET, other, "x")

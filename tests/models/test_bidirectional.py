@@ -24,7 +24,7 @@ def test_a_later_token_changes_every_row_and_an_earlier_answer_changes_none():
     assert torch.equal(model.run((*TEXT, 7)), one)
 
 
-def test_it_answers_from_the_last_token_on_however_the_rows_are_split_into_text_and_nodes():
+def test_scores_do_not_depend_on_the_split_into_text_and_nodes():
     model, canvas = whole(), (*TEXT, 1, 2)
     scores = model(TEXT, Draft((1, 2), (-1, 0)))
     assert len(scores) == 3
@@ -46,7 +46,7 @@ def test_half_precision_comes_close_and_gives_single_precision_logits():
 
 
 @pytest.mark.parametrize(("tokens", "draft", "sentence"), [
-    ((), Draft(), "at least one token"), (TEXT, Draft((1, 2), (-1, -1)), "no branches")])
-def test_nothing_and_trees_are_errors(tokens, draft, sentence):
+    ((), Draft(), "at least one token"), (TEXT, Draft((1, 2), (-1, -1)), "not trees")])
+def test_no_token_and_trees_are_errors(tokens, draft, sentence):
     with pytest.raises(ValueError, match=sentence):
         whole()(tokens, draft)

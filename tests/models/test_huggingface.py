@@ -99,7 +99,7 @@ def test_fresh_shares_weights_and_no_rows(load, words):
     assert other.fed == 5
 
 
-def test_what_is_not_available_is_said(load):
+def test_features_and_exits_are_refused_as_not_available(load):
     lm = load("gpt2")
     for ask in (lambda: lm.features((1,)), lambda: lm.exit(1), lambda: lm.tap((1,))):
         with pytest.raises(Refusal, match="not available"):
@@ -112,10 +112,10 @@ def test_the_context_and_vocabulary_are_read_from_the_config(load):
     assert load("bloom").context is None
 
 
-def test_a_model_whose_past_is_a_state_is_refused(tmp_path):
+def test_a_model_whose_cache_cannot_be_rolled_back_is_refused(tmp_path):
     config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=97)
     transformers.MambaForCausalLM(config).save_pretrained(tmp_path)
-    with pytest.raises(Refusal, match="cannot go back"):
+    with pytest.raises(Refusal, match="cannot be rolled back"):
         HuggingFace.load(tmp_path)
 
 

@@ -37,12 +37,12 @@ def chance_of(path) -> float:
 
 
 @pytest.mark.parametrize("context", [SEEN, HALF, UNSEEN, SHORT, ()])
-def test_a_law_sums_to_one_whatever_was_seen(context):
+def test_every_distribution_sums_to_one(context):
     assert np.exp(MODEL.logp(context, EVERY)).sum() == pytest.approx(1, abs=1e-12)
     assert np.exp(MODEL.row(context).astype(np.float64)).sum() == pytest.approx(1, abs=1e-6)
 
 
-def test_an_unseen_pair_leaves_the_word_to_its_last_token():
+def test_after_an_unseen_pair_the_bigram_of_its_last_token_decides():
     assert MODEL.logp(HALF, EVERY).tolist() == MODEL.logp(SHORT, EVERY).tolist()
     assert MODEL.logp(UNSEEN, EVERY).tolist() == MODEL.logp((), EVERY).tolist()
     assert MODEL.logp(SEEN, EVERY).tolist() != MODEL.logp(SHORT, EVERY).tolist()
@@ -58,7 +58,7 @@ def test_only_the_last_two_tokens_count():
     assert MODEL.best((7, 7, 7, 0, 1)) == MODEL.best((0, 1)) == 2
 
 
-def test_a_batch_says_what_single_questions_say():
+def test_a_batch_equals_single_calls():
     contexts = [SEEN, HALF, UNSEEN, (-1, 1)]
     tokens = np.array([[2, 3], [2, 11], [0, 1], [2, 5]])
     batch = MODEL.logp_batch(torch.tensor(contexts), torch.from_numpy(tokens))
@@ -71,7 +71,7 @@ def test_a_context_without_a_last_token_is_an_empty_one():
     assert model.logp((1, -1), np.arange(4)).tolist() == model.logp((), np.arange(4)).tolist()
 
 
-def test_rows_of_logits_stand_after_the_context_and_after_each_node():
+def test_rows_of_logits_follow_the_context_and_each_node():
     draft = Draft((2, 7, 3), (ROOT, ROOT, 0))
     scores = MODEL((5, 0, 1), draft)
     ends = [(0, 1), (1, 2), (1, 7), (2, 3)]
@@ -89,7 +89,7 @@ def test_greedy_output_drafted_by_an_ngram_is_plain_decoding(small):
     assert sum(len(round.verdict.path) for round in last.rounds) > 0
 
 
-def test_sampled_output_drafted_by_an_ngram_keeps_the_target_law(small):
+def test_sampled_output_drafted_by_an_ngram_keeps_the_target_distribution(small):
     method = Method(Fixed(2), DraftModel(small), kit().part("rejection"))
     dist = every_outcome(lambda dice: run(method, dice))
     assert distance(dist, true_law()) < 1e-6                   # its rows are float32

@@ -47,7 +47,7 @@ def finish(sessions):
 
 
 @pytest.mark.parametrize("when", [Fixed(0), Fixed(2), Fixed(5), Confidence(8, .3), Confidence(16, .6)], ids=str)
-def test_a_replay_takes_the_very_rounds_of_the_live_run(kit, recording, when):
+def test_a_replay_takes_the_same_rounds_as_the_live_run(kit, recording, when):
     how = catalog.make_part("match", kit)
     live = finish(decode(PROMPT, kit.target, when, DraftModel(kit.draft), how, max_new_tokens=40))
     again = finish(decode(PROMPT, Replay(recording), when, Recorded(recording, "draft-model"), how, max_new_tokens=40))
@@ -59,7 +59,7 @@ def test_a_replay_takes_the_very_rounds_of_the_live_run(kit, recording, when):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
 
-def test_a_recording_survives_the_disk(recording, tmp_path):
+def test_a_saved_recording_loads_as_it_was(recording, tmp_path):
     save_recording(recording, tmp_path / "a.safetensors")
     back = load_recording(tmp_path / "a.safetensors")
     assert back.tokens == recording.tokens
@@ -73,15 +73,15 @@ def test_a_recording_survives_the_disk(recording, tmp_path):
 def test_a_chain_that_is_the_beginning_of_a_longer_one_is_stored_once_and_read_at_every_length(recording, tmp_path):
     save_recording(recording, tmp_path / "a.safetensors")
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
-        keys = file.keys()
-        assert {key for key in keys if key.endswith("/tokens")} == {"draft/draft-model/16/tokens"}
+        names = file.keys()
+    assert {name for name in names if name.endswith("/tokens")} == {"draft/draft-model/16/tokens"}
     back = load_recording(tmp_path / "a.safetensors").drafts["draft-model"]
     assert {length: [draft.tokens for draft in drafts] for length, drafts in back.items()} == {
         length: [draft.tokens for draft in drafts] for length, drafts in recording.drafts["draft-model"].items()}
     assert [len(draft.stats) for draft in back[4]] == [len(draft) for draft in back[4]]
 
 
-def test_what_follows_from_the_rest_is_not_stored_and_read_as_it_was(recording, tmp_path):
+def test_redundant_parts_are_not_stored_and_load_as_they_were(recording, tmp_path):
     chains = {name: tuple(draft.keep(tuple(range(len(draft)))) for draft in recording.drafts["draft-model"][4])
               for name in ("as drawn", "doubted", "branched", "unseen")}
     chains["doubted"] = tuple(replace(draft, confidence=(.5,) * len(draft)) for draft in chains["doubted"])
@@ -105,7 +105,7 @@ def test_what_follows_from_the_rest_is_not_stored_and_read_as_it_was(recording, 
     assert "belief" not in kept["unseen"]
 
 
-def test_one_other_token_in_a_shorter_chain_and_both_are_stored(recording, tmp_path):
+def test_a_shorter_chain_with_another_token_is_stored_beside_the_longer_one(recording, tmp_path):
     chains = dict(recording.drafts["draft-model"])
     chains[4] = (*chains[4][:-1], replace(chains[4][-1], tokens=(95, *chains[4][-1].tokens[1:])))
     save_recording(replace(recording, drafts={"draft-model": chains}), tmp_path / "a.safetensors")
@@ -128,7 +128,7 @@ def test_a_damaged_or_missing_recording_is_refused(recording, tmp_path):
         load_recording(tmp_path / "b.safetensors")
 
 
-def test_an_unknown_drafter_is_named_with_those_there_are(recording):
+def test_an_unknown_drafter_is_refused_with_the_known_names(recording):
     with pytest.raises(Refusal, match="draft-model"):
         recording.draft("eagle", 5, 4)
 

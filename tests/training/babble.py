@@ -1,4 +1,4 @@
-"""A tiny random target and a language of its own: every token is a word, a few are control tokens."""
+"""A tiny random target with a vocabulary of its own: every token is a word, a few are control tokens."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What goes on from another checkpoint finds it, and leaves it beside what comes of it."""
+"""A recipe with a base finds it, and puts it beside the new checkpoint."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def found(target, places, say=lambda line: None):
     return start_from_base(recipe(NAME), places[0], target, None, "tiny", places[1], say)
 
 
-def test_a_recipe_of_its_own_stays_as_it_is(target, places):
+def test_a_recipe_without_a_base_is_unchanged(target, places):
     assert start_from_base(recipe("eagle"), places[0], target, None, "tiny", places[1]) is recipe("eagle")
 
 
@@ -56,7 +56,7 @@ def test_the_one_in_the_folder_comes_before_the_shipped_one(target, places):
     assert replace(which, base=None) == recipe(NAME)
 
 
-def test_the_shipped_one_is_taken_else_and_copied_beside_what_comes_of_it(target, places):
+def test_else_the_shipped_base_is_used_and_copied_beside_the_new_checkpoint(target, places):
     shipped, said = put(places[1], target), []
     which = found(target, places, said.append)
     assert which.base.card["sha256"] == shipped.card["sha256"]
@@ -68,7 +68,7 @@ def test_the_shipped_one_is_taken_else_and_copied_beside_what_comes_of_it(target
     assert torch.equal(again.base.state["layers.0.qkv"], which.base.state["layers.0.qkv"])
 
 
-def test_a_shipped_one_brings_what_it_is_a_difference_from(target, places):
+def test_a_shipped_base_is_copied_with_its_own_base(target, places):
     draft = stored(places[1], "draft-lm", stirred(DraftLMNet(target, IDS)), target)
     shipped = stored(places[1], BASE, filling(target, IDS, base=draft), target)
     which = found(target, places)
@@ -92,6 +92,6 @@ def test_one_of_another_target_is_refused_and_not_copied(target, places):
 
 
 def test_a_copy_that_failed_leaves_nothing(tmp_path):
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError):
         copied(tmp_path / "absent", tmp_path / "place")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""A training run from a file of answers: what it stores, what its card says, how it spends its minutes."""
+"""A training run from a file of answers: what it stores, the content of its card, the use of its minutes."""
 
 import gzip
 import json
@@ -74,7 +74,7 @@ def lent(base, out, *names):
 
 
 @pytest.mark.parametrize("name", [name for name, which in RECIPES.items() if not which.fills])
-def test_a_stored_drafter_does_in_the_loop_what_its_card_says_of_held_out_answers(
+def test_a_stored_drafter_has_the_rates_of_its_card_in_the_loop(
         target, text, data, base, tmp_path, twenty_steps, name):
     if recipe(name).upon:
         lent(base, tmp_path, *(one for one in ("draft-lm", "diffusion-lm") if one != name))
@@ -135,7 +135,7 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
     assert (tmp_path / "draft-lm" / "README.md").read_text().startswith("# draft-lm")
 
 
-def test_one_that_goes_on_from_another_is_measured_beside_that_one_on_the_same_held_out_answers(
+def test_a_drafter_with_a_base_is_measured_on_the_same_held_out_answers_as_its_base(
         target, text, data, base, tmp_path, twenty_steps):
     lent(base, tmp_path, "draft-lm", "diffusion-lm")
     order, which = TrainingOrder(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
@@ -148,11 +148,12 @@ def test_one_that_goes_on_from_another_is_measured_beside_that_one_on_the_same_h
     assert told["teacher-forced"] != told["as it starts"] != told["from random weights"]
     assert card["settings"]["base"] == {"name": "diffusion-lm", "sha256": before["sha256"]}
     assert (card["settings"]["depth"], card["settings"]["smooth"]) == ("streak", 0.1)
-    assert {how["scheme"] for tensor, how in card["storage"].items() if tensor.startswith("layers")} == {f"+rank{ALIGNED_RANK}"}
+    schemes = {how["scheme"] for tensor, how in card["storage"].items() if tensor.startswith("layers")}
+    assert schemes == {f"+rank{ALIGNED_RANK}"}
 
 
-def test_what_was_begun_from_one_checkpoint_does_not_go_on_from_another(target, text, data, base, tmp_path,
-                                                                        twenty_steps):
+def test_a_run_from_one_base_does_not_resume_from_another(target, text, data, base, tmp_path,
+                                                          twenty_steps):
     lent(base, tmp_path, "draft-lm", "diffusion-lm")
     order, which = TrainingOrder(tmp_path, LONG, data=(data,), target="tiny"), recipe("diffusion-lm-aligned")
     train_drafter(which, order, target, text, MADE)
@@ -202,8 +203,8 @@ class Clock:
 
 
 @pytest.mark.parametrize(("studied", "fitted"), [(0, 8.0), (240, 4.0), (580, 2.5), (900, 2.5)])
-def test_the_fit_gets_what_the_answers_left_less_the_share_for_looking(monkeypatch, target, text, data, tmp_path,
-                                                                      studied, fitted):
+def test_the_fit_gets_the_time_left_less_the_share_for_measuring(monkeypatch, target, text, data, tmp_path,
+                                                                 studied, fitted):
     clock, given = Clock(), []
     monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, clock))
 

@@ -1,4 +1,4 @@
-"""Every trainable drafter can be made, stored as its recipe says, and read back as what it was."""
+"""Every trainable drafter can be made, stored by its recipe, and read back unchanged."""
 
 from dataclasses import replace
 from fnmatch import fnmatchcase

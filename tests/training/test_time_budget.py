@@ -1,4 +1,4 @@
-"""Minutes run out, and lists stop with them."""
+"""A time budget runs out, and its iterables stop."""
 
 from specdec_lib.training.time_budget import TimeBudget
 
@@ -42,7 +42,7 @@ def test_a_list_stops_when_its_share_is_over_and_counts_what_it_gave():
     assert clock.now == 50 + 15
 
 
-def test_some_are_given_even_where_no_time_is_left():
+def test_the_least_items_are_given_even_without_time():
     clock = Clock()
     deadline = TimeBudget(0.5, clock)
     clock.now += 100

@@ -1,4 +1,4 @@
-"""`specdec train length-predictor`: what it stores and tells, how it goes on after a kill, what it refuses."""
+"""`specdec train length-predictor`: what it stores and reports, how it resumes after a kill, what it refuses."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def test_one_checkpoint_holds_a_predictor_for_each_drafter_and_is_taken_by_the_c
     assert set(done.meta["drafters"]) == set(NAMES)
 
 
-def test_its_card_tells_held_out_figures_of_what_was_stored(world, trained, tmp_path):
+def test_its_card_has_held_out_figures_of_the_stored_predictors(world, trained, tmp_path):
     card = trained().card
     told = card["measured"]["held-out"]
     assert set(told) == set(NAMES)
@@ -113,7 +113,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("when", [2, 5, 8])
-def test_a_run_that_was_killed_goes_on_to_the_very_same_checkpoint(world, trained, tmp_path, when):
+def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, when):
     whole, calls = trained(), []
     other = tmp_path / "other"
     shutil.copytree(world[3], other)
@@ -131,7 +131,7 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_checkpoint(world, traine
     assert again.card["measured"] == whole.card["measured"]
 
 
-def test_the_same_order_again_reads_no_answer_anew(world, trained, monkeypatch):
+def test_the_same_order_again_reads_no_answer(world, trained, monkeypatch):
     one = trained()
     monkeypatch.setattr(module, "labelled_positions", lambda *given: pytest.fail("an answer was read again"))
     other = trained()
@@ -149,7 +149,7 @@ def test_no_more_positions_are_read_than_were_asked_for(trained, monkeypatch):
     assert 50 <= few["made"]["positions"] < 100
 
 
-def test_only_drafters_that_were_named_are_asked(trained):
+def test_only_the_named_drafters_are_used(trained):
     done = trained(replace(ASKED, drafters=("draft-lm",)))
     assert {name.split(".")[0] for name in done.state} == {"draft-model"}
 

@@ -1,4 +1,4 @@
-"""`specdec train ngram` counts the answers it may learn from, and its card says what the counts are worth."""
+"""`specdec train ngram` counts the training answers, and its card has the rates of the counts."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_it_holds_the_counts_of_the_answers_and_of_no_held_out_one(world, lesson
     assert rows[0] == rows[1] != rows[2]
 
 
-def test_what_its_card_says_of_held_out_answers_is_what_the_loop_does(world):
+def test_its_card_has_the_rates_of_the_loop_on_held_out_answers(world):
     card = world[3].card
     forced, live = card["measured"]["teacher-forced"]["ngram"], dict(card["measured"]["live"]["ngram"])
     assert live.pop("prompts") > 5
@@ -70,7 +70,7 @@ def test_its_card_tells_how_it_was_made(world, lessons):
     assert (order.out / "ngram" / "README.md").read_text().startswith("# ngram")
 
 
-def test_it_is_on_the_shelf_for_any_target_of_its_tokenizer(world):
+def test_it_loads_for_any_target_with_its_tokenizer(world):
     target, text, order, _ = world
     shelf = CheckpointFolder(order.out, target, text, "tiny", readers={"ngram": Ngram.load})
     assert "ngram" in shelf

@@ -1,7 +1,7 @@
-"""Which row sees which, and attention of a few rows over many.
+"""Attention masks of chains and trees, and attention of a few rows over many.
 
-A forward feeds the last rows of the flat sequence context + draft nodes. Everything before the first row that may be
-hidden from another one is seen by all, so masks are small blocks [rows, columns] at the right edge.
+A forward feeds the last rows of the flat sequence context + draft nodes. All rows see every column before
+the first one that may be hidden from some row, so masks are small blocks [rows, columns] at the right edge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdec_lib.types import ROOT
 
-FEW = 64                                           # up to here plain products can beat the fused kernel on a CPU
+FEW = 64                                           # rows up to which plain products can beat the fused kernel on a CPU
 SHORT, SMALL = 512, 2048                           # columns, and rows x columns, up to which the fused kernel is faster
 STEP = 64                                          # plain products take columns in multiples of this
 HALF = (torch.bfloat16, torch.float16)
@@ -33,10 +33,10 @@ def plainly(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -
 
 
 def widened(block: Tensor | None, rows: int, columns: int, capacity: int, dtype: torch.dtype) -> tuple[Tensor, int]:
-    """The block and the columns of plain products: as many as the next multiple of `STEP`, the added ones hidden.
+    """The mask block and number of columns for plain products, rounded up to a multiple of `STEP`; added ones hidden.
 
-    oneDNN builds a kernel for every shape it has not met, half a millisecond each; a context that grows by a column
-    at a time would always be new to it. Only that many columns are added as the cache has.
+    oneDNN builds a kernel for every new shape, half a millisecond each, and a growing context would have a new shape at
+    every token. The number of columns stays within the cache's capacity.
     """
     more = min(-(-columns // STEP) * STEP, capacity) - columns
     if not more:
@@ -48,10 +48,10 @@ def widened(block: Tensor | None, rows: int, columns: int, capacity: int, dtype:
 @lru_cache(512)
 def hidden_block(parents: tuple[int, ...], committed: int, rows: int, both_ways: bool, dtype: torch.dtype,
                  device: torch.device) -> Tensor | None:
-    """What the last `rows` rows of `committed` context rows and then these nodes must not see, as -inf.
+    """The mask of the last `rows` rows of `committed` context rows followed by these nodes: -inf where hidden, else 0.
 
-    [rows, committed + nodes], or None where every row sees everything. A context row sees those before it, a node
-    the context, its ancestors and itself, or all nodes where `both_ways`.
+    [rows, committed + nodes], or None where every row sees everything. A context row sees the rows before it and
+    itself, a node the context, its ancestors and itself, or all nodes where `both_ways`.
     """
     seen = visible(parents, committed, both_ways)[-rows:]
     if bool(seen.all()):
@@ -60,7 +60,7 @@ def hidden_block(parents: tuple[int, ...], committed: int, rows: int, both_ways:
 
 
 def visible(parents: tuple[int, ...], committed: int, both_ways: bool = False) -> Tensor:
-    """Boolean [committed + nodes] squared: row sees column."""
+    """Boolean [committed + nodes, committed + nodes]: whether the row sees the column."""
     seen = torch.ones(committed + len(parents), committed + len(parents), dtype=torch.bool).tril()
     if both_ways:
         seen[committed:] = True
@@ -103,7 +103,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, block: Tensor | None, full: Tensor |
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
-    """q k^T per key head; oneDNN repacks its second factor, so in half precision that had better be the short one."""
+    """q k^T per key head; oneDNN repacks its second factor, so in half precision the short one comes second."""
     if q.dtype in HALF:
         return torch.bmm(k, q.transpose(1, 2)).transpose(1, 2).contiguous()
     return torch.bmm(q, k.transpose(1, 2))

@@ -1,6 +1,6 @@
-"""The key-value cache that aligns itself: one preallocated tensor, and the books on what its rows hold (`rows.py`).
+"""The key-value cache that aligns itself: one preallocated tensor, and a record of its rows (`cache_rows.py`).
 
-Accepted rows are gathered behind the context with one copy for all layers. Knows nothing about weights.
+One copy for all layers moves accepted rows behind the context. Knows nothing about weights.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from specdec_lib.types import Draft
 class KVCache:
     """Keys and values [layers, 2, kv_heads, capacity, head_dim] of `rows`.
 
-    Where a row has not been through the whole model, `hidden[row]` is its residual stream at that point. `taps` are
-    the residual streams that `features` keeps [capacity, taps, hidden].
+    Where a row has not passed the whole model, `hidden[row]` is its hidden state after its last layer. `taps` are the
+    layers whose hidden states `features` keeps [capacity, taps, hidden].
     """
 
     def __init__(self, shape: LlamaConfig, layers: int, dtype: torch.dtype, device, taps: tuple[int, ...] = (),
@@ -36,12 +36,12 @@ class KVCache:
         return torch.zeros(self.capacity, *inner, self.size, dtype=self.kv.dtype, device=self.kv.device)
 
     def tap(self, taps: tuple[int, ...]) -> None:
-        """Keeps these residual streams from now on, and forgets every row, since they lack them."""
+        """Keeps the hidden states of these layers from now on; drops every row, since it lacks them."""
         self.taps, self.rows = tuple(taps), CacheRows()
         self.features = self.stream(len(taps)) if taps else None
 
     def reserve(self, rows: int, half_way: bool = False) -> None:
-        """Room for this many rows, by doubling; for their residual streams too, if some stop half way."""
+        """Makes room for this many rows by doubling; `half_way`: also for hidden states of rows that exit early."""
         while self.capacity < rows:
             self.kv = twice(self.kv, 3)
             self.hidden = None if self.hidden is None else twice(self.hidden, 0)
@@ -50,7 +50,7 @@ class KVCache:
             self.hidden = self.stream()
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
-        """Keeps the leading rows of tokens + draft that are held, and forgets all others."""
+        """Keeps the leading rows of tokens + draft that are cached, and drops all others."""
         first, sources = self.rows.align(tokens, draft)
         if sources:
             to, source = slice(first, first + len(sources)), torch.tensor(sources, device=self.kv.device)
@@ -60,12 +60,12 @@ class KVCache:
                     stream[to] = stream[source]
 
     def fed(self, tokens: tuple[int, ...], depth: int) -> int:
-        """How many leading tokens are held at least `depth` layers deep; accepted nodes of the last draft count."""
+        """How many leading tokens are cached at least `depth` layers deep; accepted nodes of the last draft count."""
         if self.rows.follows(tokens):
             self.align(tokens, Draft())
         return self.rows.fed(tokens, depth)
 
 
 def twice(tensor: Tensor, dim: int) -> Tensor:
-    """The same with as many zeros behind it."""
+    """The tensor followed by as many zeros along `dim`."""
     return torch.cat((tensor, torch.zeros_like(tensor)), dim)

@@ -1,8 +1,8 @@
-"""Which tokens the rows of a cache hold: what of a new call is there already, and which rows have to move.
+"""Which tokens the rows of a cache hold: which rows of a new call are there already, and which have to move.
 
 The rows are the flat sequence of the last call: the context's tokens, then the draft's nodes. The next call is compared
-with them: the common prefix stays, rows on the accepted path of the last draft belong behind it, the rest is forgotten.
-Nobody calls rollback. Knows nothing about tensors.
+with them: the common prefix stays, rows on the accepted path of the last draft move behind it, the rest is dropped.
+So callers need no rollback. Knows nothing about tensors.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from specdec_lib.types import ROOT, Draft
 
 
 class CacheRows:
-    """`tokens` and `draft` are what the rows are meant to hold, and they do as far as `depth` reaches.
+    """`tokens` and `draft` are the flat sequence; the first len(`depth`) rows of it are computed.
 
-    `depth[i]` is the number of layers that row i has been through; it never rises along the rows, because a row that
-    is computed at some layer has had all earlier ones computed there.
+    `depth[i]` is the number of layers that row i has passed; it never rises along the rows, because all earlier rows
+    are computed at a layer before a later row is.
     """
 
     def __init__(self):
@@ -28,9 +28,9 @@ class CacheRows:
         return len(self.depth)
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> tuple[int, list[int]]:
-        """Keeps the leading rows of tokens + draft that are held; returns what has to move there.
+        """Keeps the leading rows of tokens + draft that are cached; returns which rows have to move.
 
-        (first, sources): row first + i must become what row sources[i] is now. Sources rise.
+        (first, sources): the content of row sources[i] moves to row first + i. Sources rise.
         """
         held, moves = len(self.depth), (0, [])
         same = common(self.tokens[:held], tokens)
@@ -47,14 +47,14 @@ class CacheRows:
         return moves
 
     def accept(self, path: Sequence[int]) -> tuple[int, list[int]]:
-        """The rows of these nodes now follow the context; those at the front of the draft lie in place already."""
+        """Puts the rows of these nodes behind the context; those at the front of the draft are in place already."""
         base = len(self.tokens)
         self.depth[base:] = [self.depth[base + node] for node in path]
         moved = next((i for i, node in enumerate(path) if i != node), len(path))
         return base + moved, [base + node for node in path[moved:]]
 
     def position(self, row: int) -> int:
-        """Where this row stands in its own path, from 0."""
+        """The position of this row in its own path, from 0."""
         ahead = len(self.tokens)
         return row if row < ahead else ahead - 1 + self.draft.depths[row - ahead]
 
@@ -68,19 +68,19 @@ class CacheRows:
         return stop <= len(self.tokens) or self.draft.depths[-1] == len(self.draft)
 
     def follows(self, tokens: tuple[int, ...]) -> bool:
-        """Whether these tokens go on where the context that is held ends, so that accepted nodes may be among them."""
+        """Whether these tokens continue the cached context, so that accepted nodes may be among them."""
         ahead = len(self.tokens)
         return ahead < len(tokens) and ahead <= len(self.depth) and tokens[:ahead] == self.tokens
 
     def fed(self, tokens: tuple[int, ...], depth: int) -> int:
-        """How many leading tokens are held in the context, at least `depth` layers deep."""
+        """How many leading tokens are cached as context, at least `depth` layers deep."""
         same = min(common(self.tokens[:len(self.depth)], tokens), len(self.depth))
         while same and self.depth[same - 1] < depth:
             same -= 1
         return same
 
     def shallow(self, depth: int) -> int:
-        """The first row that has not been through this many layers."""
+        """The first row that has not passed this many layers."""
         row = len(self.depth)
         while row and self.depth[row - 1] < depth:
             row -= 1
@@ -88,7 +88,7 @@ class CacheRows:
 
 
 def common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """Length of the common prefix, by comparing slices: microseconds for thousands of tokens."""
+    """Length of the common prefix, found by comparing slices: microseconds for thousands of tokens."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return high
@@ -107,7 +107,7 @@ def common_nodes(a: Draft, b: Draft) -> int:
 
 
 def accepted_path(draft: Draft, nodes: int, following: tuple[int, ...]) -> list[int]:
-    """The path through the first `nodes` nodes that these tokens took."""
+    """The path through the first `nodes` nodes that spells a beginning of these tokens."""
     node, path = ROOT, []
     if not nodes:
         return path

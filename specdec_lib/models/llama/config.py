@@ -1,4 +1,4 @@
-"""The shape of a Llama-family decoder, read from a transformers config; and its rotary angles.
+"""The shape of a Llama-family decoder, read from a transformers config, and its rotary angles.
 
 Families: Llama 2 and 3, Vicuna, SmolLM (`llama`), Mistral without a sliding window, Qwen2 and 2.5, Qwen3.
 Knows nothing about weights.
@@ -21,12 +21,12 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 class UnsupportedConfig(Refusal):
-    """The config describes a model that is not of this family: transformers runs it instead."""
+    """The config describes a model of another family, which transformers runs instead."""
 
 
 @dataclass(frozen=True)
 class Rope:
-    """How positions turn into angles; `kind` is default, linear or llama3, whose four numbers are Llama 3.1's."""
+    """How positions become angles; `kind` is default, linear or llama3, whose four numbers are Llama 3.1's."""
 
     theta: float = 10000.0
     kind: str = "default"
@@ -38,7 +38,7 @@ class Rope:
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """Everything the forward needs to know besides the weights."""
+    """Everything that the forward needs besides the weights."""
 
     layers: int
     hidden: int
@@ -69,7 +69,7 @@ class LlamaConfig:
 
 
 def config_of(config: Mapping[str, Any]) -> LlamaConfig:
-    """The shape that a `config.json` describes; Foreign if not ours, Refusal for an active sliding window."""
+    """The shape that a `config.json` describes; UnsupportedConfig if not ours, Refusal for an active sliding window."""
     family = config.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedConfig(f"architecture {family!r} is not of the Llama family")
@@ -95,7 +95,7 @@ def config_of(config: Mapping[str, Any]) -> LlamaConfig:
 
 
 def refuse_window(config: Mapping[str, Any], context: int) -> None:
-    """Raises Refusal where some layer would forget tokens before the context is full."""
+    """Raises Refusal where some layer drops tokens before the context is full."""
     window = config.get("sliding_window")
     used = config.get("use_sliding_window", config.get("model_type") == "mistral")
     used = used or "sliding_attention" in (config.get("layer_types") or ())
@@ -130,10 +130,10 @@ def frequencies(rope: Rope, head_dim: int) -> Tensor:
 
 
 def rope_table(shape: LlamaConfig, length: int, dtype: torch.dtype, device) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines [length, head_dim]: x * cos + roll(x, head_dim / 2) * sin turns x.
+    """Cosines and signed sines [length, head_dim]: x * cos + roll(x, head_dim / 2) * sin rotates x.
 
     The angles are float32, as transformers computes them; the first half of the sines carries the minus sign of
-    the turn, so no half has to be negated in the forward.
+    the rotation, so the forward negates nothing.
     """
     angles = torch.arange(length).float()[:, None] * frequencies(shape.rope, shape.head_dim)
     cos, sin = angles.cos(), angles.sin()

@@ -1,7 +1,7 @@
-"""Steps of fixed width over the whole cache, whose shapes and addresses never change: what a CUDA graph can capture.
+"""Steps of fixed width over the whole cache: shapes and addresses never change, so a CUDA graph can capture them.
 
-Rows are padded to the width; padding is written behind the last row, where it is overwritten later, and sees only the
-first column, so it stays finite. The arithmetic runs on any device and is tested on the CPU. The capture itself needs
+Rows are padded to the width. Padding is written behind the last row, where later rows overwrite it, and sees the first
+column alone, so it stays finite. The arithmetic runs on any device and is tested on the CPU. The capture itself needs
 CUDA and is untested until a run on a GPU is recorded.
 """
 
@@ -15,16 +15,16 @@ from torch import Tensor
 from specdec_lib.models.llama.forward import LayerView
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-Through = Callable[[Tensor, LayerView], Tensor]    # embedded rows and their view -> residual stream
+Through = Callable[[Tensor, LayerView], Tensor]    # embedded rows and their view -> hidden states
 
 
 def width_for(rows: int) -> int | None:
-    """The narrowest fixed width that takes these rows; None if there is none."""
+    """The narrowest fixed width that holds these rows; None if there is none."""
     return next((width for width in WIDTHS if rows <= width), None)
 
 
 class CapturedStep:
-    """One width over one cache of `capacity` rows."""
+    """A step of one width over one cache of `capacity` rows."""
 
     def __init__(self, width: int, capacity: int, group: int, embedding: Tensor, rope: tuple[Tensor, Tensor],
                  through: Through):
@@ -37,7 +37,7 @@ class CapturedStep:
         self.graph = None
 
     def __call__(self, tokens: tuple[int, ...], positions: list[int], start: int, block: Tensor | None) -> Tensor:
-        """The residual stream [rows, hidden] of these rows, which stand from `start` on; valid until the next step."""
+        """The hidden states [rows, hidden] of these rows, which begin at row `start`; valid until the next step."""
         rows, pad = len(tokens), self.width - len(tokens)
         packed = [list(tokens) + [0] * pad, positions + [0] * pad, list(range(start, start + self.width))]
         self.inputs.copy_(torch.tensor(packed))
@@ -60,10 +60,10 @@ class CapturedStep:
         return self.through(self.embedding[tokens], view)
 
     def capture(self) -> None:
-        """Records the step once; every later one is a single launch."""
+        """Records the step once; every later call is a single launch."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):              # a first run outside the graph lets the libraries set themselves up
+        with torch.cuda.stream(side):              # a first run outside the graph initialises the libraries
             self.compute()
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()

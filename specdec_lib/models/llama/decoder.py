@@ -1,8 +1,8 @@
-"""One lean decoder of the Llama family that answers (tokens, draft) with raw logits, and feeds only what is new.
+"""A decoder of the Llama family that scores (tokens, draft) with raw logits, and feeds only new rows.
 
-Queries, keys and values come from one product, gate and up from another (`weights.py`); rows write themselves into one
-preallocated cache that aligns itself (`cache.py`). Feeding a draft that continues the last one costs its new nodes
-alone, and the logits of the old ones are handed out again (`answers.py`).
+One product gives queries, keys and values, another gate and up (`weights.py`); the rows lie in one preallocated cache
+that aligns itself (`cache.py`). Feeding a draft that continues the last one costs its new nodes alone, and the logits
+of the old ones are returned again (`logits_cache.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHUNK = 512                                        # rows fed at once while a pr
 
 
 class Head(Protocol):
-    """What an early exit may have of its own: the stream [rows, hidden] to logits [rows, len(ids) or V]."""
+    """A head that an early exit may have of its own: hidden states [rows, hidden] to logits [rows, len(ids) or V]."""
 
     ids: Tensor | None                             # tokens of its columns; None = all, in order
 
@@ -40,10 +40,10 @@ class Head(Protocol):
 class Transformer:
     """A language model (types.LM). `forwards` counts passes through the layers, `fed` the tokens embedded for them.
 
-    `taps` names residual streams to keep for `features`: 0 is the embedding, i what layer i gives, the last one the
-    normed stream before the head, exactly transformers' `hidden_states`. With `bidirectional`, draft nodes see each
-    other, whatever their parents, and none of their rows is kept. `static` pads steps to fixed widths (`static.py`);
-    it is off unless asked for, because capture in CUDA graphs is untested until a run on a GPU is recorded.
+    `taps` names hidden states to keep for `features`: 0 is the embedding, i the output of layer i, the last one the
+    normed state before the head, exactly transformers' `hidden_states`. With `bidirectional`, draft nodes see each
+    other, whatever their parents, and none of their rows is kept. `static` pads steps to fixed widths
+    (`cuda_graph.py`); it is off by default, because capture in CUDA graphs is untested until a GPU run is recorded.
     """
 
     def __init__(self, weights: LlamaWeights, taps: tuple[int, ...] = (), bidirectional: bool = False,
@@ -65,7 +65,7 @@ class Transformer:
 
     @staticmethod
     def random(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu") -> Transformer:
-        """A decoder nobody trained."""
+        """A decoder with random weights."""
         return Transformer(random_weights(shape, seed, dtype, device))
 
     @property
@@ -89,33 +89,33 @@ class Transformer:
         return self.weights.device
 
     def fresh(self, bidirectional: bool | None = None) -> Transformer:
-        """The same weights and taps, an empty cache."""
+        """The same weights and taps with an empty cache."""
         both = self.bidirectional if bidirectional is None else bidirectional
         return Transformer(self.weights, self.cache.taps, both, self.static, depth=self.depth, head=self.head)
 
     def first_layers(self, count: int) -> Transformer:
-        """An independent model of the first layers, the same norm and head: a draft baseline. Weights are shared."""
+        """An independent model of the first layers with the same norm and head: a draft baseline. Shares weights."""
         return Transformer(replace(self.weights, layers=self.weights.layers[:self.checked(count)]), static=self.static)
 
     def restricted(self, ids: Tensor) -> Transformer:
-        """The same with a head of these rows alone, and an empty cache."""
+        """The same model with the head rows of these tokens alone, and an empty cache."""
         weights = replace(self.weights, head=self.weights.head.rows(ids), ids=ids)
         return Transformer(weights, self.cache.taps, self.bidirectional, self.static, depth=self.depth)
 
     def exit(self, layer: int, head: Head | None = None) -> Transformer:
-        """A model on the same rows that stops after `layer` layers; the full one resumes its rows from there.
+        """A model on the same cache that stops after `layer` layers; the full model resumes its rows from there.
 
-        `head` reads the stream that leaves there; without one, the model's own norm and head do.
+        `head` reads the hidden states after that layer; without one, the model's own norm and head do.
         """
         return Transformer(self.weights, (), self.bidirectional, self.static, self.cache, self.checked(layer), head)
 
     def checked(self, layer: int) -> int:
         if not 0 < layer <= self.layers:
-            raise ValueError(f"the model has {self.layers} layers, {layer} were asked for")
+            raise ValueError(f"the model has {self.layers} layers, {layer} were requested")
         return layer
 
     def tap(self, layers: tuple[int, ...]) -> None:
-        """Chooses the residual streams kept for `features`; rows fed before are forgotten if the choice is new."""
+        """Chooses the hidden states kept for `features`; a new choice drops the rows that were fed before."""
         if not all(0 <= layer <= self.layers for layer in layers):
             raise ValueError(f"taps lie between 0 and {self.layers}, got {tuple(layers)}")
         if tuple(layers) != self.cache.taps:
@@ -123,10 +123,10 @@ class Transformer:
             self.steps.clear()
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
-        """The taps [fed, taps, hidden] of exactly this context, without a forward; accepted nodes are in it.
+        """The taps [fed, taps, hidden] of exactly this context, without a forward; accepted nodes are included.
 
-        The last token may not have been fed yet; ValueError if more are missing. A view: it holds until the context
-        goes back.
+        The last token may not have been fed yet; ValueError if more are missing. A view, valid until the context
+        shrinks.
         """
         if self.cache.features is None:
             raise ValueError("no taps were chosen: call tap(layers) before the prompt is fed")
@@ -145,7 +145,7 @@ class Transformer:
             raise ValueError("a model needs at least one token of context")
         known = self.answers.known(tokens, draft)
         if self.bidirectional and not known - 1 == len(draft) == len(self.answers.draft):
-            known = 0                              # a node more changes the logits of all others
+            known = 0                              # one node more changes the logits of all others
         if known <= len(draft):
             self.answers.keep(tokens, draft, known, self.score(tokens, draft, known))
         logits = self.answers.rows(draft)
@@ -153,13 +153,13 @@ class Transformer:
         return Scores(logits, ids, row_stats_of(logits, ids) if logits.is_cuda else None)
 
     def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> Tensor:
-        """Feeds what is missing, and gives the logits of the rows from `known` on."""
+        """Feeds the missing rows and returns the logits of the rows from `known` on."""
         self.cache.align(tokens, draft)
         rows, first, total = self.cache.rows, len(tokens) - 1 + known, len(tokens) + len(draft)
         if self.bidirectional:
             del rows.depth[len(tokens):]
         if len(rows) > first and rows.depth[first] >= self.depth:
-            del rows.depth[first:]                 # deep enough, but nobody kept their logits
+            del rows.depth[first:]                 # deep enough, but their logits were not kept
         self.catch_up(len(tokens) - 1, CHUNK)
         x = self.run(total)
         if self.bidirectional:
@@ -174,7 +174,7 @@ class Transformer:
             self.run(min(stop, self.cache.rows.shallow(self.depth) + CHUNK))
 
     def run(self, stop: int) -> Tensor:
-        """Takes all rows before `stop` through this model's layers; their residual stream [rows, hidden]."""
+        """Takes all rows before `stop` through this model's layers; returns their hidden states [rows, hidden]."""
         rows = self.cache.rows
         start, at = rows.shallow(self.depth), min(stop, len(rows))
         width = width_for(stop - start) if self.static and at == start else None
@@ -193,7 +193,7 @@ class Transformer:
         return x
 
     def climb(self, x: Tensor, start: int, at: int, stop: int) -> Tensor:
-        """Embedded rows `at` to `stop` go through the layers; rows from `start` join where an early exit left them."""
+        """Takes embedded rows `at` to `stop` through the layers; rows from `start` join where they exited early."""
         depth, level = self.cache.rows.depth, 0
         while True:
             upto = self.depth if at == start else depth[at - 1]
@@ -208,7 +208,7 @@ class Transformer:
             x = torch.cat((self.cache.hidden[at:below], x))
 
     def through(self, x: Tensor, view: LayerView, first: int, last: int) -> Tensor:
-        """Layers `first` to `last` for rows seen as `view` says; the tapped streams are kept on the way."""
+        """Applies layers `first` to `last` to these rows and keeps the tapped hidden states."""
         if first == 0:
             self.keep(x, 0, view)
         layers = self.weights.layers[first:last]
@@ -218,7 +218,7 @@ class Transformer:
         return x
 
     def keep(self, x: Tensor, level: int, view: LayerView) -> None:
-        """Stores the stream of these rows where it is tapped."""
+        """Stores the hidden states of these rows if this level is tapped."""
         for place, tap in enumerate(self.cache.taps):
             if tap == level:
                 self.cache.features[view.where, place] = self.normed(x) if tap == self.layers else x
@@ -227,7 +227,7 @@ class Transformer:
         return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
 
     def view(self, start: int, stop: int) -> LayerView:
-        """Angles and masks of these rows: a slice of the tables for a chain, gathered by depth for a tree."""
+        """Angles and masks of these rows: a slice of the tables for a chain, gathered by position for a tree."""
         cos, sin = self.rope
         where = slice(start, stop)
         if not self.cache.rows.chain(stop):
@@ -236,14 +236,14 @@ class Transformer:
                        self.cache.capacity)
 
     def block(self, start: int, stop: int) -> Tensor | None:
-        """What these rows must not see, at the right edge of their columns."""
+        """The mask of these rows at the right edge of their columns."""
         ahead = len(self.cache.rows.tokens)
         committed = max(0, min(stop, ahead) - start)
         parents = self.cache.rows.draft.parents if stop > ahead else ()
         return hidden_block(parents, committed, stop - start, self.bidirectional, self.dtype, self.device)
 
     def step(self, width: int) -> CapturedStep:
-        """The step of this width, made anew when the cache has grown."""
+        """The captured step of this width, made again when the cache has grown."""
         if (width, self.cache.capacity) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key[1] == self.cache.capacity}
             self.steps[width, self.cache.capacity] = CapturedStep(
@@ -252,14 +252,14 @@ class Transformer:
         return self.steps[width, self.cache.capacity]
 
     def reserve(self, rows: int) -> None:
-        """Room in the cache, and angles for it."""
+        """Makes room in the cache, and computes the angles for it."""
         self.cache.reserve(rows, self.depth < self.layers)
         if len(self.rope[0]) < self.cache.capacity:
             self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, self.device)
 
 
 def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = 8) -> RowStats:
-    """Top k, log-sum-exp and entropy of every row, brought to the host in one transfer."""
+    """Top k, log-sum-exp and entropy of every row, moved to the host in one transfer."""
     value, column = top_k(logits, min(k, logits.shape[1]))
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))         # sums over V in 16 bits would be rough
     lse = torch.logsumexp(wide, -1)

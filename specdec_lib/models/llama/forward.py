@@ -1,4 +1,4 @@
-"""The forward of some rows through decoder layers, over a cache they write themselves into."""
+"""The forward of some rows through decoder layers; it writes their keys and values into the cache."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from specdec_lib.models.llama.weights import LayerWeights
 
 @dataclass(frozen=True)
 class LayerView:
-    """Where rows stand and what they see, the same for every layer."""
+    """The cache rows, angles and mask of some rows, the same for every layer."""
 
     where: slice | Tensor                          # their rows in the cache
-    stop: int                                      # columns they may see at all
+    stop: int                                      # columns that any of them may see
     cos: Tensor                                    # [rows, head_dim]
     sin: Tensor
     block: Tensor | None = None                    # the mask for plain products, see attention.py
@@ -29,7 +29,7 @@ class LayerView:
 
 
 def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group: int, capacity: int) -> LayerView:
-    """The view of rows that see all columns before them but those hidden by `block`, for the faster attention."""
+    """The view of rows that see all columns before them except those hidden by `block`, for the faster attention."""
     rows, stop = where.stop - where.start, where.stop
     if not plainly(rows, stop, cos.dtype, cos.device):
         return LayerView(where, stop, cos, sin, block, widened_mask(block, rows, stop, group))
@@ -38,27 +38,27 @@ def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group:
 
 
 class Columns(NamedTuple):
-    """One layer's part of the cache, as some rows meet it."""
+    """One layer's part of the cache for some rows."""
 
     keys: Tensor                                   # [kv_heads, columns, head_dim]
     values: Tensor
-    slots: Tensor                                  # where they write themselves, [2, kv_heads, rows, head_dim]
+    slots: Tensor                                  # to be written, [2, kv_heads, rows, head_dim]
 
 
 def columns(kv: Tensor, view: LayerView) -> Iterator[Columns]:
-    """Per layer of kv [layers, 2, kv_heads, capacity, head_dim]; sliced once for all layers, since calls cost time."""
+    """One `Columns` per layer of kv [layers, 2, kv_heads, capacity, head_dim]; one slicing for all saves time."""
     keys, values = kv[:, :, :, :view.stop].unbind(1)
     slots = kv[:, :, :, view.where] if isinstance(view.where, slice) else kv
     return map(Columns, keys.unbind(0), values.unbind(0), slots.unbind(0))
 
 
 def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
-    """One layer over x [rows, hidden], whose keys and values it writes into the cache."""
+    """Applies one layer to x [rows, hidden] and writes its keys and values into the cache."""
     return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, kv, view)
 
 
 def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
-    """The rest of a layer, once queries, keys and values [rows, (heads + 2 kv_heads) * head_dim] were made of x."""
+    """The rest of a layer, given x and its queries, keys and values [rows, (heads + 2 kv_heads) * head_dim]."""
     rows, heads, kv_heads, d = len(x), shape.heads, shape.kv_heads, shape.head_dim
     qkv = qkv.view(rows, -1, d).transpose(0, 1).contiguous()                             # [heads, rows, d]
     turned = qkv[:heads + kv_heads]
@@ -80,8 +80,8 @@ def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv:
 def scaled(x: Tensor, eps: float) -> Tensor:
     """x / sqrt(mean x^2 + eps) per row: the norm without its weight.
 
-    Beside its own negative a row has mean zero, so the fused layer norm of both is the root mean square norm of each,
-    rounded once; it is faster than `F.rms_norm`, which torch puts together from single steps on a CPU.
+    A row joined with its own negative has mean zero, so the fused layer norm of both is the root mean square norm of
+    each, rounded once; it is faster than `F.rms_norm`, which torch runs as single steps on a CPU.
     """
     hidden = x.shape[-1]
     return torch.layer_norm(torch.cat((x, -x), -1), (2 * hidden,), None, None, eps)[:, :hidden].contiguous()

@@ -1,6 +1,6 @@
-"""The logits a model gave last, so that a draft that continues the last one is not scored twice.
+"""The logits of a model's last call, so that a draft that continues the last one is not scored twice.
 
-Scores that were handed out stay valid: a row, once written, is never written again.
+Scores that were returned stay valid: a row, once written, is never overwritten.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from torch import Tensor
 from specdec_lib.models.llama.cache_rows import common_nodes
 from specdec_lib.types import Draft
 
-AHEAD = 8                                          # rows of room for a draft that grows node by node
+AHEAD = 8                                          # spare rows for a draft that grows node by node
 
 
 class LogitsCache:
-    """Rows after `tokens` and after the nodes of `draft`, in a buffer with room behind them."""
+    """Logits after `tokens` and after the nodes of `draft`, in a buffer with spare rows."""
 
     def __init__(self):
         self.tokens: tuple[int, ...] = ()
         self.draft = Draft()
-        self.logits: Tensor | None = None          # [rows and room, V]
+        self.logits: Tensor | None = None          # [rows and spare rows, V]
 
     def known(self, tokens: tuple[int, ...], draft: Draft) -> int:
-        """How many leading rows of the scores asked for were answered last time."""
+        """How many leading rows of these scores the last call computed."""
         if self.logits is None or self.tokens != tokens:
             return 0
         return 1 + common_nodes(self.draft, draft)
 
     def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor) -> None:
-        """The first `known` rows of the last answer and then these; half precision becomes single."""
+        """Stores the first `known` rows of the last call followed by `new`; half precision becomes single."""
         rows = 1 + len(draft)
         if not (known and known == 1 + len(self.draft) and rows <= len(self.logits)):
             dtype = torch.float64 if new.dtype == torch.float64 else torch.float32
@@ -41,5 +41,5 @@ class LogitsCache:
         self.tokens, self.draft = tokens, draft
 
     def rows(self, draft: Draft) -> Tensor:
-        """The answer [1 + n, V] to this draft, which is the last one or one that it continues."""
+        """The logits [1 + n, V] of this draft, which is the last one or a beginning of it."""
         return self.logits[:1 + len(draft)]

@@ -23,13 +23,13 @@ Get = Callable[[str], Tensor]                      # name in a transformers chec
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One decoder layer, its input norms folded into `qkv` and `gate_up`."""
+    """One decoder layer with its input norms folded into `qkv` and `gate_up`."""
 
     qkv: PackedLinear                              # query heads, then key heads, then value heads
     out: PackedLinear
     gate_up: PackedLinear
     down: PackedLinear
-    q_norm: Tensor | None = None                   # [head_dim], attention's scale in it
+    q_norm: Tensor | None = None                   # [head_dim], includes attention's scale
     k_norm: Tensor | None = None
 
 
@@ -53,10 +53,10 @@ class LlamaWeights:
 
 def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int | None = None,
          ids: Tensor | None = None) -> LlamaWeights:
-    """Weights in the order the forward wants them, the first `layers` layers, the head's rows `ids`."""
+    """Weights in the layout of the forward: the first `layers` layers, the rows `ids` of the head."""
     count = shape.layers if layers is None else layers
     if not 0 < count <= shape.layers:
-        raise ValueError(f"the model has {shape.layers} layers, {count} were asked for")
+        raise ValueError(f"the model has {shape.layers} layers, {count} were requested")
 
     def put(tensor: Tensor) -> Tensor:
         return tensor.to(device, dtype)
@@ -71,7 +71,7 @@ def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int |
 def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> LayerWeights:
     """One layer: query, key and value become one matrix, gate and up another."""
     def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> PackedLinear:
-        """Several matrices as one; the first is multiplied by `scale`, all by the norm before them, before rounding."""
+        """Joins matrices; the first is multiplied by `scale`, all by the norm before them, and then rounded."""
         weights = [wide(get(f"{prefix}{name}.weight")) for name in names]
         weights[0] = weights[0] * scale
         weight = torch.cat(weights) * (1 if norm is None else get(prefix + norm))
@@ -90,13 +90,13 @@ def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor]
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """At least single precision, so that products are rounded once."""
+    """The tensor in at least single precision, so that products are rounded once."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def random_weights(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu",
                    scale: float | None = None) -> LlamaWeights:
-    """Weights nobody trained: for tests, and for timing a shape. `scale` is the spread, 1 / sqrt(in) if None."""
+    """Random weights, for tests and for timing a shape. `scale` is the standard deviation, 1 / sqrt(in) if None."""
     dice = torch.Generator().manual_seed(seed)
 
     def get(name: str) -> Tensor:
@@ -137,15 +137,15 @@ def read_config(folder: str | Path) -> dict:
 
 
 def safetensors_files(folder: str | Path) -> dict[str, Path]:
-    """Where each tensor of a checkpoint folder lies; Refusal if a file is missing or corrupt."""
+    """The file of each tensor of a checkpoint folder; Refusal if a file is missing or corrupt."""
     from safetensors import SafetensorError, safe_open
 
     folder, out = Path(folder), {}
     files = sorted(folder.glob("*.safetensors"))
-    if folder / "model.safetensors" in files:      # beside it some models keep the same weights under other names
+    if folder / "model.safetensors" in files:      # some models keep the same weights under other names beside it
         files = [folder / "model.safetensors"]
     if not files:
-        raise Refusal(f"{folder} holds no .safetensors file, and weights are read from nothing else")
+        raise Refusal(f"{folder} holds no .safetensors file, the only format that weights are read from")
     for path in files:
         try:
             with safe_open(path, "pt") as file:
@@ -156,7 +156,7 @@ def safetensors_files(folder: str | Path) -> dict[str, Path]:
 
 
 def reader(folder: str | Path) -> Get:
-    """Reads one tensor at a time, so a model is never in memory twice; Refusal for one that is missing."""
+    """A function that reads one tensor at a time, so a model is never in memory twice; Refusal for a missing one."""
     from safetensors import safe_open
 
     where = safetensors_files(folder)

@@ -1,4 +1,4 @@
-"""Batches: examples of like length padded side by side, in an order that follows from a seed alone."""
+"""Batches: examples of similar length, padded, in an order that depends on a seed alone."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from specdec_lib.training.data.examples import Example
 
 @dataclass(frozen=True)
 class Batch:
-    """B examples padded on the right to S tokens, with what the target's forward over them gave.
+    """B examples padded on the right to S tokens, with the results of the target's forward over them.
 
-    Row t of `streams`, `top_ids`, `top_logp` stands after token t: the target's law there is that of token t + 1.
+    Row t of `streams`, `top_ids`, `top_logp` belongs to token t: its distribution is that of token t + 1.
     """
 
     tokens: Tensor                                 # [B, S] int64
     start: Tensor                                  # [B] length of the prompt: the first token that may be drafted
     stop: Tensor                                   # [B] length of the example
-    streams: dict[int, Tensor]                     # level -> [B, S, hidden], only those asked for
+    streams: dict[int, Tensor]                     # level -> hidden states [B, S, hidden], requested levels only
     top_ids: Tensor                                # [B, S, K] the target's most likely tokens, best first
     top_logp: Tensor                               # [B, S, K] their log-probabilities over the whole vocabulary
-    seed: int = 0                                  # of what a loss draws at random for this very step
-    step: int = 0                                  # of the fit, for what changes along it
+    seed: int = 0                                  # for the random draws of a loss in this step
+    step: int = 0                                  # number of the step in the fit, for schedules
 
     def to(self, device) -> Batch:
         return Batch(self.tokens.to(device), self.start.to(device), self.stop.to(device),
@@ -33,12 +33,12 @@ class Batch:
                      self.top_ids.to(device), self.top_logp.to(device), self.seed, self.step)
 
     def drafted(self, ahead: int) -> Tensor:
-        """[B, S]: may the token `ahead` places after t be drafted, that is, does it belong to the answer?"""
+        """[B, S]: whether the token `ahead` positions after t belongs to the answer, so that it may be drafted."""
         place = torch.arange(self.tokens.shape[1], device=self.tokens.device) + ahead
         return (place >= self.start[:, None]) & (place < self.stop[:, None])
 
     def later(self, values: Tensor, ahead: int) -> Tensor:
-        """`values` [B, S, ...] moved so that row t holds what stood at t + ahead; zeros behind the end."""
+        """`values` [B, S, ...] shifted so that row t holds the value at t + ahead; zeros behind the end."""
         out = torch.zeros_like(values)
         if ahead < values.shape[1]:
             out[:, :values.shape[1] - ahead] = values[:, ahead:]
@@ -46,9 +46,9 @@ class Batch:
 
 
 def grouped(data: Sequence[Example], tokens: int) -> list[tuple[int, ...]]:
-    """Indices of examples by batch: neighbours in length, at most `tokens` padded tokens, the last may be smaller.
+    """Indices of examples by batch: similar lengths, at most `tokens` padded tokens; the last batch may be smaller.
 
-    An example that is longer than this stands alone.
+    An example longer than this is a batch of its own.
     """
     order = sorted(range(len(data)), key=lambda i: (len(data[i]), i))
     out: list[tuple[int, ...]] = []
@@ -62,7 +62,7 @@ def grouped(data: Sequence[Example], tokens: int) -> list[tuple[int, ...]]:
 
 
 def order(count: int, epoch: int, seed: int) -> list[int]:
-    """In which order an epoch takes the batches."""
+    """The random order in which an epoch takes the batches."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch)).tolist()
 
 

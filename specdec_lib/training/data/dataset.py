@@ -1,6 +1,6 @@
-"""A course: the examples, the draft vocabulary, the batches and the features that a set of drafters learns from.
+"""A dataset: the examples, the draft vocabulary, the batches and the features that drafters learn from.
 
-Everything follows from the records and the target; two drafters trained on the same data read the same features.
+It depends on the records and the target alone; drafters trained on the same data read the same features.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from specdec_lib.training.nets.early_exit import default_exits
 from specdec_lib.types import Refusal
 
 ROWS = 8192                                        # of the draft vocabulary
-BATCH = 2048                                       # padded tokens a step sees
-LOOK = 8                                           # held-out batches that are looked at while training
+BATCH = 2048                                       # padded tokens in a step
+LOOK = 8                                           # held-out batches measured while training
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is learned from: groups of examples to train on, groups to look at, and what the target shows of them."""
+    """Groups of examples to train on, held-out groups to measure with, and the target's features of them."""
 
     data: tuple[Example, ...]
     ids: Tensor                                    # [rows] the draft vocabulary, sorted
     train: tuple[tuple[int, ...], ...]
-    held: tuple[tuple[int, ...], ...]              # in no order of length: the first few stand for all
+    held: tuple[tuple[int, ...], ...]              # in random order, so that the first few represent all
     features: Features
 
     @property
@@ -50,7 +50,7 @@ class Dataset:
 def make_dataset(target: Transformer, text: Tokenizer, records: Iterable[Mapping], folder: Path | None,
                  forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int = BATCH, limit: float = 8e9,
                  say: Callable[[str], None] = lambda line: None) -> Dataset:
-    """The course of these records for this target. Refusal where nothing is left to train on or to measure with."""
+    """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with."""
     data = tuple(examples(records, text.encode_chat, forbidden, min(640, target.context)))
     train = [i for i, example in enumerate(data) if not example.held_out]
     held = [i for i, example in enumerate(data) if example.held_out and example.temperature == 0]
@@ -67,5 +67,5 @@ def make_dataset(target: Transformer, text: Tokenizer, records: Iterable[Mapping
 
 
 def batches_of(data: Sequence[Example], chosen: Sequence[int], batch: int) -> tuple[tuple[int, ...], ...]:
-    """Groups of the chosen examples, as indices into all of them."""
+    """Groups of the chosen examples, as indices into `data`."""
     return tuple(tuple(chosen[i] for i in group) for group in grouped([data[i] for i in chosen], batch))

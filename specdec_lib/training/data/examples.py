@@ -1,7 +1,7 @@
-"""Examples to learn from: a prompt and what the target answered, as token ids, cleaned and split by prompt.
+"""Examples to learn from: a prompt and the target's answer as token ids, cleaned and split by prompt.
 
-Knows nothing about models. Held-out prompts are chosen by a hash of their text, so every checkpoint holds out the same
-ones, whatever else it was trained on.
+Knows nothing about models. A hash of its text decides whether a prompt is held out, so every checkpoint holds out the
+same prompts, whatever else it was trained on.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from specdec_lib.types import Refusal
 
 HELD_OUT = 20                                      # one prompt in twenty
-LONGEST_LOOP = 64                                  # tokens of a block's repetitions that are kept
+LONGEST_LOOP = 64                                  # tokens of a loop that are kept
 FIELDS = ("source", "temperature", "prompt", "output")
 
 
 @dataclass(frozen=True)
 class Example:
-    """One answer. `held_out` prompts are measured on and never trained on."""
+    """One answer. Examples with `held_out` are for measuring and never for training."""
 
     prompt: tuple[int, ...]
     output: tuple[int, ...]
@@ -37,10 +37,10 @@ class Example:
 
 def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple[int, ...]],
              forbidden: frozenset[str] = frozenset(), longest: int = 640) -> Iterator[Example]:
-    """Clean examples of records {source, temperature, prompt, output}; duplicates and forbidden prompts are dropped.
+    """Clean examples of records {source, temperature, prompt, output}; drops duplicates and forbidden prompts.
 
-    `encode([prompt])` gives the ids up to where the answer begins; `forbidden` holds plain texts (see `plain`). Outputs
-    are cut where they loop and where `longest` tokens are reached. Raises Refusal for a record without its fields.
+    `encode([prompt])` gives the ids up to where the answer begins; `forbidden` holds texts as `normalised` gives them.
+    Outputs are cut where they loop and at `longest` tokens. Raises Refusal for a record without its fields.
     """
     seen: set[tuple] = set()
     for place, record in enumerate(records, 1):
@@ -59,19 +59,19 @@ def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple
 
 
 def normalised(text: str) -> str:
-    """The text as prompts are compared: small letters, single blanks."""
+    """The text in the form in which prompts are compared: case folded, single blanks."""
     return " ".join(text.casefold().split())
 
 
 def is_held_out(prompt: str) -> bool:
-    """Whether this prompt is measured on; the same answer for all its outputs."""
+    """Whether this prompt is held out; the same for all its outputs."""
     return int.from_bytes(hashlib.sha256(normalised(prompt).encode()).digest()[:4], "big") % HELD_OUT == 0
 
 
 def without_loop(output: Sequence[int], longest: int = LONGEST_LOOP, period: int = 32) -> tuple[int, ...]:
-    """The output up to where a block of at most `period` tokens has repeated itself for more than `longest` tokens.
+    """The output up to where a block of at most `period` tokens has repeated for more than `longest` tokens.
 
-    Small models loop at temperature 0, and loops are so easy to draft that they flatter every drafter.
+    Small models loop at temperature 0, and loops are so easy to draft that they inflate every acceptance rate.
     """
     output = tuple(output)
     stop = len(output)
@@ -88,7 +88,7 @@ def without_loop(output: Sequence[int], longest: int = LONGEST_LOOP, period: int
 def frequent(data: Iterable[Example], rows: int, keep: Iterable[int] = ()) -> list[int]:
     """The `rows` most frequent output tokens, sorted: a drafter's vocabulary (FR-Spec).
 
-    Tokens of `keep` go before all others, however rare; one that no output holds is left out, nobody can learn it.
+    Tokens of `keep` come before all others, however rare; a token that no output holds is left out.
     """
     counts: dict[int, int] = {}
     for example in data:

@@ -1,32 +1,32 @@
-"""What the target shows of its examples: residual streams and the head of its laws, kept on disk as they are made.
+"""The target's features of its examples: hidden states and the top of its distributions, kept on disk.
 
-One forward of the target feeds every drafter that learns from it. A batch is computed at its first use and written
-whole or not at all, so a killed run goes on where it was; beyond `limit` bytes nothing more is written, and batches
-are computed again when they come round.
+One forward of the target serves every drafter that learns from it. A batch is computed at its first use and written
+whole or not at all, so a killed run resumes; beyond `limit` bytes no more batches are written, and they are computed
+again at each use.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from specdec_lib.files import write_atomically
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.topk import top_k
 from specdec_lib.training.data.batches import Batch, padded
 from specdec_lib.training.data.examples import Example
 
-TOP = 32                                           # tokens of every law that are kept
+TOP = 32                                           # tokens kept of every distribution
 ROWS = 512                                         # rows whose logits exist at the same time
 
 
 class Features:
-    """Streams `levels` of a target over groups of examples; call it with a group of indices."""
+    """Hidden states after `levels` of a target over groups of examples; call it with a group of indices."""
 
     def __init__(self, target: Transformer, data: Sequence[Example], levels: Sequence[int], folder: Path | None,
                  limit: float = 8e9):
@@ -35,7 +35,7 @@ class Features:
         self.written = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0
 
     def __call__(self, group: Sequence[int], levels: Sequence[int] = ()) -> Batch:
-        """The batch of these examples, its streams of `levels` alone."""
+        """The batch of these examples, with the hidden states of `levels` alone."""
         examples = [self.data[i] for i in group]
         sizes = [len(example) for example in examples]
         flat = self.flat(examples)
@@ -45,7 +45,7 @@ class Features:
                      padded(flat["top_ids"].long().split(sizes)), padded(flat["top_logp"].float().split(sizes)))
 
     def flat(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """The rows of these examples one behind the other: from disk if they are there, else from the target."""
+        """The rows of these examples, concatenated: from disk if they are there, else from the target."""
         if self.folder is None:
             return self.compute(examples)
         path = self.folder / f"{self.key(examples)}.safetensors"
@@ -58,7 +58,7 @@ class Features:
         return flat
 
     def key(self, examples: Sequence[Example]) -> str:
-        """A name that changes with the tokens, the levels and how much of a law is kept."""
+        """A name that changes with the tokens, the levels and how much of a distribution is kept."""
         told = json.dumps([self.levels, TOP, [example.tokens for example in examples]])
         return hashlib.sha256(told.encode()).hexdigest()[:24]
 
@@ -70,16 +70,16 @@ class Features:
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def text_features(target: Transformer, tokens: tuple[int, ...], levels: tuple[int, ...], first: int = 0) -> dict[str,
-                                                                                                                 Tensor]:
-    """Streams [S, levels, hidden] and the head of the law after each token: ids and log-probabilities [S, TOP].
+def text_features(target: Transformer, tokens: tuple[int, ...], levels: tuple[int, ...],
+                  first: int = 0) -> dict[str, Tensor]:
+    """Hidden states [S, levels, hidden] and the distribution after each token: top ids and log-probabilities [S, TOP].
 
-    Laws before row `first` are left at zero: nobody drafts a prompt, and the head is a quarter of a small model.
+    Distributions before row `first` stay zero: prompts are not drafted, and the head is a quarter of a small model.
     """
     lm, last = target.fresh(), target.layers
     lm.tap(tuple(sorted({*levels, last})))
     lm.prefill(tokens)
-    streams, top = lm.features(tokens), min(TOP, target.vocab)        # the last level is normed: the head's input
+    streams, top = lm.features(tokens), min(TOP, target.vocab)        # the last level is normed, as the head's input
     ids = torch.zeros(len(tokens), top, dtype=torch.int32)
     logp = torch.zeros(len(tokens), top, dtype=torch.float16)
     with torch.inference_mode():
@@ -92,7 +92,7 @@ def text_features(target: Transformer, tokens: tuple[int, ...], levels: tuple[in
 
 
 def read_features(path: Path) -> dict[str, Tensor] | None:
-    """What was kept; None if nothing was, or not whole."""
+    """The stored tensors; None if the file is missing or damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -103,11 +103,10 @@ def read_features(path: Path) -> dict[str, Tensor] | None:
 
 
 def write_features(path: Path, flat: dict[str, Tensor]) -> int:
-    """Writes whole or not at all; the bytes written."""
+    """Writes the file whole or not at all; returns its bytes."""
     from safetensors.torch import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".partial-{os.getpid()}")
-    save_file({name: tensor.contiguous() for name, tensor in flat.items()}, partial)
-    os.replace(partial, path)
+    tensors = {name: tensor.contiguous() for name, tensor in flat.items()}
+    write_atomically(path, lambda partial: save_file(tensors, partial))
     return path.stat().st_size

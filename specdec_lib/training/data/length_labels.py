@@ -1,8 +1,9 @@
-"""What a length predictor learns from: at every place of an answer, how many drafted tokens the target would have kept.
+"""Labels of a length predictor: at every position of an answer, how many drafted tokens the target accepts.
 
-Source: AdaEAGLE (arXiv 2412.18910), section 3.3. At temperature 0 the kept tokens are those before the first one that
-is not the target's own, and up to there the drafter reads the committed text, so one teacher-forced pass (`judge.py`)
-holds the labels of all places. A streak that reaches the end of an answer that was cut tells no length: it gets -1.
+Source: AdaEAGLE (arXiv 2412.18910), section 3.3. At temperature 0 the accepted tokens are those before the first one
+that is not the target's own, and up to there the drafter reads the committed text, so one teacher-forced pass
+(`eval/teacher_forced.py`) gives the labels of all positions. The length of a streak that reaches the end of an answer
+that was cut is unknown: -1.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class LengthLabels:
 
     tokens: Tensor
     states: Tensor
-    labels: Mapping[str, Tensor]                   # by drafter, int8; UNKNOWN where the text does not tell
+    labels: Mapping[str, Tensor]                   # by drafter, int8; UNKNOWN where the text does not show it
 
     def __len__(self) -> int:
         return len(self.tokens)
 
 
 def ready_drafter(name: str, stored: Checkpoint, target: Transformer) -> TrainableDrafter:
-    """The trained drafter as it drafts by default, on the target's device. Refusal for one that drafts no chains."""
+    """The trained drafter as it drafts by default, on the target's device. Refusal for an unknown one."""
     ids, meta = stored.state["ids"].to(target.device), stored.meta
     if name == "eagle":
         drafter: TrainableDrafter = EagleNet(target, ids, tuple(meta["taps"]))
@@ -57,12 +58,12 @@ def ready_drafter(name: str, stored: Checkpoint, target: Transformer) -> Trainab
 
 def labelled_positions(target: Transformer, batch: Batch, drafters: Mapping[str, TrainableDrafter], longest: int,
                        end: frozenset[int] = frozenset()) -> LengthLabels:
-    """All places of greedy answers from which a token is drafted; `batch` has the target's last stream and all others.
+    """All positions of greedy answers from which a token is drafted; `batch` has the hidden states of all levels.
 
-    A place is the last known token, which nobody has fed; its state is that of the token before.
+    A position is that of the last known token, which the target has not read; its state is that of the token before.
     """
     anchors = batch.drafted(1)
-    anchors[:, 0] = False                          # nothing was read before the first token
+    anchors[:, 0] = False                          # there is no state before the first token
     states = torch.zeros_like(batch.streams[target.layers])
     states[:, 1:] = batch.streams[target.layers][:, :-1]
     found = {name: kept_lengths(matches(drafter, batch, longest)[0], batch, end)[anchors].to("cpu", torch.int8)
@@ -71,10 +72,10 @@ def labelled_positions(target: Transformer, batch: Batch, drafters: Mapping[str,
 
 
 def kept_lengths(right: Tensor, batch: Batch, end: frozenset[int] = frozenset()) -> Tensor:
-    """Kept tokens [B, S] of the chains drafted from each place, of which slot k was `right` [longest, B, S].
+    """Accepted tokens [B, S] of the chains drafted from each position; `right` [longest, B, S] says so of slot k.
 
     A chain is followed as long as the answer is the target's own greedy one. Where it was right until the answer was
-    cut, or until the answer went another way, its length is UNKNOWN; after an end token nothing more can be kept.
+    cut, or until the answer went another way, its length is UNKNOWN; after an end token no more tokens are accepted.
     """
     own = batch.later(batch.tokens, 1) == batch.top_ids[..., 0]               # row t: token t + 1 is the greedy one
     last = batch.tokens.gather(1, (batch.stop - 1)[:, None])
@@ -83,15 +84,15 @@ def kept_lengths(right: Tensor, batch: Batch, end: frozenset[int] = frozenset())
     running, told = torch.ones_like(own), torch.ones_like(own)
     for k, slot in enumerate(right):
         inside = batch.drafted(1 + k)
-        told = told & ~(running & ~inside & ~ended)                           # it ran into the cut
+        told = told & ~(running & ~inside & ~ended)                           # the streak reached the cut
         running = running & slot & inside
         kept += running
-        if k + 1 < len(right):                                                # kept, but did the text follow it?
+        if k + 1 < len(right):                                                # accepted, but the text may differ
             told = told & ~(running & ~batch.later(own, k))
     return torch.where(told, kept, UNKNOWN)
 
 
 def join_labels(parts: Sequence[LengthLabels]) -> LengthLabels:
-    """All of them one behind the other."""
+    """All parts concatenated."""
     return LengthLabels(torch.cat([part.tokens for part in parts]), torch.cat([part.states for part in parts]),
                         {name: torch.cat([part.labels[name] for part in parts]) for name in parts[0].labels})

@@ -1,7 +1,7 @@
-"""Counting an n-gram: an interpolated Kneser-Ney trigram of token sequences, as the arrays `models.ngram` reads.
+"""Counting an n-gram: an interpolated Kneser-Ney trigram of token sequences, as the arrays that `models.ngram` reads.
 
 Source: Kneser and Ney 1995; the interpolated form with three discounts per order of Chen and Goodman 1998. The
-lower orders count *in how many different contexts* a token was seen, not how often. One sort per order; no model.
+lower orders count in how many different contexts a token was seen, not how often. One sort per order; no model.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ def count(sequences: Iterable[Sequence[int]], vocab: int, least: int = 2) -> dic
     """The trigram of these sequences of token ids below `vocab`; no n-gram crosses from one sequence to the next.
 
     Bigrams and trigrams seen fewer than `least` times are dropped, and their mass goes to the order below, so every
-    law still sums to one. Returns `unigram [V]` (the law of the lowest order), and for `bigram` and `trigram`, sorted:
-    `.sizes` (how many tokens are kept after each context: after token u, after bigram i), `.tokens`, and `.mass`, the
-    share of a context that is a token's own, discounted. About 6 bytes a trigram, 8 a bigram. ValueError for
+    distribution sums to one. Returns `unigram [V]` (the lowest order), and for `bigram` and `trigram`, sorted: `.sizes`
+    (how many tokens are kept after each context: after token u, after bigram i), `.tokens`, and `.mass`, the discounted
+    share of a context that is a token's own. About 6 bytes a trigram, 8 a bigram. ValueError for
     ids outside the vocabulary or where there is nothing to count.
     """
     text, place = lay_out(sequences, vocab)
     pairs, pair_counts = np.unique(packed_ngrams(text, place, 2, vocab), return_counts=True)
     triples, triple_counts = np.unique(packed_ngrams(text, place, 3, vocab), return_counts=True)
     tails, befores = np.unique(triples % vocab ** 2, return_counts=True)
-    different = np.zeros(len(pairs), dtype=np.int64)           # tokens seen before this pair; none where it only starts
+    different = np.zeros(len(pairs), dtype=np.int64)           # different tokens seen before this pair
     different[np.searchsorted(pairs, tails)] = befores
     kept = pairs[pair_counts >= least]
     pair_mass = discounted_shares(different, pairs // vocab)[pair_counts >= least]
     often = triple_counts >= least
     triple_mass = discounted_shares(triple_counts, np.searchsorted(pairs, triples // vocab))[often]
-    places = np.searchsorted(kept, triples[often] // vocab)    # a trigram seen so often has its bigram kept, too
+    places = np.searchsorted(kept, triples[often] // vocab)    # the bigram of a frequent trigram is kept, too
     small = np.uint16 if vocab <= np.iinfo(np.uint16).max else np.int32
     return {"unigram": lowest(np.bincount(pairs % vocab, minlength=vocab), text).astype(np.float32),
             "bigram.sizes": np.bincount(kept // vocab, minlength=vocab).astype(small),
@@ -40,7 +40,7 @@ def count(sequences: Iterable[Sequence[int]], vocab: int, least: int = 2) -> dic
 
 
 def lay_out(sequences: Iterable[Sequence[int]], vocab: int) -> tuple[np.ndarray, np.ndarray]:
-    """All tokens in one row [n] and, beside it, the number of the sequence each belongs to [n]."""
+    """All tokens concatenated [n], and the index of the sequence that each belongs to [n]."""
     pieces = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     text = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
     if not len(text):
@@ -51,7 +51,7 @@ def lay_out(sequences: Iterable[Sequence[int]], vocab: int) -> tuple[np.ndarray,
 
 
 def packed_ngrams(text: np.ndarray, place: np.ndarray, n: int, vocab: int) -> np.ndarray:
-    """Every n-gram inside one sequence as a single integer, its first token the most significant."""
+    """Every n-gram within a sequence as one integer, its first token the most significant."""
     key = np.zeros(max(0, len(text) - n + 1), dtype=np.int64)
     for i in range(n):
         key = key * vocab + text[i:i + len(key)]
@@ -59,10 +59,10 @@ def packed_ngrams(text: np.ndarray, place: np.ndarray, n: int, vocab: int) -> np
 
 
 def discounts(counts: np.ndarray) -> np.ndarray:
-    """What is taken off a count of 0, 1, 2 and 3 or more, from the counts of counts (Chen and Goodman 1998).
+    """The discounts of counts 0, 1, 2 and 3 or more, from the counts of counts (Chen and Goodman 1998).
 
-    A corpus too small to hold all of n1 .. n4 gets the one discount n1 / (n1 + 2 n2), and where that is undefined or
-    takes everything, one half.
+    A corpus too small for all of n1 .. n4 gets the single discount n1 / (n1 + 2 n2), or one half where that is
+    undefined or discounts everything.
     """
     once, twice, thrice, four = (np.count_nonzero(counts == n) for n in range(1, 5))
     one = once / (once + 2 * twice) if once and twice else 0.5
@@ -74,15 +74,15 @@ def discounts(counts: np.ndarray) -> np.ndarray:
 
 
 def discounted_shares(counts: np.ndarray, context: np.ndarray) -> np.ndarray:
-    """Discounted counts over the total of their context: what each n-gram [n] keeps for itself, below one in sum."""
+    """The mass of each n-gram [n]: its discounted count over the total of its context; sums to below one."""
     total = np.bincount(context, weights=counts)[context] if len(counts) else counts
     return (counts - discounts(counts)[np.minimum(counts, 3)]) / np.maximum(total, 1)
 
 
 def lowest(different: np.ndarray, text: np.ndarray) -> np.ndarray:
-    """The law of the lowest order [V]: by how many different tokens stood before, the rest spread over all evenly.
+    """The lowest order's distribution [V]: by how many different tokens came before; the rest is spread evenly.
 
-    Where no token has one before it (sequences of length one), by how often it was seen.
+    Where no token has one before it (sequences of length one), by how often each was seen.
     """
     counts = different if different.any() else np.bincount(text, minlength=len(different))
     own = discounted_shares(counts, np.zeros(len(counts), dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The numbers on a trained drafter's card: teacher-forced on held-out answers, and in the loop, as time allows."""
+"""The rates on a trained drafter's card: teacher-forced on held-out answers, and decoded in the time left."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from specdec_lib.training.nets.base import TrainableDrafter
 from specdec_lib.training.recipes import DEPTH, Recipe, beside, spec_of
 from specdec_lib.training.time_budget import TimeBudget
 
-LIVE, LEAST = 24, 2                                # held-out prompts decoded for real: at most, and at least
+LIVE, LEAST = 24, 2                                # held-out prompts that are decoded: at most, and at least
 
 
 def teacher_forced_rates(which: Recipe, drafter: TrainableDrafter, batches: Iterable, families: bool = False) -> dict:
-    """Teacher-forced rates on held-out batches, per part of the drafter; by family where asked for.
+    """Teacher-forced rates on held-out batches, per part of the drafter; with `families` also by family.
 
-    Of a model that drafts nothing, what it fills in.
+    For a model that drafts nothing, its fill quality.
     """
     if which.fills:
         return {which.name: rounded(fill_quality(drafter, batches))}
@@ -40,7 +40,7 @@ def teacher_forced_rates(which: Recipe, drafter: TrainableDrafter, batches: Iter
 
 def live_rates(which: Recipe, lessons: Dataset, stored: Checkpoint, target: Transformer, text: Tokenizer,
                deadline: TimeBudget) -> dict:
-    """Rates in the loop on held-out prompts, the same ones for every part of the drafter."""
+    """Rates of decoding held-out prompts, the same prompts for every part of the drafter."""
     prompts, parts = some_prompts(lessons), which.parts(stored.meta)
     draft = draft_lm(stored.state, target.weights) if which.name == "draft-lm" else None
     out = {}
@@ -53,12 +53,12 @@ def live_rates(which: Recipe, lessons: Dataset, stored: Checkpoint, target: Tran
 
 
 def some_prompts(lessons: Dataset) -> list[Example]:
-    """Held-out prompts of all families, in an order whose beginning has some of each."""
+    """Held-out prompts of all families, in random order, so that the first ones include several families."""
     prompts = evenly(lessons.data, lessons.held, LIVE)
     return [prompts[i] for i in order(len(prompts), 0, 0)]
 
 
 def rounded(told: dict) -> dict:
-    """Four digits, as cards keep them."""
+    """The figures rounded to four digits, as cards keep them."""
     return {name: [value if value is None else round(value, 4) for value in values] if isinstance(values, list)
             else round(values, 4) if isinstance(values, float) else values for name, values in told.items()}

@@ -1,4 +1,4 @@
-"""The same drafters in the loop: held-out prompts decoded for real, counted as `judge.py` counts."""
+"""Drafters measured by decoding held-out prompts in the loop, with the counts of `teacher_forced.py`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from specdec_lib.types import LM, Facts, Kit, Session
 
 def decode_live(spec: str, target: Transformer, facts: Facts, prompts: Iterable[Example],
                 checkpoints: Mapping[str, Any] | None = None, draft: LM | None = None) -> dict[str, Tally]:
-    """The tally of every family when the method `spec` answers these prompts, each as long as its example's answer.
+    """The tally of every family when the method `spec` answers these prompts, each as long as its example.
 
-    Decoding is greedy and by the loop; `checkpoints` and `draft` go into the kit. Counts are of real rounds.
+    Decoding is greedy; `checkpoints` and `draft` go into the kit.
     """
     out: dict[str, Tally] = {}
     for example in prompts:
@@ -35,7 +35,7 @@ def chain_tally(session: Session) -> Tally:
     tally = Tally()
     for round in session.rounds:
         tally.add(min(len(round.verdict.path), len(round.verdict.tokens)), len(round.draft))
-    tally.tokens = len(session.output)             # an end token inside a draft is followed by nothing
+    tally.tokens = len(session.output)             # nothing follows an end token inside a draft
     return tally
 
 

@@ -1,8 +1,8 @@
-"""What a drafter would be worth: acceptance by depth and tokens per target forward, from one teacher-forced pass.
+"""Predicted rates of a drafter: acceptance by depth and tokens per target forward, from one teacher-forced pass.
 
 At temperature 0 a chain is accepted as long as each slot's best token is the target's. Under an accepted prefix the
-drafter's input is the committed text, so one pass over the target's own answer holds every chain from every anchor,
-and walking along it counts the rounds that the loop would have taken. `live.py` runs the loop to see that it agrees.
+drafter's input is the committed text, so one pass over the target's own answer gives every chain from every anchor,
+and walking along it counts the rounds that the loop takes. `decoding.py` runs the loop; a test compares both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specdec_lib.training.nets.base import TrainableDrafter
 
 @dataclass
 class Tally:
-    """Counts of a walk; `reached[k]` drafts came to depth k (from 0), `accepted[k]` of them went on."""
+    """Counts of a walk; `reached[k]` drafts reached depth k (from 0), in `accepted[k]` its token was accepted."""
 
     tokens: int = 0
     rounds: int = 0
@@ -38,7 +38,7 @@ class Tally:
             self.accepted[k] += k < streak
 
     def plus(self, other: Tally) -> Tally:
-        """Both counted together."""
+        """The sum of both counts."""
         size = max(len(self.reached), len(other.reached))
 
         def both(a: list[int], b: list[int]) -> list[int]:
@@ -48,17 +48,17 @@ class Tally:
                      both(self.accepted, other.accepted))
 
     def told(self) -> dict:
-        """Counts and the two rates: tokens per target forward, acceptance by depth among drafts that came there."""
+        """Counts and two rates: tokens per target forward, and acceptance by depth among drafts that reached it."""
         rates = [a / r if r else None for a, r in zip(self.accepted, self.reached, strict=True)]
         return {"tokens_per_target_forward": self.tokens / self.rounds if self.rounds else None,
                 "conditional_acceptance": rates, "tokens": self.tokens, "rounds": self.rounds}
 
 
 def matches(drafter: TrainableDrafter, batch: Batch, depth: int) -> list[Tensor]:
-    """Per drafter [depth, B, S] bool: is the best token of slot k at anchor t the target's, under a true prefix?
+    """Per drafter [depth, B, S] bool: whether slot k's best token at anchor t is the target's, given a true prefix.
 
-    Anchors are the rows that a token of the answer follows, since no walk asks any other; false everywhere else. A
-    drafter that pays for every anchor has `slots_at(batch, depth, anchors)`, which leaves the others out.
+    Anchors are the rows before a token of the answer, since no walk uses others; false everywhere else. A drafter whose
+    cost grows with the anchors has `slots_at(batch, depth, anchors)`, which leaves the others out.
     """
     fast, anchors = drafter.frozen.rows.dtype != torch.float32, batch.drafted(1)
     with torch.no_grad(), torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=fast):
@@ -71,7 +71,7 @@ def matches(drafter: TrainableDrafter, batch: Batch, depth: int) -> list[Tensor]
 
 
 def best_tokens(drafter: TrainableDrafter, batch: Batch, x: Tensor, ahead: int, anchors: Tensor) -> Tensor:
-    """[B, S] bool: is the drafter's token the target's? It is its head's best, or what it has `proposed`."""
+    """[B, S] bool: whether the drafter's token (its head's best, or the one it has `proposed`) is the target's."""
     dist = TeacherRows(*(part[anchors.flatten()] for part in drafter.frozen.distribution(batch, ahead)))
     column = (drafter.proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors]) if hasattr(drafter, "proposed")
               else slot_losses(x[anchors], drafter.frozen.rows, dist).best)
@@ -81,11 +81,11 @@ def best_tokens(drafter: TrainableDrafter, batch: Batch, x: Tensor, ahead: int, 
 
 
 def walk_answer(right: Tensor, start: int, stop: int) -> Tally:
-    """The rounds over one answer, tokens start..stop - 1, whose slots were `right` [depth, S]."""
+    """The rounds over one answer, tokens start..stop - 1; `right` [depth, S] says which slots are right."""
     tally, at = Tally(), start - 1                 # the last known token
     rows = right.T.tolist()
     while at < stop - 1:
-        depth = min(len(right), stop - 2 - at)     # the loop's own rule: one token of the room is the verdict's
+        depth = min(len(right), stop - 2 - at)     # as in the loop: one remaining token is the verdict's
         streak = next((k for k in range(depth) if not rows[at][k]), depth)
         tally.add(streak, depth)
         at += streak + 1
@@ -107,7 +107,7 @@ def tallies(drafter: TrainableDrafter, batches: Iterable[tuple[Batch, Sequence[s
 
 
 def together(by_family: dict[str, Tally]) -> Tally:
-    """All families in one tally."""
+    """The sum of all families."""
     total = Tally()
     for tally in by_family.values():
         total = total.plus(tally)

@@ -1,1 +1,1 @@
-"""What the fit minimises: masks, targets and weights of each kind of drafter."""
+"""The losses that fits minimise: masks, targets and weights of each kind of drafter."""

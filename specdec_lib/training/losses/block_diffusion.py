@@ -1,10 +1,10 @@
-"""What a block drafter learns from: each slot by itself, the correction along the true text, and its own confidence.
+"""The loss of a block drafter: each slot by itself, the correction along the true text, and the confidence.
 
 Per anchor L = sum_k w_k (slot_k + a ce_k + b bce_k), a and b the drafter's weights. slot_k and w_k are the objective's
-(`objective.py`); ce_k is the cross-entropy of the corrected law over the slot's candidates, given the true token before
-it, which under an accepted prefix is what the walk at inference sees; bce_k holds the confidence against
-1 - 1/2 |p - q|_1, the chance that rejection sampling accepts a token of the corrected law q (DSpark, arXiv 2607.05147).
-A slot whose best token the head cannot say teaches the confidence alone.
+(`objective.py`); ce_k is the cross-entropy of the corrected distribution over the slot's candidates, given the true
+token before it, which under an accepted prefix is the input of inference; bce_k compares the confidence with
+1 - 1/2 |p - q|_1, the probability that rejection sampling accepts a token of the corrected distribution q (DSpark,
+arXiv 2607.05147). A slot whose best token is outside the head trains the confidence alone.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from specdec_lib.training.nets.decoder_layer import scaled
 
 
 class AnchorSlots(NamedTuple):
-    """Slots of random blocks, [B * A, block] each: is the slot learned, the token before it, the target's law there."""
+    """Slots of random blocks, [B * A, block] each: whether it is trained, the token before it, the target there."""
 
-    within: Tensor                                 # bool: its token lies in the answer, and so all before it do
+    within: Tensor                                 # bool: its token and all before it in the block are in the answer
     before: Tensor                                 # the true token before it
-    dist: TeacherRows                              # of all slots in a row [B * A * block, K]
-    mass: Tensor                                   # [B * A * block] share of the target's law that the head can say
+    dist: TeacherRows                              # of all slots, flattened [B * A * block, K]
+    mass: Tensor                                   # [B * A * block] share of the target's mass on the head's tokens
 
 
 def block_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
-    """The loss per anchor, and per slot its own mean loss and the share of walked tokens that are the target's."""
+    """The loss per anchor, and per slot its own mean loss and the share of proposed tokens that are the target's."""
     anchors, valid = some_anchors(batch, drafter.anchors)
     x = drafter.blocks(batch.tokens, anchors, drafter.context(batch)).flatten(0, 1)            # [B * A, block, hidden]
     drawn = slots_at(drafter, batch, anchors, valid)
@@ -61,9 +61,9 @@ def block_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dic
 
 
 def some_anchors(batch: Batch, count: int) -> tuple[Tensor, Tensor]:
-    """At most `count` anchors of each example [B, A], and which of them there really are; drawn by the batch's seed.
+    """At most `count` anchors of each example [B, A], and which of them are valid; drawn from the batch's seed.
 
-    An anchor is any token that a token of the answer follows, so the prompt's last one is among them.
+    An anchor is any token before a token of the answer, so the prompt's last one is among them.
     """
     may = batch.drafted(1)
     count = max(1, min(count, int(may.sum(1).max())))
@@ -71,8 +71,8 @@ def some_anchors(batch: Batch, count: int) -> tuple[Tensor, Tensor]:
 
 
 def slots_at(drafter, batch: Batch, anchors: Tensor, valid: Tensor) -> AnchorSlots:
-    """What the slots of the blocks at these anchors are to say."""
-    place = anchors[..., None] + torch.arange(drafter.block, device=anchors.device)     # row of the law, [B, A, block]
+    """The targets of the slots of the blocks at these anchors."""
+    place = anchors[..., None] + torch.arange(drafter.block, device=anchors.device)     # target's row [B, A, block]
     within = valid[..., None] & (place + 1 < batch.stop[:, None, None])
     place = place.clamp(max=batch.tokens.shape[1] - 1).flatten(1)
     ids, logp = (values.gather(1, place[..., None].expand(-1, -1, values.shape[-1])).flatten(0, 1)
@@ -83,7 +83,7 @@ def slots_at(drafter, batch: Batch, anchors: Tensor, valid: Tensor) -> AnchorSlo
 
 
 def weights(drafter, objective: Objective, x: Tensor, dist: TeacherRows, within: Tensor) -> Tensor:
-    """One weight for every slot [B * A * block], by its depth or by the chances of the target's best in its block."""
+    """One weight for every slot [B * A * block], by depth or by the probabilities of the target's best in its block."""
     probs = torch.ones(within.shape, device=x.device)
     if objective.depth != "decay":
         probs = torch.zeros_like(probs)
@@ -92,9 +92,9 @@ def weights(drafter, objective: Objective, x: Tensor, dist: TeacherRows, within:
 
 
 def corrected_logits(drafter, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Candidates [n, K] of these slots, their corrected logits [n, K], and the token before as it is read [n, hidden].
+    """Candidates [n, K] of these slots, their corrected logits [n, K], and the embedded token before [n, hidden].
 
-    logits + rows(C) . A e = rows(C) . (x + A e), so the whole stream learns from the corrected law, too.
+    logits + rows(C) . A e = rows(C) . (x + A e), so the hidden state x also learns from the corrected distribution.
     """
     rows = drafter.frozen.rows
     with torch.no_grad():
@@ -108,12 +108,12 @@ def corrected_logits(drafter, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor
 
 
 def trust(drafter, x: Tensor, e: Tensor) -> Tensor:
-    """Logit [n] of the drafter's chance that the slot's token is accepted."""
+    """Logit [n] of the predicted probability that the slot's token is accepted."""
     return (torch.cat((x, e), -1) * drafter.confidence).sum(-1)
 
 
 def on_candidates(dist: TeacherRows, columns: Tensor) -> Tensor:
-    """The law's chances [n, K] of these columns; what it holds elsewhere is left out."""
+    """The target's probabilities [n, K] of these columns."""
     same = columns[:, :, None] == dist.columns[:, None]
     return (same * dist.probs[:, None]).sum(-1)
 

@@ -1,7 +1,7 @@
-"""Blocks of masks behind clean texts: where they are anchored, where their rows stand and what each of them sees.
+"""Blocks of masks behind clean texts: their anchors, the positions of their rows, and what each row sees.
 
-A text of S tokens is read once, causally; a block anchored at row t stands behind token t, sees the text up to and
-with that token, and itself in both directions. It sees no other block and no later token of the text, as at inference.
+A text of S tokens is read once, causally; a block anchored at row t follows token t and sees the text up to and
+including that token, and itself in both directions. It sees no other block and no later token, as at inference.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Blocks:
-    """A blocks behind each of B texts; a block of `size` slots has `size - 1` rows, since its anchor is the text's."""
+    """A blocks for each of B texts; a block of `size` slots has `size - 1` rows, since its anchor is the text's."""
 
-    anchors: Tensor                                # [B, A] row of the last token that is known
-    lengths: Tensor                                # [B, A] slots that it drafts, up to `size`; rows behind are unseen
+    anchors: Tensor                                # [B, A] row of the last known token
+    lengths: Tensor                                # [B, A] slots that it drafts, up to `size`; later rows are hidden
     size: int
 
     @property
@@ -31,7 +31,7 @@ class Blocks:
         return self.anchors[..., None] + torch.arange(1, self.size, device=self.anchors.device)
 
     def seen(self, text: int) -> Tensor:
-        """[B, 1, A * rows, text + A * rows] bool: what the rows see of a text of so many rows and of all blocks."""
+        """[B, 1, A * rows, text + A * rows] bool: which of `text` text rows and of all block rows each row sees."""
         count, device = self.anchors.shape[1], self.anchors.device
         clean = torch.arange(text, device=device) <= self.anchors[..., None]                     # [B, A, text]
         clean = clean[:, :, None].expand(-1, -1, self.rows, -1).flatten(1, 2)
@@ -42,9 +42,9 @@ class Blocks:
 
 
 def drawn_anchors(valid: Tensor, count: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Up to `count` anchors [B, A] drawn without repetition from the `valid [B, S]` rows; and which of them are any.
+    """Up to `count` anchors [B, A] drawn without repetition from the `valid [B, S]` rows, and which of them are valid.
 
-    Where a text has fewer, the rest are rows that are not valid, and the second tensor says so.
+    Where a text has fewer valid rows, invalid ones fill up, and the second tensor is False there.
     """
     lots = torch.rand(valid.shape, generator=dice).to(valid.device).masked_fill(~valid, -1.0)
     lot, anchors = lots.topk(min(count, valid.shape[1]), -1)
@@ -52,10 +52,10 @@ def drawn_anchors(valid: Tensor, count: int, dice: torch.Generator) -> tuple[Ten
 
 
 def in_parts(chosen: Tensor, count: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The chosen rows [B, S], at most `count` of each text at a time: texts [b], their rows [b, a], which are any.
+    """The chosen rows [B, S], at most `count` of each text at a time: texts [b], their rows [b, a], which are chosen.
 
-    A text of which nothing is left is left out; where one has fewer rows than another, some that were not chosen fill
-    the gap.
+    A text without remaining rows is left out; where a text has fewer rows than another, rows that were not chosen fill
+    up.
     """
     rows, left = chosen.int().argsort(dim=1, descending=True, stable=True), chosen.sum(1)
     for at in range(0, int(left.max()), count):

@@ -1,7 +1,7 @@
-"""The head of a drafter, in pieces: the loss of many slots and its gradient, without keeping logits.
+"""The loss of many slots and its gradient, computed in chunks through the head, so that no logits are kept.
 
-The head is the target's embedding, restricted and frozen, so all that is needed of the logits is the gradient towards
-the stream before it. Each piece of rows makes its logits, its loss and that gradient at once, and lets them go.
+The head is the target's embedding, restricted and frozen, so the logits are needed only for the gradient towards the
+hidden state before it. Each chunk of rows computes its logits, its loss and that gradient at once, and frees them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ PIECE = 1024                                       # rows whose logits exist at 
 
 
 class TeacherRows(NamedTuple):
-    """The target's law for n slots, on the columns of a restricted head: `columns [n, K]`, `chances [n, K]`.
+    """The target's distribution for n slots, on the columns of a restricted head: `columns [n, K]`, `probs [n, K]`.
 
-    Chances outside the head are zero and the others sum to one; `covered [n]` says where the target's own best token
-    is among the columns. Slots that are not covered teach nothing (EAGLE-3).
+    Probabilities outside the head are zero and the others sum to one; `covered [n]` says where the target's best token
+    is among the columns. Slots that are not covered are not trained (EAGLE-3).
     """
 
     columns: Tensor
@@ -30,7 +30,7 @@ class TeacherRows(NamedTuple):
 
 
 class SlotLosses(NamedTuple):
-    """What came of n slots: their losses [n], the drafter's best column [n], its chance of the target's best [n]."""
+    """Results of n slots: losses [n], the drafter's best column [n], its probability of the target's best [n]."""
 
     loss: Tensor
     best: Tensor
@@ -38,7 +38,7 @@ class SlotLosses(NamedTuple):
 
 
 def teacher_rows(top_ids: Tensor, top_logp: Tensor, columns: Tensor) -> TeacherRows:
-    """The law on the head's columns; `columns [V]` gives the column of every token, -1 where it has none."""
+    """The target on the head's columns; `columns [V]` gives the column of every token, -1 where it has none."""
     place = columns[top_ids]
     probs = top_logp.float().exp() * (place >= 0)
     covered = place[..., 0] >= 0
@@ -46,22 +46,22 @@ def teacher_rows(top_ids: Tensor, top_logp: Tensor, columns: Tensor) -> TeacherR
 
 
 def slot_losses(x: Tensor, head: Tensor, dist: TeacherRows) -> SlotLosses:
-    """Slots of these streams [n, hidden] without gradients; losses are soft cross-entropies."""
+    """Slots of these hidden states [n, hidden] without gradients; losses are soft cross-entropies."""
     with torch.no_grad():
         pieces = [loss_chunk(rows, head, TeacherRows(*parts), "ce", None)[1]
                   for rows, *parts in zip(x.split(PIECE), *(part.split(PIECE) for part in dist), strict=True)]
     return SlotLosses(*(torch.cat(part) for part in zip(*pieces, strict=True)))
 
 
-def weighted_loss(x: Tensor, head: Tensor, dist: TeacherRows, weight: Tensor, kind: str = "ce") -> tuple[Tensor,
-                                                                                                         SlotLosses]:
-    """sum over slots of weight x loss, differentiable in x; and the slots. `weight [n]` is not differentiated."""
+def weighted_loss(x: Tensor, head: Tensor, dist: TeacherRows, weight: Tensor,
+                  kind: str = "ce") -> tuple[Tensor, SlotLosses]:
+    """The sum over slots of weight x loss, differentiable in x, and the slots. `weight [n]` is a constant."""
     rows, losses, best, prob = HeadLoss.apply(x, head, *dist, weight, kind)
     return rows, SlotLosses(losses, best, prob)
 
 
 class HeadLoss(torch.autograd.Function):
-    """The weighted sum whose gradient was made on the way."""
+    """The weighted sum, whose gradient is computed in the forward."""
 
     @staticmethod
     def forward(ctx, x, head, columns, probs, covered, weight, kind):
@@ -83,9 +83,9 @@ class HeadLoss(torch.autograd.Function):
         return ctx.saved_tensors[0] * total, None, None, None, None, None, None
 
 
-def loss_chunk(x: Tensor, head: Tensor, dist: TeacherRows, kind: str, weight: Tensor | None) -> tuple[Tensor | None,
-                                                                                                      SlotLosses]:
-    """The gradient [n, hidden] of sum(weight x loss) and the slots, for few enough rows that their logits may exist."""
+def loss_chunk(x: Tensor, head: Tensor, dist: TeacherRows, kind: str,
+               weight: Tensor | None) -> tuple[Tensor | None, SlotLosses]:
+    """The gradient [n, hidden] of sum(weight x loss) and the slots, for one chunk of rows; None without weight."""
     logits = F.linear(x.to(head.dtype), head).float()
     best = logits.argmax(-1)
     lse = torch.logsumexp(logits, -1, keepdim=True)

@@ -1,8 +1,8 @@
-"""What a step of a diffusion language model learns: blocks masked whole, blocks masked at random, and the plain text.
+"""The loss of a diffusion language model: wholly masked blocks, randomly masked blocks, and the plain text.
 
-A wholly masked block is what one step of drafting sees; its slots weigh by depth as the objective says. A block masked
-at random is what a step among several sees (`masking.py`). The text's rows learn the next token, which keeps a block
-of one a language model (arXiv 2511.08923). All of them learn the target's law under the true text.
+A wholly masked block is the input of drafting in one step; the objective weights its slots by depth. A randomly masked
+block is the input of one of several steps (`random_masking.py`). The text's rows learn the next token, so that a block
+of one stays a language model (arXiv 2511.08923). All of them learn the target's distribution under the true text.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from specdec_lib.training.nets.base import Frozen
 
 @dataclass(frozen=True)
 class Mix:
-    """What a step learns, and how much of it counts; each part is a mean over its blocks or rows."""
+    """The parts of the loss and their weights; each part is a mean over its blocks or rows."""
 
-    draft: float = 1.0                             # wholly masked blocks, depths weighed by the objective
-    masked: float = 1.0                            # blocks masked at random, hidden tokens weighed by 1 / t
+    draft: float = 1.0                             # wholly masked blocks, depths weighted by the objective
+    masked: float = 1.0                            # randomly masked blocks, hidden tokens weighted by 1 / t
     text: float = 0.5                              # the text's own rows (TiDAR has 0.5 of both halves)
-    noised: float = 0.25                           # share of the blocks that are masked at random
-    anchors: int = 64                              # blocks behind each text at most, drawn anew at every step
+    noised: float = 0.25                           # share of randomly masked blocks
+    anchors: int = 64                              # most blocks of each text, drawn again at every step
     spacing: int = 8                               # tokens of the longest text for each block
 
 
 @dataclass(frozen=True)
 class MaskDraw:
-    """The blocks of one step. Slot k of a block is about the token k + 1 places behind its anchor."""
+    """The blocks of one step. Slot k of a block predicts the token k + 1 positions after its anchor."""
 
     blocks: Blocks
-    real: Tensor                                   # [B, A] false where a text had fewer anchors to draw
+    real: Tensor                                   # [B, A] false where a text has fewer anchors
     whole: Tensor                                  # [B, A] wholly masked
     rates: Tensor                                  # [B, A] t of the others
     masked: Tensor                                 # [B, A, size] whether the token of a slot is hidden
@@ -59,7 +59,7 @@ def diffusion_loss(x: Tensor, frozen: Frozen, batch: Batch, drawn: MaskDraw, mix
                    objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
     """The mix of losses, and by depth the mean loss and the share of right slots among wholly masked blocks.
 
-    `x [B * S + B * A * rows, hidden]` are the normed streams of the texts' rows and then of the blocks'.
+    `x [B * S + B * A * rows, hidden]` are the normed hidden states of the texts' rows and then of the blocks'.
     """
     dist, size = frozen.distribution(batch, 0), drawn.blocks.size
     row, place, inside = block_slots(batch, drawn.blocks)
@@ -77,7 +77,7 @@ def diffusion_loss(x: Tensor, frozen: Frozen, batch: Batch, drawn: MaskDraw, mix
 
 
 def block_slots(batch: Batch, blocks: Blocks) -> tuple[Tensor, Tensor, Tensor]:
-    """Of every slot [B, A, size]: its row among all streams, the text's row whose law it learns, and is it any."""
+    """Of every slot [B, A, size]: its row in `x`, the text's row that it learns from, and whether it is valid."""
     count, size = batch.tokens.shape
     anchors, slot = blocks.anchors[..., None], torch.arange(blocks.size, device=batch.tokens.device)
     text = torch.arange(count, device=batch.tokens.device)[:, None, None]
@@ -88,9 +88,8 @@ def block_slots(batch: Batch, blocks: Blocks) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def block_weights(x: Tensor, frozen: Frozen, dist: TeacherRows, row: Tensor, place: Tensor, counted: Tensor,
-                  drawn: MaskDraw,
-                  mix: Mix, objective: Objective) -> Tensor:
-    """What every slot [B, A, size] weighs: by depth in wholly masked blocks, by 1 / t in the others."""
+                  drawn: MaskDraw, mix: Mix, objective: Objective) -> Tensor:
+    """The weight of every slot [B, A, size]: by depth in wholly masked blocks, by 1 / t in the others."""
     probs = torch.ones(counted.shape, device=x.device)
     if objective.depth != "decay":
         drafted = counted & drawn.whole[..., None]
@@ -103,5 +102,5 @@ def block_weights(x: Tensor, frozen: Frozen, dist: TeacherRows, row: Tensor, pla
 
 
 def teacher_at(dist: TeacherRows, places: Tensor) -> TeacherRows:
-    """The law at these flat places."""
+    """The target's distributions at these flat positions."""
     return TeacherRows(*(part[places] for part in dist))

@@ -1,7 +1,8 @@
-"""Losses of drafters: how far one draft slot is from the target's law, and how much each depth of a draft weighs.
+"""Losses of drafters: how far a draft slot is from the target's distribution, and the weight of each depth.
 
-`logits [n, V]` are the drafter's, `p [n, V]` the target's law on the same columns; losses are per slot [n], in nats
-or in chances. Sources: TV and LK (arXiv 2602.23881), streak (SpecDiff-2, arXiv 2511.00606), D-PACE (arXiv 2605.18810).
+`logits [n, V]` are the drafter's, `p [n, V]` the target's distribution on the same columns; losses are per slot [n], in
+nats or probabilities. Sources: TV and LK (arXiv 2602.23881), streak (SpecDiff-2, arXiv 2511.00606), D-PACE (arXiv
+2605.18810).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ def soft_cross_entropy(logits: Tensor, p: Tensor) -> Tensor:
 
 
 def total_variation(logits: Tensor, p: Tensor) -> Tensor:
-    """1/2 sum_v |p(v) - q(v)| = 1 - sum_v min(p, q): the chance that rejection sampling refuses the token."""
+    """1/2 sum_v |p(v) - q(v)| = 1 - sum_v min(p, q): the probability that rejection sampling rejects the token."""
     return 0.5 * (p - torch.softmax(logits.float(), -1)).abs().sum(-1)
 
 
 def mixed(logits: Tensor, p: Tensor, share: float = 0.1) -> Tensor:
-    """share x cross-entropy + (1 - share) x L1 distance (DSpark): for the end of a run, since far from p TV is flat."""
+    """share x cross-entropy + (1 - share) x L1 distance (DSpark): for the end of a run, since TV is flat far from p."""
     return share * soft_cross_entropy(logits, p) + 2 * (1 - share) * total_variation(logits, p)
 
 
@@ -29,26 +30,26 @@ SLOT_LOSSES = {"ce": soft_cross_entropy, "tv": total_variation, "mixed": mixed}
 
 
 def decay_weights(probs: Tensor, decay: float = 0.8) -> Tensor:
-    """decay^k at depth k (EAGLE-3), for the chances [depth, n] of the label in every slot."""
+    """decay^k at depth k (EAGLE-3), for the probabilities [depth, n] of the label in every slot."""
     return (decay ** torch.arange(len(probs), dtype=torch.float32, device=probs.device))[:, None].expand_as(probs)
 
 
 def streak_weights(probs: Tensor) -> Tensor:
     """sum over m >= j of prod_{i <= m} q_i: with these weights on log q_j the gradient is that of the expected streak.
 
-    The streak objective is A = sum_m prod_{i <= m} q_i, the tokens accepted of a draft whose slots are drawn alone.
+    The streak objective is A = sum_m prod_{i <= m} q_i, the expected accepted tokens of independent slots.
     """
     prefix = probs.detach().cumprod(0)
     return prefix.flip(0).cumsum(0).flip(0)
 
 
 def dpace_weights(probs: Tensor, alpha: float = 0.5) -> Tensor:
-    """Streak weights of smoothed chances (1 - alpha) q + alpha, which do not vanish where an early slot is bad."""
+    """Streak weights of smoothed probabilities (1 - alpha) q + alpha, which do not vanish after a bad early slot."""
     return streak_weights((1 - alpha) * probs.detach() + alpha)
 
 
 def expected_streak(probs: Tensor) -> Tensor:
-    """A = sum_m prod_{i <= m} q_i per anchor [n]: drafts accepted when slot i is accepted with chance q_i."""
+    """A = sum_m prod_{i <= m} q_i per anchor [n]: tokens accepted when slot i is accepted with probability q_i."""
     return probs.cumprod(0).sum(0)
 
 

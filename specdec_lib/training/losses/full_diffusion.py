@@ -1,9 +1,9 @@
-"""Whole answers masked at random and read in both directions: how a fully bidirectional diffusion model learns.
+"""The loss of a fully bidirectional diffusion model: whole answers, masked at random.
 
-A rate t is drawn for each text and each token of its answer is hidden with that chance; prompts are never hidden. The
-row before a hidden token is asked for it, as in the language model it starts from (Dream and DiffuLLaMA keep that
-shift), by a cross-entropy that weighs 1 / t, clipped (`masking.py`), against the token that stands there: what the
-target would have said knows nothing of the tokens behind. Sources: Gong et al. 2025 (DiffuLLaMA, arXiv 2410.17891); Nie
+A rate t is drawn for each text, and each token of its answer is hidden with that probability; prompts are never hidden.
+The row before a hidden token predicts it, as in the language model it starts from (Dream and DiffuLLaMA keep that
+shift), with a cross-entropy of weight 1 / t, clipped (`random_masking.py`). The label is the true token: the target's
+distribution does not depend on the tokens behind. Sources: Gong et al. 2025 (DiffuLLaMA, arXiv 2410.17891); Nie
 et al. 2025 (LLaDA) for masking answers alone.
 """
 
@@ -23,12 +23,12 @@ from specdec_lib.training.losses.random_masking import MOST, hidden_weights, hid
 from specdec_lib.training.nets.base import normed
 from specdec_lib.training.nets.decoder_layer import scaled
 
-RATES = (0.25, 0.5, 0.75, 1.0)                     # of masking, at which held-out answers are filled
-QUARTERS = 4                                       # of the rates, by which a step tells what it showed
+RATES = (0.25, 0.5, 0.75, 1.0)                     # of masking, at which held-out answers are filled in
+QUARTERS = 4                                       # of the rates, by which a step reports its results
 
 
 class Hidden(NamedTuple):
-    """Which tokens of each text are hidden [B, S], at which rate [B], and what each column is seen by [B, 1, S, S]."""
+    """Which tokens of each text are hidden [B, S], at which rate [B], and which columns each row sees [B, 1, S, S]."""
 
     masked: Tensor
     rates: Tensor
@@ -36,7 +36,7 @@ class Hidden(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Rows [B, S] whose next token is hidden, those whose next token can be learned at all, and its column [B, S]."""
+    """Rows [B, S] whose next token is hidden, rows whose next token can be learned, and its column [B, S]."""
 
     rows: Tensor
     learnable: Tensor
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 def hide(batch: Batch, anneal: int = 0) -> Hidden:
-    """Tokens hidden and columns seen in a step, all from the batch's seed; see `opened` for `anneal`."""
+    """The hidden tokens and seen columns of a step, from the batch's seed; `anneal` steps open the columns behind."""
     dice, device = torch.Generator().manual_seed(batch.seed), batch.tokens.device
     t = mask_rates((len(batch.tokens),), dice)
     masked = hide_tokens(t, batch.tokens.shape[1], dice).to(device) & batch.drafted(0)
@@ -52,10 +52,10 @@ def hide(batch: Batch, anneal: int = 0) -> Hidden:
 
 
 def visible_columns(batch: Batch, share: float, dice: torch.Generator | None = None) -> Tensor:
-    """[B, 1, S, S] bool, which columns each row sees: all before it and this share of those behind it, no padding.
+    """[B, 1, S, S] bool, which columns each row sees: itself, all before it and this share of those behind, no padding.
 
-    A random share that grows to one over the first steps is DiffuLLaMA's annealing for smaller models; its larger ones
-    have been trained with everything open from the start.
+    A random share that grows to one over the first steps is DiffuLLaMA's annealing for smaller models; its larger
+    models see everything from the start.
     """
     size, device = batch.tokens.shape[1], batch.tokens.device
     seen = torch.ones(size, size, dtype=torch.bool, device=device)
@@ -66,7 +66,7 @@ def visible_columns(batch: Batch, share: float, dice: torch.Generator | None = N
 
 
 def streams(drafter, tokens: Tensor, masked: Tensor, seen: Tensor) -> Tensor:
-    """Normed streams [B, S, hidden] of texts whose masked tokens are masks; row t is about token t + 1."""
+    """Normed hidden states [B, S, hidden] of texts whose masked tokens are masks; row t predicts token t + 1."""
     eps, group = drafter.shape.eps, drafter.shape.group
     x = torch.where(masked[..., None], drafter.mask, drafter.frozen.embed(tokens))
     for layer in drafter.layers:
@@ -77,20 +77,20 @@ def streams(drafter, tokens: Tensor, masked: Tensor, seen: Tensor) -> Tensor:
 
 
 def masked_rows(drafter, batch: Batch, masked: Tensor) -> Asked:
-    """What the rows of these texts are asked for."""
+    """Which rows of these texts are trained, and on which columns."""
     columns = drafter.frozen.columns[batch.later(batch.tokens, 1)]
     learnable = batch.drafted(1) & (columns >= 0)
     return Asked(batch.later(masked, 1) & learnable, learnable, columns)
 
 
 def certain_labels(columns: Tensor) -> TeacherRows:
-    """The law that is sure of these columns [n]."""
+    """Distributions with all mass on these columns [n]."""
     one = torch.ones(len(columns), 1, device=columns.device)
     return TeacherRows(columns[:, None], one, one[:, 0] > 0)
 
 
 def full_diffusion_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
-    """The loss per text, and for each quarter of the masking rates the mean loss and the share of right tokens."""
+    """The loss per text, and for each quarter of the masking rates the mean loss and the share of correct tokens."""
     drawn = hide(batch, drafter.anneal)
     ask = masked_rows(drafter, batch, drawn.masked)
     weight = hidden_weights(ask.rows, drawn.rates, ask.learnable, MOST) / len(batch.tokens)
@@ -103,9 +103,9 @@ def full_diffusion_loss(drafter, batch: Batch, objective: Objective) -> tuple[Te
 
 
 def fill_quality(drafter, batches: Iterable[tuple[Batch, object]]) -> dict:
-    """Hidden tokens of held-out answers at each of `RATES`: nats a token, the share filled rightly in one step, counts.
+    """Hidden tokens of held-out answers at each of `RATES`: nats a token, share filled correctly in one step, counts.
 
-    Everything is open, and every model that is measured on these batches meets the same masks.
+    All rows see each other, and every model measured on these batches gets the same masks.
     """
     sums = torch.zeros(3, len(RATES), dtype=torch.float64)
     fast = drafter.frozen.rows.dtype != torch.float32

@@ -1,4 +1,4 @@
-"""The objective of a batch: every slot that can be learned, its loss, and how much its depth weighs."""
+"""The objective of a batch: every slot that can be learned, its loss, and the weight of its depth."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from specdec_lib.training.nets.base import TrainableDrafter
 
 @dataclass(frozen=True)
 class Objective:
-    """Which loss a slot has and how depths weigh; see `losses.py`."""
+    """The loss of a slot and the weights of depths; see `distillation.py`."""
 
     slot: str = "ce"                               # ce, tv or mixed
     depth: str = "decay"                           # decay, dpace or streak
-    smooth: float | None = None                    # of dpace and streak; None: 0.5 of dpace, 0 of streak
+    smooth: float | None = None                    # for dpace and streak; None: 0.5 for dpace, 0 for streak
 
     def __post_init__(self):
         if self.slot not in SLOT_LOSSES or self.depth not in DEPTH_WEIGHTS:
@@ -30,16 +30,16 @@ class Objective:
                              f"{self.depth}")
 
     def by_depth(self, probs: Tensor) -> Tensor:
-        """What the slots weigh whose labels have these chances [depth, n].
+        """The weights of slots whose labels have these probabilities [depth, n].
 
-        D-PACE is the streak of smoothed chances, so with the same `smooth` both are one.
+        D-PACE is the streak of smoothed probabilities, so with the same `smooth` both are equal.
         """
         return DEPTH_WEIGHTS[self.depth](probs) if self.smooth is None else dpace_weights(probs, self.smooth)
 
     def __call__(self, drafter: TrainableDrafter, batch: Batch) -> tuple[Tensor, dict[str, list[float]]]:
-        """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best is right.
+        """The loss per anchor, and per entry of `slots` the mean loss and the share of slots whose best token is right.
 
-        A drafter with a `loss(batch, objective)` of its own, which draws its anchors say, is asked for that.
+        If the drafter has `loss(batch, objective)`, this calls it instead.
         """
         if hasattr(drafter, "loss"):
             return drafter.loss(batch, self)
@@ -56,7 +56,7 @@ class Objective:
         return total, told
 
     def weights(self, drafter: TrainableDrafter, streams: list[Tensor], parts: list) -> Tensor:
-        """One weight for every entry and place [entries, B * S]; drafters side by side weigh the same."""
+        """One weight for every entry and position [entries, B * S]; independent drafters all have weight one."""
         blank = torch.ones(len(streams), streams[0].shape[:2].numel(), device=streams[0].device)
         if not drafter.unrolled or self.depth == "decay":
             return self.by_depth(blank) if drafter.unrolled else blank
@@ -67,7 +67,7 @@ class Objective:
 
 
 def entry(drafter: TrainableDrafter, batch: Batch, ahead: int) -> tuple[Tensor, TeacherRows]:
-    """Where `ahead` tokens past the anchor something can be learned [B * S] bool, and the target's law there."""
+    """Where slot `ahead` can be learned [B * S] bool, and the target's distribution there."""
     dist = drafter.frozen.distribution(batch, ahead)
     chosen = batch.drafted(1 + ahead).flatten() & dist.covered
     return chosen, TeacherRows(*(part[chosen] for part in dist))

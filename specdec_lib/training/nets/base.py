@@ -1,4 +1,4 @@
-"""What every drafter in training has in common: the target's frozen embedding and head, and what a fit asks of it."""
+"""What all drafters in training share: the target's frozen embedding and head, and the interface for fits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from specdec_lib.training.losses.chunked_head import TeacherRows, teacher_rows
 
 
 class TrainableDrafter(Protocol):
-    """A module that drafts: `slots` gives the normed streams before the head [B, S, hidden], aligned on the anchor.
+    """A module that drafts: `slots` gives the normed inputs of the head [B, S, hidden], aligned on the anchor.
 
-    Anchor t is the last known token. Where the drafter is `unrolled`, entry k drafts token t + 1 + k; else the entries
-    are drafters of their own, each for token t + 1, and a deeper draft is the same drafter asked one token later.
+    Anchor t is the last known token. If the drafter is `unrolled`, entry k drafts token t + 1 + k; else the entries are
+    independent drafters, each for token t + 1, and a deeper slot is the same drafter one token later.
     `depth` is how far to unroll, by default as far as in training.
     """
 
     unrolled: bool
-    levels: tuple[int, ...]                        # of the target's streams that are read
+    levels: tuple[int, ...]                        # layers of the target whose hidden states it reads
     frozen: Frozen
 
     def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]: ...
@@ -35,7 +35,7 @@ class TrainableDrafter(Protocol):
 
 
 class Frozen(nn.Module):
-    """The target's embedding, its rows for the restricted vocabulary `ids`, and its angles. Nothing here is trained."""
+    """The target's embedding, its rows for the restricted vocabulary `ids`, and its rotary angles. Not trained."""
 
     def __init__(self, target: Transformer, ids: Tensor, longest: int = 2048):
         super().__init__()
@@ -52,22 +52,22 @@ class Frozen(nn.Module):
         return F.embedding(tokens, self.embedding).float()
 
     def angles(self, count: int, ahead: int = 0) -> tuple[Tensor, Tensor]:
-        """Of positions ahead, ahead + 1, ..., [count, head_dim]."""
+        """Cosines and sines of positions ahead, ahead + 1, ..., [count, head_dim] each."""
         return self.cos[ahead:ahead + count], self.sin[ahead:ahead + count]
 
     def distribution(self, batch: Batch, ahead: int) -> TeacherRows:
-        """The target's law, `ahead` rows after each row of the batch [B * S, K]."""
+        """The target's distributions `ahead` rows after each row of the batch [B * S, K]."""
         ids, logp = batch.later(batch.top_ids, ahead), batch.later(batch.top_logp, ahead)
         return teacher_rows(ids.flatten(0, 1), logp.flatten(0, 1), self.columns)
 
 
 def normed(x: Tensor, norm: Tensor, eps: float) -> Tensor:
-    """The stream as the head wants it."""
+    """The hidden states normed for the head, float32."""
     return F.rms_norm(x.float(), x.shape[-1:], norm, eps)
 
 
 def usual_size(target: Transformer, level: int) -> float:
-    """The median root mean square of this stream's rows over a few tokens; a mean would follow the few huge rows."""
+    """The median root mean square of this layer's hidden states over a few tokens; a few huge rows dominate a mean."""
     tokens = tuple(range(min(64, target.vocab)))
     stream = text_features(target, tokens, (level,))["streams"][:, 0].float()
     return float(stream.pow(2).mean(-1).sqrt().median())

@@ -1,9 +1,9 @@
-"""A block drafter in training: blocks of an anchor and masks that see the target's streams before the anchor.
+"""A block drafter in training: blocks of an anchor and masks that see the target's hidden states before the anchor.
 
 Source: DFlash (arXiv 2602.06036); anchor slot, correction and confidence as in DSpark (arXiv 2607.05147). The layers
 start from the target's last ones and `fc` returns the last tap, so the first layer's keys and values of the context are
-nearly those that the target itself has there. Context keys j < anchor are visible: j = anchor would show the stream
-from which the target itself says the label.
+close to those of the target. Context keys j < anchor are visible: j = anchor would show the hidden state from which the
+target itself predicts the label.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ AT_ONCE = 32                                       # anchors of a sequence whose
 
 
 class BlockDiffusionNet(nn.Module):
-    """The drafter in training (see `drafters.Drafter`); anchor t drafts tokens t + 1 to t + `block` in one forward.
+    """The drafter in training (see `nets.base.TrainableDrafter`); anchor t drafts tokens t + 1 to t + `block` at once.
 
-    `chosen` are the target's layers it starts from, `rank` is how far each matrix may move from them.
+    `chosen` are the target's layers it starts from, `rank` is the rank of each matrix's difference from them.
     """
 
     unrolled = True
 
     def __init__(self, target: Transformer, ids: Tensor, taps: tuple[int, ...] = (), chosen: tuple[int, ...] = (),
                  block: int = 8,                   # slots; DSpark 7, DFlash 16 for targets of 4 B and more
-                 rank: int = 80,                   # three layers of SmolLM2-135M are 2.0 MB so, of 3.6 in all
-                 anchors: int = 32,                # blocks a step makes of each sequence, drawn anew every time
-                 candidates: int = 32,             # tokens of a slot that the correction weighs anew
-                 correction_weight: float = 0.5,   # weight of the corrected law's loss beside the slot's own
+                 rank: int = 80,                   # three layers of SmolLM2-135M are 2.0 MB, of 3.6 in all
+                 anchors: int = 32,                # blocks of each sequence in a step, drawn again every time
+                 candidates: int = 32,             # tokens of a slot that the correction scores
+                 correction_weight: float = 0.5,   # weight of the corrected distribution's loss
                  confidence_weight: float = 1.0,   # weight of the confidence's loss (DSpark)
                  random: bool = False):
         super().__init__()
@@ -65,7 +65,7 @@ class BlockDiffusionNet(nn.Module):
         self.correction, self.confidence = nn.Parameter(torch.zeros(h, h)), nn.Parameter(torch.zeros(2 * h))
 
     def loss(self, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
-        """The loss per anchor of random blocks of this batch, and what they showed; see `block_loss.py`."""
+        """The loss per anchor of random blocks of this batch, and figures by slot; see `losses/block_diffusion.py`."""
         return block_loss(self, batch, objective)
 
     def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
@@ -85,18 +85,18 @@ class BlockDiffusionNet(nn.Module):
         return list(out.unbind(2))
 
     def proposed(self, x: Tensor, before: Tensor) -> Tensor:
-        """The column [n] that the walk takes in slots of streams x [n, hidden], behind the true tokens `before` [n]."""
+        """The column [n] chosen in slots of hidden states x [n, hidden], given the true tokens `before` [n]."""
         return best_walked(self, x, before)
 
     def context(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
-        """Per layer the keys and values [B, kv_heads, S, d] of the target's streams."""
+        """Per layer the keys and values [B, kv_heads, S, d] of the target's hidden states."""
         eps, size = self.shape.eps, batch.tokens.shape[1]
         streams = [scaled(batch.streams[level], eps) for level in self.levels]
         c = normed(F.linear(torch.cat(streams, -1), self.fc), self.fc_norm, eps)
         return [layer.heads(c, *self.frozen.angles(size))[1:] for layer in self.layers]
 
     def blocks(self, tokens: Tensor, anchors: Tensor, context: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Normed streams [B, A, block, hidden] of the blocks at these anchors [B, A] of the texts [B, S]."""
+        """Normed hidden states [B, A, block, hidden] of the blocks at these anchors [B, A] of the texts [B, S]."""
         eps, group, size = self.shape.eps, self.shape.group, self.block
         first = self.frozen.embed(tokens.gather(1, anchors))[:, :, None]
         x = torch.cat((first, self.mask.expand(*anchors.shape, size - 1, -1)), 2).flatten(1, 2)

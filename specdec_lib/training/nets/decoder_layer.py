@@ -1,7 +1,7 @@
-"""One decoder layer that can be trained: the forward of `models/forward.py` over padded batches, with gradients.
+"""A trainable decoder layer: the forward of `models/llama/forward.py` over padded batches, with gradients.
 
-Matrices are fused as there (input norms folded in, attention's scale in the queries), so what is trained is what
-drafts. Matrices are kept in single precision and multiplied in bf16 where the processor is fast at it.
+Matrices are fused as there (input norms folded in, attention's scale in the queries), so the
+trained matrices are those that draft. They are kept in single precision and multiplied in bf16 where that is fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MATRICES = ("qkv", "out", "gate_up", "down")
 
 
 class TrainableLayer(nn.Module):
-    """Weights `qkv`, `out`, `gate_up`, `down`, from tensors [out, in]; `width` streams feed the attention."""
+    """Weights `qkv`, `out`, `gate_up`, `down`, from tensors [out, in]."""
 
     def __init__(self, shape: LlamaConfig, state: dict[str, Tensor]):
         super().__init__()
@@ -27,7 +27,7 @@ class TrainableLayer(nn.Module):
             setattr(self, name, nn.Parameter(state[name].float().clone()))
 
     def take(self, name: str, matrix: Tensor) -> None:
-        """The matrix of this name is this one from now on."""
+        """Replaces the matrix of this name."""
         with torch.no_grad():
             getattr(self, name).copy_(matrix)
 
@@ -39,14 +39,14 @@ class TrainableLayer(nn.Module):
         return rotated(q, cos, sin), rotated(k, cos, sin), v
 
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
-        """What follows the attention [B, heads, S, d], for a residual stream [B, S, hidden]."""
+        """The rest of the layer after the attention [B, heads, S, d], for hidden states [B, S, hidden]."""
         x = x + F.linear(attended.transpose(1, 2).flatten(-2), self.out)
         gate, up = F.linear(scaled(x, self.shape.eps), self.gate_up).chunk(2, -1)
         return x + F.linear(F.silu(gate) * up, self.down)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary angles, signed as `rope_table` gives them."""
+    """Rotates x by these angles, signed as `rope_table` gives them."""
     return x * cos + x.roll(x.shape[-1] // 2, -1) * sin
 
 
@@ -56,19 +56,19 @@ def scaled(x: Tensor, eps: float) -> Tensor:
 
 
 def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention of every row to itself and the rows before it; padding stands behind, so nothing sees it."""
+    """Attention of every row to itself and the rows before it; padding comes last, so no row sees it."""
     group = q.shape[1] // k.shape[1]
     return F.scaled_dot_product_attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1),
                                           is_causal=True, scale=1.0)
 
 
 def fused_state(layer, head_dim: int) -> dict[str, Tensor]:
-    """The plain matrices of one of the target's layers (models.weights.Layer), float32: where a drafter starts from.
+    """The plain matrices of one of the target's layers (`LayerWeights`), float32, from which a drafter starts.
 
-    Biases and norms of single heads are left out: a drafter learns to do without them.
+    Biases and norms of single heads are left out; the drafter learns without them.
     """
     state = {name: getattr(layer, name).dense().float() for name in MATRICES}
-    if layer.q_norm is not None:                   # there the scale of attention sits in the norm
+    if layer.q_norm is not None:                   # then the norm holds attention's scale
         queries = layer.out.dense().shape[1]
         state["qkv"] = state["qkv"].clone()        # it may be the target's own matrix
         state["qkv"][:queries] *= head_dim ** -0.5
@@ -86,7 +86,7 @@ def take_over(module: nn.Module, names: Iterable[str], state: Mapping[str, Tenso
 
 
 def kept_tensors(module: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
-    """What `take_over` puts back: these parameters, and the matrices of the layers as `layers.0.qkv` and so on."""
+    """The tensors that `take_over` reads: these parameters, and the layers' matrices as `layers.0.qkv` and so on."""
     layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(module.layers)
               for name in MATRICES}
     return layers | {name: getattr(module, name).detach() for name in names}

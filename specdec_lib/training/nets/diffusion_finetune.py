@@ -15,23 +15,23 @@ from specdec_lib.training.losses.diffusion import Mix
 from specdec_lib.training.nets.diffusion_lm import DiffusionNet
 
 RANK = 128                                         # of the difference from draft-lm: 1.1 MB a layer of SmolLM2-135M
-MASKS = Mix(masked=0.5, text=0.25, noised=0.2, anchors=128, spacing=4)         # the text's rows are trained already
-ALIGNED_RANK = 64                                          # of the difference from the base: 1.6 MB for SmolLM2-135M
-ALIGNED_SMOOTH = 0.1                                       # a slot behind a sure miss weighs a little, as D-PACE late in a run
-WHOLLY_MASKED = Mix(masked=0.0, text=0.0, noised=0.0, anchors=128, spacing=4)         # what one step of drafting sees
+MASKS = Mix(masked=0.5, text=0.25, noised=0.2, anchors=128, spacing=4)         # the rows of text are trained already
+ALIGNED_RANK = 64                                  # of the difference from the base: 1.6 MB for SmolLM2-135M
+ALIGNED_SMOOTH = 0.1                               # a slot after a sure miss keeps a little weight, as late in D-PACE
+WHOLLY_MASKED = Mix(masked=0.0, text=0.0, noised=0.0, anchors=128, spacing=4)  # what one drafting step sees
 
 
 class FinetunedDiffusion(DiffusionNet):
-    """A `DiffusionLM` that starts as `base` (`random`: from random weights); its layers learn differences of `rank`.
+    """A `DiffusionNet` that starts as `base` (`random`: from random weights); its layers learn differences of `rank`.
 
-    Layers and vocabulary are the base's, so are block sizes and mask where it has them; `meta` names it by the checksum
-    of its weights.
+    Layers and vocabulary are the base's, and so are block sizes and mask if it has them; `meta` names the base by the
+    checksum of its weights.
     """
 
     def __init__(self, target: Transformer, base: Checkpoint, mix: Mix, rank: int, random: bool = False):
         super().__init__(target, base.state["ids"], chosen=tuple(base.meta["layers"]),
                          blocks=tuple(base.meta.get("blocks", (4, 8))), mix=mix, rank=rank, random=random)
-        self.base = {"name": base.name, "sha256": base.card.get("sha256", "")}           # "" was never stored
+        self.base = {"name": base.name, "sha256": base.card.get("sha256", "")}           # "": not stored yet
         if not random:
             self.take({"mask": self.mask.detach(), **base.state})
 
@@ -41,18 +41,18 @@ class FinetunedDiffusion(DiffusionNet):
 
 def filling(target: Transformer, ids: Tensor, random: bool = False,
             base: Checkpoint | None = None) -> FinetunedDiffusion:
-    """The drafter that goes on from `draft-lm`; the vocabulary `ids` of a course is not asked for."""
+    """The drafter that starts from `draft-lm`; its vocabulary is the base's, so `ids` is not used."""
     return FinetunedDiffusion(target, base_checkpoint(base), MASKS, RANK, random)
 
 
 def base_checkpoint(base: Checkpoint | None) -> Checkpoint:
     """The base; ValueError without one."""
     if base is None:
-        raise ValueError("this drafter goes on from a trained checkpoint, and none was given")
+        raise ValueError("this drafter starts from a trained checkpoint, and none was given")
     return base
 
 
 def aligned(target: Transformer, ids: Tensor, random: bool = False,
             base: Checkpoint | None = None) -> FinetunedDiffusion:
-    """The drafter that goes on from `diffusion-lm`; the vocabulary `ids` of a course is not asked for."""
+    """The drafter that starts from `diffusion-lm`; its vocabulary is the base's, so `ids` is not used."""
     return FinetunedDiffusion(target, base_checkpoint(base), WHOLLY_MASKED, ALIGNED_RANK, random)

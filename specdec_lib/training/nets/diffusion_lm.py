@@ -1,9 +1,9 @@
-"""A small diffusion language model in training: some of the target's layers, and a vector for what is not yet known.
+"""A small diffusion language model in training: some of the target's layers, and a vector for unknown tokens.
 
-The text is read causally and blocks of masks stand behind its tokens (`anchored.py`), so one forward learns three
-things: the text's rows the next token (as at block size one; TiDAR, arXiv 2511.08923), wholly masked blocks what one
-step drafts, and blocks masked at random (`masking.py`) what a step among several refills. Logits stay shifted: a row
-gives the law of the token after it, so that training starts from a language model.
+The text is read causally, and blocks of masks follow its tokens (`block_masks.py`), so one forward trains three things:
+the text's rows on the next token (as at block size one; TiDAR, arXiv 2511.08923), wholly masked blocks on drafting in
+one step, and randomly masked blocks (`random_masking.py`) on one of several steps. Logits stay shifted: a row gives the
+distribution of the token after it, so that training starts from a language model.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from specdec_lib.training.nets.base import Frozen, normed
 from specdec_lib.training.nets.decoder_layer import TrainableLayer, causal, fused_state, kept_tensors, scaled, take_over
 from specdec_lib.training.nets.lora import LowRankLayer
 
-TOGETHER = 64                                      # anchors of a text whose blocks are measured at once
+TOGETHER = 64                                      # anchors of a text whose blocks are computed at once
 RANK = 96                                          # of the difference from the target's layers, trained and stored
 Seen = list[tuple[Tensor, Tensor]]                 # keys and values of a text in every layer
+MIX = Mix()
 
 
 def spread_layers(layers: int, count: int = 6) -> tuple[int, ...]:
@@ -39,20 +40,20 @@ def spread_layers(layers: int, count: int = 6) -> tuple[int, ...]:
 
 
 class DiffusionNet(nn.Module):
-    """The drafter in training (see `drafters.Drafter`), with a loss of its own.
+    """The drafter in training (see `nets.base.TrainableDrafter`), with a loss of its own.
 
     `chosen` are the target's layers it starts from; `blocks` the sizes it learns, one drawn for each block; with a
-    `rank` of None whole matrices are trained, else differences of that rank.
+    `rank` of None it trains whole matrices, else differences of that rank.
 
-    With `attention` full nothing is causal and it is no drafter: it learns to fill whole answers (`whole.py`), and has
-    no slots. `anneal` steps open what is behind a row little by little; 0 is open from the start (`whole.opened`).
+    With `attention` full it is bidirectional and no drafter: it learns to fill whole answers (`full_diffusion.py`) and
+    has no slots. Over `anneal` steps a row sees a growing share of later columns; 0: all from the start.
     """
 
     levels: tuple[int, ...] = ()
     unrolled = True
 
     def __init__(self, target: Transformer, ids: Tensor, chosen: tuple[int, ...] = (), blocks: tuple[int, ...] = (4, 8),
-                 mix: Mix = Mix(), rank: int | None = RANK, attention: str = CAUSAL, anneal: int = 0,
+                 mix: Mix = MIX, rank: int | None = RANK, attention: str = CAUSAL, anneal: int = 0,
                  random: bool = False):
         super().__init__()
         if attention not in ATTENTION:
@@ -72,7 +73,7 @@ class DiffusionNet(nn.Module):
         return self.slots_at(batch, depth or self.depth, torch.ones_like(batch.tokens) > 0)
 
     def slots_at(self, batch: Batch, depth: int, anchors: Tensor) -> list[Tensor]:
-        """The same at these anchors [B, S] alone; others hold zeros beyond entry 0, which is the text's own."""
+        """The same at these anchors [B, S] alone; others are zero beyond entry 0, which is the text's row."""
         if self.attention == FULL:
             raise ValueError("a diffusion language model of full attention fills whole texts and has no slots")
         text, before = self.read(batch.tokens)
@@ -84,7 +85,7 @@ class DiffusionNet(nn.Module):
         return [normed(x, self.norm, self.shape.eps) for x in out.unbind(2)]
 
     def read(self, tokens: Tensor) -> tuple[Tensor, Seen]:
-        """The streams [B, S, hidden] of the texts, and what blocks see of them."""
+        """The hidden states [B, S, hidden] of the texts, and their keys and values for the blocks."""
         x, kept, angles = self.frozen.embed(tokens), [], self.frozen.angles(tokens.shape[1])
         for layer in self.layers:
             q, k, v = layer.heads(scaled(x, self.shape.eps), *angles)
@@ -93,7 +94,7 @@ class DiffusionNet(nn.Module):
         return x, kept
 
     def behind(self, tokens: Tensor, blocks: Blocks, masked: Tensor | None, before: Seen) -> Tensor:
-        """The streams [B, A, rows, hidden] of the blocks; where `masked [B, A, rows]` is false a true token stands."""
+        """The hidden states [B, A, rows, hidden] of the blocks; rows not `masked [B, A, rows]` hold true tokens."""
         places, group = blocks.places().flatten(1), self.shape.group
         x = self.mask.expand(*places.shape, -1)
         if masked is not None:
@@ -108,7 +109,7 @@ class DiffusionNet(nn.Module):
         return x.unflatten(1, (-1, blocks.rows))
 
     def loss(self, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
-        """The mix of losses of one step; see `diffusion_losses.py`, and `whole.py` for full attention."""
+        """The mix of losses of one step; see `losses/diffusion.py` and, if attention is full, `full_diffusion.py`."""
         if self.attention == FULL:
             return full_diffusion_loss(self, batch, objective)
         drawn = draw_masks(batch, self.mix, self.blocks)

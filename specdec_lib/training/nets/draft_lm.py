@@ -1,7 +1,7 @@
 """A small draft model: a few of the target's layers, its embedding and a restricted head, trained on its answers.
 
 Source: distillation as in DistillSpec (Zhou et al. 2023), with a vocabulary cut as in FR-Spec. It reads tokens alone,
-so it can draft anywhere, and its second slot is the first slot one token later.
+so it can draft at any position, and its second slot is its first slot one token later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def outer_layers(layers: int, count: int = 3) -> tuple[int, ...]:
 
 
 class DraftLMNet(nn.Module):
-    """The draft model in training (see `drafters.Drafter`); `chosen` are the target's layers it starts from."""
+    """The draft model in training (see `TrainableDrafter`); `chosen` are the target's layers it starts from."""
 
     levels: tuple[int, ...] = ()
     unrolled = False

@@ -1,8 +1,8 @@
-"""An EAGLE-3 head: one layer that reads three of the target's streams and the next token, and drafts on its own state.
+"""An EAGLE-3 head in training: one layer that reads three hidden states of the target and the next token.
 
-Source: Li et al. 2025 (arXiv 2503.01840), training-time test: at depth k the hidden input is what the head itself gave
-at depth k - 1, and a row sees the true rows before it and its own drafted ones. Starts from the target's last layer,
-with the last of its streams passed through, so that it is a bad drafter from the first step on, and not a random one.
+Source: Li et al. 2025 (arXiv 2503.01840), training-time test: at depth k the hidden input is the head's own output at
+depth k - 1, and a row sees the true rows before it and its own drafted ones. It starts from the target's last layer
+with the last tap passed through, so that it starts as a weak drafter and not as a random one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from specdec_lib.training.nets.decoder_layer import TrainableLayer, causal, fuse
 
 
 def default_taps(layers: int) -> tuple[int, ...]:
-    """A low, a middle and a high stream: 2, half of the layers, three below the last (EAGLE-3's choice)."""
+    """A low, a middle and a high layer: 2, half of the layers, three below the last (EAGLE-3's choice)."""
     return tuple(sorted({min(2, layers), max(1, layers // 2), max(1, layers - 3)}))
 
 
 class EagleNet(nn.Module):
-    """The head in training (see `drafters.Drafter`); `depth` unrolled steps."""
+    """The head in training (see `nets.base.TrainableDrafter`); `depth` unrolled steps."""
 
     unrolled = True
 
@@ -40,12 +40,12 @@ class EagleNet(nn.Module):
         self.layer = TrainableLayer(self.shape, start)
 
     def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
-        """Row t of depth k stands for anchor t: it drafts token t + 1 + k from streams before t alone."""
+        """Row t of entry k belongs to anchor t: it drafts token t + 1 + k from hidden states before t alone."""
         return [normed(self.shifted(x), self.norm, self.shape.eps) for x in self.unroll(batch, depth or self.depth)]
 
     @staticmethod
     def shifted(x: Tensor) -> Tensor:
-        """The head's row t reads the stream of token t and the token t + 1, so its anchor is t + 1."""
+        """Rows moved to their anchors: the head's row t reads the state of token t and the token t + 1, its anchor."""
         return torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1]), 1)
 
     def unroll(self, batch: Batch, depth: int) -> list[Tensor]:
@@ -97,7 +97,7 @@ def drafted_attention(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Te
 
 
 def copied_start(target: Transformer, taps: tuple[int, ...]) -> dict[str, Tensor]:
-    """The target's last layer, blind to the token at first; the last stream passes through `fc` at its usual size."""
+    """The target's last layer with zero weights for the token; `fc` passes the last tap through at its usual size."""
     shape, state = target.shape, fused_state(target.weights.layers[-1], target.shape.head_dim)
     state["qkv"] = torch.cat((torch.zeros_like(state["qkv"]), state["qkv"]), 1)
     fc = torch.zeros(shape.hidden, len(taps) * shape.hidden)
@@ -106,7 +106,7 @@ def copied_start(target: Transformer, taps: tuple[int, ...]) -> dict[str, Tensor
 
 
 def random_start(target: Transformer, taps: tuple[int, ...], seed: int = 0) -> dict[str, Tensor]:
-    """The same shapes from nothing: what shows that training, and not the start, is the cause."""
+    """The same shapes with random weights: the control for the copied start."""
     dice = torch.Generator().manual_seed(seed)
     start = copied_start(target, taps)
     return {name: torch.ones_like(tensor) if name == "norm" else

@@ -1,7 +1,7 @@
-"""Exit heads: a small adapter and a norm on the stream of some layers, so that the target drafts for itself.
+"""Exit heads in training: a small adapter and a norm after some layers, so that the target drafts for itself.
 
 Source: early-exit self-speculation (LayerSkip, Elhoushi et al. 2024; Kangaroo, Liu et al. 2024). The target is frozen;
-only what turns a half-finished stream into one that its own head can read is learned.
+only the map from a middle layer's hidden state to one that its own head reads is learned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def default_exits(layers: int) -> tuple[int, ...]:
 
 
 class EarlyExitNet(nn.Module):
-    """The exit heads in training (see `drafters.Drafter`); they share nothing, and learn side by side."""
+    """The exit heads in training (see `nets.base.TrainableDrafter`); they share nothing and are trained together."""
 
     unrolled = False
 
@@ -46,7 +46,7 @@ class EarlyExitNet(nn.Module):
         return [self.exit(batch.streams[level].float(), str(level)) for level in self.levels]
 
     def exit(self, x: Tensor, level: str) -> Tensor:
-        """What the adapter adds has the stream's usual size, so that one rate of learning suits every level."""
+        """Normed output of one exit; scaled to the layer's usual size, so that one learning rate suits all levels."""
         small = F.silu(F.linear(scaled(x, self.shape.eps), self.down[level]))
         return normed(x + self.size[level] * F.linear(small, self.up[level]), self.norm[level], self.shape.eps)
 

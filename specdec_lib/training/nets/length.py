@@ -1,6 +1,6 @@
-"""A length predictor in training: its network, a loss that fears short drafts more than long ones, what it is worth.
+"""A length predictor in training: its network, a loss that penalises short drafts more, and its figures.
 
-Source: AdaEAGLE (arXiv 2412.18910), sections 3.2 and 3.3: L1, a draft that is too short weighs `weight` times as much,
+Source: AdaEAGLE (arXiv 2412.18910), sections 3.2 and 3.3: L1, where a draft that is too short counts `weight` times,
 since a forward of the target costs as much as many draft steps. The paper does not give the weight; 3 is ours.
 """
 
@@ -18,7 +18,7 @@ ROWS = 8192                                        # predicted at a time
 
 
 class LengthNet(nn.Module):
-    """The network of `models.heads.length`, to be trained on a frozen `embedding` [V, hidden]."""
+    """The network of `heads.length`, trained on a frozen `embedding` [V, hidden]."""
 
     def __init__(self, embedding: Tensor, eps: float, hidden: int = 128, seed: int = 0):
         super().__init__()
@@ -31,17 +31,17 @@ class LengthNet(nn.Module):
         self.bias = nn.ParameterDict({layer: torch.zeros(size) for layer, size in zip(LAYERS, sizes[1:], strict=True)})
 
     def forward(self, tokens: Tensor, states: Tensor) -> Tensor:
-        """[n] lengths, fractions."""
+        """Predicted lengths [n], fractions."""
         return predicted_lengths(self.embedding[tokens], states, [self.weight[layer] for layer in LAYERS],
                                  [self.bias[layer] for layer in LAYERS], self.eps)
 
     def state(self, name: str) -> dict[str, Tensor]:
-        """The tensors of this predictor as a checkpoint of several keeps them."""
+        """The tensors of this predictor under the names of a checkpoint that holds several."""
         return {f"{name}.{layer}.{kind}": values[layer].detach() for layer in LAYERS
                 for kind, values in (("weight", self.weight), ("bias", self.bias))}
 
     def take(self, state: Mapping[str, Tensor], name: str) -> None:
-        """Takes over tensors as `state` gives them."""
+        """Copies tensors as `state` gives them into the parameters."""
         with torch.no_grad():
             for layer in LAYERS:
                 self.weight[layer].copy_(state[f"{name}.{layer}.weight"])
@@ -55,12 +55,12 @@ def one_sided(predicted: Tensor, labels: Tensor, weight: float) -> Tensor:
 
 
 def known_labels(labels: Tensor) -> Tensor:
-    """Places whose label the text tells."""
+    """Indices of positions with a known label."""
     return (labels != UNKNOWN).nonzero()[:, 0]
 
 
 def predict(model: LengthNet, places: LengthLabels, rows: Tensor) -> Tensor:
-    """Predictions at these rows of the places, as they come out of the network."""
+    """The network's outputs at these rows of the positions."""
     device = model.embedding.device
     with torch.no_grad():
         parts = [model(places.tokens[some].to(device), places.states[some].to(device)).cpu()
@@ -69,9 +69,9 @@ def predict(model: LengthNet, places: LengthLabels, rows: Tensor) -> Tensor:
 
 
 def length_figures(numbers: Tensor, labels: Tensor, longest: int, weight: float) -> dict:
-    """What predictions (fractions) are worth against labels, beside the best constants, chosen on these very labels.
+    """Errors of predictions (fractions) against labels, beside the best constants chosen on the same labels.
 
-    Rounded and held between 0 and `longest` as in decoding. `kept` and `wasted` are tokens a round.
+    Predictions are rounded and clamped to 0 .. `longest` as in decoding. `kept` and `wasted` are tokens a round.
     """
     labels = labels.float()
     lengths = numbers.round().clamp(0, longest)

@@ -1,7 +1,7 @@
-"""A decoder layer that learns a small difference: fixed matrices plus products of two thin ones.
+"""A decoder layer that learns a low-rank difference: fixed matrices plus products of two thin ones.
 
-Source: Hu et al. 2021 (LoRA), here at a high rank and without a scale. What is trained at the rank that is stored
-loses nothing but rounding when it is written down.
+Source: Hu et al. 2021 (LoRA), here at a high rank and without a scale. Training at the rank that is
+stored leaves rounding as the only loss when it is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from specdec_lib.training.nets.decoder_layer import MATRICES, TrainableLayer
 
 
 class LowRankLayer(TrainableLayer):
-    """`Layer` whose matrices [out, in] start as `state` and change by left [out, rank] right [rank, in]."""
+    """`TrainableLayer` whose matrices [out, in] start as `state` and change by left [out, rank] right [rank, in]."""
 
     def __init__(self, shape: LlamaConfig, state: dict[str, Tensor], rank: int, seed: int = 0):
         nn.Module.__init__(self)
@@ -28,13 +28,13 @@ class LowRankLayer(TrainableLayer):
             self.right[name] = nn.Parameter(torch.randn(thin, into, generator=dice) * into ** -0.5)
 
     def matrix(self, name: str) -> Tensor:
-        """The matrix as it stands, differentiable in both factors."""
+        """The current matrix, differentiable in both factors."""
         return getattr(self, f"fixed_{name}") + self.left[name] @ self.right[name]
 
     qkv, out, gate_up, down = (property(lambda self, name=name: self.matrix(name)) for name in MATRICES)
 
     def take(self, name: str, matrix: Tensor) -> None:
-        """The matrix is this one from now on; what was learned so far is in it or forgotten."""
+        """Replaces the matrix and sets its learned difference to zero."""
         with torch.no_grad():
             getattr(self, f"fixed_{name}").copy_(matrix)
             self.left[name].zero_()

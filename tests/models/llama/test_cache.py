@@ -1,4 +1,4 @@
-"""The cache knows what its rows hold: after any call the kept rows are the right ones, and nothing is kept too long."""
+"""The cache records what its rows hold: after any call the kept rows are right, and no wrong row is kept."""
 
 import random
 
@@ -54,7 +54,7 @@ def test_rows_of_a_branch_move_behind_the_context():
     assert books.align((1, 2, 4, 5, 9), Draft()) == (2, [3, 4])
 
 
-def test_going_back_keeps_the_common_prefix_alone():
+def test_a_shorter_context_keeps_the_common_prefix_alone():
     books = CacheRows()
     feed(books, (1, 2, 3, 4), deterministic_chain((5,)))
     books.align((1, 2, 9), Draft())
@@ -68,7 +68,7 @@ def test_a_draft_that_continues_the_last_one_keeps_its_nodes_and_one_that_differ
     assert feed(books, (1,), Draft((3, 4, 6), (ROOT, 0, 0))) == 1
 
 
-def test_rows_half_way_through_the_model_are_found_and_stay_behind_deeper_ones():
+def test_rows_of_an_early_exit_are_found_and_lie_behind_deeper_ones():
     books = CacheRows()
     books.align((1, 2, 3), deterministic_chain((4,)))
     books.depth = [3, 3, 1, 1]
@@ -78,7 +78,7 @@ def test_rows_half_way_through_the_model_are_found_and_stay_behind_deeper_ones()
     assert books.fed((1, 2, 3), 1) == 3
 
 
-def test_the_common_prefix_is_the_one_found_by_looking_at_each_token():
+def test_the_common_prefix_equals_a_comparison_token_by_token():
     dice = random.Random(0)
     for _ in range(300):
         a, b = (tuple(dice.randrange(2) for _ in range(dice.randrange(12))) for _ in range(2))
@@ -95,7 +95,7 @@ def test_an_accepted_path_ends_where_a_node_was_never_computed():
     assert accepted_path(deterministic_chain((1, 2, 3)), 0, (1,)) == []
 
 
-def test_gathered_rows_carry_keys_streams_and_taps_with_them():
+def test_moved_rows_keep_keys_hidden_states_and_taps():
     cache = KVCache(SHAPE, 2, torch.float32, "cpu", taps=(1,))
     cache.reserve(5, half_way=True)
     number = torch.arange(cache.capacity).float()
@@ -110,7 +110,7 @@ def test_gathered_rows_carry_keys_streams_and_taps_with_them():
     assert torch.equal(cache.features[:4, 0, 0], want)
 
 
-def test_growing_doubles_the_room_and_keeps_what_is_there():
+def test_growing_doubles_the_capacity_and_keeps_the_rows():
     cache = KVCache(SHAPE, 2, torch.float32, "cpu", taps=(1,), capacity=4)
     cache.kv[:], cache.features[:] = 7.0, 7.0
     cache.reserve(9)
@@ -120,7 +120,7 @@ def test_growing_doubles_the_room_and_keeps_what_is_there():
     assert not cache.kv[:, :, :, 4:].any()
 
 
-def test_choosing_other_taps_forgets_the_rows_that_lack_them():
+def test_choosing_other_taps_drops_all_rows():
     cache = KVCache(SHAPE, 2, torch.float32, "cpu")
     feed(cache.rows, (1, 2), Draft())
     cache.tap((2,))
@@ -128,7 +128,7 @@ def test_choosing_other_taps_forgets_the_rows_that_lack_them():
     assert cache.features.shape == (512, 1, 8)
 
 
-def test_an_answer_given_before_is_never_written_again():
+def test_logits_that_were_returned_are_never_overwritten():
     answers, row = LogitsCache(), torch.ones(1, 4)
     answers.keep((1,), Draft(), 0, row)
     handed = [(answers.rows(Draft()), 1)]

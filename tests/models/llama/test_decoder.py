@@ -1,4 +1,4 @@
-"""Our decoder says what transformers says, whatever was fed, drafted, accepted, rejected or gone back on before."""
+"""Our decoder gives transformers' logits, whatever was fed, drafted, accepted, rejected or cut before."""
 
 import random
 
@@ -141,7 +141,7 @@ def test_nothing_changes_where_the_cache_grows(checkpoint, rounds, start):
     assert far(fed, whole.features(tokens)) < 1e-11
 
 
-def test_plain_products_over_a_long_context_say_what_the_fused_kernel_says(checkpoint, rounds, monkeypatch):
+def test_plain_products_over_a_long_context_equal_the_fused_kernel(checkpoint, rounds, monkeypatch):
     weights = Transformer.load(checkpoint("llama3").folder, torch.float64).weights
     fused, plain = Transformer(weights), Transformer(weights)
     for tokens, draft in rounds(seed=5, rounds=12, start=560, back=0.2):
@@ -168,7 +168,7 @@ def test_greedy_decoding_emits_what_transformers_generate_emits(checkpoint, word
     assert session.tokens == tuple(want[0].tolist())
 
 
-def test_an_exit_says_what_the_first_layers_say(checkpoint, rounds):
+def test_an_exit_scores_as_the_first_layers_do(checkpoint, rounds):
     lm = Transformer.load(checkpoint("llama").folder, torch.float64)
     early, alone = lm.exit(2), lm.first_layers(2)
     for tokens, draft in rounds(seed=4, rounds=10):
@@ -184,7 +184,7 @@ def test_the_full_model_resumes_where_an_exit_stopped_and_embeds_nothing_again(c
     assert lm.fed == 19
 
 
-def test_full_model_and_exits_may_take_turns_on_one_cache(checkpoint, rounds):
+def test_full_model_and_exits_alternate_on_one_cache(checkpoint, rounds):
     lm = Transformer.load(checkpoint("qwen3").folder, torch.float64)
     weights, ones = lm.weights, {1: lm.exit(1), 2: lm.exit(2), 3: lm}
     dice = random.Random(0)
@@ -221,7 +221,7 @@ def test_features_of_an_accepted_path_need_no_forward(checkpoint, words):
     assert lm.forwards == before
 
 
-def test_features_are_refused_where_they_were_not_asked_for_or_not_fed(checkpoint, words):
+def test_features_without_taps_or_before_feeding_are_refused(checkpoint, words):
     lm = Transformer.load(checkpoint("llama").folder)
     with pytest.raises(ValueError, match="tap"):
         lm.features((1, 2))
@@ -266,7 +266,7 @@ def both_ways(tiny, tokens, draft):
     return out.logits[0, len(tokens) - 1:]
 
 
-def test_steps_of_fixed_width_say_what_the_plain_ones_say(checkpoint, rounds):
+def test_steps_of_fixed_width_equal_plain_steps(checkpoint, rounds):
     weights = Transformer.load(checkpoint("llama3").folder, torch.float64).weights
     fixed, plain = Transformer(weights, (1, 3), static=True), Transformer(weights, (1, 3))
     early = fixed.exit(1)
@@ -299,7 +299,7 @@ def test_fresh_shares_weights_and_no_rows(checkpoint, words):
     assert other.fed == 8
 
 
-def test_the_brief_moved_in_one_transfer_is_the_one_computed_from_the_logits():
+def test_row_statistics_moved_in_one_transfer_equal_those_of_the_logits():
     logits = torch.randn(4, 4096, generator=torch.Generator().manual_seed(0))
     want, have = Scores(logits).row_stats((0, 2)), Scores(logits,
                                                           row_stats=row_stats_of(logits, None)).row_stats((0, 2))
@@ -314,7 +314,7 @@ def test_the_norm_without_weight_is_the_root_mean_square_norm():
     assert far(forward.scaled(x, 1e-3), x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3)) < 1e-6
 
 
-def test_random_weights_are_a_model_too():
+def test_random_weights_make_a_model():
     lm = Transformer.random(LlamaConfig(2, 16, 4, 2, 4, 24, 3, 64), seed=1, dtype=torch.float64)
     assert lm((0, 1), Draft((2,), (ROOT,))).logits.shape == (2, 3)
     assert lm.context == 64
@@ -342,7 +342,7 @@ def test_what_is_not_of_the_family_is_left_to_transformers(change):
         config_of(CONFIG | change)
 
 
-def test_both_spellings_of_the_rotary_part_mean_the_same():
+def test_both_spellings_of_the_rotary_settings_give_the_same_shape():
     old = {"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}
     new = {"rope_parameters": {"rope_theta": 1e5, "rope_type": "linear", "factor": 2.0}}
     assert config_of(CONFIG | old) == config_of(CONFIG | new)

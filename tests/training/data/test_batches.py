@@ -36,7 +36,7 @@ def test_groups_are_filled_with_neighbours_in_length():
     assert grouped(sized(6, 2, 3, 2, 6), 12) == [(1, 3, 2), (0, 4)]
 
 
-def test_an_example_longer_than_a_batch_stands_alone():
+def test_an_example_longer_than_a_batch_is_a_batch_of_its_own():
     assert grouped(sized(3, 50, 3), 10) == [(0, 2), (1,)]
 
 
@@ -54,7 +54,7 @@ def test_the_order_follows_from_seed_and_epoch_alone():
     assert all(other != once for other in others)
 
 
-def test_asking_for_an_order_leaves_the_global_dice_alone():
+def test_an_order_does_not_use_the_global_random_numbers():
     torch.manual_seed(0)
     untouched = torch.rand(1)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""A course is made of records: split by prompt, grouped, with a vocabulary and features that all drafters share."""
+"""A dataset from records: split by prompt, grouped, with a vocabulary and features that all drafters share."""
 
 from itertools import count, islice
 
@@ -54,7 +54,7 @@ def test_training_takes_every_answer_of_its_prompts_and_measuring_the_greedy_one
     assert made.tokens == sum(len(one) for one in train)
 
 
-def test_held_out_answers_have_no_say_in_the_vocabulary(target):
+def test_held_out_answers_do_not_affect_the_vocabulary(target):
     ids = make(target).ids
     assert ids.dtype == torch.int64
     assert ids.tolist() == [END, 10, 11, 12, 14, 15, 20, 21, 22]
@@ -78,12 +78,12 @@ def test_answers_are_cut_to_the_targets_context():
     assert max(len(one) for one in make(short).data) == 8
 
 
-def test_features_hold_the_streams_that_any_drafter_reads_by_default(target):
+def test_features_hold_the_hidden_states_that_drafters_read_by_default(target):
     assert make(target).features.levels == (1, 2, 3)
 
 
 @pytest.mark.parametrize("kept", ["train", "held", "sampled", "none"])
-def test_a_course_without_both_parts_is_refused_with_what_would_help(target, kept):
+def test_a_dataset_without_both_parts_is_refused_with_a_remedy(target, kept):
     said = {"train": lambda one: one["prompt"] in TRAIN, "held": lambda one: one["prompt"] in HELD,
             "sampled": lambda one: one["prompt"] in TRAIN or one["temperature"] > 0, "none": lambda one: False}[kept]
     with pytest.raises(Refusal, match="more --minutes or more --prompts"):
@@ -99,7 +99,7 @@ def test_held_out_batches_come_with_the_family_of_each_answer(target):
     assert len(list(made.held_out((1,), 1))) == 1 < len(made.held)
 
 
-def test_the_same_records_make_the_same_course(target):
+def test_the_same_records_make_the_same_dataset(target):
     one, other = make(target), make(target)
     assert (one.data, one.train, one.held) == (other.data, other.train, other.held)
     assert torch.equal(one.ids, other.ids)
@@ -110,7 +110,7 @@ def test_records_are_read_once_and_may_be_a_stream(target):
     assert len(made.data) == len(records())
 
 
-def test_a_course_tells_what_it_is_made_of(target):
+def test_a_dataset_reports_its_sizes(target):
     said = []
     made = make(target, say=said.append)
     assert said == [f"16 examples with {made.tokens} tokens to train on, 4 held out, 9 tokens in the draft vocabulary"]

@@ -51,7 +51,7 @@ def test_prompt_and_answer_are_cut_to_the_longest_length_together():
     assert one.output == tuple(range(6))
 
 
-def test_answers_of_less_than_two_tokens_teach_nothing_and_are_left_out():
+def test_answers_of_less_than_two_tokens_are_left_out():
     assert clean(record("a", (1,)), record("b", ()), record("c" * 9, (1, 2, 3), 0.0), longest=9) == []
 
 

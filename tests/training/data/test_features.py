@@ -1,4 +1,4 @@
-"""Features are the target's own streams and laws, kept on disk once, whole, and no further than the limit."""
+"""Features are the target's hidden states and distributions, stored on disk once, complete, up to the limit."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def same(one, other) -> bool:
             and all(torch.equal(one.streams[level], other.streams[level]) for level in one.streams))
 
 
-def test_streams_are_the_targets_features(target, data):
+def test_hidden_states_are_the_targets_features(target, data):
     batch = Features(target, data, LEVELS, None)(GROUP, LEVELS)
     for b, i in enumerate(GROUP):
         lm = target.fresh()
@@ -44,7 +44,7 @@ def test_streams_are_the_targets_features(target, data):
 
 @pytest.mark.parametrize("levels", [LEVELS, (1, 2), ()])
 @pytest.mark.parametrize("rows", [3, 512])
-def test_laws_of_the_answer_are_the_best_tokens_of_the_full_forward(target, data, rows, levels, monkeypatch):
+def test_distributions_of_the_answer_are_the_top_tokens_of_the_full_forward(target, data, rows, levels, monkeypatch):
     monkeypatch.setattr(features, "ROWS", rows)
     batch = Features(target, data, levels, None)(GROUP)
     for b, i in enumerate(GROUP):
@@ -55,14 +55,14 @@ def test_laws_of_the_answer_are_the_best_tokens_of_the_full_forward(target, data
             assert torch.allclose(batch.top_logp[b, row], best.values, rtol=2e-3)      # kept in half precision
 
 
-def test_laws_of_the_prompt_are_left_at_zero(target, data):
+def test_distributions_of_the_prompt_are_zero(target, data):
     batch = Features(target, data, LEVELS, None)(GROUP)
     for b in range(len(GROUP)):
         assert (batch.top_logp[b, :batch.start[b] - 1] == 0).all()
         assert (batch.top_logp[b, batch.start[b] - 1:batch.stop[b]] < 0).all()
 
 
-def test_an_answer_without_a_prompt_has_its_laws_too(target):
+def test_an_answer_without_a_prompt_has_its_distributions(target):
     batch = Features(target, [Example((), (1, 2, 3, 4))], LEVELS, None)((0,))
     assert (batch.top_logp < 0).all()
 
@@ -73,7 +73,7 @@ def test_a_vocabulary_smaller_than_what_is_kept_is_kept_whole():
     assert torch.allclose(small["top_logp"].float().exp().sum(-1), torch.ones(3), atol=2e-3)
 
 
-def test_only_the_streams_asked_for_are_handed_out(target, data):
+def test_a_batch_has_the_requested_levels_alone(target, data):
     made = Features(target, data, LEVELS, None)
     assert not made((0, 1)).streams
     assert set(made((0, 1), (4, 1)).streams) == {1, 4}
@@ -121,9 +121,10 @@ def test_a_writer_that_is_killed_leaves_no_batch_behind(target, data, tmp_path, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(features.os, "replace", killed)
-        Features(target, data, LEVELS, tmp_path)(GROUP)
+    with monkeypatch.context() as patch:
+        patch.setattr("specdec_lib.files.os.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Features(target, data, LEVELS, tmp_path)(GROUP)
     assert not list(tmp_path.glob("*.safetensors"))
     again = Features(target, data, LEVELS, tmp_path)
     again(GROUP)

@@ -1,4 +1,4 @@
-"""Labels of length predictors: the tokens the target would have kept, worked by hand and held against the loop."""
+"""Labels of length predictors: the tokens that the target accepts, computed by hand and compared with the loop."""
 
 from dataclasses import replace
 
@@ -118,7 +118,7 @@ def test_a_state_is_the_last_normed_one_of_the_row_before(world):
             at += 1
 
 
-def test_nothing_is_said_of_a_first_token(world):
+def test_a_first_token_has_no_label(world):
     target, _, all_drafters = world
     data = answered(target, [replace(tiny_examples(1)[0], prompt=(3,))], 6, frozenset())
     found = labelled_positions(target, Features(target, data, (1, 2, 3, 4), None)((0,), (1, 2, 3, 4)), all_drafters, 2)

@@ -22,7 +22,7 @@ def noise(tokens: int = 3000, vocab: int = 40) -> list[list[int]]:
     return [text[i:i + 30] for i in range(0, tokens, 30)]
 
 
-def test_six_words_give_the_chances_worked_by_hand():
+def test_six_tokens_give_the_probabilities_computed_by_hand():
     # continuations: 0, 1 and 2 each after one token; too few counts for estimates, so one half is taken off
     every = 1.5 / 3 / 4                                        # three halves left over, shared by four tokens
     unigram = 0.5 / 3 + every
@@ -65,7 +65,7 @@ def test_three_discounts_come_from_the_counts_of_counts():
 
 
 @pytest.mark.parametrize("least", [1, 2, 3])
-def test_pruning_leaves_every_law_summing_to_one(least):
+def test_after_pruning_every_distribution_sums_to_one(least):
     model = Ngram(count(noise(), vocab=40, least=least))
     contexts = np.array([(a, b) for a in range(-1, 40) for b in range(-1, 40)])
     sums = np.exp(model.logp_batch(contexts, np.tile(np.arange(40), (len(contexts), 1)))).sum(-1)

@@ -49,7 +49,7 @@ def test_a_walk_counts_the_rounds_of_the_loop(target, data, name, layer, taught)
 
 
 @pytest.mark.parametrize(("name", "layer"), PARTS)
-def test_they_agree_where_answers_end_early(target, name, layer):
+def test_walk_and_loop_agree_where_answers_end_early(target, name, layer):
     end = frozenset({19, 35})
     data = answered(target, tiny_examples(8, seed=4), 30, end)
     assert any(len(example.output) < 30 and example.output[-1] in end for example in data)

@@ -1,4 +1,4 @@
-"""Teacher-forced walks count what they are said to count."""
+"""Counts of teacher-forced walks."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -67,7 +67,7 @@ def test_tallies_add_up_whatever_depth_they_reached():
     assert (one, two) == (Tally(5, 2, [2, 1], [2, 1]), Tally(3, 3, [2], [0]))
 
 
-def test_rates_are_among_the_drafts_that_came_so_far():
+def test_acceptance_at_a_depth_is_among_the_drafts_that_reached_it():
     assert Tally(8, 5, [4, 2, 0], [2, 1, 0]).told() == {
         "tokens_per_target_forward": 1.6, "conditional_acceptance": [0.5, 0.5, None], "tokens": 8, "rounds": 5}
     assert Tally().told()["tokens_per_target_forward"] is None
@@ -135,7 +135,7 @@ def everywhere(drafter, batch, depth: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ["eagle", "diffusion-lm", "block-diffusion"])
-def test_asking_inside_answers_alone_gives_the_very_tallies_of_asking_everywhere(target, name, monkeypatch):
+def test_slots_inside_answers_alone_give_the_tallies_of_slots_everywhere(target, name, monkeypatch):
     monkeypatch.setattr("specdec_lib.training.nets.diffusion_lm.TOGETHER", 5)
     monkeypatch.setattr("specdec_lib.training.nets.block_diffusion.AT_ONCE", 3)
     data = answered(target, tiny_examples(5, prompt=(2, 14)), 16)

@@ -7,7 +7,7 @@ from specdec_lib.training.losses.block_masks import Blocks, drawn_anchors, in_pa
 BLOCKS = Blocks(torch.tensor([[1, 4, 1], [0, 2, 3]]), torch.tensor([[4, 2, 3], [1, 4, 4]]), 4)
 
 
-def test_what_a_row_sees_is_what_a_plain_loop_says():
+def test_what_a_row_sees_equals_a_plain_loop():
     seen, text = BLOCKS.seen(6), 6
     assert seen.shape == (2, 1, 9, 15)
     for b in range(2):
@@ -19,7 +19,7 @@ def test_what_a_row_sees_is_what_a_plain_loop_says():
                 assert bool(seen[b, 0, row, column]) == want, (b, row, column)
 
 
-def test_rows_stand_where_the_tokens_they_hide_stand():
+def test_rows_have_the_positions_of_the_tokens_they_hide():
     assert BLOCKS.rows == 3
     assert BLOCKS.places().tolist() == [[[2, 3, 4], [5, 6, 7], [2, 3, 4]], [[1, 2, 3], [3, 4, 5], [4, 5, 6]]]
 

@@ -1,4 +1,4 @@
-"""The head in pieces says what one dense computation says, loss and gradient, and marks what it cannot teach."""
+"""The chunked head equals one dense computation in loss and gradient, and marks slots that it cannot train."""
 
 import pytest
 import torch
@@ -56,7 +56,7 @@ def test_a_slot_without_weight_gets_no_gradient():
 
 
 @pytest.mark.parametrize("kind", SLOT_LOSSES)
-def test_a_law_outside_the_head_pulls_nowhere(kind):
+def test_a_distribution_outside_the_head_has_no_gradient(kind):
     x, head, dist, weight = drawn()
     x.requires_grad_()
     weighted_loss(x, head, dist, weight, kind)[0].backward()
@@ -73,7 +73,7 @@ def test_one_step_against_the_gradient_lowers_the_loss():
 
 
 @pytest.mark.parametrize("rows", [2, 100])
-def test_slots_tell_the_best_column_and_the_chance_of_the_targets_best(rows, monkeypatch):
+def test_slots_have_the_best_column_and_the_probability_of_the_targets_best(rows, monkeypatch):
     monkeypatch.setattr(chunked_head, "PIECE", rows)
     x, head, dist, weight = drawn()
     q = (x @ head.T).softmax(-1)
@@ -84,7 +84,7 @@ def test_slots_tell_the_best_column_and_the_chance_of_the_targets_best(rows, mon
     assert torch.allclose(slot_losses(x, head, dist).loss, dense(x, head, dist, weight, "ce")[0], atol=1e-5)
 
 
-def test_no_slots_at_all_lose_nothing():
+def test_no_slots_have_loss_zero():
     x, head, dist, weight = drawn()
     none = chunked_head.TeacherRows(*(part[:0] for part in dist))
     x = x[:0].requires_grad_()
@@ -94,7 +94,7 @@ def test_no_slots_at_all_lose_nothing():
     assert len(told.loss) == len(slot_losses(x, head, none).best) == 0
 
 
-def test_the_teachers_law_is_renormalised_on_the_heads_columns():
+def test_the_targets_distribution_is_renormalised_on_the_heads_columns():
     ids, probs = torch.tensor([[2, 1, 5]]), torch.tensor([[0.5, 0.25, 0.125]])
     dist = teacher_rows(ids, probs.log(), COLUMNS)
     assert dist.probs[0].tolist() == pytest.approx([0.8, 0.0, 0.2])

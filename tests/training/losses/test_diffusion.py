@@ -1,4 +1,4 @@
-"""The mix of losses against plain loops; what is known of the masked diffusion loss beforehand."""
+"""The mix of losses against plain loops, and known values of the masked diffusion loss."""
 
 import math
 from dataclasses import replace
@@ -66,7 +66,7 @@ def by_hand(x, drawn, mix, objective) -> float:
 @pytest.mark.parametrize("slot", SLOT_LOSSES)
 @pytest.mark.parametrize("depth", DEPTH_WEIGHTS)
 @pytest.mark.parametrize("sizes", [(4,), (1, 3, 5)])
-def test_the_mix_is_what_plain_loops_over_blocks_and_slots_say(slot, depth, sizes):
+def test_the_mix_equals_plain_loops_over_blocks_and_slots(slot, depth, sizes):
     mix, objective = Mix(0.7, 1.3, 0.4, 0.5, 3, 1), Objective(slot, depth)
     drawn = draw_masks(replace(BATCH, seed=4), mix, sizes)
     assert drawn.whole[drawn.real].any()
@@ -92,7 +92,7 @@ def test_only_rows_that_are_about_a_token_of_an_answer_are_learned():
     assert not (behind & ~drawn.masked[..., 1:]).any(), "a token that is shown is not asked for"
 
 
-def test_a_model_that_is_sure_of_the_true_tokens_has_no_masked_loss():
+def test_a_model_certain_of_the_true_tokens_has_no_masked_loss():
     """Unit test (a) of masked diffusion losses."""
     sure = replace(BATCH, top_logp=torch.full_like(BATCH.top_logp, -torch.inf).index_fill_(-1, torch.tensor(0), 0.0))
     eye = SimpleNamespace(rows=torch.eye(40), columns=torch.arange(40))
@@ -108,7 +108,7 @@ def test_a_model_that_is_sure_of_the_true_tokens_has_no_masked_loss():
     assert float(diffusion_loss(wrong, eye, sure, drawn, MASKED, Objective())[0]) > 100
 
 
-def test_a_model_that_knows_nothing_loses_the_logarithm_of_its_vocabulary():
+def test_a_uniform_model_has_the_loss_log_of_its_vocabulary():
     """Unit test (b), with what clipping 1 / t at 10 takes of it."""
     found = []
     for seed in range(60):

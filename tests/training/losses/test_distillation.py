@@ -1,4 +1,4 @@
-"""Losses of a draft slot against numbers made by hand, and what the weights of depths promise."""
+"""Losses of a draft slot against numbers computed by hand, and properties of the weights of depths."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_cross_entropy_is_the_entropy_of_p_where_the_draft_is_p():
     assert soft_cross_entropy(Q.log(), P)[0] > entropy[0]
 
 
-def test_cross_entropy_of_a_certain_p_is_minus_the_log_chance_of_its_token():
+def test_cross_entropy_of_a_one_hot_p_is_minus_the_log_probability_of_its_token():
     certain = torch.tensor([[0.0, 0.0, 1.0]])
     assert soft_cross_entropy(Q[:1].log(), certain).item() == pytest.approx(-torch.tensor(0.5).log().item())
 
@@ -36,12 +36,12 @@ def test_adding_a_constant_to_the_logits_changes_no_loss(loss):
     assert torch.allclose(loss(Q.log() + 7, P), loss(Q.log(), P), atol=1e-6)
 
 
-def test_total_variation_of_two_hand_made_laws():
+def test_total_variation_of_two_distributions_by_hand():
     assert total_variation(Q.log(), P).tolist() == pytest.approx([0.25, 0.0], abs=1e-6)
     assert torch.allclose(total_variation(Q.log(), P), 1 - torch.minimum(P, Q).sum(-1), atol=1e-6)
 
 
-def test_total_variation_is_the_chance_that_rejection_refuses_the_drafted_token():
+def test_total_variation_is_the_probability_that_the_drafted_token_is_rejected():
     dice = torch.Generator().manual_seed(0)
     for p, q in torch.rand(5, 2, 6, generator=dice).softmax(-1):
         dists = [Distribution(torch.arange(6), probs) for probs in (p, q)]
@@ -81,7 +81,7 @@ def test_the_expected_streak_of_a_hand_made_draft():
     assert expected_streak(torch.tensor([[0.5], [0.5], [1.0]])).item() == 0.5 + 0.25 + 0.25
 
 
-def test_streak_weights_are_the_gradient_of_the_expected_streak_in_log_chances():
+def test_streak_weights_are_the_gradient_of_the_expected_streak_in_log_probabilities():
     log_q = torch.rand(4, 5, generator=torch.Generator().manual_seed(1)).log().requires_grad_()
     expected_streak(log_q.exp()).sum().backward()
     assert torch.allclose(streak_weights(log_q.exp()), log_q.grad, atol=1e-6)

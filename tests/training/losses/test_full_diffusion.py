@@ -1,4 +1,4 @@
-"""A fully bidirectional model is asked for hidden tokens alone, sees the clean ones on both sides, and learns."""
+"""A fully bidirectional model is trained on hidden tokens alone, sees clean tokens on both sides, and learns."""
 
 import math
 from dataclasses import replace
@@ -64,7 +64,7 @@ def test_a_hidden_token_reaches_no_row_and_a_clean_one_on_either_side_reaches_al
     assert not drawn.masked[~batch.drafted(0)].any()
 
 
-def test_the_row_before_a_hidden_token_is_asked_for_it_and_nobody_else(target, batch):
+def test_only_the_row_before_a_hidden_token_is_trained_on_it(target, batch):
     drafter, shown = stirred(made(target)), replace(batch, seed=2)
     masked = hide(shown).masked
     ask = full_diffusion.masked_rows(drafter, shown, masked)
@@ -103,7 +103,7 @@ def test_with_nothing_opened_and_nothing_hidden_before_it_a_row_has_the_loss_of_
             assert not torch.allclose(rows[b, first:], plain[b, first:], atol=1e-3) or not masked[b].any()
 
 
-def test_a_model_that_is_sure_of_the_true_tokens_loses_nothing(batch, monkeypatch):
+def test_a_model_certain_of_the_true_tokens_has_loss_zero(batch, monkeypatch):
     """Unit test (a)."""
     eye = SimpleNamespace(frozen=SimpleNamespace(rows=torch.eye(40), columns=EVERY), anneal=0)
     true = torch.nn.functional.one_hot(batch.later(batch.tokens, 1), 40) * 200.0
@@ -113,7 +113,7 @@ def test_a_model_that_is_sure_of_the_true_tokens_loses_nothing(batch, monkeypatc
     assert float(full_diffusion_loss(eye, batch, Objective())[0]) > 50
 
 
-def test_a_model_that_knows_nothing_loses_the_logarithm_of_its_vocabulary(target, batch):
+def test_a_uniform_model_has_the_loss_log_of_its_vocabulary(target, batch):
     """Unit test (b), with what clipping 1 / t at 10 takes of it."""
     drafter = made(target, EVERY)
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_a_model_that_knows_nothing_loses_the_logarithm_of_its_vocabulary(target
     assert sum(found) / len(found) == pytest.approx(0.98684 * math.log(40), rel=0.05)
 
 
-def test_what_is_behind_a_row_is_opened_little_by_little_or_from_the_start(batch):
+def test_later_columns_are_opened_gradually_or_from_the_start(batch):
     size, real = batch.tokens.shape[1], torch.arange(batch.tokens.shape[1]) < batch.stop[:, None]
     before = torch.ones(size, size).tril() > 0
     assert torch.equal(visible_columns(batch, 0.0)[:, 0], before & real[:, None])

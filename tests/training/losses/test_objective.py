@@ -1,4 +1,4 @@
-"""The loss of a batch against plain loops; prompts and padding have no part in it."""
+"""The loss of a batch against plain loops; prompts and padding do not count."""
 
 from dataclasses import replace
 
@@ -62,18 +62,18 @@ def by_hand(drafter: Table, batch: Batch, slot: str, depth: str) -> float:
 
 @pytest.mark.parametrize("depth", DEPTH_WEIGHTS)
 @pytest.mark.parametrize("slot", SLOT_LOSSES)
-def test_the_loss_is_what_plain_loops_over_anchors_and_depths_say(target, batch, slot, depth):
+def test_the_loss_equals_plain_loops_over_anchors_and_depths(target, batch, slot, depth):
     drafter = Table(target, batch)
     assert Objective(slot, depth)(drafter, batch)[0].item() == pytest.approx(by_hand(drafter, batch, slot, depth), 1e-4)
 
 
-def test_drafters_side_by_side_all_learn_the_next_token_and_weigh_the_same(target, batch):
+def test_independent_drafters_all_learn_the_next_token_with_equal_weights(target, batch):
     drafter = Table(target, batch, unrolled=False)
     said = [Objective("ce", depth)(drafter, batch)[0].item() for depth in DEPTH_WEIGHTS]
     assert said == pytest.approx([by_hand(drafter, batch, "ce", "decay")] * len(said), 1e-4)
 
 
-def test_a_drafter_with_a_loss_of_its_own_is_asked_for_that(target, batch):
+def test_a_drafter_with_a_loss_of_its_own_uses_it(target, batch):
     class Own(Table):
         def loss(self, batch, objective):
             return objective.slot, batch.seed
@@ -92,7 +92,7 @@ def test_only_slots_that_draft_a_token_of_the_answer_are_learned(target, batch, 
 
 
 @pytest.mark.parametrize("depth", DEPTH_WEIGHTS)
-def test_laws_of_the_prompt_and_of_padding_and_tokens_behind_the_end_do_not_matter(target, batch, depth):
+def test_distributions_of_prompt_and_padding_and_tokens_behind_the_end_do_not_matter(target, batch, depth):
     drafter, said = Table(target, batch), Objective("ce", depth)
     outside = ~batch.drafted(1)                    # row t holds the law of token t + 1
     behind = torch.arange(batch.tokens.shape[1]) >= batch.stop[:, None]
@@ -105,7 +105,7 @@ def test_laws_of_the_prompt_and_of_padding_and_tokens_behind_the_end_do_not_matt
     assert said(drafter, poisoned)[1] == said(drafter, batch)[1]
 
 
-def test_the_law_of_an_answers_token_matters(target, batch):
+def test_the_distribution_of_an_answers_token_matters(target, batch):
     drafter, last = Table(target, batch), int(batch.stop[0]) - 2
     first = int(batch.start[0]) - 1
     for row in (first, last):
@@ -114,7 +114,7 @@ def test_the_law_of_an_answers_token_matters(target, batch):
         assert Objective()(drafter, replace(batch, top_ids=ids))[0] != Objective()(drafter, batch)[0]
 
 
-def test_what_is_told_is_one_number_per_depth_and_right_where_the_best_is_the_targets(target, batch):
+def test_figures_are_one_number_per_depth_and_right_where_the_best_is_the_targets(target, batch):
     drafter = Table(target, batch)
     best = drafter.frozen.distribution(batch, 0).columns[:, 0].unflatten(0, batch.tokens.shape)
     rows = nn.functional.normalize(drafter.frozen.rows, dim=-1)
@@ -148,6 +148,6 @@ def test_streak_and_dpace_of_the_same_smoothing_are_one():
 
 
 @pytest.mark.parametrize(("depth", "smooth"), [("decay", 0.1), ("streak", 1.0), ("dpace", -0.1)])
-def test_a_smoothing_that_means_nothing_is_refused(depth, smooth):
+def test_an_impossible_smoothing_is_refused(depth, smooth):
     with pytest.raises(ValueError, match="smoothed by a share from 0 to below 1"):
         Objective("ce", depth, smooth)

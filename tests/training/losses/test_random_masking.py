@@ -1,4 +1,4 @@
-"""Tokens are hidden at a block's own rate, and weighed so that a block weighs one on average."""
+"""Tokens are hidden at the rate of their block; the expected weight of a block is one."""
 
 import pytest
 import torch
@@ -10,14 +10,14 @@ def dice(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_rates_lie_evenly_between_the_least_and_one():
+def test_rates_are_uniform_between_the_least_and_one():
     t = mask_rates((20000,), dice())
     assert float(t.min()) >= LEAST
     assert float(t.max()) <= 1
     assert torch.allclose(t.quantile(torch.tensor([.25, .5, .75])), torch.tensor([.2875, .525, .7625]), atol=0.02)
 
 
-def test_tokens_are_hidden_at_the_rate_of_their_block_each_by_a_coin_of_its_own():
+def test_tokens_are_hidden_independently_at_the_rate_of_their_block():
     t = torch.tensor([0.1, 0.5, 1.0])
     masked = hide_tokens(t.repeat(4000, 1), 6, dice()).float()
     assert torch.allclose(masked.mean((0, 2)), t, atol=0.02)
@@ -25,7 +25,7 @@ def test_tokens_are_hidden_at_the_rate_of_their_block_each_by_a_coin_of_its_own(
 
 
 @pytest.mark.parametrize(("most", "whole"), [(1e9, 1.0), (10.0, (10 * (0.1 ** 2 - 0.05 ** 2) / 2 + 0.9) / 0.95)])
-def test_a_block_weighs_one_on_average_but_for_what_the_clip_takes(most, whole):
+def test_a_block_has_expected_weight_one_except_for_clipping(most, whole):
     t = mask_rates((40000,), dice())
     counted = torch.arange(6) < torch.randint(1, 7, (40000, 1), generator=dice(1))
     weights = hidden_weights(hide_tokens(t, 6, dice(2)), t, counted, most)

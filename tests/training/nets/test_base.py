@@ -1,4 +1,4 @@
-"""What drafters share: the target's frozen parts, its law on a restricted head, the usual size of a stream."""
+"""What drafters share: the target's frozen parts, its distribution on a restricted head, a layer's usual size."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def test_nothing_frozen_is_trained_or_counted_as_a_parameter(target):
         assert all(parameter.requires_grad and parameter.dtype == torch.float32 for parameter in drafter.parameters())
 
 
-def test_what_is_stored_bears_the_names_of_the_contract(target):
+def test_stored_tensors_have_the_names_of_the_format(target):
     layer = {"qkv", "out", "gate_up", "down"}
     made = drafters(target)
     assert set(made["eagle"].state()) == {"fc", "norm", "ids"} | layer
@@ -48,7 +48,7 @@ def test_what_is_stored_bears_the_names_of_the_contract(target):
         assert drafter.state()["ids"].tolist() == IDS.tolist()
 
 
-def test_the_law_of_a_slot_is_the_targets_on_the_columns_of_the_head(target):
+def test_the_distribution_of_a_slot_is_the_targets_on_the_columns_of_the_head(target):
     data = tiny_examples(1)
     batch, frozen, ahead = batch_of(target, data), Frozen(target, IDS), 2
     dist = frozen.distribution(batch, ahead)
@@ -74,7 +74,7 @@ def test_normed_is_the_norm_before_the_targets_head(target):
     assert torch.allclose(normed(x, torch.ones(16), target.shape.eps), scaled(x, target.shape.eps))
 
 
-def test_a_few_huge_rows_do_not_make_a_stream_large(target):
+def test_a_few_huge_rows_do_not_change_the_usual_size(target):
     plain = usual_size(target, 0)
     embedding = target.weights.embedding.clone()
     embedding[:3] *= 1000

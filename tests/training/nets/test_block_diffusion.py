@@ -1,4 +1,4 @@
-"""A block drafter in training computes what the head computes at inference, and sees nothing it will not have there."""
+"""A block drafter in training computes what the head computes at inference, and sees no more than the head does."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def head(drafter, target) -> BlockHead:
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_every_slot_of_every_anchor_is_what_the_head_says_at_inference(target, data, batch, random):
+def test_every_slot_of_every_anchor_equals_the_head_at_inference(target, data, batch, random):
     drafter = made(target, 1, random=random)
     slots, there = logits(drafter, batch), head(drafter, target)
     for i, example in enumerate(data):
@@ -71,7 +71,7 @@ def test_the_walk_under_a_true_prefix_is_the_heads_own_walk(target, drafter):
     assert corrected > 6                           # the correction had a say
 
 
-def test_the_streams_from_the_anchor_on_are_seen_by_no_slot(batch, drafter):
+def test_hidden_states_from_the_anchor_on_are_seen_by_no_slot(batch, drafter):
     clean, t = logits(drafter, batch), 4
     spoiled = replace(batch, streams={level: stream.clone() for level, stream in batch.streams.items()})
     for stream in spoiled.streams.values():
@@ -137,7 +137,7 @@ def test_many_anchors_are_made_in_parts(target, monkeypatch):
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(whole, logits(drafter, long), strict=True))
 
 
-def test_what_is_taken_over_drafts_the_same(target, batch, drafter):
+def test_a_drafter_with_loaded_tensors_drafts_the_same(target, batch, drafter):
     other = made(target, None)
     assert not torch.allclose(logits(other, batch)[0], logits(drafter, batch)[0])
     other.take(drafter.state())

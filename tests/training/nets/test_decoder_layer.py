@@ -1,4 +1,4 @@
-"""The layer that is trained is the layer that runs: same outputs over padded batches, with gradients."""
+"""The trainable layer equals the decoder's layer over padded batches, with gradients."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def through(target: Transformer, level: int, x: torch.Tensor, state=None) -> tor
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_every_layer_gives_the_targets_next_stream_over_a_padded_batch(sizes):
+def test_every_layer_gives_the_targets_next_hidden_state_over_a_padded_batch(sizes):
     target, data = tiny_target(**sizes), tiny_examples(4, prompt=(3, 20))
     batch = Features(target, data, range(5), None)(range(4), range(5))
     assert len(set(batch.stop.tolist())) > 1
@@ -85,7 +85,7 @@ def test_a_model_with_norms_on_its_heads_hands_attentions_scale_to_the_queries()
     assert torch.equal(state["qkv"][queries:], layer.qkv.dense()[queries:])
 
 
-def test_turned_heads_keep_their_length_and_meet_by_distance_alone():
+def test_rotated_heads_keep_their_norm_and_products_depend_on_distance_alone():
     cos, sin = Frozen(tiny_target(), torch.arange(4)).angles(20)
     q, k = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
     far = [float(rotated(q, cos[t], sin[t]) @ rotated(k, cos[t + 3], sin[t + 3])) for t in (0, 5, 16)]

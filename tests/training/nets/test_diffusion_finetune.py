@@ -1,4 +1,4 @@
-"""The diffusion language model goes on from the small draft model: that one without masks, and a difference from it."""
+"""The diffusion language model starts from the small draft model, as a difference from it."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def test_it_takes_layers_and_vocabulary_of_its_base_and_names_it(target, base):
     assert torch.equal(drafter.state()["ids"], IDS)
     assert drafter.meta() == {"layers": [0, 3], "blocks": [4, 8], "shifted": True,
                               "base": {"name": "draft-lm", "sha256": "abc"}}
-    with pytest.raises(ValueError, match="goes on from a trained checkpoint"):
+    with pytest.raises(ValueError, match="starts from a trained checkpoint"):
         filling(target, IDS)
 
 

@@ -1,4 +1,4 @@
-"""A diffusion language model in training is the model that drafts at inference, and sees no more than that."""
+"""A diffusion language model in training equals the model that drafts at inference, and sees no more than it."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def head(drafter, target):
 
 @pytest.mark.parametrize(("rank", "random"), [(3, False), (None, False), (3, True)])
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_its_slots_are_what_the_block_says_at_inference_at_every_anchor(target, data, batch, rank, random, depth):
+def test_its_slots_equal_the_block_at_inference_at_every_anchor(target, data, batch, rank, random, depth):
     drafter = stirred(made(target, rank=rank, random=random))
     with torch.no_grad():
         slots = [x @ drafter.frozen.rows.T for x in drafter.slots(batch, depth)]
@@ -73,7 +73,7 @@ def test_a_block_that_was_partly_filled_is_in_training_what_a_later_step_is_at_i
     assert shown > 5
 
 
-def test_a_block_of_one_is_the_plain_draft_model_and_learns_its_very_loss(target, batch):
+def test_a_block_of_one_is_the_plain_draft_model_with_the_same_loss(target, batch):
     """Unit test (c) of masked diffusion losses."""
     diffusion, plain = made(target, blocks=(1,), mix=ALL), DraftLMNet(target, IDS, (0, 1, 3))
     assert torch.allclose(logits(diffusion, batch)[0], logits(plain, batch)[0], atol=1e-5)
@@ -122,7 +122,7 @@ def test_a_hidden_token_and_the_text_behind_the_anchor_reach_no_row_of_a_trainin
     assert changed, "some tokens were shown"
 
 
-def test_a_token_that_the_loss_asks_for_is_not_shown_to_it(target, batch):
+def test_a_label_is_not_an_input(target, batch):
     mix = Mix(text=0, noised=1.0, anchors=1, spacing=1)
     drafter, shown = stirred(made(target, blocks=(4,), mix=mix)), 0
     for seed in range(8):
@@ -187,7 +187,7 @@ def test_a_walk_counts_the_rounds_of_the_loop(target, end):
     assert sum(tally.rounds for tally in by_hand) == found["tiny"].rounds
 
 
-def test_what_is_taken_over_drafts_the_same_whatever_its_rank(target, batch):
+def test_loaded_tensors_draft_the_same_at_every_rank(target, batch):
     drafter = stirred(made(target))
     for rank in (2, 3, None):
         other = made(target, rank=rank)
@@ -219,7 +219,7 @@ def test_the_default_is_six_layers_with_the_ends_among_them_or_half_of_a_small_t
     assert spread_layers(30, 8) == (0, 4, 8, 12, 17, 21, 25, 29)
 
 
-def test_what_is_stored_bears_the_names_that_inference_reads(target):
+def test_stored_tensors_have_the_names_that_inference_reads(target):
     drafter = made(target)
     layer = {f"layers.{i}.{name}" for i in range(3) for name in ("qkv", "out", "gate_up", "down")}
     assert set(drafter.state()) == layer | {"norm", "mask", "ids"}
@@ -228,7 +228,7 @@ def test_what_is_stored_bears_the_names_that_inference_reads(target):
     assert torch.allclose(drafter.mask, target.weights.embedding.mean(0))
 
 
-def test_padding_has_no_part_in_it(target, data, batch):
+def test_padding_does_not_change_the_loss(target, data, batch):
     drafter = stirred(made(target))
     behind = torch.arange(batch.tokens.shape[1]) >= batch.stop[:, None]
     other: Batch = replace(batch, tokens=batch.tokens.masked_fill(behind, 39))
@@ -237,7 +237,7 @@ def test_padding_has_no_part_in_it(target, data, batch):
     assert Objective()(drafter, other)[0].item() == pytest.approx(Objective()(drafter, batch)[0].item(), rel=1e-6)
 
 
-def test_in_half_precision_a_step_is_taken_and_what_is_taught_stays_single():
+def test_in_half_precision_a_step_works_and_parameters_stay_single():
     target = tiny_target()
     half = Transformer(random_weights(target.shape, dtype=torch.bfloat16))
     batch, drafter = batch_of(half, tiny_examples(3)), made(half)

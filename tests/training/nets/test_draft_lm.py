@@ -1,4 +1,4 @@
-"""A draft model in training is the model that drafts at inference."""
+"""A draft model in training equals the model that drafts at inference."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def batch(target, data):
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_its_slot_is_what_the_model_says_after_the_prefix(target, data, batch, random):
+def test_its_slot_equals_the_model_after_the_prefix(target, data, batch, random):
     drafter = stirred(drafters(target, random=random)["draft-lm"])
     slots, = logits(drafter, batch)
     for i, example in enumerate(data):
@@ -45,7 +45,7 @@ def test_it_sees_the_anchor_and_no_token_after_it(target, batch):
     assert not torch.allclose(logits(drafter, replace(batch, tokens=last))[0][:, t], clean[:, t])
 
 
-def test_what_is_taken_over_drafts_the_same(target, batch):
+def test_a_drafter_with_loaded_tensors_drafts_the_same(target, batch):
     drafter, other = stirred(drafters(target)["draft-lm"]), DraftLMNet(target, IDS, (0, 3))
     assert not torch.allclose(logits(other, batch)[0], logits(drafter, batch)[0])
     other.take(drafter.state())
@@ -70,7 +70,7 @@ def test_with_all_layers_and_all_tokens_the_start_is_the_target(target, data, ba
     assert torch.allclose(slots[1, len(tokens) - 1], target.fresh()(tokens, Draft()).logits[0], atol=1e-4)
 
 
-def test_training_it_leaves_the_target_alone(target):
+def test_training_does_not_change_the_target(target):
     before = target.weights.layers[0].qkv.dense().clone(), target.weights.norm.clone()
     stirred(DraftLMNet(target, IDS, (0, 3)))
     assert torch.equal(target.weights.layers[0].qkv.dense(), before[0])

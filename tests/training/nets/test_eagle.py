@@ -1,4 +1,4 @@
-"""An EAGLE head in training computes what the head computes at inference, and sees nothing it will not have there."""
+"""An EAGLE head in training computes what the head computes at inference, and sees no more than the head does."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def at_inference(drafter, target, tokens, draft):
 
 
 @pytest.mark.parametrize("random", [False, True])
-def test_every_slot_at_every_depth_is_what_the_head_says_at_inference(target, data, batch, random):
+def test_every_slot_at_every_depth_equals_the_head_at_inference(target, data, batch, random):
     drafter = stirred(drafters(target, random=random)["eagle"], 1)
     drafter.depth = 4
     slots = logits(drafter, batch)
@@ -42,7 +42,7 @@ def test_every_slot_at_every_depth_is_what_the_head_says_at_inference(target, da
                 assert torch.allclose(slots[k][i, t], there[k], atol=1e-4), (i, t, k)
 
 
-def test_the_streams_from_the_anchor_on_are_seen_at_no_depth(batch, head):
+def test_hidden_states_from_the_anchor_on_are_seen_at_no_depth(batch, head):
     clean, t = logits(head, batch), 4
     spoiled = replace(batch, streams={level: stream.clone() for level, stream in batch.streams.items()})
     for stream in spoiled.streams.values():
@@ -87,7 +87,7 @@ def test_padding_changes_nothing(target, data, head):
             assert torch.allclose(a[i, :len(example)], b[0], atol=1e-5)
 
 
-def test_what_is_taken_over_drafts_the_same(target, batch, head):
+def test_a_drafter_with_loaded_tensors_drafts_the_same(target, batch, head):
     other = EagleNet(target, IDS, TAPS)
     assert not torch.allclose(logits(other, batch)[0], logits(head, batch)[0])
     other.take(head.state())
@@ -95,7 +95,7 @@ def test_what_is_taken_over_drafts_the_same(target, batch, head):
     assert all(torch.equal(other.state()[name], tensor) for name, tensor in head.state().items())
 
 
-def test_the_copied_start_is_the_last_layer_with_the_last_stream_passed_through(target, batch):
+def test_the_copied_start_is_the_last_layer_with_the_last_tap_passed_through(target, batch):
     copied, random = EagleNet(target, IDS, TAPS), EagleNet(target, IDS, TAPS, random=True)
     state, last, hidden = copied.state(), target.weights.layers[-1], target.shape.hidden
     assert torch.equal(state["qkv"][:, hidden:], last.qkv.dense())
@@ -115,14 +115,14 @@ def test_the_start_does_not_share_memory_with_the_target(target):
     assert torch.equal(down, before[1])
 
 
-def test_more_slots_than_were_trained_can_be_asked_for(batch, head):
+def test_more_slots_than_were_trained_can_be_drafted(batch, head):
     trained, more = logits(head, batch), head.slots(batch, 5)
     assert len(trained) == 3
     assert len(more) == 5
     assert torch.allclose(more[2] @ head.frozen.rows.T, trained[2], atol=1e-6)
 
 
-def test_taps_are_a_low_a_middle_and_a_high_stream():
+def test_taps_are_a_low_a_middle_and_a_high_layer():
     assert default_taps(30) == (2, 15, 27)
     assert default_taps(3) == (1, 2)
     assert default_taps(1) == (1,)

@@ -1,4 +1,4 @@
-"""Exit heads in training are the exits of the target at inference."""
+"""Exit heads in training equal the exits of the target at inference."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def drafter(target):
     return stirred(drafters(target)["early-exit"])
 
 
-def test_every_exit_says_what_the_targets_exit_says_at_inference(target, data, batch, drafter):
+def test_every_exit_equals_the_targets_exit_at_inference(target, data, batch, drafter):
     heads = exit_heads(drafter.state(), tuple(drafter.meta()["layers"]), target.weights)
     slots = dict(zip(EXITS, logits(drafter, batch), strict=True))
     for layer in EXITS:
@@ -33,7 +33,7 @@ def test_every_exit_says_what_the_targets_exit_says_at_inference(target, data, b
                 assert torch.allclose(slots[layer][i, t], there, atol=1e-4), (layer, i, t)
 
 
-def test_it_sees_the_stream_of_the_anchor_and_of_no_other_token(batch, drafter):
+def test_it_sees_the_hidden_state_of_the_anchor_alone(batch, drafter):
     clean, t = logits(drafter, batch), 4
     for level in EXITS:
         batch_with = replace(batch, streams={**batch.streams, level: batch.streams[level].clone()})
@@ -44,12 +44,12 @@ def test_it_sees_the_stream_of_the_anchor_and_of_no_other_token(batch, drafter):
             assert apart.nonzero().flatten().tolist() == ([t] if mine == level else [])
 
 
-def test_neither_tokens_nor_labels_are_seen_beside_the_stream(batch, drafter):
+def test_it_sees_neither_tokens_nor_labels(batch, drafter):
     other = replace(batch, tokens=batch.tokens * 0, top_ids=batch.top_ids.flip(-1), top_logp=batch.top_logp * 0)
     assert all(torch.equal(a, b) for a, b in zip(logits(drafter, batch), logits(drafter, other), strict=True))
 
 
-def test_untouched_it_is_the_targets_norm_and_head_on_the_stream(target, data, batch):
+def test_untrained_it_is_the_targets_norm_and_head(target, data, batch):
     slots = logits(EarlyExitNet(target, IDS, EXITS, rank=4), batch)
     for layer, slot in zip(EXITS, slots, strict=True):
         for i, example in enumerate(data):
@@ -57,13 +57,13 @@ def test_untouched_it_is_the_targets_norm_and_head_on_the_stream(target, data, b
             assert torch.allclose(slot[i, len(example) - 1], plain[IDS], atol=1e-4)
 
 
-def test_the_random_start_forgets_the_targets_norm(target, batch):
+def test_the_random_start_does_not_use_the_targets_norm(target, batch):
     copied, random = EarlyExitNet(target, IDS, EXITS, rank=4), EarlyExitNet(target, IDS, EXITS, rank=4, random=True)
     assert torch.equal(random.state()["exit.1.norm"], torch.ones(16))
     assert not torch.allclose(logits(copied, batch)[0], logits(random, batch)[0])
 
 
-def test_what_is_taken_over_drafts_the_same(target, batch, drafter):
+def test_a_drafter_with_loaded_tensors_drafts_the_same(target, batch, drafter):
     other = EarlyExitNet(target, IDS, EXITS, rank=4)
     assert not torch.allclose(logits(other, batch)[0], logits(drafter, batch)[0])
     other.take(drafter.state())

@@ -1,4 +1,4 @@
-"""A length predictor in training: its loss and its figures by hand, and that it learns what a state tells."""
+"""A length predictor in training: its loss and figures by hand, and that it learns from the hidden state."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def model(seed=0):
     return LengthNet(EMBEDDING, 1e-5, hidden=16, seed=seed)
 
 
-def test_a_prediction_that_is_too_short_weighs_as_much_more_as_was_asked():
+def test_a_prediction_that_is_too_short_has_the_requested_weight():
     numbers, labels = torch.tensor([1.0, 4.0, 2.0]), torch.tensor([3.0, 3.0, 2.0])
     assert float(one_sided(numbers, labels, 3.0)) == pytest.approx((3 * 2 + 1 + 0) / 3)
     assert float(one_sided(numbers, labels, 1.0)) == pytest.approx((2 + 1) / 3)
@@ -53,7 +53,7 @@ def test_the_correlation_is_one_for_the_labels_and_unknown_for_a_constant():
     assert length_figures(torch.full((4,), 2.0), labels, 5, 3.0)["correlation"] is None
 
 
-def test_it_learns_what_the_state_tells_and_beats_every_constant_on_places_it_has_not_seen(tmp_path):
+def test_it_learns_from_the_state_and_beats_every_constant_on_unseen_positions(tmp_path):
     train, held, one = told_by_the_state(1500), told_by_the_state(400, seed=9), model()
     asked = LengthSettings(longest=6, epochs=12, batch=32, rate=5e-3, hidden=16)
     fit_length(one, "toy", train, held, asked, tmp_path)
@@ -83,7 +83,7 @@ class Killed(Exception):
     """Stands for a kill."""
 
 
-def test_a_fit_that_was_killed_goes_on_to_the_very_same_end(tmp_path):
+def test_a_killed_fit_resumes_to_the_same_end(tmp_path):
     train, held = told_by_the_state(300), told_by_the_state(100, seed=9)
     asked = LengthSettings(longest=6, epochs=4, batch=32, hidden=16)
     whole, first, second = model(), model(), model()
@@ -134,13 +134,13 @@ def test_what_was_trained_predicts_the_same_in_the_loop():
     ({"drafters": ("medusa",)}, "are for eagle, draft-lm, early-exit, got medusa"), ({"drafters": ()}, "got none"),
     ({"drafters": ("eagle", "eagle")}, "twice"), ({"longest": 0}, "longest"), ({"weight": 0.0}, "weight"),
     ({"rate": 0.0}, "rate"), ({"positions": 0}, "positions"), ({"epochs": 0}, "epochs")], ids=str)
-def test_what_cannot_be_asked_is_refused(wrong, sentence):
+def test_impossible_settings_are_refused(wrong, sentence):
     with pytest.raises(Refusal, match=sentence):
         LengthSettings(**wrong)
 
 
-def test_places_without_any_label_are_refused(tmp_path):
+def test_positions_without_any_label_are_refused(tmp_path):
     some = told_by_the_state(50)
     none = LengthLabels(some.tokens, some.states, {"toy": torch.full((50,), UNKNOWN, dtype=torch.int8)})
-    with pytest.raises(Refusal, match="0 places to train a predictor for toy on and 45 to measure with"):
+    with pytest.raises(Refusal, match="0 positions to train a predictor for toy on and 45 to measure with"):
         fit_length(model(), "toy", none, some, LengthSettings(), tmp_path)

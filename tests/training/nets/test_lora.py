@@ -1,4 +1,4 @@
-"""A layer that learns a difference of low rank is the fixed layer at first, and stays within its rank."""
+"""A layer that learns a low-rank difference equals the fixed layer at first, and stays within its rank."""
 
 import torch
 
@@ -22,7 +22,7 @@ def test_it_starts_as_the_layer_it_is_made_from():
     assert torch.equal(output(LowRankLayer(TARGET.shape, STATE, 3)), output(Whole(TARGET.shape, STATE)))
 
 
-def test_what_it_learns_is_a_difference_of_its_rank_and_the_whole_layer_of_those_matrices_says_the_same():
+def test_it_learns_a_difference_of_its_rank_and_equals_the_layer_of_those_matrices():
     layer = stirred(LowRankLayer(TARGET.shape, STATE, 3))
     learned = {name: getattr(layer, name).detach() for name in MATRICES}
     for name in MATRICES:
@@ -30,7 +30,7 @@ def test_what_it_learns_is_a_difference_of_its_rank_and_the_whole_layer_of_those
     assert torch.allclose(output(layer), output(Whole(TARGET.shape, learned)), atol=1e-5)
 
 
-def test_only_thin_factors_are_trained_and_a_matrix_thinner_than_the_rank_is_learned_whole():
+def test_only_the_factors_are_trained_and_a_matrix_thinner_than_the_rank_has_full_rank():
     thin = LowRankLayer(TARGET.shape, STATE, 3).named_parameters()
     sizes = {name: tuple(parameter.shape) for name, parameter in thin}
     assert sizes["left.gate_up"] == (64, 3)
