@@ -5,8 +5,8 @@ in one suffix automaton with a gap after each, so no match and no copy crosses f
 the last 64 tokens of the session, whatever the number of answers. Reading a token in costs amortised constant time and
 happens at the first look-up that follows, so only decodes that search the store pay for it.
 
-It lives in `kit.memory` and grows between decodes alone: `finish`, which the loop calls once when a decode is over or
-given up, adds what it emitted. Within one decode every question has one answer. One decode at a time.
+It lives in `kit.memory` and grows between decodes only: `finish`, which the loop calls once at the end of a decode or
+when it is abandoned, adds its output. Within one decode every look-up has one answer. One decode at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A value that a policy carries from prompt to prompt, in `kit.memory`.
 
-It changes between decodes alone: `finish`, which the loop calls once when a decode is over or given up, folds the whole
-decode into the value, its last round included. Within one decode every question has one answer. One decode at a time.
+It changes between decodes only: `finish`, which the loop calls once at the end of a decode or when it is abandoned,
+folds the whole decode, including its last round, into the value. Within one decode every read gives the same value. One
+decode at a time.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ Fold = Callable[[Any, Session], Any]               # the value after a decode, f
 
 
 class CarriedValue:
-    """`value` is what earlier decodes led to; it is replaced as a whole and never changed in place."""
+    """`value` is the result of earlier decodes; it is replaced as a whole and never changed in place."""
 
     def __init__(self, value: Any, fold: Fold):
         self.value, self.fold = value, fold
 
     def finish(self, session: Session) -> None:
-        """The decode is over: what it led to is the value from now on."""
+        """End a decode: fold its session into the value."""
         self.value = self.fold(self.value, session)
 
 
 def carried_value(kit: Kit, name: str, first: Any, fold: Fold) -> Any:
-    """The value of this name in the kit's memory as earlier decodes left it; `first` where it is new."""
+    """The value of this name in the kit's memory after earlier decodes; `first` if it is new."""
     return kit.memory.setdefault(name, CarriedValue(first, fold)).value

@@ -19,7 +19,8 @@ def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5
          nodes: int | None = None) -> Method:
     """`remember` bounds the tokens of earlier answers, `prompts` stores prompts as well; the rest is `respec`'s."""
     earlier_answers(kit, remember, prompts)
-    return respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes, remember=remember)
+    return respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes,
+                       remember=remember)
 
 
 CARD = Card("respec+memory", idea="ReSpec that also copies from earlier answers",

@@ -9,7 +9,7 @@ MaxConf). Cost: no model pass.
 rejected of a round) it takes the threshold of least FPR + 3 FNR; with fewer than six such tokens, or without both
 kinds, the given threshold holds. In transformers the lists grow without bound; here the last 2,000 tokens count.
 Whether the last threshold starts the next prompt differs between its releases (in 5.23 it does not). `remember` carries
-it over, without the last round of a decode, because the policy is not called after that round.
+it over; the last round of a decode counts.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Source: transformers' schedules for `num_assistant_tokens` (start 5 in older releases, 20 with a constant length today;
 floor 1) [read in its code]; SVIP caps its baseline at 40. Here the cap comes from the measured cost curve. The depth is
 computed from the session's rounds. `heuristic_transient` starts again with every prompt, as this does by default;
-`heuristic` continues from prompt to prompt, as `remember` does here, without the last round of a decode, because the
-policy is not called after that round. Cost: no model pass.
+`heuristic` continues from prompt to prompt, as `remember` does here; the last round of a decode counts. Cost: no model
+pass.
 """
 
 from __future__ import annotations

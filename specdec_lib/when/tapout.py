@@ -8,8 +8,8 @@ earns the round's reward. That last rule is ours, as are the values of depth and
 model pass.
 
 The session's rounds record in their budgets which arms were pulled, so the tallies are computed from the history. They
-persist across prompts, without the last round of a decode, because the policy is not called after that round. An
-adaptive arm reads only the rounds of this decode in which it was pulled. The choice depends on earlier rounds alone.
+persist across prompts, including the last round of a decode. An adaptive arm reads only the rounds of this decode in
+which it was pulled. The choice depends on earlier rounds alone.
 """
 
 from __future__ import annotations
