@@ -1,4 +1,4 @@
-"""The ladder of ReSpec on runs made up by hand: which rung is which, who is held against whom, and what is said."""
+"""The ablation of ReSpec on runs made up by hand: which step is which, what is compared, and what is reported."""
 
 import pytest
 
