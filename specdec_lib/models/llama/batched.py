@@ -1,25 +1,28 @@
 """Many sequences at once through the weights of one decoder: for making data and features, not for decoding fast.
 
-Sequences of different lengths share a padded cache; each row writes at its own length and sees its own tokens alone.
-One row says what `Transformer` says of the same text.
+Each row writes into the cache at its own length and sees its own tokens alone. On a CPU a few rows are attended to at a
+time, padded to the longest of these. One row says what `Transformer` says of the same text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.llama.cache import twice
+from specdec_lib.models.llama.attention import products
 from specdec_lib.models.llama.config import LlamaConfig, rope_table
 from specdec_lib.models.llama.forward import scaled
+from specdec_lib.models.llama.row_blocks import PACK, RowBlocks
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
+from specdec_lib.topk import argmax
 
-ROOM = 128                                         # columns of a new cache; it doubles
-PACK = 64                                          # columns are taken by that many, so shapes repeat
+TILE = 128                                         # tokens of a text that attend at once on a CPU
 TOKENS = 8192                                      # padded tokens that go through the layers at once
+FED = {"cpu": 1024}                                # fewer where they are fed and caches are small
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]      # queries, keys, values of rows -> [rows, heads * d]
 
@@ -29,11 +32,16 @@ class BatchedLlama:
 
     def __init__(self, weights: LlamaWeights):
         self.weights, self.shape = weights, weights.shape
-        self.kv = torch.empty(0)                   # [layers, 2, rows, kv_heads, capacity, d]
+        self.cache = RowBlocks(self.shape, len(weights.layers), weights.dtype, weights.device)
         self.lengths = torch.zeros(0, dtype=torch.long, device=weights.device)
         self.born: list[int] = []                  # per row, length minus steps when it was filled: no transfer
         self.steps = 0
-        self.rope = rope_table(self.shape, ROOM, weights.dtype, weights.device)
+        self.rope = rope_table(self.shape, PACK, weights.dtype, weights.device)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Per row at least as many tokens as it holds, without asking the device."""
+        return [self.steps + born for born in self.born]
 
     @property
     def longest(self) -> int:
@@ -47,23 +55,21 @@ class BatchedLlama:
         """
         if rows is None:
             rows, self.steps, self.born = range(len(sequences)), 0, [0] * len(sequences)
-            s, w = self.shape, self.weights
-            self.kv = torch.zeros(len(w.layers), 2, len(sequences), s.kv_heads, ROOM, s.head_dim, dtype=w.dtype,
-                                  device=w.device)
-            self.lengths = torch.zeros(len(sequences), dtype=torch.long, device=w.device)
+            self.cache.open(len(sequences))
+            self.lengths = torch.zeros(len(sequences), dtype=torch.long, device=self.weights.device)
         sizes = list(map(len, sequences))
         if len(rows) != len(sizes) or not sizes:
             raise ValueError(f"{len(sizes)} texts do not fill {len(rows)} rows")
         for row, size in zip(rows, sizes, strict=True):
             self.born[row] = size - self.steps
-        self.reserve(max(sizes))
-        for group in length_groups(sizes):
+        self.reserve()
+        for group in length_groups(sizes, FED.get(self.weights.device.type, TOKENS)):
             at = torch.tensor([rows[i] for i in group], device=self.weights.device)
             self.lengths[at] = torch.tensor([sizes[i] for i in group]).to(at.device)
             if sizes[group[-1]]:
                 for level, _, new in self.through([sequences[i] for i in group]):
                     if level:
-                        self.kv[level - 1][:, at, :, :new.shape[3]] = new
+                        self.cache.put(level - 1, [rows[i] for i in group], [sizes[i] for i in group], new)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, alive: Tensor | None = None) -> Tensor:
@@ -73,23 +79,23 @@ class BatchedLlama:
         """
         if len(tokens) != len(self.lengths):
             raise ValueError(f"{len(tokens)} tokens for {len(self.lengths)} rows")
-        self.reserve(self.longest + 1)
-        stop = min(-(-(self.longest + 1) // PACK) * PACK, self.kv.shape[4])
-        at, row = self.lengths, torch.arange(len(tokens), device=tokens.device)
-        seen = torch.zeros(len(at), 1, 1, stop, dtype=self.weights.dtype, device=tokens.device)
-        seen.masked_fill_((torch.arange(stop, device=tokens.device) > at[:, None])[:, None, None], float("-inf"))
-        seen = seen.expand(-1, -1, self.shape.group, -1)
+        self.reserve(1)
+        at = self.lengths
+        parts = [part_of(lengths, *block.shape[3:5], self.weights.dtype)
+                 for lengths, block in zip(at.split(self.cache.size), self.cache.blocks, strict=True)]
         x, cos, sin = F.embedding(tokens, self.weights.embedding), self.rope[0][at], self.rope[1][at]
-        for w, kv in zip(self.weights.layers, self.kv.unbind(0), strict=True):
-            x = batched_layer(x, w, self.shape, cos, sin, lambda q, k, v, kv=kv: one_each(q, k, v, kv, row, at, seen))
+        for w, blocks in zip(self.weights.layers, self.cache.layers(), strict=True):
+            x = batched_layer(x, w, self.shape, cos, sin, lambda q, k, v,
+                              blocks=blocks: by_blocks(q, k, v, blocks, parts))
         self.lengths = at + (1 if alive is None else alive.long())
         self.steps += 1
         return self.weights.head(self.normed(x))
 
     def keep(self, rows: Sequence[int]) -> None:
         """Goes on with these rows alone, in this order."""
-        at = torch.tensor(list(rows), dtype=torch.long, device=self.weights.device)
-        self.kv, self.lengths, self.born = self.kv[:, :, at], self.lengths[at], [self.born[row] for row in rows]
+        sizes, at = self.sizes, torch.tensor(list(rows), dtype=torch.long, device=self.weights.device)
+        self.cache.keep(rows, [sizes[row] for row in rows])
+        self.lengths, self.born = self.lengths[at], [self.born[row] for row in rows]
 
     def streams(self, sequences: Sequence[Sequence[int]], levels: tuple[int, ...]) -> list[Tensor]:
         """Residual streams [len, levels, hidden] of each text, without the cache: `Transformer.features` of all.
@@ -130,9 +136,7 @@ class BatchedLlama:
         def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (part.view(len(texts), length, -1, self.shape.head_dim).transpose(1, 2) for part in (q, k, v))
             kept[:] = [torch.stack((k, v))]
-            k, v = (part.repeat_interleave(self.shape.group, 1) for part in (k, v))
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
-            return out.transpose(1, 2).reshape(len(texts) * length, -1)
+            return causal(q, *kept[0].unbind(0)).transpose(1, 2).reshape(len(texts) * length, -1)
 
         yield 0, x, self.lengths
         for level, w in enumerate(self.weights.layers[:last], 1):
@@ -142,11 +146,10 @@ class BatchedLlama:
     def normed(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
 
-    def reserve(self, columns: int) -> None:
-        """Room for that many tokens in every row."""
-        while self.kv.shape[4] < columns:
-            self.kv = twice(self.kv, 4)
-        self.angles(self.kv.shape[4])
+    def reserve(self, more: int = 0) -> None:
+        """Room for what every row holds and so many tokens more."""
+        self.cache.reserve([max(span) + more for span in self.cache.spans(self.sizes)])
+        self.angles(self.longest + more)
 
     def angles(self, length: int) -> None:
         if len(self.rope[0]) < length:
@@ -169,13 +172,61 @@ def batched_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, cos: Tensor, s
     return w.down(F.silu(gate).mul_(up)).add_(x)
 
 
-def one_each(q: Tensor, k: Tensor, v: Tensor, kv: Tensor, row: Tensor, at: Tensor, seen: Tensor) -> Tensor:
-    """Attention of one token a row over kv [2, rows, kv_heads, capacity, d], where it is written at its length."""
+class Part(NamedTuple):
+    """Where the rows of a block stand in a step, the same for every layer."""
+
+    slots: Tensor                                  # [rows * kv_heads], where they write among all columns of all heads
+    seen: Tensor                                   # [rows, 1, 1, columns], -inf where nothing of theirs is
+
+
+def part_of(at: Tensor, kv_heads: int, columns: int, dtype: torch.dtype) -> Part:
+    """Rows of these lengths [rows] in a block of so many heads and columns."""
+    first = torch.arange(len(at) * kv_heads, device=at.device).view(-1, kv_heads) * columns
+    seen = torch.zeros(len(at), 1, 1, columns, dtype=dtype, device=at.device)
+    seen.masked_fill_((torch.arange(columns, device=at.device) > at[:, None])[:, None, None], float("-inf"))
+    return Part((first + at[:, None]).flatten(), seen)
+
+
+def by_blocks(q: Tensor, k: Tensor, v: Tensor, blocks: Sequence[Tensor], parts: Sequence[Part]) -> Tensor:
+    """Attention of one token a row over the blocks that hold these rows: [rows, heads * d]."""
+    size = blocks[0].shape[1]
+    return torch.cat([one_each(*some) for some in
+                      zip(q.split(size), k.split(size), v.split(size), blocks, parts, strict=True)])
+
+
+def one_each(q: Tensor, k: Tensor, v: Tensor, kv: Tensor, part: Part) -> Tensor:
+    """Attention of one token a row over kv [2, rows, kv_heads, columns, d], where it is written at its length."""
     rows, kv_heads, d = k.shape
-    kv[:, row, :, at] = torch.stack((k, v), 1)     # [rows, 2, kv_heads, d]: the two indices come first
-    keys, values = kv[:, :, :, :seen.shape[-1]].unbind(0)
-    out = F.scaled_dot_product_attention(q.reshape(rows, kv_heads, -1, d), keys, values, attn_mask=seen, scale=1.0)
-    return out.reshape(rows, -1)
+    for new, held in zip((k, v), kv, strict=True):
+        held.view(-1, d).index_copy_(0, part.slots, new.reshape(-1, d))
+    keys, values = kv.unbind(0)
+    q = q.reshape(rows, kv_heads, -1, d)
+    if q.is_cuda:
+        seen = part.seen.expand(-1, -1, q.shape[2], -1)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=seen, scale=1.0).reshape(rows, -1)
+    weight = products(q.flatten(0, 1), keys.flatten(0, 1))                   # [rows * kv_heads, group, columns]
+    weight.view(rows, kv_heads, -1, weight.shape[-1]).add_(part.seen)
+    return torch.bmm(torch.softmax(weight, -1), values.flatten(0, 1)).view(rows, -1)
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention of every token of q [texts, heads, length, d] over k, v [texts, kv_heads, length, d] up to itself.
+
+    On a CPU plain products of a tile of tokens with what is before its end take a third of the fused kernel's time.
+    """
+    texts, kv_heads, length, d = k.shape
+    if q.is_cuda:
+        k, v = (part.repeat_interleave(q.shape[1] // kv_heads, 1) for part in (k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
+    k, v, out = k.flatten(0, 1), v.flatten(0, 1), torch.empty_like(q)
+    ahead = torch.full((min(TILE, length),) * 2, float("-inf"), dtype=q.dtype).triu(1)
+    for start in range(0, length, TILE):
+        some = q[:, :, start:start + TILE]
+        size, stop = some.shape[2], start + some.shape[2]
+        weight = torch.bmm(some.reshape(texts * kv_heads, -1, d), k[:, :stop].transpose(1, 2))
+        weight.view(len(k), -1, size, stop)[..., start:].add_(ahead[:size, :size])
+        out[:, :, start:stop] = torch.bmm(torch.softmax(weight, -1), v[:, :stop]).view(some.shape)
+    return out
 
 
 def length_groups(sizes: Sequence[int], tokens: int = TOKENS) -> Iterator[list[int]]:
@@ -197,17 +248,36 @@ def draw(logits: Tensor, temperature: Tensor, coins: Tensor, top_p: float = 1.0)
     `top_p`, else the next coin [rows, `coins_for(top_p)`] is tossed; after the last, the best. Columns exactly as
     likely as the last of the nucleus are in it.
     """
-    best = logits.argmax(-1)
+    best = argmax(logits)
+    if not logits.is_cuda:                         # on a GPU to ask costs more than to toss
+        warm = temperature.nonzero()[:, 0]
+        if 0 < len(warm) < len(best):
+            best[warm] = draw(logits[warm], temperature[warm], coins[warm], top_p)
+        if len(warm) < len(best):
+            return best
     probs = torch.softmax(logits.float() / temperature.clamp(min=1e-4)[:, None], -1)
     sums = probs.cumsum(-1)
     drawn = torch.searchsorted(sums, coins * sums[:, -1:], right=True).clamp(max=logits.shape[1] - 1)
     out, open_ = best, temperature > 0
     for column in drawn.unbind(1):
         here = probs.gather(1, column[:, None])
-        inside = open_ & (torch.where(probs > here, probs, 0).sum(-1) < top_p) & (here[:, 0] > 0)
+        inside = open_ & (likelier(probs, here, 1 - top_p) < top_p) & (here[:, 0] > 0)
         out, open_ = torch.where(inside, column, out), open_ & ~inside
-        if not open_.is_cuda and not open_.any():  # on a GPU to ask costs more than to toss
+        if not open_.is_cuda and not open_.any():
             break
+    return out
+
+
+def likelier(probs: Tensor, here: Tensor, small: float) -> Tensor:
+    """What is likelier than `here` [rows, 1] of chances [rows, V] sums to this [rows].
+
+    On a CPU it is summed up only where `here` is at most `small`; else 0 stands for anything below 1 - `small`.
+    """
+    if probs.is_cuda:
+        return torch.where(probs > here, probs, 0).sum(-1)
+    out, rows = torch.zeros(len(probs)), (here[:, 0] <= small + 1e-5).nonzero()[:, 0]
+    some, least = probs[rows], here[rows]
+    out[rows] = torch.where(some > least, some, 0).sum(-1)
     return out
 
 

@@ -1,7 +1,8 @@
 """The data drafters are trained on: what the target answers to prompts of its own and to those of a file.
 
 Half of the answers are greedy, three in ten at temperature 0.7, two in ten at 1, so that a drafter meets the texts it
-will be asked to draft. A killed run goes on after its last whole shard and makes what it would have made.
+will be asked to draft. A killed run goes on after its last whole shard and makes what it would have made. Where a
+prompt has several turns, the target answers one after the other.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from pathlib import Path
 
 from specdec_lib.checkpoints.fingerprint import fingerprint, hashed
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batched_sampling import Reply, Request, sample_batched
-from specdec_lib.training.data.prompt_sources import Sieve, opener, read_prompts, self_prompts, shipped
+from specdec_lib.training.data.prompt_sources import (
+    Asked,
+    Sieve,
+    normalised,
+    opener,
+    read_conversations,
+    self_prompts,
+    shipped,
+)
 from specdec_lib.training.data.shards import Record, Shards
 from specdec_lib.types import Refusal
 
@@ -62,7 +72,7 @@ class AnswerPlan:
 class PromptLot:
     """One shard under way: asks for prompts, then for answers to them, and keeps these as records."""
 
-    def __init__(self, text: Tokenizer, plan: AnswerPlan, number: int, sieve: Sieve, given: Iterator[tuple[str, str]],
+    def __init__(self, text: Tokenizer, plan: AnswerPlan, number: int, sieve: Sieve, given: Iterator[Asked],
                  wanted: int, context: int | None = None):
         self.text, self.plan, self.number, self.sieve, self.given = text, plan, number, sieve, given
         self.wanted, self.context = wanted, context or READ + plan.max_new
@@ -79,7 +89,7 @@ class PromptLot:
         if begun >= self.plan.size or self.tokens >= self.wanted:
             return None
         if self.started[OWN] + self.making >= self.plan.own * (begun + 1):
-            request = next(filter(None, (self.answer(*each) for each in self.given)), None)
+            request = next(filter(None, map(self.begin, self.given)), None)
             if request is not None:
                 return request
         return self.make_up()
@@ -91,31 +101,48 @@ class PromptLot:
         self.making, self.tried = self.making + 1, self.tried + 1
         return Request(opener(self.text), PROMPT, 1.0, self.plan.key(self.number, "prompt", self.tried))
 
-    def answer(self, prompt: str, source: str) -> Request | None:
-        """A request to answer this prompt, unless it is closed or too long."""
-        if not self.sieve.admit(prompt):
-            return None
-        ids = self.text.encode_chat([prompt])
+    def begin(self, asked: Asked) -> Request | None:
+        """A request to answer the first turn, unless it is closed or too long."""
+        return self.answer(asked, ()) if self.sieve.admit(asked.turns[0]) else None
+
+    def answer(self, asked: Asked, earlier: tuple[str, ...]) -> Request | None:
+        """A request to answer the turn that follows what was said, user's turns and answers, unless it is too long."""
+        source, turn = asked.source, asked.turns[len(earlier) // 2]
+        ids = self.text.encode_chat([*earlier, turn])
         if len(ids) > READ or len(ids) + self.plan.max_new > self.context:
             return None
         place, self.started[source] = self.started[source], self.started[source] + 1
         return Request(ids, self.plan.max_new, MIX[place % len(MIX)], self.plan.key(self.number, source, place),
-                       (source, prompt))
+                       (asked, earlier))
 
     def take(self, reply: Reply) -> None:
-        """A prompt that was made up is asked; an answer is kept."""
+        """A prompt that was made up is asked; an answer is kept, and the next turn asked."""
         if reply.request.note:
-            source, prompt = reply.request.note
             if reply.whole or len(reply.output) >= STUMP:
-                self.tokens += len(reply.output)
-                self.records.append({"source": source, "temperature": reply.request.temperature, "prompt": prompt,
-                                     "output": list(reply.output)})
-            return
-        self.making -= 1
-        prompt = self_prompts(self.text, reply.output) if reply.whole else None
-        request = None if prompt is None else self.answer(prompt, OWN)
+                self.record(reply)
+            request = self.next(reply)
+        else:
+            self.making -= 1
+            prompt = self_prompts(self.text, reply.output) if reply.whole else None
+            request = None if prompt is None else self.begin(Asked((prompt,), OWN))
         if request is not None:
             self.waiting.append(request)
+
+    def record(self, reply: Reply) -> None:
+        asked, earlier = reply.request.note
+        self.tokens += len(reply.output)
+        record: Record = {"source": asked.source, "temperature": reply.request.temperature,
+                          "prompt": asked.turns[len(earlier) // 2], "output": list(reply.output)}
+        self.records.append({**record, "earlier": list(earlier)} if earlier else record)
+
+    def next(self, reply: Reply) -> Request | None:
+        """A request to answer the next turn, if there is one and this answer is whole, does not loop and has words."""
+        asked, earlier = reply.request.note
+        turn, said = len(earlier) // 2, self.text.decode(reply.output)
+        looped = len(reply.output) < reply.request.limit and reply.output[-1] not in self.text.facts.end
+        if turn + 1 == len(asked.turns) or not reply.whole or looped or not said.strip():
+            return None
+        return self.answer(asked, (*earlier, asked.turns[turn], said))
 
 
 def make_answers(lm: Transformer, text: Tokenizer, folder: str | Path, tokens: int, minutes: float,
@@ -127,19 +154,23 @@ def make_answers(lm: Transformer, text: Tokenizer, folder: str | Path, tokens: i
     """Fills `folder` with shards until it holds `tokens` output tokens or `minutes` are over.
 
     `prompts` are JSON-lines files beside the target's own inventions; the shipped prompts and `forbidden` texts are
-    never asked. `progress(tokens in the folder, seconds)` hears of every answer. The same seed and batch make the same
-    shards, however often the run was killed between. `target` names what speaks: `name_of(lm, text)` if None.
+    never asked, nor is a conversation that has one of them. `progress(tokens in the folder, seconds)` hears of every
+    answer. The same seed and batch make the same shards, however often the run was killed between. `target` names
+    what speaks: `name_of(lm, text)` if None.
     """
     if not isinstance(lm, Transformer):
         raise Refusal("data are generated by our own decoder of the Llama family: this target is of another one")
     if tokens < 1 or not minutes > 0 or batch < 1:
         raise Refusal(f"nothing to do with {tokens} tokens, {minutes} minutes and a batch of {batch}")
     begun = clock()
-    given = [(prompt, Path(path).stem) for path in prompts for prompt in read_prompts(path)]
+    never = Sieve([*shipped(), *forbidden]).closed
+    given = [asked for path in prompts for asked in read_conversations(path)
+             if not never.intersection(map(normalised, asked.turns))]
     random.Random(plan.seed).shuffle(given)
     plan = plan if given else AnswerPlan(plan.size, plan.max_new, 1.0, plan.seed)
     shards = Shards(folder, target or name_of(lm, text))
-    closed = Sieve([*shipped(), *forbidden, *(record["prompt"] for record in shards)]).closed
+    closed = never | firsts(shards)
+    rows = BatchedLlama(lm.weights)                # its memory serves all shards
     count, tried, stopped = 0, 0, "tokens"
 
     def late() -> bool:
@@ -148,14 +179,14 @@ def make_answers(lm: Transformer, text: Tokenizer, folder: str | Path, tokens: i
     while shards.tokens < tokens and stopped == "tokens":
         place = shards.free                        # one that was damaged is made as long as it was
         lot = PromptLot(text, plan, place, Sieve(closed), iter(given), tokens - shards.before(place), lm.context)
-        for reply in sample_batched(lm.weights, lot.poll, text.facts.end, max(PROMPT, plan.max_new), batch, top_p,
-                                    late):
+        for reply in sample_batched(lm.weights, lot.poll, text.facts.end, max(PROMPT, plan.max_new), batch, top_p, late,
+                                    rows):
             lot.take(reply)
             progress(shards.tokens + lot.tokens, clock() - begun)
         tried += lot.tried
         if lot.records:
             shards.write(lot.number, lot.records)
-            count, closed = count + 1, Sieve([*closed, *(record["prompt"] for record in lot.records)]).closed
+            count, closed = count + 1, closed | firsts(lot.records)
             say(f"shard {lot.number}: {len(lot.records)} answers, {lot.tokens} tokens, {shards.tokens} in all")
         if late():
             stopped = "time"
@@ -165,6 +196,11 @@ def make_answers(lm: Transformer, text: Tokenizer, folder: str | Path, tokens: i
         raise Refusal("the target made up no prompt that can be used: give some in a file")
     stopped = "tokens" if shards.tokens >= tokens else stopped
     return Made(shards.records, shards.tokens, count, tried, clock() - begun, stopped)
+
+
+def firsts(records: Iterable[Record]) -> set[str]:
+    """The first turns of these, as texts are compared."""
+    return {normalised(record.get("earlier", [record["prompt"]])[0]) for record in records}
 
 
 def name_of(lm: Transformer, text: Tokenizer) -> str:

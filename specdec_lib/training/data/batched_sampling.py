@@ -15,6 +15,7 @@ from specdec_lib.models.llama.batched import BatchedLlama, draw, draws_for
 from specdec_lib.models.llama.weights import LlamaWeights
 
 SPAN = 64                                          # a text that repeats so many tokens of itself in a row loops
+SORTED = 16                                        # steps after which the rows of a batch are put in order of length
 LOOKS = {"cuda": 8}                                # steps between two looks; 1 where looking costs nothing
 
 
@@ -40,15 +41,17 @@ class Reply:
 
 def sample_batched(weights: LlamaWeights, poll: Callable[[], Request | None], ends: Iterable[int], limit: int,
                    rows: int = 32,
-                   top_p: float = 0.98, over: Callable[[], bool] = lambda: False) -> Iterator[Reply]:
+                   top_p: float = 0.98, over: Callable[[], bool] = lambda: False,
+                   batch: BatchedLlama | None = None) -> Iterator[Reply]:
     """Replies as they come; `poll` is asked for more whenever a row is free, until nothing runs and it has none.
 
     A text ends with one of `ends`, at its limit (none above `limit`), where it starts to loop, or cut when `over`.
+    `batch` lends its memory; what is in it is forgotten.
     """
     first = take(poll, rows)
     if not first:
         return
-    slots = BatchRows(weights, sorted(ends), limit, top_p)
+    slots = BatchRows(batch or BatchedLlama(weights), sorted(ends), limit, top_p)
     slots.open(first)
     while True:
         for _ in range(LOOKS.get(weights.device.type, 1)):
@@ -62,8 +65,10 @@ def sample_batched(weights: LlamaWeights, poll: Callable[[], Request | None], en
         slots.fill(free[:len(new)], new)
         if len(slots.free) == len(slots.asked):
             return
-        if 2 * len(slots.free) >= len(slots.asked):
+        if 4 * len(slots.free) >= len(slots.asked):
             slots.shrink()
+        elif slots.batch.steps % SORTED == 0:
+            slots.sort()
 
 
 def take(poll: Callable[[], Request | None], count: int) -> list[Request]:
@@ -77,8 +82,8 @@ def take(poll: Callable[[], Request | None], count: int) -> list[Request]:
 class BatchRows:
     """The rows of a batch with what each has said so far [rows, limit + 1], all of it on the device."""
 
-    def __init__(self, weights: LlamaWeights, ends: Sequence[int], limit: int, top_p: float):
-        self.batch, self.device, self.limit, self.top_p = BatchedLlama(weights), weights.device, limit, top_p
+    def __init__(self, batch: BatchedLlama, ends: Sequence[int], limit: int, top_p: float):
+        self.batch, self.device, self.limit, self.top_p = batch, batch.weights.device, limit, top_p
         self.ends = torch.tensor(ends, dtype=torch.long, device=self.device)
         self.asked: list[Request | None] = []
 
@@ -147,7 +152,16 @@ class BatchRows:
 
     def shrink(self) -> None:
         """Goes on with the rows that are not free."""
-        rows = [row for row, request in enumerate(self.asked) if request is not None]
+        self.keep([row for row, request in enumerate(self.asked) if request is not None])
+
+    def sort(self) -> None:
+        """Puts rows of like length together, where the cache is in blocks."""
+        if len(self.batch.cache.blocks) > 1:
+            sizes = self.batch.sizes
+            self.keep(sorted(range(len(sizes)), key=lambda row: sizes[row]))
+
+    def keep(self, rows: list[int]) -> None:
+        """Goes on with these rows in this order."""
         at = torch.tensor(rows, device=self.device)
         self.batch.keep(rows)
         self.asked = [self.asked[row] for row in rows]

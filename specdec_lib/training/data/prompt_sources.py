@@ -6,8 +6,11 @@ out by its text, whatever its case and blanks.
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.hub.tokenizer import HALF, Tokenizer
@@ -18,6 +21,14 @@ SENTINEL = "specdec-user-turn"                     # stands for the user's words
 FIELDS = ("prompt", "question", "instruction")
 SHORTEST, LONGEST, WORDS = 12, 1500, 3             # characters; words at least
 RAW = "Question:"                                  # opens a text of a model with neither template nor begin token
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user says turn by turn, and what kind of prompt that is."""
+
+    turns: tuple[str, ...]
+    source: str                                    # its `family`, else the name of the file
 
 
 class Sieve:
@@ -86,6 +97,13 @@ def read_prompts(path: str | Path) -> list[str]:
     return [turns[0] for turns in every_turn(path)]
 
 
+def read_conversations(path: str | Path) -> list[Asked]:
+    """All turns of every line of such a file, packed with gzip or not, with the line's `family` as their source."""
+    name = Path(path).name.removesuffix(".gz").rpartition(".")[0] or Path(path).name
+    return [Asked(tuple(turns_of(row, where)), row["family"] if isinstance(row.get("family"), str) else name)
+            for row, where in rows_of(path)]
+
+
 def texts(path: str | Path) -> list[str]:
     """Every turn of every line of such a file: what must not be trained on."""
     return [turn for turns in every_turn(path) for turn in turns]
@@ -97,26 +115,37 @@ def shipped() -> list[str]:
 
 
 def every_turn(path: str | Path) -> list[list[str]]:
-    path = Path(path)
+    return [turns_of(row, where) for row, where in rows_of(path)]
+
+
+def rows_of(path: str | Path) -> Iterator[tuple[dict, str]]:
+    """The object of every line that is not blank, and what to call the line in a refusal."""
+    some = False
+    for n, line in enumerate(read(Path(path)).split("\n"), 1):
+        if line.strip():
+            some, where = True, f"line {n} of {path}"
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                raise Refusal(f"{where} is not valid JSON: write one JSON object a line") from None
+            yield row if isinstance(row, dict) else {}, where
+    if not some:
+        raise Refusal(f"{path} holds no prompts: it needs one JSON object a line")
+
+
+def read(path: Path) -> str:
+    """The text of a file, unpacked where its name ends with .gz; Refusal where there is none."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except FileNotFoundError:
         raise Refusal(f"there is no prompt file at {path}: check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise Refusal(f"the prompt file {path} cannot be read as UTF-8 text ({error})") from None
-    out = [turns_of(line, f"line {n} of {path}") for n, line in enumerate(lines, 1) if line.strip()]
-    if not out:
-        raise Refusal(f"{path} holds no prompts: it needs one JSON object a line")
-    return out
 
 
-def turns_of(line: str, where: str) -> list[str]:
-    """The turns of one line; `where` names it in a refusal."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        raise Refusal(f"{where} is not valid JSON: write one JSON object a line") from None
-    row = row if isinstance(row, dict) else {}
+def turns_of(row: dict, where: str) -> list[str]:
+    """The turns of one line's object; `where` names it in a refusal."""
     turns = row.get("turns", [next((row[name] for name in FIELDS if name in row), None)])
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
         raise Refusal(f"{where} needs text in turns (a list), or in one of {', '.join(FIELDS)}")

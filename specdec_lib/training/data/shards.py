@@ -1,7 +1,7 @@
 """Generated data on disk: shards that are written once and whole, and a manifest with their checksums.
 
-A shard is JSON lines, packed with gzip: `source`, `temperature`, `prompt` (text), `output` (token ids). Knows nothing
-about models.
+A shard is JSON lines, packed with gzip: `source`, `temperature`, `prompt` (text), `output` (token ids), and `earlier`
+(texts) where the prompt was not the first turn. Knows nothing about models.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from specdec_lib.types import Refusal
 
@@ -23,10 +23,11 @@ NAMES = ("shard-*.jsonl", "shard-*.jsonl.gz")
 class Record(TypedDict):
     """One answer of the target."""
 
-    source: str                                    # who asked: `self`, or the name of a prompt file
+    source: str                                    # who asked: `self`, a family, or the name of a prompt file
     temperature: float
     prompt: str                                    # one user turn
     output: list[int]                              # token ids, the end token kept where there was one
+    earlier: NotRequired[list[str]]                # what was said before, the user's turns and the answers by turns
 
 
 class Shards:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdec_lib.models.llama.batched import BatchedLlama, draw, draws_for, length_groups
+from specdec_lib.models.llama.batched import BatchedLlama, causal, draw, draws_for, length_groups
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.sampling import Sampling
@@ -74,6 +74,52 @@ def test_rows_that_are_kept_go_on_and_rows_that_are_over_stay_as_long_as_they_ar
     assert (logits[0] - alone(lm, (*texts[2], 17))).abs().max() < CLOSE
     assert (logits[1] - alone(lm, (*texts[0], 18))).abs().max() < CLOSE
     assert batch.longest == 10
+
+
+def test_rows_over_several_blocks_say_what_they_say_alone_sorted_shrunk_or_filled_anew(lm, words):
+    texts = [words(3 + 17 * n % 150, seed=n) for n in range(20)]
+    batch, tokens = started(lm, texts)
+    assert len(batch.cache.blocks) == 3
+    for rows in (sorted(range(20), key=lambda row: len(texts[row])), [19, 3, 4, 8, 0, 12, 13, 7, 1, 11], [2, 5]):
+        for _ in range(30):                        # past the room of a block
+            tokens = batch.step(tokens).argmax(-1)
+            texts = [(*text, int(token)) for text, token in zip(texts, tokens, strict=True)]
+        batch.keep(rows)
+        texts, tokens = [texts[row] for row in rows], tokens[rows]
+        texts[1] = words(9, seed=50)
+        batch.prefill([texts[1][:-1]], rows=[1])
+        tokens[1] = texts[1][-1]
+    for text, row in zip(texts, batch.step(tokens), strict=True):
+        assert (row - alone(lm, text)).abs().max() < CLOSE
+
+
+def test_a_new_batch_takes_the_memory_of_the_one_before_and_nothing_else_of_it(lm, words):
+    batch, tokens = started(lm, [words(90, seed=n) for n in range(9)])
+    batch.step(tokens)
+    before = {flat.data_ptr() for flat in batch.cache.memory}
+    texts = [words(n, seed=n) for n in (20, 4, 7)]
+    batch.prefill([text[:-1] for text in texts])
+    assert {flat.data_ptr() for flat in batch.cache.memory} <= before
+    for text, row in zip(texts, batch.step(torch.tensor([text[-1] for text in texts])), strict=True):
+        assert (row - alone(lm, text)).abs().max() < CLOSE
+
+
+def test_spare_memory_is_no_more_than_what_was_in_use(lm, words):
+    batch, tokens = started(lm, [words(5 + 9 * n, seed=n) for n in range(20)])
+    for n in range(100):
+        tokens = batch.step(tokens).argmax(-1)
+        if n % 10 == 0:
+            batch.keep(list(range(20))[::-1])
+        assert len(batch.cache.spare) <= 3 == len(batch.cache.blocks)
+
+
+@pytest.mark.parametrize("length", [1, 127, 128, 129, 300])
+def test_attention_by_tiles_sees_what_lies_before_and_nothing_else(length):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, length, 8) for heads in (6, 2, 2))
+    wide = (part.repeat_interleave(3, 1) for part in (k, v))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, *wide, is_causal=True, scale=1.0)
+    assert (causal(q, k, v) - expected).abs().max() < 1e-5
 
 
 def test_the_width_of_a_step_follows_the_longest_row_that_is_left(lm, words):

@@ -12,7 +12,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers, name_of
 from specdec_lib.training.data.prompt_sources import normalised
 from specdec_lib.training.data.shards import read_shards
-from specdec_lib.types import Refusal
+from specdec_lib.types import Draft, Refusal
 from tests.training.babble import END, VOCAB, Babble, target
 
 TEXT, SMALL = Babble(), AnswerPlan(size=10, max_new=40)
@@ -130,6 +130,57 @@ def test_a_file_alone_ends_with_its_last_prompt(tmp_path):
     result = made(tmp_path / "data", 10_000, prompts=[questions(tmp_path / "q.jsonl", 13)],
                   plan=AnswerPlan(10, 40, own=0.0))
     assert (result.records, result.stopped, result.tried) == (13, "prompts", 0)
+
+
+def talks(path, count):
+    turns = [[f"w{4 + n} w{5 + n} w9", f"w7 w{6 + n}", "w8"] for n in range(count)]
+    path.write_text("".join(json.dumps({"family": "talk", "turns": each}) + "\n" for each in turns))
+    return path
+
+
+def test_turns_are_asked_one_after_the_other_with_the_targets_own_answers_between(tmp_path):
+    made(tmp_path / "data", 10_000, prompts=[talks(tmp_path / "t.jsonl", 12)], plan=AnswerPlan(10, 40, own=0.0))
+    records = list(read_shards(tmp_path / "data"))
+    assert {record["source"] for record in records} == {"talk"}
+    said = {(*record.get("earlier", ()), record["prompt"]): TEXT.decode(record["output"]) for record in records}
+    assert {len(turns) for turns in said} == {1, 3, 5}
+    assert len([turns for turns in said if len(turns) == 1]) == 12
+    assert all(said[turns[:-2]] == turns[-2] for turns in said if len(turns) > 1)
+
+
+def test_a_greedy_answer_to_a_later_turn_is_the_targets_after_all_that_was_said(tmp_path):
+    class Talk(Babble):
+        def encode_chat(self, history):
+            return tuple(i for turn in history for i in super(Talk, self).encode_chat([turn]))
+
+    text, lm = Talk(), target()
+    make_answers(lm, text, tmp_path / "data", 10_000, 5, [talks(tmp_path / "t.jsonl", 12)],
+                 plan=AnswerPlan(10, 40, own=0.0),
+                 batch=5)
+    later = [record for record in read_shards(tmp_path / "data") if "earlier" in record and record["temperature"] == 0]
+    assert len(later) > 3
+    for record in later:
+        tokens = text.encode_chat([*record["earlier"], record["prompt"]])
+        for token in record["output"]:
+            assert int(lm(tokens, Draft()).logits[0].argmax()) == token
+            tokens += (token,)
+
+
+def test_a_conversation_that_was_killed_half_way_goes_on_to_the_same_records(tmp_path):
+    more = {"prompts": [talks(tmp_path / "t.jsonl", 20)], "plan": AnswerPlan(10, 40, own=0.0)}
+    made(tmp_path / "whole", 10_000, **more)
+    for answers in (3, 20):
+        with pytest.raises(Killed):
+            made(tmp_path / "killed", 10_000, progress=kill_after(answers), **more)
+    made(tmp_path / "killed", 10_000, **more)
+    assert list(read_shards(tmp_path / "killed")) == list(read_shards(tmp_path / "whole"))
+
+
+def test_a_conversation_with_a_forbidden_turn_is_not_begun(tmp_path):
+    made(tmp_path / "data", 10_000, prompts=[talks(tmp_path / "t.jsonl", 3)], plan=AnswerPlan(10, 40, own=0.0),
+         forbidden=["W7  w7"])
+    firsts = {record["prompt"] for record in read_shards(tmp_path / "data") if "earlier" not in record}
+    assert firsts == {"w4 w5 w9", "w6 w7 w9"}
 
 
 def test_the_run_ends_within_its_minutes_and_keeps_what_was_said(tmp_path):

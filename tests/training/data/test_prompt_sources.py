@@ -1,5 +1,6 @@
 """Prompts come from the target or from a file, once each, and never from what we measure with."""
 
+import gzip
 import json
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from specdec_lib.training.data.prompt_sources import (
     LONGEST,
     SHIPPED,
+    Asked,
     Sieve,
     cleaned,
     opener,
+    read_conversations,
     read_prompts,
     self_prompts,
     shipped,
@@ -77,6 +80,17 @@ def test_files_of_all_shapes_give_first_turns(tmp_path):
     assert texts(path)[:3] == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_conversations_keep_their_turns_and_their_family_or_the_name_of_the_file(tmp_path, packed):
+    path = lines(tmp_path / "broad.jsonl", {"id": "a", "family": "chat", "turns": ["one", "two"], "source": "x"},
+                 {"prompt": "three"})
+    if packed:
+        path = tmp_path / "broad.jsonl.gz"
+        path.write_bytes(gzip.compress((tmp_path / "broad.jsonl").read_bytes()))
+    assert read_conversations(path) == [Asked(("one", "two"), "chat"), Asked(("three",), "broad")]
+    assert texts(path) == ["one", "two", "three"]
+
+
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"turns": []}', '{"turns": [1]}', '{"prompt": " "}',
                                   '{"prompt": 3}'])
 def test_a_line_without_a_prompt_is_refused_by_its_number(tmp_path, line):
@@ -92,9 +106,10 @@ def test_a_file_that_is_missing_or_empty_or_not_text_is_refused(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(Refusal, match="holds no prompts"):
         read_prompts(tmp_path / "empty.jsonl")
-    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
-    with pytest.raises(Refusal, match="UTF-8"):
-        read_prompts(tmp_path / "bytes.jsonl")
+    for name, data in (("bytes.jsonl", b"\xff\xfe"), ("no.gz", b"{}"), ("cut.gz", gzip.compress(b"{}" * 99)[:-9])):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(Refusal, match="UTF-8"):
+            read_prompts(tmp_path / name)
 
 
 def test_every_turn_of_the_shipped_prompts_is_known():
