@@ -46,7 +46,7 @@ def untrained_environment(layers: int = 0) -> Environment:
 
 
 def numbered(words: str) -> tuple[int, ...]:
-    """The toy's tokens of a text: a number is itself, any other word the sum of its letters' codes, wrapped."""
+    """The toy's tokens of a text: a number is itself, other words sum their letters' codes modulo the vocabulary."""
     return tuple(int(word) if word.isdecimal() else sum(map(ord, word)) % SHAPE.vocab for word in words.split())
 
 
