@@ -6,7 +6,7 @@ The ten-line door: `load` a target, then `decode` with one part from each room.
 from specdec_lib.dice import Dice
 from specdec_lib.loop import decode
 from specdec_lib.sampling import Sampling
-from specdec_lib.scores import Distribution, Scores
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.types import Budget, Draft, Refusal, Session, Verdict
 
-__all__ = ["Budget", "Dice", "Draft", "Distribution", "Refusal", "Sampling", "Scores", "Session", "Verdict", "decode"]
+__all__ = ["Budget", "Dice", "Draft", "Categorical", "Refusal", "Sampling", "Scores", "Session", "Verdict", "decode"]

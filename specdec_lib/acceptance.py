@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from specdec_lib.scores import Distribution, Scores
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.types import Refusal
 
 
@@ -108,7 +108,7 @@ def standing(scores: Scores, row: int, token: int, temperature: float = 1.0) -> 
     return TargetStanding(math.exp(own / temperature - lse), math.exp(best / temperature - lse), rank, entropy)
 
 
-def standings(dist: Distribution, tokens: Sequence[int]) -> tuple[TargetStanding, ...]:
+def standings(dist: Categorical, tokens: Sequence[int]) -> tuple[TargetStanding, ...]:
     """Standing of each of `tokens` in `dist`, whatever temperature and filters made it; probability 0 outside it."""
     if dist.only is not None:
         return tuple(TargetStanding(dist.probability(token), 1.0, 1 + (token != dist.only), 0.0) for token in tokens)
@@ -117,6 +117,6 @@ def standings(dist: Distribution, tokens: Sequence[int]) -> tuple[TargetStanding
     return tuple(TargetStanding(prob, best, 1 + int((dist.probs > prob).sum()), entropy) for prob in own)
 
 
-def entropy_nats(dist: Distribution) -> float:
+def entropy_nats(dist: Categorical) -> float:
     """Entropy of a distribution in nats."""
     return float(torch.special.entr(dist.probs).sum())

@@ -10,8 +10,9 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.specs import MethodSpec, parse_part
-from specdec_lib.types import Card, Kit, Method, Refusal
+from specdec_lib.types import Method, Refusal
 
 ROOMS = ("when", "what", "how")
 REPLACED = ("when", "how")                         # whose parts may stand behind an @

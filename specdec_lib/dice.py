@@ -13,7 +13,7 @@ from functools import cached_property
 
 import torch
 
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Dice:
         """True with probability `prob`; at 0 or 1 no random number is drawn."""
         return prob >= 1 or (prob > 0 and self._generator.random() < prob)
 
-    def choose(self, dist: Distribution) -> int:
+    def choose(self, dist: Categorical) -> int:
         """A token drawn from `dist`; with a support of one no random number is drawn."""
         if dist.only is not None:
             return dist.only

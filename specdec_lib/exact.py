@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 
 
 class EveryDice:
@@ -27,7 +27,7 @@ class EveryDice:
             return prob >= 1
         return self._branch([prob, 1 - prob]) == 0
 
-    def choose(self, dist: Distribution) -> int:
+    def choose(self, dist: Categorical) -> int:
         if dist.only is not None:
             return dist.only
         return int(dist.ids[self._branch(dist.probs.tolist())])

@@ -131,16 +131,17 @@ def _stepped(drawn: list[go.Figure], name: str, steps: Choices, fixed: str) -> g
     for place, (value, one) in enumerate(zip(steps.values, drawn, strict=True)):
         layout = one.layout.to_plotly_json()
         told = {key: layout.get(key, []) for key in ("shapes", "annotations")}
-        told |= {key: layout[key] for key in ("title", "xaxis", "yaxis") if key in layout} | {"height": tall(one)}
+        told |= {key: layout[key] for key in ("title", "xaxis", "yaxis")
+                 if key in layout} | {"height": height_with_slider(one)}
         moves.append({"label": str(value), "method": "update",
                       "args": [{"visible": [each == place for each in owner]}, told]})
     prefix = f"{name} = " if not fixed else f"{fixed}; {name} = "
-    whole.update_layout(height=tall(drawn[steps.place]), margin={"b": 140}, sliders=[
+    whole.update_layout(height=height_with_slider(drawn[steps.place]), margin={"b": 140}, sliders=[
         {"active": steps.place, "steps": moves, "currentvalue": {"prefix": prefix}, "pad": {"t": 50}}])
     return whole
 
 
-def tall(one: go.Figure) -> float:
+def height_with_slider(one: go.Figure) -> float:
     """Height in pixels of the figure and the slider below it."""
     return (one.layout.height or one.layout.template.layout.height or 450) + 90
 

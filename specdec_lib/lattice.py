@@ -34,7 +34,7 @@ class Path:
     logp: tuple[float, ...]
 
 
-def at_hand(lattice: Lattice) -> Lattice:
+def to_host(lattice: Lattice) -> Lattice:
     """The same lattice on the host, in double precision, in one transfer."""
     if lattice.logp.device.type != "cpu":
         both = torch.stack((lattice.ids.double(), lattice.logp.double())).cpu()      # ids are exact below 2 ** 53
@@ -53,8 +53,8 @@ def generated(lattice: Lattice, end: frozenset[int] = frozenset()) -> int:
     return next((i for i, token in enumerate(lattice.ids[:, 0].tolist()) if token in end), len(lattice.ids))
 
 
-def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[int] = frozenset(),
-             keep_end: bool = True) -> Lattice:
+def narrow(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[int] = frozenset(),
+           keep_end: bool = True) -> Lattice:
     """The fewest best candidates of each slot with a total of `mass`, at most `cap`; on the host, best first (Eq. 7).
 
     The result is as wide as the widest slot; missing candidates have log-probability -inf. With `keep_end` the end
@@ -62,7 +62,7 @@ def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[
     """
     if not 0 < mass <= 1 or cap < 1:
         raise Refusal(f"mass must be above 0 and at most 1 and cap at least 1, got {mass} and {cap}")
-    lattice = at_hand(lattice)
+    lattice = to_host(lattice)
     length = len(best_chain(lattice, end))
     ids, logp = lattice.ids[:length].numpy(), lattice.logp[:length].numpy()
     probs = np.exp(logp)
@@ -76,7 +76,7 @@ def narrowed(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[
     return Lattice(*(torch.from_numpy(np.take_along_axis(each, order, 1)) for each in (ids, logp)))
 
 
-def kept(lattice: Lattice) -> tuple[int, ...]:
+def candidate_counts(lattice: Lattice) -> tuple[int, ...]:
     """Number of candidates of each slot."""
     return tuple(torch.isfinite(lattice.logp).sum(1).tolist())
 
@@ -104,17 +104,18 @@ def search(lattice: Lattice, context: Sequence[int], proxy: Proxy | None = None,
     if score not in SCORES or not 0 <= weight <= 1 or beam < 1:
         raise Refusal(f"beam must be at least 1, weight from 0 to 1 and score one of {', '.join(SCORES)}, "
                       f"got {beam}, {weight} and {score!r}")
-    lattice = at_hand(lattice)
+    lattice = to_host(lattice)
     ids, logp = lattice.ids.numpy(), lattice.logp.numpy()
     ends, beams = members(ids, end), Beams.of(context)
     for i in range(len(ids)):
         if beams.over.all():
             break
-        beams = beams.step(ids[i], added(ids[i], logp[i], beams.last, proxy, weight), ends[i], beam, score)
+        beams = beams.step(ids[i], candidate_gains(ids[i], logp[i], beams.last, proxy, weight), ends[i], beam, score)
     return tuple(beams.path(n, ids, logp, score) for n in range(len(beams.total)))
 
 
-def added(ids: np.ndarray, logp: np.ndarray, last: np.ndarray, proxy: Proxy | None, weight: float) -> np.ndarray:
+def candidate_gains(ids: np.ndarray, logp: np.ndarray, last: np.ndarray, proxy: Proxy | None,
+                    weight: float) -> np.ndarray:
     """Score [b, m] that each of m candidates of a slot adds to each of b beams with last tokens `last [b, 2]`."""
     own = np.broadcast_to(logp, (len(last), len(ids)))
     if proxy is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 from specdec_lib.types import Refusal
 
 
@@ -31,11 +31,11 @@ class Sampling:
     def greedy(self) -> bool:
         return self.temperature == 0
 
-    def distribution(self, logits: Tensor, ids: Tensor | None = None) -> Distribution:
+    def distribution(self, logits: Tensor, ids: Tensor | None = None) -> Categorical:
         """The distribution of one row [V] of raw logits; `ids [V]` gives the tokens of its columns if they differ."""
         if self.greedy:
             best = int(logits.argmax())
-            return Distribution.point_mass(best if ids is None else int(ids[best]))
+            return Categorical.point_mass(best if ids is None else int(ids[best]))
         exact = logits.dtype == torch.float64
         scaled = (logits if exact else logits.float()) / self.temperature
         columns = None
@@ -49,4 +49,4 @@ class Sampling:
             columns = order if columns is None else columns[order]
         if columns is None:
             columns = torch.arange(len(probs), device=probs.device)
-        return Distribution(columns if ids is None else ids[columns], probs)
+        return Categorical(columns if ids is None else ids[columns], probs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +13,24 @@ from torch import Tensor
 from specdec_lib.topk import argmax, block_maxima, top_k
 
 
+class Distribution(Protocol):
+    """What verification asks of a distribution, over tokens or, as a density, over continuous values."""
+
+    def probability(self, token) -> float:
+        """The probability, or density, of this value."""
+        ...
+
+    def draw(self, dice):
+        """A value drawn with these random numbers."""
+        ...
+
+    def residual(self, q, token) -> Distribution:
+        """What is drawn from after `token`, drawn from `q`, was rejected: norm(max(0, self - q)) (Leviathan 2023)."""
+        ...
+
+
 @dataclass(frozen=True)
-class Distribution:
+class Categorical:
     """A categorical distribution on its support: `ids [m]` int64, `probs [m]` summing to one; m = 1 is a point mass."""
 
     ids: Tensor
@@ -22,8 +38,8 @@ class Distribution:
 
     @staticmethod
     @lru_cache(4096)                               # the same few thousand tokens again and again: tensors cost 20 us
-    def point_mass(token: int) -> Distribution:
-        return Distribution(torch.tensor([token]), torch.ones(1, dtype=torch.float64))
+    def point_mass(token: int) -> Categorical:
+        return Categorical(torch.tensor([token]), torch.ones(1, dtype=torch.float64))
 
     @cached_property
     def only(self) -> int | None:
@@ -40,11 +56,8 @@ class Distribution:
         """A token drawn with these random numbers; a point mass uses none."""
         return dice.choose(self)
 
-    def residual(self, q: Distribution | None, token: int) -> Distribution:
-        """norm(max(0, self - q)) on this support, what is drawn from once `token` of `q` was rejected (Leviathan 2023).
-
-        `q` None is a deterministic proposal: this distribution without `token`.
-        """
+    def residual(self, q: Categorical | None, token: int) -> Categorical:
+        """norm(max(0, self - q)) on this support; `q` None is a deterministic proposal: this one without `token`."""
         if len(self.ids) == 1:
             return self                            # the rejected token was another one: nothing to take away
         left = self.probs.clone()
@@ -53,7 +66,7 @@ class Distribution:
         else:
             left = (left - q.onto(self.ids).to(left)).clamp(min=0)
         total = left.sum()
-        return Distribution(self.ids, left / total) if total > 0 else self     # p = q but for rounding
+        return Categorical(self.ids, left / total) if total > 0 else self      # p = q but for rounding
 
     def onto(self, ids: Tensor) -> Tensor:
         """The probabilities of these ids [m]; zero outside the support."""
@@ -114,10 +127,10 @@ class Scores:
         column = argmax(self.logits, self.peaks)
         return tuple((column if self.ids is None else self.ids[column]).tolist())
 
-    def distribution(self, row: int, sampling=None) -> Distribution:
+    def distribution(self, row: int, sampling=None) -> Categorical:
         """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
         if sampling is None or sampling.greedy:
-            return Distribution.point_mass(self.best[row])
+            return Categorical.point_mass(self.best[row])
         return sampling.distribution(self.logits[row], self.ids)
 
     def logit(self, row: int, token: int) -> float:

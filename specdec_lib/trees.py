@@ -123,8 +123,8 @@ class UnlikelyPath:
 def stop_when_unlikely(budget: Budget, least: float) -> Budget:
     """The same budget, no further below a path of less chance than `least`; at 0 as far as it goes."""
     if not 0 <= least <= 1:
-        raise Refusal(f"least is a chance between 0 and 1, got {least}")
-    return replace(budget, stop=UnlikelyPath(least)) if least else budget
+        raise Refusal(f"least must be a probability between 0 and 1, got {least}")
+    return budget.each(lambda own: replace(own, stop=UnlikelyPath(least))) if least else budget
 
 
 def offered(round: Round) -> int:

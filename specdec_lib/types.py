@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from specdec_lib.scores import Distribution, RowStats, Scores, TokenStats
+from specdec_lib.scores import Categorical, Distribution, RowStats, Scores, TokenStats
 
 ROOT = -1                                          # the parent of a node that follows the context directly
+QUERY = "query"                                    # note of a budget: tokens of suffix that retrieval must match
 
 
 class Refusal(ValueError):
@@ -34,22 +35,40 @@ class Budget:
     depth: int = 0                                 # longest path
     width: int = 1                                 # children per node at most; 1 = a chain
     nodes: int | None = None                       # None = depth x width
-    source: str = ""                               # which drafter of a switch speaks; "" = the drafter's choice
-    query: int = 0                                 # tokens of suffix to match; 0 = the drafter's choice
     stop: Stop | None = None                       # a small frozen value with a pure call
-    instead: Budget | None = None                  # for who speaks where `source` is silent; None = this one
+    sources: tuple[tuple[str, Budget], ...] = ()   # drafters in the order they are asked, each with its own budget
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)         # small plain data, read again next round
+
+    @staticmethod
+    def of(source: str, depth: int, width: int = 1, nodes: int | None = None) -> Budget:
+        """A budget for the drafter `source` of a switch; "" leaves the choice to the switch."""
+        own = Budget(depth, width, nodes)
+        return replace(own, sources=((source, own),)) if source else own
+
+    @property
+    def source(self) -> str:
+        """The drafter that is asked first; "" = the switch's choice."""
+        return self.sources[0][0] if self.sources else ""
 
     @property
     def size(self) -> int:
         """Nodes at most."""
         return min(self.depth * self.width, self.depth * self.width if self.nodes is None else self.nodes)
 
+    def then(self, other: Budget) -> Budget:
+        """This budget, and `other` with its sources where those of this one draft nothing."""
+        return replace(self, sources=self.sources + other.sources)
+
+    def each(self, change: Callable[[Budget], Budget]) -> Budget:
+        """The budget after this change, which is made to every source's own budget as well."""
+        return replace(change(self), sources=tuple((name, change(own)) for name, own in self.sources))
+
     def within(self, session: Session) -> Budget:
-        """The same budget without nodes that could never be emitted: one token of the room is the verdict's own."""
-        depth = max(0, min(self.depth, session.remaining - 1))
-        instead = self.instead and self.instead.within(session)
-        return self if depth == self.depth and instead is self.instead else replace(self, depth=depth, instead=instead)
+        """The same budget without nodes that could never be emitted: one token is the verdict's own."""
+        most = max(0, session.remaining - 1)
+        if all(0 <= own.depth <= most for own in (self, *(own for _, own in self.sources))):
+            return self
+        return self.each(lambda own: replace(own, depth=max(0, min(own.depth, most))))
 
 
 @dataclass(frozen=True)
@@ -209,18 +228,6 @@ class Lattice:
     logp: Tensor
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What rules need to know of a tokenizer."""
-
-    end: frozenset[int] = frozenset()
-    control: frozenset[int] = frozenset()
-    digit: frozenset[int] = frozenset()
-    fence: frozenset[int] = frozenset()            # tokens that open or close a code fence
-    vocab: int = 0
-    context: int | None = None                     # tokens the model can hold; None = not known
-
-
 class LM(Protocol):
     """A language model whose cache aligns itself to whatever tokens it is given next."""
 
@@ -250,53 +257,6 @@ class Method(NamedTuple):
     schedule: Schedule | None = None               # None = loop.rounds, which has this signature
 
 
-@dataclass(frozen=True)
-class Kit:
-    """What a card may ask for when its part is made, anew for each decode."""
-
-    target: LM
-    facts: Facts = Facts()
-    sampling: Any = None
-    cost: Any = None                               # cost.CostCurve or None
-    nodes: int = 8                                 # widest draft whose verification costs little, from the curve
-    price: float = 0.03                            # what one node more costs, in plain forwards, from the curve
-    draft: LM | None = None                        # a smaller model with the same tokenizer
-    drafter: str = ""                              # the *what* of the method that is being built, by its card's name
-    store: str | None = None                       # a static index on disk
-    recording: Any = None                          # models.replay.Recording, for what/recorded
-    checkpoints: Mapping[str, Any] = field(default_factory=dict)
-    indexes: dict = field(default_factory=dict)    # shared by the parts of one decode
-    memory: dict = field(default_factory=dict)     # outlives a prompt
-    parts: Callable[..., Any] | None = None        # parts(name, kit, ...): makes a part by its card's name
-
-    def part(self, name: str, **values) -> Any:
-        """The part with this card name, made from this very kit."""
-        return self.parts(name, self, **values)
-
-    def index(self, name: str, make: Callable[[], Any]) -> Any:
-        """One shared index per decode, made at first use, so when and what read the same one."""
-        if name not in self.indexes:
-            self.indexes[name] = make()
-        return self.indexes[name]
-
-
-@dataclass(frozen=True)
-class Card:
-    """How the catalogue knows a part or a method; `make(kit, ...named parameters)` builds it."""
-
-    name: str
-    idea: str
-    source: str
-    make: Callable[..., Any]
-    lossless: bool = True
-    needs: tuple[str, ...] = ()                    # kit fields or checkpoints: "draft", "store", "eagle"
-    prefers: tuple[str, ...] = ()                  # checkpoints it takes where they are at hand, and does without
-    parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
-    notebook: str = ""
-    off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
-    learns_across_prompts: bool = False            # always, or where its parameter `remember` is on
-
-
 class NoDice:
     """Greedy decoding needs no dice: certain laws are read off, and a real coin is refused."""
 
@@ -309,7 +269,7 @@ class NoDice:
     def fork(self, *key) -> NoDice:
         return self
 
-    def choose(self, dist: Distribution) -> int:
+    def choose(self, dist: Categorical) -> int:
         if dist.only is None:
             raise ValueError("sampling needs dice: pass dice=Dice(seed)")
         return dist.only

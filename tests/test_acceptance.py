@@ -8,7 +8,7 @@ import torch
 from specdec_lib.acceptance import ExactOnly, RankMargin, TargetStanding, Typical, standing, standings, top_beta
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.scores import Distribution, RowStats, Scores
+from specdec_lib.scores import Categorical, RowStats, Scores
 from specdec_lib.types import Draft, Refusal
 
 PROBS = (.4, .3, .2, .06, .04)
@@ -85,7 +85,7 @@ def test_standings_are_those_of_the_distribution_itself_with_its_filters():
     assert first == pytest.approx((3 / 7, 4 / 7, 2, math.log(7) - 3 / 7 * math.log(3) - 4 / 7 * math.log(4)))
     assert last[0] == 0
     assert last.rank == 3
-    only, other = standings(Distribution.point_mass(7), (7, 3))
+    only, other = standings(Categorical.point_mass(7), (7, 3))
     assert only == TargetStanding(1.0, 1.0, 1, 0.0)
     assert other == TargetStanding(0.0, 1.0, 2, 0.0)
     same = standings(Sampling(temperature=0.5).distribution(logits), (2,))[0]

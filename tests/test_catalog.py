@@ -3,10 +3,11 @@
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.cards import Card, Kit
 from specdec_lib.how.match import Match
 from specdec_lib.how.relaxed import Relaxed
 from specdec_lib.specs import split_specs
-from specdec_lib.types import Card, Kit, Refusal
+from specdec_lib.types import Refusal
 from specdec_lib.when.confidence import Confidence
 from specdec_lib.when.fixed import Fixed
 from specdec_lib.when.svip import Svip

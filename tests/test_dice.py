@@ -4,10 +4,10 @@ import torch
 
 from specdec_lib.dice import Dice
 from specdec_lib.exact import every_outcome
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 
-HALF = Distribution(torch.tensor([3, 8]), torch.tensor([.5, .5]))
-SKEW = Distribution(torch.tensor([3, 8, 9]), torch.tensor([.2, .7, .1]))
+HALF = Categorical(torch.tensor([3, 8]), torch.tensor([.5, .5]))
+SKEW = Categorical(torch.tensor([3, 8, 9]), torch.tensor([.2, .7, .1]))
 
 
 def test_a_position_always_gives_the_same_random_numbers():
@@ -36,7 +36,7 @@ def test_tokens_are_drawn_with_their_probabilities():
 
 def test_a_certain_outcome_draws_no_random_number():
     dice, same = Dice(1).at(0), Dice(1).at(0)
-    assert dice.choose(Distribution.point_mass(5)) == 5
+    assert dice.choose(Categorical.point_mass(5)) == 5
     assert dice.flip(1.0)
     assert not dice.flip(0.0)
     assert dice.choose(SKEW) == same.choose(SKEW)

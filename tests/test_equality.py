@@ -12,6 +12,7 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.bench.environment import read_ngram
 from specdec_lib.bench.prompts import balanced, default_path, load_prompts
+from specdec_lib.cards import Kit
 from specdec_lib.catalog import needed_checkpoints
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.dice import Dice
@@ -20,13 +21,13 @@ from specdec_lib.hub import load as models
 from specdec_lib.loop import decode
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
-from specdec_lib.types import Kit
 
 MARGIN = 1e-3
 TRAINED = {folder.name for folder in SHIPPED.iterdir()}                 # what drafters there are for the default target
 METHODS = [name for name, card in catalog.methods().items()
            if card.lossless and name != "ar" and not catalog.missing(card) and set(needed_checkpoints(name)) <= TRAINED]
-METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",) if set(needed_checkpoints(spec)) <= TRAINED]
+METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",)
+            if set(needed_checkpoints(spec)) <= TRAINED]
 POLICIES = [f"eagle@{name}" for name, card in catalog.parts()["when"].items()
             if card.lossless and set(card.needs) <= TRAINED]
 POLICIES += [f"{drafter}@{name}" for drafter in ("draft-model", "early-exit")

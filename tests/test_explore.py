@@ -120,7 +120,7 @@ def test_a_start_that_is_no_value_is_refused():
 
 
 def test_a_screen_redraws_in_live_mode_and_shows_nothing_elsewhere(monkeypatch):
-    first, later = figures.learned({"a": [(0, 1.0)]}), figures.learned({"a": [(0, 1.0), (1, 2.0)]})
+    first, later = figures.training_curves({"a": [(0, 1.0)]}), figures.training_curves({"a": [(0, 1.0), (1, 2.0)]})
     monkeypatch.setenv("SPECDEC_EXPLORE", "live")
     screen = Screen(first)
     screen.put(later)

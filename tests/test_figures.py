@@ -28,15 +28,15 @@ EVERY = {
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
     "distributions": lambda: figures.distributions(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1],
                                                            "other": [.75, 0, .25]}),
-    "against": lambda: figures.against([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
+    "speed_by_parameter": lambda: figures.speed_by_parameter([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
     "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
     "early_exit_grid": lambda: figures.early_exit_grid([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
-    "stops": lambda: figures.stops({"svip": [(2, 1), (1, 0)], "fixed 1": [(1, 1), (1, 0)]},
+    "stopping_points": lambda: figures.stopping_points({"svip": [(2, 1), (1, 0)], "fixed 1": [(1, 1), (1, 0)]},
                                    {"entropy": [.1, .2, .3], "chance": [.9, None, .5]}, WORDS),
     "regrets": lambda: figures.regrets({"svip": .2, "fixed 1": .35}),
     "draft_lengths_by_round": lambda: figures.draft_lengths_by_round([8, 6, 3], [8, 2, 3], [4, 2, 0], [4, 3, 1]),
     "acceptance": lambda: figures.acceptance(WORDS, [1, .43, 1]),
-    "learned": lambda: figures.learned({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),
+    "training_curves": lambda: figures.training_curves({"eagle": [(0, 1.0), (1, 1.5)], "draft-lm": [(0, None), (2, 1.2)]}),
     "depth_weights": lambda: figures.depth_weights({"decay": [1, .8, .64], "streak": [1.2, .7, .3]}),
     "gains": lambda: figures.gains(["eagle", "ngram"], {"as it starts": [1.1, None], "trained": [1.8, 1.3]}),
     "histogram": lambda: figures.histogram([.1, .2, 1.7, 3.2], 1.5),
@@ -159,7 +159,7 @@ def test_the_figure_of_rounds_counts_what_was_wasted():
 
 
 def test_the_curve_of_a_run_names_the_one_that_changed_most():
-    figure = figures.learned({"slow": [(0, 1.0), (9, 1.1)], "fast": [(0, 1.0), (1, None), (2, 1.75)]})
+    figure = figures.training_curves({"slow": [(0, 1.0), (9, 1.1)], "fast": [(0, 1.0), (1, None), (2, 1.75)]})
     assert figure.layout.title.text == "fast: tokens per target forward from 1.00 to 1.75"
 
 
@@ -173,7 +173,7 @@ def test_a_drafter_measured_once_has_no_gain():
     figure = figures.gains(["eagle", "ngram"], {"untrained": [1.0, None], "trained": [1.2, 3.0]})
     assert figure.layout.title.text.startswith("eagle gains most: from 1.00 to 1.20")
     assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter yet"
-    assert figures.learned({}).layout.title.text == "No trained drafter yet"
+    assert figures.training_curves({}).layout.title.text == "No trained drafter yet"
 
 
 def test_a_long_title_gets_room_above_the_plot_and_a_long_axis_title_a_second_line():

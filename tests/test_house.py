@@ -11,14 +11,17 @@ LIB = ROOT / "specdec_lib"
 FILES = sorted(LIB.rglob("*.py"))
 ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
-FLOORS = [("topk",), ("scores",), ("types",),
+FLOORS = [("topk",), ("scores",), ("types",), ("cards",),
           ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate"),
-          ("cost.lengths", "cost.curves"), ("models",), ("cost.flops",), ("hub",), ("checkpoints",), ("heads",), ("index",),
-          ("memory",), ROOMS, ("methods",), ("catalog",), ("measure",), ("cost.break_even",), ("training",), ("recordings",),
+          ("cost.lengths", "cost.curves"), ("models",), ("cost.flops",), ("hub",), ("checkpoints",), ("heads",),
+          ("index",),
+          ("memory",), ROOMS, ("methods",), ("catalog",), ("measure",), ("cost.break_even",), ("training",),
+          ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 BELOW_THE_LOOP = (*ROOMS, "types", "scores", "dice")          # these may not know the loop
-NOTEBOOK_LIBRARIES = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer", "rich",
+NOTEBOOK_LIBRARIES = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer",
+                      "rich",
                       "IPython", "jupyterlab", "nbformat"}
 CORE_ENDS_BELOW = FLOOR["bench"]
 
@@ -67,7 +70,8 @@ def test_imports_point_one_way():
 
 
 def test_parts_do_not_know_each_other_and_methods_name_them_by_card():
-    broken = [f"{path.relative_to(LIB)} imports {name}" for room in (*ROOMS, "methods") for path in (LIB / room).glob("*.py")
+    broken = [f"{path.relative_to(LIB)} imports {name}" for room in (*ROOMS, "methods")
+              for path in (LIB / room).glob("*.py")
               for name in inner(path) if name.split(".")[0] in ROOMS]
     assert not broken, "parts are put together by kit.part(name):\n" + "\n".join(broken)
 
@@ -101,7 +105,8 @@ def test_every_card_has_a_notebook_every_part_a_test_of_its_name_and_tests_mirro
     cards = [card for room in (*catalog.parts().values(), catalog.methods()) for card in room.values()]
     broken = [f"the card {card.name} lacks idea, source or notebook" for card in cards
               if not (card.idea and card.source and (ROOT / "notebooks" / f"{card.notebook}.ipynb").is_file())]
-    broken += [f"{room}/{path.name} has no test of its name" for room in ROOMS for path in (LIB / room).glob("[a-z]*.py")
+    broken += [f"{room}/{path.name} has no test of its name" for room in ROOMS
+               for path in (LIB / room).glob("[a-z]*.py")
                if not (ROOT / "tests" / room / f"test_{path.name}").is_file()]
     folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
     broken += [f"tests/{folder} mirrors no folder of the package" for folder in folders if not (LIB / folder).is_dir()]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from specdec_lib.lattice import best_chain, generated, kept, narrowed, oracle, search
+from specdec_lib.lattice import best_chain, candidate_counts, generated, narrow, oracle, search
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.training.data.ngram_counts import count_ngrams
 from specdec_lib.types import Lattice, Refusal
 
 END = frozenset({9})
@@ -32,7 +32,8 @@ def spread(seed: int, slots: int, m: int, vocab: int = 9) -> Lattice:
     return Lattice(ids, value)
 
 
-PROXY = Ngram(count([(0, 1, 2, 3, 4, 5, 6, 7, 8), (8, 6, 4, 2, 0, 1, 3, 5, 7), (2, 2, 3, 1, 0, 8, 5, 4, 4)] * 3, 10))
+PROXY = Ngram(count_ngrams([(0, 1, 2, 3, 4, 5, 6, 7, 8), (8, 6, 4, 2, 0, 1, 3, 5, 7), (2, 2, 3, 1, 0, 8, 5, 4, 4)] * 3,
+                           10))
 PEAKED = {1: .85, 2: .1, 3: .03, 4: .02}
 FLAT = {4: .4, 3: .35, 2: .2, 1: .05}
 ENDS = {9: .6, 1: .2, 2: .1, 3: .1}
@@ -41,51 +42,51 @@ ENDS = {9: .6, 1: .2, 2: .1, 3: .1}
 # --- narrowing ------------------------------------------------------------------------------------------------------
 
 def test_a_slot_keeps_the_fewest_candidates_with_the_mass():
-    assert candidates(narrowed(lattice(PEAKED, FLAT), .8)) == [[1], [4, 3, 2]]
-    assert candidates(narrowed(lattice(PEAKED, FLAT), .7)) == [[1], [4, 3]]
-    assert kept(narrowed(lattice(PEAKED, FLAT), 1.0)) == (4, 4)
+    assert candidates(narrow(lattice(PEAKED, FLAT), .8)) == [[1], [4, 3, 2]]
+    assert candidates(narrow(lattice(PEAKED, FLAT), .7)) == [[1], [4, 3]]
+    assert candidate_counts(narrow(lattice(PEAKED, FLAT), 1.0)) == (4, 4)
 
 
 def test_a_slot_keeps_at_most_cap_candidates_and_always_the_best():
-    assert candidates(narrowed(lattice(PEAKED, FLAT), .99, cap=2)) == [[1, 2], [4, 3]]
-    assert candidates(narrowed(lattice(PEAKED, FLAT), 1e-9, cap=1)) == [[1], [4]]
+    assert candidates(narrow(lattice(PEAKED, FLAT), .99, cap=2)) == [[1, 2], [4, 3]]
+    assert candidates(narrow(lattice(PEAKED, FLAT), 1e-9, cap=1)) == [[1], [4]]
 
 
 def test_mass_is_of_the_whole_distribution_not_of_the_lattice():
-    assert candidates(narrowed(lattice({1: .3, 2: .2}, {3: .9, 4: .05}), .6)) == [[1, 2], [3]]
+    assert candidates(narrow(lattice({1: .3, 2: .2}, {3: .9, 4: .05}), .6)) == [[1, 2], [3]]
 
 
 def test_end_tokens_stay_at_any_probability_and_beyond_the_cap_with_keep_end():
     late = {1: .7, 2: .2, 3: .06, 9: .04}
-    assert candidates(narrowed(lattice(late, late), .8, 2, END)) == [[1, 2, 9]] * 2
-    assert candidates(narrowed(lattice(late, late), .8, 2, END, keep_end=False)) == [[1, 2]] * 2
-    assert candidates(narrowed(lattice(late, late), .8, 2)) == [[1, 2]] * 2
+    assert candidates(narrow(lattice(late, late), .8, 2, END)) == [[1, 2, 9]] * 2
+    assert candidates(narrow(lattice(late, late), .8, 2, END, keep_end=False)) == [[1, 2]] * 2
+    assert candidates(narrow(lattice(late, late), .8, 2)) == [[1, 2]] * 2
 
 
 def test_the_lattice_ends_after_a_slot_whose_best_is_an_end_token():
-    assert candidates(narrowed(lattice(PEAKED, ENDS, FLAT), .5, 15, END)) == [[1], [9]]
-    assert len(narrowed(lattice(PEAKED, ENDS, FLAT), .5).ids) == 3
+    assert candidates(narrow(lattice(PEAKED, ENDS, FLAT), .5, 15, END)) == [[1], [9]]
+    assert len(narrow(lattice(PEAKED, ENDS, FLAT), .5).ids) == 3
 
 
 def test_a_narrowed_lattice_is_best_first_with_unchanged_log_probabilities():
     wide = spread(1, 5, 9)
-    few = narrowed(wide, .9, 4)
-    assert few.ids.shape == few.logp.shape == (5, max(kept(few)))
+    few = narrow(wide, .9, 4)
+    assert few.ids.shape == few.logp.shape == (5, max(candidate_counts(few)))
     assert bool((few.logp[:, 1:] <= few.logp[:, :-1]).all())
     for ids, logp, before in zip(candidates(few), few.logp.tolist(), wide.logp.double().tolist(), strict=True):
         assert logp[:len(ids)] == before[:len(ids)]
 
 
 def test_narrowing_again_changes_nothing():
-    once = narrowed(spread(2, 5, 9), .7, 4, END)
-    twice = narrowed(once, .7, 4, END)
+    once = narrow(spread(2, 5, 9), .7, 4, END)
+    twice = narrow(once, .7, 4, END)
     assert candidates(once) == candidates(twice)
 
 
 @pytest.mark.parametrize(("mass", "cap"), [(0, 3), (1.1, 3), (.8, 0)])
 def test_an_impossible_mass_or_cap_is_refused(mass, cap):
     with pytest.raises(Refusal, match=f"got {mass} and {cap}"):
-        narrowed(lattice(PEAKED), mass, cap)
+        narrow(lattice(PEAKED), mass, cap)
 
 
 def test_the_raw_length_counts_tokens_before_the_first_end_token():
@@ -103,13 +104,13 @@ def test_the_oracle_is_the_longest_prefix_of_the_text_in_the_lattice():
     assert oracle(whole, (1, 4, 1, 1)) == (1, 4, 1)
     assert oracle(whole, (2, 1)) == (2, 1)
     assert oracle(whole, ()) == ()
-    assert oracle(narrowed(whole, .8), (1, 1, 1)) == (1,)
-    assert oracle(narrowed(whole, .8), (2, 1)) == ()
+    assert oracle(narrow(whole, .8), (1, 1, 1)) == (1,)
+    assert oracle(narrow(whole, .8), (2, 1)) == ()
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_searched_path_matches_the_text_beyond_the_oracle(seed):
-    few, text = narrowed(spread(seed, 6, 5), .9, 4), tuple(spread(seed + 50, 6, 1).ids[:, 0].tolist())
+    few, text = narrow(spread(seed, 6, 5), .9, 4), tuple(spread(seed + 50, 6, 1).ids[:, 0].tolist())
     bound = len(oracle(few, text))
     for path in search(few, (0, 1), PROXY, beam=4):
         same = next((i for i, (a, b) in enumerate(zip(path.tokens, text, strict=True)) if a != b), 6)
@@ -198,11 +199,11 @@ def test_a_path_has_the_log_probability_of_each_token():
 
 
 def test_excluded_candidates_are_on_no_path():
-    few = narrowed(spread(7, 5, 9), .6, 3)
+    few = narrow(spread(7, 5, 9), .6, 3)
     for weight in (0.0, .5, 1.0):
         for path in search(few, (0, 1), PROXY, weight, beam=50):
             assert all(token in slot for token, slot in zip(path.tokens, candidates(few), strict=True))
-    assert len(search(few, (0, 1), PROXY, beam=5000)) == np.prod(kept(few))
+    assert len(search(few, (0, 1), PROXY, beam=5000)) == np.prod(candidate_counts(few))
 
 
 def test_a_narrower_beam_finds_fewer_paths_and_all_of_them_differ():

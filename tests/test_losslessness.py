@@ -18,7 +18,7 @@ from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
-from specdec_lib.scores import Distribution, Scores
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.types import ROOT, Budget, Draft, Method, Verdict
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
@@ -142,8 +142,8 @@ def bias(what, how) -> float:
     return distance(dist, true_law(P, START, tokens=3))
 
 
-def q_at(*tokens) -> Distribution:
-    return Distribution(torch.arange(3), Q.logits(tuple(tokens)).exp())
+def q_at(*tokens) -> Categorical:
+    return Categorical(torch.arange(3), Q.logits(tuple(tokens)).exp())
 
 
 def chain(first: int, second: int, *dists) -> Draft:
@@ -154,9 +154,9 @@ def second_slot_first(session, budget, dice):
     """Slot 2 is drawn from its marginal first; slot 1 is then drawn given slot 2."""
     last = session.tokens[-1]
     joint = q_at(last).probs[:, None] * torch.stack([q_at(a).probs for a in range(3)])          # [slot 1, slot 2]
-    later = Distribution(torch.arange(3), joint.sum(0))
+    later = Categorical(torch.arange(3), joint.sum(0))
     b = dice.choose(later)
-    earlier = Distribution(torch.arange(3), joint[:, b] / joint[:, b].sum())
+    earlier = Categorical(torch.arange(3), joint[:, b] / joint[:, b].sum())
     a = dice.choose(earlier)
     return chain(a, b, earlier, later)
 
@@ -253,7 +253,7 @@ def test_siblings_drawn_without_replacement_keep_the_distribution():
         first = dice.choose(q)
         left = q.probs.clone()
         left[first] = 0
-        rest = Distribution(q.ids, left / left.sum())
+        rest = Categorical(q.ids, left / left.sum())
         return Draft((first, dice.choose(rest)), (ROOT, ROOT), (q, rest))
 
     assert bias(without_replacement, Rejection()) < 1e-12

@@ -6,15 +6,16 @@ from functools import reduce
 import pytest
 import torch
 
+from specdec_lib.cards import Kit
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin, decode, rounds, step
-from specdec_lib.scores import Distribution, Scores, TokenStats
+from specdec_lib.scores import Categorical, Scores, TokenStats
 from specdec_lib.topk import argmax, block_maxima, top_k
 from specdec_lib.trees import deterministic_chain, deterministic_tree, prune, with_notes
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Lattice, Method, Round, Session, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Lattice, Method, Round, Session, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law
 
@@ -32,11 +33,11 @@ def oracle(session, budget, dice):                     # a drafter that knows th
     return deterministic_chain(TEXT[start:start + budget.depth], "oracle")
 
 
-def test_a_budget_within_a_session_bounds_the_one_that_speaks_instead_too():
+def test_a_budget_within_a_session_bounds_every_sources_own_too():
     short = Session((1, 2), 2, 3)
-    assert Budget(2, instead=Budget(9)).within(short) == Budget(2, instead=Budget(2))
-    assert Budget(9, instead=Budget(1)).within(short) == Budget(2, instead=Budget(1))
-    same = Budget(2, instead=Budget(1))
+    assert Budget.of("a", 2).then(Budget.of("b", 9)).within(short) == Budget.of("a", 2).then(Budget.of("b", 2))
+    assert Budget.of("a", 9).then(Budget.of("b", 1)).within(short) == Budget.of("a", 2).then(Budget.of("b", 1))
+    same = Budget.of("a", 2).then(Budget.of("b", 1))
     assert same.within(short) is same
 
 
@@ -56,10 +57,10 @@ def test_the_best_of_a_row_is_the_first_of_equals_with_and_without_its_peaks():
 
 
 def test_a_law_has_no_chance_outside_its_support():
-    dist = Distribution(torch.tensor([4, 7]), torch.tensor([.25, .75]))
+    dist = Categorical(torch.tensor([4, 7]), torch.tensor([.25, .75]))
     assert dist.probability(7) == .75
     assert dist.probability(5) == 0
-    assert Distribution.point_mass(3).probability(4) == 0
+    assert Categorical.point_mass(3).probability(4) == 0
 
 
 def test_a_draft_knows_paths_depths_and_children():
@@ -114,7 +115,7 @@ def test_a_brief_holds_entropy_in_nats_of_the_raw_softmax():
 
 def test_greedy_without_dice_refuses_a_real_coin():
     with pytest.raises(ValueError, match="dice"):
-        NO_DICE.choose(Distribution(torch.tensor([0, 1]), torch.tensor([.5, .5])))
+        NO_DICE.choose(Categorical(torch.tensor([0, 1]), torch.tensor([.5, .5])))
 
 
 # --- fakes of every kind of part ------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ def test_greedy_without_dice_refuses_a_real_coin():
 def test_a_trigger_names_the_source_that_speaks():
     def trigger(session, dice):                        # entropy of the last committed row, no extra forward
         calm = session.rounds and session.rounds[-1].row_stats.entropy[-1] < 2.0
-        return Budget(3, source="copy" if calm else "model")
+        return Budget.of("copy" if calm else "model", 3)
 
     def switch(session, budget, dice):
         return deterministic_chain(oracle(session, budget, dice).tokens, budget.source)
@@ -240,7 +241,7 @@ def test_one_of_several_chains_is_chosen_by_the_target_and_judged_as_certain():
     assert distance(dist, true_law(tokens=3)) < 1e-12
 
 
-DRAFT_LAW = Distribution(torch.tensor([0, 2]), torch.tensor([.4, .6], dtype=torch.float64))
+DRAFT_LAW = Categorical(torch.tensor([0, 2]), torch.tensor([.4, .6], dtype=torch.float64))
 
 
 def test_a_round_holds_nothing_of_the_size_of_the_vocabulary():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.config import LlamaConfig
@@ -15,9 +16,9 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.scores import Distribution, Scores
-from specdec_lib.training.data.ngram_counts import count
-from specdec_lib.types import Facts, Kit, Method
+from specdec_lib.scores import Categorical, Scores
+from specdec_lib.training.data.ngram_counts import count_ngrams
+from specdec_lib.types import Method
 
 PROMPT = (0, 1, 2, 0, 1)
 WARM = Sampling(temperature=1.0)
@@ -28,7 +29,7 @@ DRAFT = Table({(): (.3, .3, .4), (0,): (.5, .2, .3), (1,): (.3, .3, .4), (2,): (
 
 def kit(sampling=WARM, nodes: int = 3, **more) -> Kit:
     """A kit of the table world."""
-    facts = Facts(vocab=3)
+    facts = TokenizerFacts(vocab=3)
     return Kit(TARGET, facts, sampling, nodes=nodes, draft=DRAFT, parts=catalog.make_part, **more)
 
 
@@ -47,7 +48,7 @@ class Noted(Dice):
     def fork(self, *key):
         return Noted(self.seed, self.key + key)
 
-    def choose(self, dist: Distribution) -> int:
+    def choose(self, dist: Categorical) -> int:
         Noted.thrown.append(self.key)
         return super().choose(dist)
 
@@ -170,12 +171,12 @@ def random_lengths(shape: LlamaConfig, drafters: tuple[str, ...], wide: int = 4,
 def network_kit(sampling=WARM) -> Kit:
     """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
     target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
-    trigram = Ngram(count([(0, 2, 1, 0, 2, 2, 0, 1), (2, 0, 0, 2, 1, 1, 2)], 3))
+    trigram = Ngram(count_ngrams([(0, 2, 1, 0, 2, 2, 0, 1), (2, 0, 0, 2, 1, 1, 2)], 3))
     heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2)),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), (0, 2)),
              "diffusion-lm": random_diffusion(SHAPE, (0, 2)), "ngram": trigram,
              "length-predictor": random_lengths(SHAPE, ("eagle", "draft-model", "early-exit"))}
-    return Kit(target, Facts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
+    return Kit(target, TokenizerFacts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
                parts=catalog.make_part)
 
 

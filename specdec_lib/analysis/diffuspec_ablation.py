@@ -13,7 +13,7 @@ from specdec_lib import measure
 from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.compare import Comparison
-from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, Cell
+from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, AblationCell
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
@@ -52,7 +52,7 @@ def require_all_cells(specs: Iterable[str]) -> None:
                       " diffuspec(depth=4), diffuspec(weight=1) and diffuspec")
 
 
-def cell_of(spec: str) -> Cell | None:
+def cell_of(spec: str) -> AblationCell | None:
     """The cell of the ablation that a method fills; None if it differs in more than the two parts."""
     name, values = parse_part(spec)
     if "@" in spec or name not in ("diffusion-draft", "diffuspec"):
@@ -62,18 +62,18 @@ def cell_of(spec: str) -> Cell | None:
     weight = values.get("weight", PLAIN_WEIGHT)
     if set(values) - {"depth", "weight"} or weight not in (1, PLAIN_WEIGHT):
         return None
-    return Cell(weight != 1, "depth" not in values)
+    return AblationCell(weight != 1, "depth" not in values)
 
 
-def specs_by_cell(specs: Iterable[str]) -> dict[Cell, str]:
+def specs_by_cell(specs: Iterable[str]) -> dict[AblationCell, str]:
     """Cell -> spec for the cells that these methods fill, in the order of CELLS; the first spec of a cell counts."""
-    found: dict[Cell | None, str] = {}
+    found: dict[AblationCell | None, str] = {}
     for spec in specs:
         found.setdefault(cell_of(spec), spec)
     return {one: found[one] for one in CELLS if one in found}
 
 
-def label(spec: str) -> str:
+def method_label(spec: str) -> str:
     """The name of a method in tables: the parts it has, or its spec."""
     return NAMES.get(cell_of(spec), spec)
 
@@ -106,13 +106,15 @@ def rivals(report: Report, against: str) -> dict[str, Pair]:
 
 def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
     """The ratio of speeds, on one family or on all prompts."""
-    return Comparison(label(pair[1]), label(pair[0]), *summary.speed_ratio(report.of_family(family), *pair))
+    return Comparison(method_label(pair[1]), method_label(pair[0]),
+                      *summary.speed_ratio(report.of_family(family), *pair))
 
 
 def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
     """The ratio of tokens per forward of the target, paired over prompts like the speeds."""
     sides = [_forwards(report, spec, family) for spec in pair]
-    return Comparison(label(pair[1]), label(pair[0]), measure.speedup(*sides), measure.speedup_interval(*sides))
+    return Comparison(method_label(pair[1]), method_label(pair[0]), measure.speedup(*sides),
+                      measure.speedup_interval(*sides))
 
 
 def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:
@@ -142,7 +144,7 @@ def printed_cells() -> dict[str, dict]:
                          "MAT": said.tokens, "speed-up": said.speed} for one, said in ABLATION.items()}
 
 
-def depths(report: Report, spec: str) -> dict[str, float]:
+def depth_shares(report: Report, spec: str) -> dict[str, float]:
     """Depth of the draft -> share of rounds, the shallowest first; 0 is a round without a draft."""
     own = [row.depth for row in compare.method_rounds(report, spec)]
     return {f"{depth}": own.count(depth) / len(own) for depth in sorted(set(own))}

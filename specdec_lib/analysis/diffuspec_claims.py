@@ -17,10 +17,10 @@ from specdec_lib.analysis.diffuspec_published import (
     CONTROLLER,
     NEITHER,
     SEARCH,
-    at_best,
     published_speedup,
+    published_speedup_at_best,
 )
-from specdec_lib.analysis.report_text import times
+from specdec_lib.analysis.report_text import times_text
 from specdec_lib.specs import parse_part
 
 HOLDS = {"faster": "yes", "slower": "no, the opposite", "not told apart": "not told apart"}
@@ -37,7 +37,7 @@ class Claim(NamedTuple):
     family: str | None = None
 
 
-def answerable(report: Report) -> list[Claim]:
+def testable_claims(report: Report) -> list[Claim]:
     """The claims that this run can test."""
     held = diffuspec_ablation.specs_by_cell(report.entries)
     neither, search, controller, both = (held.get(one, "") for one in (NEITHER, SEARCH, CONTROLLER, BOTH))
@@ -69,11 +69,11 @@ def answerable(report: Report) -> list[Claim]:
 def claim_table(report: Report) -> list[dict]:
     """The claims as a table, with ratios of speed or of tokens and their 95 % intervals."""
     out = []
-    for one in answerable(report):
+    for one in testable_claims(report):
         ratio_of = diffuspec_ablation.tokens_of_pair if one.tokens else diffuspec_ablation.speed_of_pair
         step = ratio_of(report, one.pair, one.family)
         out.append({"claim (7B drafting for 32B, as published)": one.said,
-                    "measured here": times(step.ratio, step.interval),
+                    "measured here": times_text(step.ratio, step.interval),
                     "does it hold here": HOLDS.get(step.verdict, step.verdict),
                     "a round, here": diffuspec_ablation.pair_sentence(report, one.pair, one.family)})
     return out + price_prediction(report)
@@ -101,8 +101,9 @@ def prediction_table(report: Report) -> list[dict]:
             tokens = report.entries[spec]["tokens_per_target_forward"]
             forwards = values.get("steps", 2 if name == "specdiff" else 1)
             searched = name.startswith("diffuspec") and values.get("weight") != 1
-            out.append({"method": diffuspec_ablation.label(spec), "tokens per forward, measured here": tokens,
+            out.append({"method": diffuspec_ablation.method_label(spec), "tokens per forward, measured here": tokens,
                         "forwards of the drafter": forwards,
                         "predicted for 7B + 32B": published_speedup(tokens, forwards, searched),
-                        "predicted, verification as cheap as one step": at_best(tokens, forwards, searched)})
+                        "predicted, verification as cheap as one step": published_speedup_at_best(tokens, forwards,
+                                                                                                  searched)})
     return out

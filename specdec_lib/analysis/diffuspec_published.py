@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Cell(NamedTuple):
+class AblationCell(NamedTuple):
     """One cell of the 2 x 2 ablation: with path search or without, with length controller or without."""
 
     search: bool
@@ -38,12 +38,13 @@ class RoundTime(NamedTuple):
         return sum(self)
 
 
-NEITHER, SEARCH, CONTROLLER, BOTH = CELLS = Cell(False, False), Cell(True, False), Cell(False, True), Cell(True, True)
-ABLATION: Mapping[Cell, PublishedClaim] = {                            # Table 2, means over the tasks
+NEITHER, SEARCH, CONTROLLER, BOTH = CELLS = AblationCell(False, False), AblationCell(True, False), AblationCell(False,
+                                                                                                                True), AblationCell(True, True)
+ABLATION: Mapping[AblationCell, PublishedClaim] = {                    # Table 2, means over the tasks
     NEITHER: PublishedClaim(6.05, 2.69), SEARCH: PublishedClaim(6.95, 2.98), CONTROLLER: PublishedClaim(6.43, 2.73),
     BOTH: PublishedClaim(6.99, 3.08)}
 TASKS = ("multi_turn", "translation", "summarization", "qa", "math_reasoning", "rag")
-PER_TASK: Mapping[Cell, tuple[PublishedClaim, ...]] = {                # Table 4, in the order of TASKS
+PER_TASK: Mapping[AblationCell, tuple[PublishedClaim, ...]] = {        # Table 4, in the order of TASKS
     BOTH: (PublishedClaim(7.02, 3.12), PublishedClaim(7.35, 3.40), PublishedClaim(6.25, 2.45),
            PublishedClaim(7.49, 3.05), PublishedClaim(7.61, 4.05), PublishedClaim(8.04, 2.40)),
     SEARCH: (PublishedClaim(6.98, 3.01), PublishedClaim(7.29, 3.28), PublishedClaim(6.18, 2.37),
@@ -84,7 +85,7 @@ def published_speedup(tokens: float, forwards: float = 1.0, searched: bool = Tru
     return tokens * STEP / (parts.verify + forwards * parts.draft + searched * parts.search)
 
 
-def at_best(tokens: float, forwards: float = 1.0, searched: bool = True) -> float:
+def published_speedup_at_best(tokens: float, forwards: float = 1.0, searched: bool = True) -> float:
     """The same prediction if the verification of a draft costs no more than a plain step."""
     return tokens * STEP / (STEP + forwards * DIFFUSPEC_ROUND.draft + searched * DIFFUSPEC_ROUND.search)
 

@@ -21,7 +21,7 @@ from operator import mul
 from pathlib import Path
 
 from specdec_lib.analysis.bench_report import Report, load_report
-from specdec_lib.analysis.report_text import times
+from specdec_lib.analysis.report_text import times_text
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
@@ -125,13 +125,13 @@ def grid_sentence(report: Report) -> str:
     """A sentence on the best cell of a run, compared with plain decoding and with the second best."""
     found, entries = cell_specs(report.entries), report.entries
     first, *rest = sorted(found.values(), key=lambda spec: -(entries[spec]["speedup"] or 0.0))
-    said = f"Measured, {first} is {times(entries[first]['speedup'], entries[first]['speedup_ci'])} as fast as plain"
+    said = f"Measured, {first} is {times_text(entries[first]['speedup'], entries[first]['speedup_ci'])} as fast as plain"
     if not rest:
         return f"{said} decoding."
     ratio, span = summary.speed_ratio(report.decodes, rest[0], first)
     apart = "no interval, which needs five prompts" if span is None else "so faster" if span[0] > 1 else \
         "not told apart"
-    return f"{said} decoding and {times(ratio, span)} as fast as {rest[0]}, the next: {apart}."
+    return f"{said} decoding and {times_text(ratio, span)} as fast as {rest[0]}, the next: {apart}."
 
 
 def read_grid_run(folder: str | Path) -> tuple[Report | None, str]:

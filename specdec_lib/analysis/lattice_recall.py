@@ -34,7 +34,7 @@ def recall_by_slot(found: Ranks, best: int) -> list[float | None]:
     return [_share([rank is not None and rank < best for rank in column]) for column in _columns(found)]
 
 
-def goes_on(found: Ranks) -> list[float | None]:
+def chain_acceptance(found: Ranks) -> list[float | None]:
     """By depth, how often the chain of best candidates is right if it was right so far; None if it never was."""
     out = []
     for depth in range(len(_columns(found))):

@@ -38,14 +38,14 @@ class PolicyResult(NamedTuple):
     length: int | None = None
 
 
-def specs(drafters: Iterable[str]) -> str:
+def methods_to_run(drafters: Iterable[str]) -> str:
     """The methods of such a run, as the command line takes them."""
     behind = [*(f"(depth={n})" for n in LENGTHS), *(f"@{policy}" for policy in (*POLICIES, *TRAINED))]
     return ", ".join(["ar", *(name + one for name in drafters for one in behind)])
 
 
 COMMAND = ("specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96 "
-           f"--out data/results/policies --methods \"{specs(('eagle', 'draft-model'))}\"")
+           f"--out data/results/policies --methods \"{methods_to_run(('eagle', 'draft-model'))}\"")
 
 
 def read_policies(run: str) -> tuple[Report, str]:
@@ -111,7 +111,7 @@ def wasted_tokens(report: Report, spec: str) -> float | None:
     return 1 - sum(row.accepted for row in own) / drafted if drafted else None
 
 
-def measures(report: Report, spec: str) -> dict[str, float | None]:
+def policy_measures(report: Report, spec: str) -> dict[str, float | None]:
     """The measures of a method: speed, tokens, target calls, drafts, and the drafter's share of the time."""
     own, entry = compare.method_rounds(report, spec), report.entries[spec]
     emitted, shares = sum(row.emitted for row in own), entry["time_share"]
@@ -129,7 +129,7 @@ def policy_table(report: Report, lines: Sequence[PolicyResult]) -> dict[str, dic
     for one in lines:
         step = policy_ratio(report, best, one)
         said = {"over the best fixed": step.ratio, "95 %": interval_text(step.interval), "so it is": step.verdict}
-        out[one.policy] = measures(report, one.spec) | (said if one != best else {
+        out[one.policy] = policy_measures(report, one.spec) | (said if one != best else {
             "over the best fixed": 1.0, "95 %": "–", "so it is": "the best fixed length"})
     return out
 
@@ -147,7 +147,7 @@ def side_by_side(report: Report) -> dict[str, dict]:
     return found
 
 
-def agreed(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> tuple[int, int]:
+def order_agreement(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> tuple[int, int]:
     """(pairs of policies that the run and `speeds` order alike, pairs that the run tells apart).
 
     `speeds` are predicted, by policy; policies without a prediction are left out.

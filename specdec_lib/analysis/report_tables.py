@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from specdec_lib.analysis.bench_report import QUALITIES, Report
 from specdec_lib.analysis.report_text import (
-    because,
-    certainty,
+    certainty_text,
     checkpoints_text,
     draft_model_text,
     estimate_text,
     facts_text,
     interval_text,
-    times,
+    reason_text,
+    times_text,
 )
 from specdec_lib.bench import summary as sums
 from specdec_lib.bench.results import Decode, select
@@ -41,8 +41,8 @@ def fastest_for(report: Report, family: str | None) -> dict:
           if family is None or family in entry["by_family"]}
     ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
     best, here = ranked[0], at[ranked[0]]
-    return {"text": family or "all prompts", "take": best, "speed-up": times(here["speedup"], here["speedup_ci"]),
-            "because": because(best, here), "how sure": certainty(report.of_family(family), ranked)}
+    return {"text": family or "all prompts", "take": best, "speed-up": times_text(here["speedup"], here["speedup_ci"]),
+            "because": reason_text(best, here), "how sure": certainty_text(report.of_family(family), ranked)}
 
 
 def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:
@@ -53,7 +53,7 @@ def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[st
     well, in rounded arithmetic and, above temperature 0, by its random numbers: its row shows how much is chance.
     """
     shown = quality_rows(report) if names is None else names
-    return {name: {"speed-up": times(report.entries[name]["speedup"], report.entries[name]["speedup_ci"])}
+    return {name: {"speed-up": times_text(report.entries[name]["speedup"], report.entries[name]["speedup_ci"])}
             | _quality_row(report, name) for name in shown}
 
 
@@ -90,7 +90,7 @@ def peer_table(report: Report) -> dict[str, dict]:
     entries = report.summary["peers"] | report.entries
     return {name: {"tokens per second": entries[name]["tokens_per_second"],
                    "tokens per forward": entries[name]["tokens_per_target_forward"],
-                   "speed over our plain decoding": times(entries[name]["speedup"], entries[name]["speedup_ci"]),
+                   "speed over our plain decoding": times_text(entries[name]["speedup"], entries[name]["speedup_ci"]),
                    "same ids": f"{entries[name]['identical_prompts']} of {entries[name]['prompts']}"}
             for name in names}
 

@@ -16,14 +16,14 @@ def headline(report: Report) -> str:
     said = f"On {about['prompts']['count']} prompts with {where}, "
     if best == "ar":
         return said + "no method was faster than plain decoding."
-    said += f"{best} decoded {times(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding"
+    said += f"{best} decoded {times_text(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding"
     if surely_faster(entry):
         return f"{said}."
     return said + (", but the interval includes 1: it may be no faster." if entry["speedup_ci"] else
                    ", without an interval, which needs five prompts.")
 
 
-def times(value: float | None, interval: Sequence[float] | None = None) -> str:
+def times_text(value: float | None, interval: Sequence[float] | None = None) -> str:
     """`1.72 times (1.51 to 1.93)`."""
     if value is None:
         return "–"
@@ -34,7 +34,7 @@ def interval_text(interval: Sequence[float] | None) -> str:
     return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
-def because(name: str, entry: dict) -> str:
+def reason_text(name: str, entry: dict) -> str:
     """The reason for choosing this method, from its own numbers."""
     if name == "ar":
         return "no method's drafts pay for their verification"
@@ -43,7 +43,7 @@ def because(name: str, entry: dict) -> str:
             f" the drafter took {entry['time_share']['drafter']:.0%} of the time")
 
 
-def certainty(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
+def certainty_text(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
     """The conclusion on first against second, from the interval of their own ratio."""
     if len(ranked) < 2:
         return "nothing to compare with"
@@ -51,8 +51,8 @@ def certainty(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
     if interval is None:
         return f"no interval: fewer than five prompts (second: {ranked[1]})"
     if interval[0] > 1:
-        return f"faster than {ranked[1]}, the second: {times(ratio, interval)}"
-    return f"not told apart from {ranked[1]}: {times(ratio, interval)}"
+        return f"faster than {ranked[1]}, the second: {times_text(ratio, interval)}"
+    return f"not told apart from {ranked[1]}: {times_text(ratio, interval)}"
 
 
 def estimate_text(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:
@@ -87,8 +87,8 @@ def against_generate(report: Report) -> str:
     """Our plain decoding and our fastest method against transformers' own `generate`, with intervals."""
     if "hf-generate" not in report.summary["peers"]:
         return "transformers' generate is not in this run; add --peers hf-generate."
-    plain = times(*sums.speed_ratio(report.decodes, "hf-generate", "ar"))
-    best = times(*sums.speed_ratio(report.decodes, "hf-generate", report.fastest))
+    plain = times_text(*sums.speed_ratio(report.decodes, "hf-generate", "ar"))
+    best = times_text(*sums.speed_ratio(report.decodes, "hf-generate", report.fastest))
     return (f"Against transformers' plain generate in the same run, our plain decoding is {plain} as fast,"
             f" and {report.fastest} {best}.")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from specdec_lib.analysis.bench_report import QUALITIES, Report
 from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
-from specdec_lib.analysis.report_text import interval_text, times
+from specdec_lib.analysis.report_text import interval_text, times_text
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 
@@ -67,7 +67,7 @@ def claims_table(report: Report) -> list[dict]:
     if RELAXATION not in held:
         return []
     return [{"respec-relaxed over": base, "claimed (another target, other hardware)": f"more than {claim:.2f} times",
-             "measured here": times(*versus(report, held[base], held[RELAXATION])[2:])}
+             "measured here": times_text(*versus(report, held[base], held[RELAXATION])[2:])}
             for base, claim in CLAIMED.items() if base in held]
 
 
@@ -81,7 +81,7 @@ def step_sentence(report: Report, one: Comparison) -> str:
     """A sentence on a step: its speed ratio, and tokens and milliseconds of a round on both sides."""
     held = ablation_steps(report.entries)
     (tokens, ms), (had, took) = (mean_round(report, held[name]) for name in (one.other, one.base))
-    return (f"{one.other} is {times(one.ratio, one.interval)} as fast as {one.base}: {one.verdict}. A round emits"
+    return (f"{one.other} is {times_text(one.ratio, one.interval)} as fast as {one.base}: {one.verdict}. A round emits"
             f" {tokens:.2f} tokens in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms.")
 
 

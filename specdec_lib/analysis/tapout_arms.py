@@ -18,7 +18,7 @@ from specdec_lib.when.tapout import ARMS
 NEAR = 0.05                                        # how much slower than its best arm TapOut may be
 
 
-def arms(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
+def arms_alone(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
     """Arm -> the policy of the run that is this arm alone."""
     named = {one: parse_part(one.policy) for one in lines if one.length is None and "@" not in one.policy
              and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
@@ -26,13 +26,13 @@ def arms(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
             if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}
 
 
-def bandits(report: Report, lines: Sequence[PolicyResult], near: float = NEAR) -> dict[str, dict]:
+def bandit_table(report: Report, lines: Sequence[PolicyResult], near: float = NEAR) -> dict[str, dict]:
     """Each TapOut of a drafter compared with the fastest of its arms alone; empty if the run lacks one of the two.
 
     `within` uses the ratio, `surely` its whole interval. `equal shares` is the speed, relative to the best arm, of a
     bandit that has learned nothing: every arm emits the same number of tokens.
     """
-    alone = arms(lines)
+    alone = arms_alone(lines)
     found = [one for one in lines if one.policy.partition("(")[0].strip() == "tapout"]
     if not alone:
         return {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import PolicyResult, best_fixed, policies_by_drafter, policy_ratio
-from specdec_lib.analysis.report_text import times
+from specdec_lib.analysis.report_text import times_text
 
 SMALL = 0.2                                        # causes below this share of the total loss are not named
 
@@ -75,12 +75,12 @@ def why_slower(report: Report, one: PolicyResult, base: PolicyResult) -> str:
     step = policy_ratio(report, base, one)
     said = "; ".join(f"{cause.said}: {cause.ms:+.2f} ms" for cause in named)
     saved = f"; the largest saving is {found[-1].said}: {found[-1].ms:+.2f} ms" if found[-1].ms < 0 else ""
-    return (f"{one.drafter} under {one.policy} is {times(step.ratio, step.interval)} as fast as under {base.policy}, "
+    return (f"{one.drafter} under {one.policy} is {times_text(step.ratio, step.interval)} as fast as under {base.policy}, "
             f"{sum(cause.ms for cause in found):+.2f} ms a token, because of {said}{saved}. A round drafts "
             f"{mine.drafted / mine.calls:.2f} tokens, against {its.drafted / its.calls:.2f}.")
 
 
-def slower_than(report: Report) -> list[str]:
+def slower_policies(report: Report) -> list[str]:
     """A sentence on every policy that is surely slower than the best fixed length of its drafter."""
     out = []
     for lines in policies_by_drafter(report).values():

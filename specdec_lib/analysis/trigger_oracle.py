@@ -65,7 +65,7 @@ def trigger_quality(fires: Sequence[bool], worth: Sequence[bool | None]) -> Trig
                           sum(good for _, good in pairs))
 
 
-def separation(values: Sequence[float], worth: Sequence[bool | None]) -> float | None:
+def auc(values: Sequence[float], worth: Sequence[bool | None]) -> float | None:
     """AUC: probability that a position where retrieval is better has the larger value; a tie counts half.
 
     It is 0.5 for an uninformative signal and needs no threshold. None if either kind of position is missing.

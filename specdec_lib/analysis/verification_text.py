@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from specdec_lib import measure
 from specdec_lib.analysis.bench_report import QUALITIES, Report
-from specdec_lib.analysis.report_text import estimate_text, times
+from specdec_lib.analysis.report_text import estimate_text, times_text
 from specdec_lib.analysis.verification_tradeoff import RulePoint, drafters_with_lossy_rule, rule_curves
 from specdec_lib.bench.results import Decode, select
 
 WORSE = {"target_nll": 1, "ar_overlap": -1, "reference_score": -1, "repeated_4grams": 1}       # 1: more of it is worse
 
 
-def compared(report: Report) -> str:
+def comparison_text(report: Report) -> str:
     """What the four measures are compared with in this run, and which differences chance alone would give."""
     heat = report.summary["settings"]["temperature"]
     if not heat:
@@ -43,7 +43,7 @@ def losses(one: RulePoint, gates: Sequence[str], way: int = 1) -> list[str]:
     return [gate for gate in gates if one.change[gate].sign() == way * WORSE[gate]]
 
 
-def fastest_point(some: Iterable[RulePoint]) -> list[RulePoint]:
+def surely_faster_points(some: Iterable[RulePoint]) -> list[RulePoint]:
     """Lossy points that are surely faster than the lossless rule of their drafter."""
     return [one for one in some if not one.lossless and one.over.sign(1.0) > 0]
 
@@ -56,18 +56,18 @@ def verdicts(some: Sequence[RulePoint], gates: Sequence[str]) -> list[str]:
         lossy = {rule: curve for rule, curve in rule_curves(own, drafter).items()
                  if not all(one.lossless for one in curve)}
         out += [rule_sentence(curve, gates) for curve in lossy.values()]
-        out.append(upshot(own, gates))
+        out.append(conclusion_text(own, gates))
     return out
 
 
-def upshot(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
+def conclusion_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     """The conclusion for one drafter: of its surely faster rules that lose in the fewest measures, the fastest."""
-    quick = fastest_point(own)
+    quick = surely_faster_points(own)
     if not quick:
         return f"With {own[0].drafter} no rule is surely faster than its lossless one."
     best = min(quick, key=lambda one: (len(losses(one, gates)), -one.over.value))
     lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates)) or "nothing"
-    return (f"With {best.drafter}, {best.label} is the best trade: {times(*best.over)} as fast as its lossless rule,"
+    return (f"With {best.drafter}, {best.label} is the best trade: {times_text(*best.over)} as fast as its lossless rule,"
             f" surely worse in {lost}.")
 
 
@@ -79,7 +79,7 @@ def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:
         return f"{best.drafter}, {best.label}: the run has no lossless rule of this drafter to compare it with."
     verdict = {1: "faster", 0: "not told apart", -1: "slower"}[best.over.sign(1.0)]
     speed = verdict if best.over.interval else "no interval"
-    said = f"{best.drafter}, {best.label}: {times(*best.over)} as fast as {best.base} ({speed})"
+    said = f"{best.drafter}, {best.label}: {times_text(*best.over)} as fast as {best.base} ({speed})"
     worse, other = (", ".join(f"{QUALITIES[gate]} {estimate_text(*best.change[gate], signed=True)}"
                               for gate in losses(best, gates, way)) for way in (1, -1))
     return (f"{said}; surely worse than plain decoding in: {worse or 'nothing'}"
@@ -87,7 +87,7 @@ def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:
             + ("." if best.not_best is None else f"; {best.not_best:.1f} of 100 tokens are not the target's best."))
 
 
-def farthest(report: Report, spec: str) -> tuple[Decode, Decode]:
+def most_repetitive_pair(report: Report, spec: str) -> tuple[Decode, Decode]:
     """Plain decoding's output and this method's, for the prompt with the largest increase in repeated 4-grams.
 
     Of equals the pair with the lowest overlap.
@@ -101,12 +101,12 @@ def farthest(report: Report, spec: str) -> tuple[Decode, Decode]:
 
 def rule_table(some: Iterable[RulePoint]) -> dict[str, dict]:
     """Every point: its speed, and the differences of the four measures from plain decoding, with intervals."""
-    return {one.spec: {"tokens per forward": one.tokens, "speed-up": times(*one.speed),
-                       "over its lossless rule": times(*one.over), "not the best, of 100": one.not_best}
+    return {one.spec: {"tokens per forward": one.tokens, "speed-up": times_text(*one.speed),
+                       "over its lossless rule": times_text(*one.over), "not the best, of 100": one.not_best}
             | {f"{said}, less ar's": estimate_text(*one.change[gate], signed=True) for gate, said in QUALITIES.items()}
             for one in some}
 
 
-def values(some: Iterable[RulePoint]) -> dict[str, dict]:
+def measure_table(some: Iterable[RulePoint]) -> dict[str, dict]:
     """The four measures themselves, with their intervals."""
     return {one.spec: {said: estimate_text(*one.quality[gate]) for gate, said in QUALITIES.items()} for one in some}

@@ -16,8 +16,9 @@ from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
+from specdec_lib.cards import Card
 from specdec_lib.specs import parse_part
-from specdec_lib.types import Card, Refusal
+from specdec_lib.types import Refusal
 
 HEAD = ("eagle", "eagle@match", "eagle@relaxed(sources=('eagle',),margin=0.7)",
         "eagle@relaxed(sources=('eagle',),margin=0.5)", "eagle@relaxed(sources=('eagle',),margin=0.1)",
@@ -120,14 +121,14 @@ def own_rule(card: Card) -> str:
     return next((part for part in card.parts if part in catalog.parts()["how"]), "")
 
 
-def points(report: Report) -> tuple[RulePoint, ...]:
+def rule_points(report: Report) -> tuple[RulePoint, ...]:
     """A point for every method but plain decoding and warm streams, in the order of the run."""
     specs = [spec for spec in report.methods if not spec.endswith(tuple(f" ({warm})" for warm in WARM.values()))]
-    return tuple(point(report, spec, [other for other in specs if report.entries[other]["lossless"]])
+    return tuple(rule_point(report, spec, [other for other in specs if report.entries[other]["lossless"]])
                  for spec in specs)
 
 
-def point(report: Report, spec: str, lossless: Sequence[str]) -> RulePoint:
+def rule_point(report: Report, spec: str, lossless: Sequence[str]) -> RulePoint:
     """One method compared with plain decoding and with its drafter's lossless method, one of `lossless`."""
     (drafter, rule, values), entry = parse_rule_spec(spec), report.entries[spec]
     base = lossless_spec(drafter, lossless)
@@ -164,11 +165,11 @@ def rule_curves(some: Iterable[RulePoint], drafter: str) -> dict[str, list[RuleP
 
 def looseness(one: RulePoint) -> tuple[float, ...]:
     """The sort key of a rule's settings; a rule that is not in `LOOSER` keeps the run's order."""
-    defaults = standard(one.rule.partition(",")[0])
+    defaults = rule_defaults(one.rule.partition(",")[0])
     return tuple(sign * one.values.get(name, defaults.get(name, 0)) for name, sign in LOOSER.get(one.rule, ()))
 
 
-def standard(rule: str) -> dict[str, Any]:
+def rule_defaults(rule: str) -> dict[str, Any]:
     """The defaults of a rule's parameters."""
     card = catalog.parts()["how"].get(rule)
     return {} if card is None else {name: one.default for name, one in inspect.signature(card.make).parameters.items()}

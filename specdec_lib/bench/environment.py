@@ -17,12 +17,13 @@ from specdec_lib.bench.draft_source import DraftSource
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.provenance import without_folders
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.cost import curves
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import default_dtype, load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.types import LM, Facts, Kit, Refusal
+from specdec_lib.types import LM, Refusal
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SHORT = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -38,7 +39,7 @@ class Environment:
     encode: Callable[[Sequence[Message]], tuple[int, ...]]
     decode: Callable[[Sequence[int]], str]
     stream: Callable[[], Any]                      # a fresh decoder bit by bit: push(ids), finish()
-    facts: Facts = field(default_factory=Facts)
+    facts: TokenizerFacts = field(default_factory=TokenizerFacts)
     draft: LM | None = None
     checkpoints: Mapping = field(default_factory=dict)
     peers: tuple[Peer, ...] = ()

@@ -18,10 +18,11 @@ from typing import NamedTuple
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import nodes_along
-from specdec_lib.types import NO_DICE, Kit, Method, Refusal, Round, Session, Verdict
+from specdec_lib.types import NO_DICE, Method, Refusal, Round, Session, Verdict
 from specdec_lib.when.entropy_trigger import EntropyTrigger
 
 LIMIT = 0.5                                        # ms a round that the parts may cost together

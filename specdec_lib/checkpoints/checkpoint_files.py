@@ -49,7 +49,7 @@ def save_checkpoint(folder: str | Path, name: str, state: Mapping[str, Tensor], 
     """
     from safetensors.torch import save_file
 
-    base = origin(folder, name, weights, meta)
+    base = difference_base(folder, name, weights, meta)
     tensors, about = quantize.pack(state, plan, base)
     back = quantize.unpack(tensors, about, base)
     storage = {key: {"scheme": entry["scheme"],
@@ -99,7 +99,7 @@ def load_checkpoint(folder: str | Path, name: str, weights: LlamaWeights | None 
         if header["format"] != FORMAT:
             raise Refusal(f"{path} is of format {header['format']} and this version reads {FORMAT}: use the version"
                           f" that wrote it, or make it again with `specdec train {name}`")
-        base = origin(folder, name, weights, header["meta"])
+        base = difference_base(folder, name, weights, header["meta"])
         state = quantize.unpack(tensors, header["tensors"], base)
     except (SafetensorError, OSError, KeyError, IndexError, json.JSONDecodeError):
         raise Refusal(f"{path} holds no checkpoint for this target: `specdec train {name}` makes one") from None
@@ -167,8 +167,8 @@ def checkpoint_names(folder: str | Path) -> list[str]:
     return sorted(path.parent.name for path in Path(folder).glob(f"*/{CARD}"))
 
 
-def origin(folder: str | Path, name: str, weights: LlamaWeights | None,
-           meta: Mapping[str, Any]) -> quantize.Base | None:
+def difference_base(folder: str | Path, name: str, weights: LlamaWeights | None,
+                    meta: Mapping[str, Any]) -> quantize.Base | None:
     """The base of stored differences: the checkpoint beside it that meta["base"] names, else the target's matrices.
 
     None without weights. Refusal where that checkpoint is missing or has another checksum.

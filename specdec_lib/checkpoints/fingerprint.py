@@ -32,7 +32,7 @@ def fingerprint(target: LM, text: Tokenizer | None) -> dict[str, str | None]:
     weights = getattr(target, "weights", None)
     return {"architecture": None if weights is None else architecture(weights.shape),
             "tokenizer": None if text is None else vocabulary(text.tokenizer.get_vocab()),
-            "weights": None if weights is None else sample(weights)}
+            "weights": None if weights is None else weight_sample(weights)}
 
 
 def architecture(shape: LlamaConfig) -> str:
@@ -48,10 +48,10 @@ def vocabulary(pieces: Mapping[str, int]) -> str:
     return hashed(sorted((token, piece) for piece, token in pieces.items()))
 
 
-def sample(weights: Any) -> str:
+def weight_sample(weights: Any) -> str:
     """Some weights of the final norm, the embedding and the last layer, as bfloat16 in hexadecimal."""
     tensors = (weights.norm, weights.embedding, weights.layers[-1].down.dense())
-    words = [spread(tensor).to(torch.float32).to(torch.bfloat16).view(torch.int16) for tensor in tensors]
+    words = [evenly_spaced(tensor).to(torch.float32).to(torch.bfloat16).view(torch.int16) for tensor in tensors]
     return "".join(f"{word & 0xffff:04x}" for word in torch.cat(words).tolist())
 
 
@@ -70,13 +70,13 @@ def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: s
             raise Refusal(f"the checkpoint {name} was trained for {model}, and {target} has another {what}: {remedy}")
     if made_for.get("tokenizer") is not None and here.get("tokenizer") is None:
         return f"{target} comes without a tokenizer: that the checkpoint {name} knows its tokens is not checked"
-    if made_for.get("weights") is not None and not alike(here.get("weights") or "", made_for["weights"]):
+    if made_for.get("weights") is not None and not samples_match(here.get("weights") or "", made_for["weights"]):
         return (f"the checkpoint {name} was trained on other weights than {target} has: its drafts stay lossless but"
                 f" may be accepted less often; {remedy}")
     return None
 
 
-def alike(one: str, two: str) -> bool:
+def samples_match(one: str, two: str) -> bool:
     """Whether two samples differ by rounding at most: one unit in the last place of a few numbers."""
     if len(one) != len(two):
         return False
@@ -85,7 +85,7 @@ def alike(one: str, two: str) -> bool:
     return max(apart, default=0) <= 1 and len(apart) <= TIES * len(pairs)
 
 
-def spread(tensor: Tensor) -> Tensor:
+def evenly_spaced(tensor: Tensor) -> Tensor:
     """`SAMPLE` elements, evenly spaced over the flattened tensor."""
     flat = tensor.flatten()
     places = torch.linspace(0, len(flat) - 1, SAMPLE, dtype=torch.float64).round().long()

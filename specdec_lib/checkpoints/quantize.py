@@ -37,7 +37,7 @@ def pack(state: Mapping[str, Tensor], plan: Mapping[str, str], base: Base | None
             raise ValueError(f"{name} holds numbers that are not finite: the training has diverged")
         about[name] = {"scheme": scheme, "shape": list(tensor.shape)}
         if scheme.startswith("+"):
-            tensor = tensor.float() - based(name, base).to(tensor.device)
+            tensor = tensor.float() - base_matrix_of(name, base).to(tensor.device)
         parts = encode_tensor(scheme, tensor)
         if not all(torch.isfinite(stored).all() for stored in parts.values()):
             raise ValueError(f"{name} has numbers too large for {scheme}: take float32")
@@ -51,7 +51,8 @@ def unpack(tensors: Mapping[str, Tensor], about: Mapping[str, Mapping], base: Ba
     for name, entry in about.items():
         parts = {key.rpartition(":")[2]: tensor for key, tensor in tensors.items() if key.rpartition(":")[0] == name}
         tensor = decode_tensor(entry["scheme"], parts, tuple(entry["shape"]))
-        state[name] = tensor + based(name, base).to(tensor.device) if entry["scheme"].startswith("+") else tensor
+        state[name] = tensor + base_matrix_of(name,
+                                              base).to(tensor.device) if entry["scheme"].startswith("+") else tensor
     return state
 
 
@@ -66,7 +67,7 @@ def scheme_for(name: str, tensor: Tensor, plan: Mapping[str, str]) -> str:
     return scheme
 
 
-def based(name: str, base: Base | None) -> Tensor:
+def base_matrix_of(name: str, base: Base | None) -> Tensor:
     if base is None:
         raise ValueError(f"{name} is stored as a difference, and no base was given")
     return base(name).float()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specdec_lib import catalog
+from specdec_lib.cards import Card, Kit
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
-from specdec_lib.types import Card, Kit
 
 
 def bare_kit(shelf: Path = SHIPPED) -> Kit:

@@ -17,9 +17,9 @@ from specdec_lib import catalog
 from specdec_lib.bench import provenance
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
+from specdec_lib.cards import Kit
 from specdec_lib.models.replay import Recording, load_recording, save_recording
 from specdec_lib.recordings.record import NODES, Say, drafter_names, extended, record
-from specdec_lib.types import Kit
 
 DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model")
 

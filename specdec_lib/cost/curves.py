@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from specdec_lib.cards import Kit
 from specdec_lib.cost.lengths import best_length
-from specdec_lib.types import LM, Draft, Kit, Refusal
+from specdec_lib.types import LM, Draft, Refusal
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
 DEFAULT_NODES = 8                                  # where nobody has measured

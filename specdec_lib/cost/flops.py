@@ -38,7 +38,7 @@ class Work:
         return Work(self.read / other.read, self.products / other.products)
 
 
-def work(parts: Size) -> Work:
+def total_work(parts: Size) -> Work:
     """The sum over these matrices."""
     return Work(sum(part.weights * part.reads for part in parts), sum(part.weights * part.rows for part in parts))
 
@@ -50,25 +50,28 @@ def expected_work(state: Mapping[str, Tensor], meta: Mapping[str, Any], shape: L
     `state` and `meta` are the drafter's checkpoint, empty for tables in memory; `new` tokens were committed since its
     last draft; `layer` is the exit layer of an early-exit drafter, whose rows the target resumes above it.
     """
-    verify = through(shape, shape.layers, 1, depth + 1, context)
+    verify = layer_matrices(shape, shape.layers, 1, depth + 1, context)
     if layer is not None:                          # the last node has passed no layer yet, the rows before it these
-        verify = [*through(shape, layer, 1, 1, context), *through(shape, shape.layers - layer, 1, depth + 1, context)]
+        verify = [*layer_matrices(shape, layer, 1, 1, context),
+                  *layer_matrices(shape, shape.layers - layer, 1, depth + 1, context)]
     verify = [*verify, MatrixUse(shape.vocab * shape.hidden, 1, depth + 1)]
-    plain = work([*through(shape, shape.layers, 1, 1, context), MatrixUse(shape.vocab * shape.hidden, 1, 1)])
-    return work(drafting(state, meta, shape, depth, context, new, layer)).over(plain), work(verify).over(plain)
+    plain = total_work([*layer_matrices(shape, shape.layers, 1, 1, context),
+                        MatrixUse(shape.vocab * shape.hidden, 1, 1)])
+    return total_work(draft_matrices(state, meta, shape, depth, context, new,
+                                     layer)).over(plain), total_work(verify).over(plain)
 
 
-def drafting(state: Mapping[str, Tensor], meta: Mapping[str, Any], shape: LlamaConfig, depth: int, context: int,
-             new: int, layer: int | None = None) -> list[MatrixUse]:
+def draft_matrices(state: Mapping[str, Tensor], meta: Mapping[str, Any], shape: LlamaConfig, depth: int, context: int,
+                   new: int, layer: int | None = None) -> list[MatrixUse]:
     """The matrices that one draft uses; the names of its tensors and its meta tell which kind of drafter it is."""
     if "ids" not in state:
         return []
     head, count = len(state["ids"]) * shape.hidden, sum(name.endswith("down") for name in state)
     if layer is not None:                          # the target has read the committed tokens; it stops after `layer`
         adapter = matrix_size(state, f"exit.{layer}.")
-        return [*through(shape, layer, depth, depth, context), MatrixUse(adapter + head, depth, depth)]
+        return [*layer_matrices(shape, layer, depth, depth, context), MatrixUse(adapter + head, depth, depth)]
     layers = matrix_size(state, "layers.") or matrix_size(state, "", ("qkv", "out", "gate_up", "down"))
-    seen = keys(shape, context)
+    seen = kv_numbers(shape, context)
     if "block" in meta:
         inject, block = count * 2 * shape.kv_heads * shape.head_dim * shape.hidden, meta["block"]
         walked = matrix_size(state, "correction") + meta["candidates"] * shape.hidden
@@ -81,14 +84,14 @@ def drafting(state: Mapping[str, Tensor], meta: Mapping[str, Any], shape: LlamaC
             MatrixUse(head, reads, depth)]
 
 
-def through(shape: LlamaConfig, layers: int, reads: int, rows: int, context: int) -> list[MatrixUse]:
+def layer_matrices(shape: LlamaConfig, layers: int, reads: int, rows: int, context: int) -> list[MatrixUse]:
     """`rows` rows through `layers` layers of the target, with the keys and values of its context."""
     heads = (2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
     return [MatrixUse(layers * shape.hidden * (heads + 3 * shape.mlp), reads, rows),
-            MatrixUse(layers * keys(shape, context), reads, rows * shape.group)]
+            MatrixUse(layers * kv_numbers(shape, context), reads, rows * shape.group)]
 
 
-def keys(shape: LlamaConfig, context: int) -> int:
+def kv_numbers(shape: LlamaConfig, context: int) -> int:
     """Numbers in the keys and values of a layer; a row multiplies them once for each query head of a group."""
     return 2 * shape.kv_heads * shape.head_dim * context
 

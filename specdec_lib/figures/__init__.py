@@ -7,7 +7,7 @@ Knows nothing about models, sessions or files.
 
 from specdec_lib.figures.ablation import ratios, round_split, shares
 from specdec_lib.figures.distributions import acceptance, distributions
-from specdec_lib.figures.draft_length import against, draft_lengths, regrets, stops
+from specdec_lib.figures.draft_length import draft_lengths, regrets, speed_by_parameter, stopping_points
 from specdec_lib.figures.early_exit_grid import early_exit_grid
 from specdec_lib.figures.lattice import lattice
 from specdec_lib.figures.lengths import draft_lengths_by_round
@@ -17,12 +17,12 @@ from specdec_lib.figures.theme import PALETTE
 from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
 from specdec_lib.figures.timeline import match_lengths, rounds, signal, sources
 from specdec_lib.figures.tradeoff import tradeoff
-from specdec_lib.figures.training import depth_weights, gains, learned
+from specdec_lib.figures.training import depth_weights, gains, training_curves
 from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 
-__all__ = ["PALETTE", "acceptance", "against", "by_family", "candidates", "conditional_acceptance", "cost_curve",
-           "curves", "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round", "early_exit_grid",
-           "gains", "histogram", "lattice", "learned", "match_lengths", "precision_recall", "ratios", "regrets",
-           "round_split", "rounds", "shares", "signal", "sources", "speed_map", "speedups", "stops", "time_split",
-           "tokens_by_depth", "tokens_per_forward", "tradeoff", "tree", "trigger"]
+__all__ = ["PALETTE", "acceptance", "by_family", "candidates", "conditional_acceptance", "cost_curve", "curves",
+           "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round", "early_exit_grid", "gains",
+           "histogram", "lattice", "match_lengths", "precision_recall", "ratios", "regrets", "round_split", "rounds",
+           "shares", "signal", "sources", "speed_by_parameter", "speed_map", "speedups", "stopping_points",
+           "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "training_curves", "tree", "trigger"]

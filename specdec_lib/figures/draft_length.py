@@ -28,8 +28,8 @@ def draft_lengths(drafted: Sequence[int], right: Sequence[int], words: Sequence[
     return figure.update_layout(barmode="stack", showlegend=True)
 
 
-def against(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str, float], x_title: str,
-            name: str = "this rule", title: str | None = None) -> go.Figure:
+def speed_by_parameter(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str, float], x_title: str,
+                       name: str = "this rule", title: str | None = None) -> go.Figure:
     """A rule's predicted speed by one parameter; `flat` speeds do not depend on it, such as an oracle's."""
     top = max(speeds)
     beside = ", ".join(f"{speed:.2f} for {other}" for other, speed in flat.items())
@@ -38,8 +38,8 @@ def against(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str,
     return curves(values, lines, x_title, "times plain decoding, predicted", title or said)
 
 
-def stops(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, Sequence[float | None]],
-          words: Sequence[str], title: str | None = None) -> go.Figure:
+def stopping_points(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, Sequence[float | None]],
+                    words: Sequence[str], title: str | None = None) -> go.Figure:
     """Where policies stop along the first `words` of a text: a row for each policy, the drafter's signals above.
 
     `turns` are (drafted, kept) of every round from the first token on. Kept tokens and the target's own are drawn on

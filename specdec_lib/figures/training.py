@@ -12,8 +12,8 @@ NOTHING = "No trained drafter yet"
 Points = Sequence[tuple[float, float | None]]
 
 
-def learned(runs: Mapping[str, Points], y_title: str = "tokens per target forward",
-            x_title: str = "minutes of training", title: str | None = None) -> go.Figure:
+def training_curves(runs: Mapping[str, Points], y_title: str = "tokens per target forward",
+                    x_title: str = "minutes of training", title: str | None = None) -> go.Figure:
     """One line for each training run, of points (x, y) measured during training; runs may differ in x."""
     figure = canvas(title or _furthest(runs, y_title), x_title, y_title)
     for place, (name, points) in enumerate(runs.items()):

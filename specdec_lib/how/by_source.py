@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.types import Card, Draft, How, Session, Verdict
+from specdec_lib.types import Draft, How, Session, Verdict
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from functools import cache
 
 import torch
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import longest_path, offered, passing_paths
-from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Round, Session, Verdict
+from specdec_lib.types import ROOT, Draft, Refusal, Round, Session, Verdict
 
 KINDS = ("end", "control", "digit", "fence")       # fields of Facts
 
@@ -52,36 +53,36 @@ class Consultant:
 
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
         surprise = surprises(draft, scores, self.temperature)
-        own = cache(lambda parent: choice(session, draft, scores, dice, parent))     # one draw for each position
+        own = cache(lambda parent: target_choice(session, draft, scores, dice, parent))  # one draw for each position
         spared = self.never | (session.end if self.spare_end else frozenset())
 
         def test(r: float | None, node: int) -> float | None:
-            r = running(r, surprise[node], self.beta)
+            r = running_surprise(r, surprise[node], self.beta)
             token = draft.tokens[node]
             return r if r <= self.eps and (token not in spared or token == own(draft.parents[node])) else None
 
-        start = None if self.reset else carried(session.rounds, self.beta, self.bonus)
+        start = None if self.reset else carried_surprise(session.rounds, self.beta, self.bonus)
         path = longest_path(draft, scores, [path for path, _ in passing_paths(draft, start, test)])
         return Verdict.of(draft, path, own(path[-1] if path else ROOT))
 
 
-def running(r: float | None, n: float, beta: float) -> float:
+def running_surprise(r: float | None, n: float, beta: float) -> float:
     """The running surprise after a token of surprise `n`; None before the first."""
     return n if r is None or not beta else beta * r + (1 - beta) * n
 
 
-def carried(rounds: Iterable[Round], beta: float, bonus: bool = True) -> float | None:
+def carried_surprise(rounds: Iterable[Round], beta: float, bonus: bool = True) -> float | None:
     """The running surprise at the end of these rounds, at temperature 1; None where nothing has counted yet."""
     r = None
     for round in rounds:
         kept = len(round.verdict.path)
         for logprob in round.logprobs[:kept]:
-            r = running(r, -logprob, beta)
+            r = running_surprise(r, -logprob, beta)
         for logprob in round.logprobs[kept:]:      # the target's own token, unless the loop cut it
             if offered(round) > kept:
                 r = -logprob
             elif bonus:
-                r = running(r, -logprob, beta)
+                r = running_surprise(r, -logprob, beta)
     return r
 
 
@@ -100,7 +101,7 @@ def surprises(draft: Draft, scores: Scores, temperature: float = 1.0) -> tuple[f
                  for token, parent in zip(draft.tokens, draft.parents, strict=True))
 
 
-def choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) -> int:
+def target_choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) -> int:
     """The target's own token after `parent`, by random numbers of the position; later nodes of a depth have others."""
     depth = 0 if parent == ROOT else draft.depths[parent]
     here = dice.at(len(session.tokens) + depth)

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from specdec_lib.cards import Card
 from specdec_lib.dice import Dice
-from specdec_lib.scores import Distribution, Scores
-from specdec_lib.types import ROOT, Card, Draft, Session, Verdict
+from specdec_lib.scores import Categorical, Scores
+from specdec_lib.types import ROOT, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class SharedNoise(Dice):
     def fork(self, *key) -> SharedNoise:
         return replace(self, key=() if key == ("what",) else self.key + key)    # the drafter's are the target's
 
-    def choose(self, dist: Distribution) -> int:
+    def choose(self, dist: Categorical) -> int:
         """argmax(log p + Gumbel noise), as the argmin of exponential noise / p; a point mass uses no noise."""
         if dist.only is not None:
             return dist.only
-        generator = torch.Generator().manual_seed(self._coins.getrandbits(63))
+        generator = torch.Generator().manual_seed(self._generator.getrandbits(63))
         noise = -torch.rand(int(dist.ids.max()) + 1, generator=generator, dtype=torch.float64).log()    # by token id
         return int(dist.ids[(noise.to(dist.ids.device)[dist.ids] / dist.probs.double()).argmin()])
 

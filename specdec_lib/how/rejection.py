@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
+from specdec_lib.cards import Card
 from specdec_lib.scores import Distribution, Scores
-from specdec_lib.types import ROOT, Card, Draft, Session, Verdict
+from specdec_lib.types import ROOT, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -33,38 +32,15 @@ class Rejection:
                 if here.flip(acceptance(p, q, token)):
                     path.append(child)
                     break
-                p = residual(p, q, token)
+                p = p.residual(q, token)
             else:
-                return Verdict.of(draft, tuple(path), here.choose(p))
+                return Verdict.of(draft, tuple(path), p.draw(here))
             node = path[-1]
 
 
 def acceptance(p: Distribution, q: Distribution | None, token: int) -> float:
     """Probability min(1, p(x) / q(x)) of accepting `token`; p(x) itself for a deterministic proposal (q is None)."""
     return p.probability(token) if q is None else min(1.0, p.probability(token) / q.probability(token))
-
-
-def residual(p: Distribution, q: Distribution | None, token: int) -> Distribution:
-    """norm(max(0, p - q)) on the support of p; for a deterministic proposal, p without that token."""
-    if len(p.ids) == 1:
-        return p                                   # a point mass that rejected this token holds none of it
-    left = p.probs.clone()
-    if q is None:
-        left[p.ids == token] = 0
-    else:
-        left = (left - onto(q, p.ids).to(left)).clamp(min=0)
-    total = left.sum()
-    return Distribution(p.ids, left / total) if total > 0 else p  # p = q up to rounding
-
-
-def onto(dist: Distribution, ids: torch.Tensor) -> torch.Tensor:
-    """Probabilities of `dist` at these ids [m]; zero outside its support."""
-    if len(dist.ids) == len(ids) and torch.equal(dist.ids, ids):
-        return dist.probs
-    order = torch.argsort(dist.ids)
-    known = dist.ids[order]
-    index = torch.searchsorted(known, ids).clamp(max=len(known) - 1)
-    return torch.where(known[index] == ids, dist.probs[order][index], torch.zeros_like(dist.probs[:1]))
 
 
 CARD = Card("rejection", idea="accept with probability p/q, else draw from the residual",

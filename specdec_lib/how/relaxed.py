@@ -17,9 +17,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from specdec_lib.acceptance import ExactOnly, RankMargin, Rule, Typical, standing
+from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import Path, longest_path
-from specdec_lib.types import ROOT, Card, Draft, How, Kit, Refusal, Session, Verdict
+from specdec_lib.types import ROOT, Draft, How, Refusal, Session, Verdict
 
 COPIERS = ("feedback-retrieval", "suffix-automaton", "prompt-lookup")
 SPARED = ("control", "digit", "fence")             # fields of Facts; end tokens are always spared
@@ -89,10 +90,10 @@ class Relaxed:
             return False
         before = (draft.tokens[node] for node in draft.path(parent))
         return (self.rule(standing(scores, parent + 1, token, heat))
-                and not inside(self.guards.fence, (*session.tokens, *before)))
+                and not inside_fence(self.guards.fence, (*session.tokens, *before)))
 
 
-def inside(fence: Collection[int], tokens: tuple[int, ...]) -> bool:
+def inside_fence(fence: Collection[int], tokens: tuple[int, ...]) -> bool:
     """Whether `tokens` hold an odd number of fences, so that the last one is still open."""
     return bool(fence) and sum(map(fence.__contains__, tokens)) % 2 == 1
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.types import ROOT, Card, Draft, Session, Verdict
+from specdec_lib.types import ROOT, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SelfSelection:
     def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
         path: list[int] = []
         node = ROOT
-        for following in (*selected(session, draft, scores), None):
+        for following in (*best_chain(session, draft, scores), None):
             position = len(session.tokens) + len(path)
             token = dice.at(position).choose(scores.distribution(node + 1, session.sampling))
             if following is None or token != draft.tokens[following]:
@@ -36,14 +37,14 @@ class SelfSelection:
             node = following
 
 
-def selected(session: Session, draft: Draft, scores: Scores) -> tuple[int, ...]:
+def best_chain(session: Session, draft: Draft, scores: Scores) -> tuple[int, ...]:
     """Nodes of the chain with the largest expected streak, root to leaf; of equals the one drafted first."""
-    expected = streaks(session, draft, scores)
+    expected = expected_streaks(session, draft, scores)
     leaves = [node for node in range(len(draft)) if node not in draft.children]
     return draft.path(max(leaves, key=lambda leaf: expected[leaf], default=ROOT))
 
 
-def streaks(session: Session, draft: Draft, scores: Scores) -> tuple[float, ...]:
+def expected_streaks(session: Session, draft: Draft, scores: Scores) -> tuple[float, ...]:
     """Expected accepted tokens of the chain that ends at each node, were it kept; one distribution per parent."""
     reach, expected = {ROOT: 1.0}, {ROOT: 0.0}
     for parent, children in draft.children.items():    # parents come before their children, as in the draft

@@ -22,9 +22,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specdec_lib.acceptance import RankMargin, TargetStanding, top_beta
+from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import Path, longest_path, passing_paths
-from specdec_lib.types import ROOT, Card, Draft, Kit, Session, Verdict
+from specdec_lib.types import ROOT, Draft, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class TopBeta:
 
     def paths(self, draft: Draft, scores: Scores) -> list[Path]:
         """Every path on which all tokens pass, the empty one first."""
-        best = foremost(scores, self.rule.rank) if len(draft) else ()
+        best = top_standings(scores, self.rule.rank) if len(draft) else ()
 
         def test(state: bool, node: int) -> bool | None:
             found = best[draft.parents[node] + 1].get(draft.tokens[node])
@@ -49,7 +50,7 @@ class TopBeta:
         return [path for path, _ in passing_paths(draft, True, test)]
 
 
-def foremost(scores: Scores, beta: int) -> list[Mapping[int, TargetStanding]]:
+def top_standings(scores: Scores, beta: int) -> list[Mapping[int, TargetStanding]]:
     """Standings of the best tokens of each row, `beta` at least; probabilities relative to the best, entropy unknown.
 
     The first is the token that the target itself would choose, which a sorted list may miss in a tie.

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from specdec_lib.acceptance import Typical, entropy_nats, standings
-from specdec_lib.scores import Distribution, Scores
+from specdec_lib.cards import Card, Kit
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.trees import Path, passing_paths
-from specdec_lib.types import ROOT, Card, Draft, Kit, Refusal, Session, Verdict
+from specdec_lib.types import ROOT, Draft, Refusal, Session, Verdict
 
 EXTRA = ("draw", "best", "typical")
 
@@ -41,7 +42,7 @@ class TypicalAcceptance:
         path = max(found, key=lambda some: (len(some), found[some]))
         dist = scores.distribution((path[-1] if path else ROOT) + 1, session.sampling)
         if self.extra == "best":
-            dist = Distribution.point_mass(scores.best[(path[-1] if path else ROOT) + 1])
+            dist = Categorical.point_mass(scores.best[(path[-1] if path else ROOT) + 1])
         if self.extra == "typical":
             dist = truncated(dist, self.rule)
         return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(dist))
@@ -62,12 +63,12 @@ class TypicalAcceptance:
         return dict(passing_paths(draft, 0.0, test))
 
 
-def truncated(dist: Distribution, rule: Typical) -> Distribution:
+def truncated(dist: Categorical, rule: Typical) -> Categorical:
     """`dist` restricted to the tokens that pass, rescaled; a point mass on its best token where none does."""
     keep = dist.probs > rule.bound(entropy_nats(dist))
     if dist.only is not None or not keep.any():
-        return Distribution.point_mass(int(dist.ids[dist.probs.argmax()]))
-    return Distribution(dist.ids[keep], dist.probs[keep] / dist.probs[keep].sum())
+        return Categorical.point_mass(int(dist.ids[dist.probs.argmax()]))
+    return Categorical(dist.ids[keep], dist.probs[keep] / dist.probs[keep].sum())
 
 
 def make(kit: Kit, eps: float = 0.09, delta: float = 0.3, extra: str = "draw") -> TypicalAcceptance:

@@ -29,10 +29,10 @@ Say = Callable[[str], None]
 def build_once(folder: Path, make: Callable[[Path, Say], None], say: Say, needed: int = 0) -> Path:
     """The folder; if it is missing, `make(temporary folder, say)` fills it, which takes `needed` bytes of disk."""
     if not folder.exists():
-        room_or_refuse(folder, needed)
+        check_space(folder, needed)
         with cache_lock(folder, say) as alone:
             if alone:
-                sweep(folder)
+                remove_partial_builds(folder)
             if not folder.exists():
                 build(folder, make, say)
     return checked_folder(folder)
@@ -44,8 +44,8 @@ def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
     partial.mkdir()
     try:
         make(partial, say)
-        (partial / MANIFEST).write_text(json.dumps(listing(partial), indent=1) + "\n")
-        give_name(partial, folder)
+        (partial / MANIFEST).write_text(json.dumps(file_manifest(partial), indent=1) + "\n")
+        rename_complete(partial, folder)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refusal(f"the disk of {folder.parent} is full: free some space or set XDG_CACHE_HOME") from error
@@ -54,7 +54,7 @@ def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def give_name(partial: Path, folder: Path) -> None:
+def rename_complete(partial: Path, folder: Path) -> None:
     """Renames `partial`; if another process did so first, its folder stays."""
     try:
         partial.rename(folder)
@@ -67,10 +67,10 @@ def give_name(partial: Path, folder: Path) -> None:
 def cache_lock(folder: Path, say: Say) -> Iterator[bool]:
     """Locks the build of one folder; yields whether there is a real lock. The lock ends with the process."""
     with folder.with_name(f"{folder.name}.lock").open("w") as file:
-        yield fcntl is not None and taken(file, folder, say)
+        yield fcntl is not None and acquire_lock(file, folder, say)
 
 
-def taken(file, folder: Path, say: Say) -> bool:
+def acquire_lock(file, folder: Path, say: Say) -> bool:
     """Waits for the lock; False on file systems that have none."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,13 +82,13 @@ def taken(file, folder: Path, say: Say) -> bool:
     return True
 
 
-def sweep(folder: Path) -> None:
+def remove_partial_builds(folder: Path) -> None:
     """Removes what interrupted builds of this folder left."""
     for partial in folder.parent.glob(f"{folder.name}.partial-*"):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def room_or_refuse(folder: Path, needed: int) -> None:
+def check_space(folder: Path, needed: int) -> None:
     """Makes the cache folder; Refusal where it cannot be written or has too little space."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def room_or_refuse(folder: Path, needed: int) -> None:
                       "free some space, or set XDG_CACHE_HOME")
 
 
-def listing(folder: Path) -> dict:
+def file_manifest(folder: Path) -> dict:
     """Size and SHA-256 of every file below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": file_sha256(file)}

@@ -91,11 +91,11 @@ def renamed(tensor, heads: dict[str, int]) -> tuple[str, np.ndarray]:
         return f"{WHOLE[stem]}.{kind}", values
     _, layer, part = stem.split(".")
     if part in heads:
-        values = halves(values, heads[part])
+        values = rotary_halves(values, heads[part])
     return f"model.layers.{layer}.{MATRICES[part]}.{kind}", values
 
 
-def halves(rows: np.ndarray, heads: int) -> np.ndarray:
+def rotary_halves(rows: np.ndarray, heads: int) -> np.ndarray:
     """Rows `[heads * size, in]` from interleaved rotary pairs (GGUF) to first halves, then second halves."""
     total, wide = rows.shape
     pairs = rows.reshape(heads, total // heads // 2, 2, wide)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.types import Facts, Refusal
+from specdec_lib.cards import TokenizerFacts
+from specdec_lib.types import Refusal
 
 HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
@@ -120,7 +121,7 @@ def load_tokenizer(folder: Path) -> Any:
                       f"model ({type(error).__name__})") from error
 
 
-def read_facts(folder: Path, tokenizer: Any) -> Facts:
+def read_facts(folder: Path, tokenizer: Any) -> TokenizerFacts:
     """End, control, digit and fence tokens, vocabulary context, from the folder and its tokenizer."""
     config = read_json(folder / "config.json")
     config = config.get("text_config", config)
@@ -128,8 +129,8 @@ def read_facts(folder: Path, tokenizer: Any) -> Facts:
     pieces = {token: decoded_piece(piece) for piece, token in tokenizer.get_vocab().items()}
     special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     control = frozenset(special | set(tokenizer.all_special_ids))
-    return Facts(
-        end=ends(generation.get("eos_token_id", config.get("eos_token_id"))) | ends(tokenizer.eos_token_id),
+    return TokenizerFacts(
+        end=end_tokens(generation.get("eos_token_id", config.get("eos_token_id"))) | end_tokens(tokenizer.eos_token_id),
         control=control,
         digit=frozenset(t for t, piece in pieces.items() if t not in control and re.search("[0-9]", piece)),
         fence=frozenset(t for t, piece in pieces.items() if t not in control and "```" in piece),
@@ -144,7 +145,7 @@ def decoded_piece(piece: str) -> str:
     return chr(int(byte[1], 16)) if byte else piece
 
 
-def ends(value: int | list[int] | None) -> frozenset[int]:
+def end_tokens(value: int | list[int] | None) -> frozenset[int]:
     """End tokens as a set; configurations give one, several, or none."""
     return frozenset() if value is None else frozenset([value] if isinstance(value, int) else value)
 

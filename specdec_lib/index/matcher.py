@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.sequences import continuation
 from specdec_lib.index.static_store import StaticStore, open_store
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
-from specdec_lib.types import Kit, Refusal
+from specdec_lib.types import Refusal
 
 DYNAMIC, STATIC = "dynamic", "static"
 

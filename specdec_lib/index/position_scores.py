@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import is_
 from typing import NamedTuple
 
-from specdec_lib.index.sequences import common_prefix, put_back
+from specdec_lib.index.sequences import common_prefix, restore
 from specdec_lib.types import Round, Session
 
 
@@ -66,4 +66,4 @@ class PositionScores:
         self._undo.append(before)
 
     def _take_back(self) -> None:
-        put_back(self._scores, self._undo.pop())
+        restore(self._scores, self._undo.pop())

@@ -41,7 +41,7 @@ def until_end(tokens: Iterable[int], end: frozenset[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def put_back(table: dict, before: Mapping) -> None:
+def restore(table: dict, before: Mapping) -> None:
     """Undo a change of a table: restore the values in `before`, and delete the keys whose value there is None."""
     for key, value in before.items():
         if value is None:

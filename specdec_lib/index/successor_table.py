@@ -14,7 +14,7 @@ from __future__ import annotations
 from operator import is_
 
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.index.sequences import put_back
+from specdec_lib.index.sequences import restore
 from specdec_lib.types import ROOT, Round, Session
 
 Row = tuple[int, ...]
@@ -71,4 +71,4 @@ class SuccessorTable:
         self._undo.append(before)
 
     def _take_back(self) -> None:
-        put_back(self._rows, self._undo.pop())
+        restore(self._rows, self._undo.pop())

@@ -26,7 +26,7 @@ class CopySource(NamedTuple):
     def odds(self, depth: int) -> float:
         """Odds that this copy is right at `depth` if it was right before: those of copy_chance times the score's."""
         score = min(max(self.score, 1 - SURE), SURE)
-        prob = copy_chance(self.match + depth)
+        prob = copy_probability(self.match + depth)
         return prob / (1 - prob) * score / (1 - score)
 
 
@@ -42,7 +42,7 @@ class Opening(NamedTuple):
     depth: int                                     # tokens before it
 
 
-def copy_chance(length: int) -> float:
+def copy_probability(length: int) -> float:
     """Confidence that a copy is right for one more token after n = `length` matching tokens: n / (n + 1.5).
 
     At n = 1 it is 0.24. Fitted to 420 answers of the default target, in which the share is 0.24 at 1, then 0.57, 0.65,
@@ -63,7 +63,7 @@ def likely_tree(copies: Sequence[CopySource], budget: Budget, least: float, pric
     confidence: list[float] = []
     members: list[tuple[int, ...]] = [()] * len(copies)
     open_nodes: list[Opening] = []
-    found = openings(copies, tuple(range(len(copies))), budget, ROOT, 0, 1.0)
+    found = child_candidates(copies, tuple(range(len(copies))), budget, ROOT, 0, 1.0)
     while len(tokens) < budget.size:
         for one in found:
             heappush(open_nodes, one)
@@ -76,12 +76,12 @@ def likely_tree(copies: Sequence[CopySource], budget: Budget, least: float, pric
         confidence.append(best.prob)
         for copy in best.copies:
             members[copy] += (node,)
-        found = openings(copies, best.copies, budget, node, best.depth + 1, -best.unlikely)
+        found = child_candidates(copies, best.copies, budget, node, best.depth + 1, -best.unlikely)
     return Draft(tuple(tokens), tuple(parents), source=(source,) * len(tokens), confidence=tuple(confidence)), members
 
 
-def openings(copies: Sequence[CopySource], members: tuple[int, ...], budget: Budget, parent: int, depth: int,
-             path: float) -> list[Opening]:
+def child_candidates(copies: Sequence[CopySource], members: tuple[int, ...], budget: Budget, parent: int, depth: int,
+                     path: float) -> list[Opening]:
     """The children that these copies propose after `parent`, whose path has the probability `path`, best first.
 
     The highest probability of any copy is divided among the tokens in proportion to the summed odds of their copies.

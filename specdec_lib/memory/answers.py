@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.static_store import DEEPEST, GAP, CorpusMatch, StaticStore
 from specdec_lib.index.suffix_automaton import SuffixAutomaton
-from specdec_lib.types import Kit, Refusal, Session
+from specdec_lib.types import Refusal, Session
 
 MOST = 100_000                                     # about a hundred megabytes: an automaton takes 0.9 KB per token
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from specdec_lib.types import Kit, Session
+from specdec_lib.cards import Kit
+from specdec_lib.types import Session
 
 Fold = Callable[[Any, Session], Any]               # the value after a decode, from the value before it
 

@@ -5,7 +5,8 @@ Formula: x_t ~ p(. | x_<t). Cost: one forward per token.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit) -> Method:

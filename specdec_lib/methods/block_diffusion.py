@@ -7,7 +7,8 @@ often, and `match` emits exactly plain decoding's tokens when sampling, too. Cos
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int | None = None, block: int | None = None, cut: bool = True,

@@ -6,7 +6,8 @@ candidates: the baseline for methods that choose better. Cost: one drafter forwa
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 4, steps: int = 1, window: int | None = None, weights: str = "diffusion-lm") -> Method:

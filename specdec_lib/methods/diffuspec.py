@@ -9,7 +9,8 @@ growth=10, score='sum')`. Cost: one drafter forward and one search per round.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule: str = "corrected", shortest: int = 2,

@@ -7,7 +7,8 @@ wider verification.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, depth: int | None = None,

@@ -7,7 +7,8 @@ Cost: one small forward per drafted token.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 4) -> Method:

@@ -5,7 +5,8 @@ Source: Li et al. 2025 (EAGLE-3), drafting a chain; for trees see EAGLE-2. Cost:
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 4) -> Method:

@@ -15,7 +15,8 @@ Cost: one forward of the head per level.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, least: float = 0.4,

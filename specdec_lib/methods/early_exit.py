@@ -6,7 +6,8 @@ layers per drafted token; verification reuses their rows.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 3, layer: int | None = None) -> Method:

@@ -5,7 +5,8 @@ Source: Saxena 2023. Cost: no second model, no training, no file on disk.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int | None = None, longest: int = 3, shortest: int = 1, mode: str = "last") -> Method:

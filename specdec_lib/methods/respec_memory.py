@@ -9,9 +9,10 @@ answers.
 
 from __future__ import annotations
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.answers import MOST, earlier_answers
 from specdec_lib.methods import respec
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5.0, penalty: float = 1.0,

@@ -7,8 +7,9 @@ Cost: as `respec`.
 
 from __future__ import annotations
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.methods import respec
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, eps: float = 0.09, delta: float = 0.3,

@@ -6,7 +6,8 @@ forward.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int | None = None, mode: str = "recent", threshold: int = 1) -> Method:

@@ -10,7 +10,8 @@ drafted. Measured in `data/results/tuning`. Cost: no draft forward in rounds tha
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, width: int = 4,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.methods import respec, sam_eagle2
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, theta: float | None = None) -> Method:

@@ -9,7 +9,8 @@ forward.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, threshold: int = 2, depth: int | None = None, width: int = 8, nodes: int | None = None) -> Method:

@@ -8,7 +8,8 @@ forward per step, therefore two steps by default.
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 4, steps: int = 2, window: int | None = None, weights: str = "diffusion-lm") -> Method:

@@ -9,8 +9,9 @@ round.
 
 from __future__ import annotations
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.dream_llada import Pretrained
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.types import Method
 
 ALIGNED = "diffusion-lm-aligned"
 

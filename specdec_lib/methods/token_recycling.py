@@ -5,7 +5,8 @@ Source: Luo et al. 2024, with the tree's size from the measured cost curve. Cost
 
 from __future__ import annotations
 
-from specdec_lib.types import Card, Kit, Method
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int | None = None, width: int = 8, nodes: int | None = None) -> Method:

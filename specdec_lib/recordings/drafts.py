@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.loop import decode
 from specdec_lib.models.replay import Recording
 from specdec_lib.recordings.tree_union import union_tree
-from specdec_lib.types import NO_DICE, Budget, Draft, Kit, Lattice, Session
+from specdec_lib.types import NO_DICE, Budget, Draft, Lattice, Session
 
 CANDIDATES = 16                                    # of each slot of a lattice
 
@@ -36,13 +37,13 @@ def record_drafts(name: str, session: Session, kit: Kit, lengths: Sequence[int],
                   trees: Mapping[str, Budget]) -> RecordedDrafts:
     """Everything that is kept of this part: trees if `trees` names it, else chains at each of `lengths`."""
     if catalog.part_card(name).off_path:
-        return RecordedDrafts(*own_run(name, session, kit))
+        return RecordedDrafts(*drafts_of_own_run(name, session, kit))
     if name in trees:
         return RecordedDrafts(*every_tree(name, session, kit, trees[name]), largest=trees[name])
     chains = every_prefix(name, session, kit, lengths)
     if not hasattr(fresh(name, kit), "lattice"):
         return RecordedDrafts(*chains)
-    return RecordedDrafts(*chains, every_lattice(name, session, kit, lengths), trained_for(name, kit))
+    return RecordedDrafts(*chains, every_lattice(name, session, kit, lengths), block_lengths(name, kit))
 
 
 def with_drafts(recording: Recording, found: Mapping[str, RecordedDrafts]) -> Recording:
@@ -87,7 +88,7 @@ def every_lattice(name: str, session: Session, kit: Kit, lengths: Sequence[int])
     return out
 
 
-def trained_for(name: str, kit: Kit) -> tuple[int, ...]:
+def block_lengths(name: str, kit: Kit) -> tuple[int, ...]:
     """The block lengths that the checkpoints of this part were trained for."""
     metas = [getattr(kit.checkpoints[need], "meta", {}) for need in catalog.part_card(name).needs
              if need in kit.checkpoints]
@@ -115,7 +116,7 @@ def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
     return {largest.size: tuple(kept)}, {largest.size: tuple(took)}
 
 
-def own_run(name: str, session: Session, kit: Kit):
+def drafts_of_own_run(name: str, session: Session, kit: Kit):
     """The drafts of this drafter's own decode at the kit's node budget, by prefix."""
     anew = replace(kit, indexes={}, target=kit.target.fresh())
     method = catalog.build(name, anew)

@@ -12,11 +12,12 @@ from dataclasses import replace
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.loop import begin
 from specdec_lib.models.replay import Recording
 from specdec_lib.recordings.drafts import record_drafts, with_drafts
 from specdec_lib.scores import RowStats
-from specdec_lib.types import Budget, Draft, Kit, Refusal, Session
+from specdec_lib.types import Budget, Draft, Refusal, Session
 
 LENGTHS = (4, 8, 16)
 TOP = 64

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from specdec_lib import catalog, measure
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.cost import curves
 from specdec_lib.loop import decode
 from specdec_lib.models.replay import Recording, Replay
-from specdec_lib.types import Facts, Kit, Method, Refusal, Round, Session
+from specdec_lib.types import Method, Refusal, Round, Session
 
 STAND_INS = ("eagle2", "eagle", "draft-model")
 
@@ -38,7 +39,7 @@ def assembled(spec: str, recording: Recording, curve: curves.CostCurve | None, s
             return catalog.make_part("recorded", kit, drafter=model_drafter(recording, name))
         return catalog.make_part(name, kit, **values)
     stands_in = dict.fromkeys(catalog.needs(catalog.cards_of(spec)))
-    kit = Kit(Replay(recording), Facts(end=recording.end, vocab=recording.about.get("vocab", 0)), cost=curve,
+    kit = Kit(Replay(recording), TokenizerFacts(end=recording.end, vocab=recording.about.get("vocab", 0)), cost=curve,
               nodes=curves.node_budget(curve),
               recording=recording, checkpoints=stands_in | dict(shelf or {}), parts=part)
     method = catalog.build(spec, kit)

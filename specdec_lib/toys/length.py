@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import Recording
@@ -20,7 +21,6 @@ from specdec_lib.training.data.features import Features
 from specdec_lib.training.data.length_labels import LengthLabels, join_labels, labelled_positions, ready_drafter
 from specdec_lib.training.fit_length import LengthSettings, epoch_log, fit_length
 from specdec_lib.training.nets.length import LengthNet
-from specdec_lib.types import Kit
 
 DRAFTER = "eagle"
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec_lib.cards import Kit
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.replay import Recording
 from specdec_lib.models.table import Table
 from specdec_lib.recordings.record import record_plain
-from specdec_lib.training.data.ngram_counts import count
-from specdec_lib.types import Kit, Lattice
+from specdec_lib.training.data.ngram_counts import count_ngrams
+from specdec_lib.types import Lattice
 
 NAME = "diffusion-lm"                              # the trained drafter's name, under which its lattices are kept
 CANDIDATES = 16
@@ -84,4 +85,4 @@ def markov_recordings(answers: int = 8, tokens: int = 32, depth: int = 8, read: 
     dice = random.Random(seed)
     recordings = {f"known {i}": record_markov(world, [dice.randrange(world.vocab) for _ in range(6)], tokens, depth)
                   for i in range(1, answers + 1)}
-    return recordings, Ngram(count([world.said(read, seed)], world.vocab))
+    return recordings, Ngram(count_ngrams([world.said(read, seed)], world.vocab))

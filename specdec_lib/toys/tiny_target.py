@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
@@ -20,11 +21,10 @@ from specdec_lib.training.data.batched_sampling import Request, sample_batched
 from specdec_lib.training.data.dataset import Dataset, make_dataset
 from specdec_lib.training.data.shards import Record
 from specdec_lib.training.eval.decoding import decode_live, evenly
-from specdec_lib.training.eval.teacher_forced import Tally, tallies, together
+from specdec_lib.training.eval.teacher_forced import Tally, sum_tallies, tallies
 from specdec_lib.training.fit import Settings, fit
 from specdec_lib.training.nets.base import TrainableDrafter
-from specdec_lib.training.recipes import DEPTH, Recipe, beside, recipe, spec_of, start
-from specdec_lib.types import Facts
+from specdec_lib.training.recipes import DEPTH, Recipe, checkpoints_for, recipe, spec_of, start
 
 NAME = "toy"
 SHAPE = LlamaConfig(layers=6, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=96, context=256)
@@ -38,7 +38,7 @@ ROWS = 64                                          # size of the drafters' vocab
 class ToyText:
     """Stands in for a tokenizer: a token is written as its number."""
 
-    facts = Facts(vocab=SHAPE.vocab)
+    facts = TokenizerFacts(vocab=SHAPE.vocab)
 
     def encode_chat(self, history: Sequence[str]) -> tuple[int, ...]:
         return tuple(map(int, history[-1].split()))
@@ -81,7 +81,7 @@ def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkp
         found = {when: tallies(model, lessons.held_out(model.levels), DEPTH) for when, model in models.items()}
         prompts = evenly(lessons.data, lessons.held, PROMPTS)
     found["live"] = [decode_live(spec_of(which, part), target, ToyText.facts, prompts,
-                                 beside(which, made)) for part in parts]
+                                 checkpoints_for(which, made)) for part in parts]
     measured = {when: toy_rates(name, parts, each) for when, each in found.items()}
     return replace(made, card={"name": name, "measured": measured})
 
@@ -106,4 +106,4 @@ def unsaved_checkpoint(name: str, drafter: TrainableDrafter) -> Checkpoint:
 
 def toy_rates(name: str, parts: Sequence[str], found: Sequence[dict[str, Tally]]) -> dict:
     """Rates of each part of the drafter, as cards keep them."""
-    return {part or name: together(one).told() for part, one in zip(parts, found, strict=True)}
+    return {part or name: sum_tallies(one).told() for part, one in zip(parts, found, strict=True)}

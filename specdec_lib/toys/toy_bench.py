@@ -20,7 +20,7 @@ from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.toys.tiny_target import ROWS, SHAPE, ToyText, fit_toy, toy_answers, toy_target, unsaved_checkpoint
 from specdec_lib.training.data.dataset import make_dataset
-from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.training.data.ngram_counts import count_ngrams
 
 TRAINED = ("diffusion-lm", "ngram")                # the checkpoints of the toy
 
@@ -34,7 +34,7 @@ def toy_environment(steps: int = 30, answers: int = 100) -> Environment:
         drafter = fit_toy("diffusion-lm", lm, lessons, Path(folder), steps)[1]
     return replace(untrained_environment(), checkpoints={
         "diffusion-lm": unsaved_checkpoint("diffusion-lm", drafter),
-        "ngram": Ngram(count([one["output"] for one in said], SHAPE.vocab))})
+        "ngram": Ngram(count_ngrams([one["output"] for one in said], SHAPE.vocab))})
 
 
 def untrained_environment(layers: int = 0) -> Environment:

@@ -35,7 +35,7 @@ def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokeniz
         say(f"{which.name} starts from the shipped {which.upon}, which is copied into {out}")
         for name in lineage(shipped, which.upon):
             if name not in here:
-                copied(shipped / name, out / name)
+                copy_folder(shipped / name, out / name)
     return replace(which, base=base)
 
 
@@ -45,7 +45,7 @@ def lineage(folder: Path, name: str) -> list[str]:
     return [name, *(lineage(folder, above["name"]) if above else [])]
 
 
-def copied(source: Path, place: Path) -> None:
+def copy_folder(source: Path, place: Path) -> None:
     """Copies a folder completely or not at all."""
     rough = place.with_name(f".{place.name}.partial-{os.getpid()}")
     try:

@@ -78,7 +78,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text
     drafter = start(which, target, lessons)
     folder = order.out / "work" / which.name
     if which.base:
-        belong(folder, which.base.card["sha256"], f"another {which.upon}")
+        mark_folder(folder, which.base.card["sha256"], f"another {which.upon}")
 
     def shown(now: Progress, done: float, line: dict) -> None:
         progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
@@ -91,29 +91,29 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text
     say(f"training {which.name} for {minutes:.1f} minutes")
     now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
               folder, judge, shown)
-    about = {"target": order.target, "limits": [*which.limits, *general(len(drafter.frozen.ids))],
+    about = {"target": order.target, "limits": [*which.limits, *general_limits(len(drafter.frozen.ids))],
              "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,
                       "tokens_of_data": lessons.tokens, "device": str(target.device),
                       "data": ", ".join(sorted({example.source for example in lessons.data}))},
              "settings": {**asdict(settings), **asdict(objective), "minutes": round(now.seconds / 60, 1),
                           "rows": len(drafter.frozen.ids), **drafter.meta()}, "measured": {}}
     say("measuring")
-    return finish(which, order, lessons, drafter, target, text, about, folder, deadline)
+    return store_and_measure(which, order, lessons, drafter, target, text, about, folder, deadline)
 
 
 def prepare_dataset(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
                     progress: Callable) -> Dataset:
     """The dataset that the order describes; makes the answers first if none are given."""
     work = order.out / "work"
-    belong(work, name_of(target, text))
+    mark_folder(work, name_of(target, text))
     if not order.data:
-        answered(order, target, text, deadline, say, progress)
+        ensure_answers(order, target, text, deadline, say, progress)
     kept = frozenset(map(normalised, [*shipped(), *(line for path in order.forbidden for line in texts(path))]))
     records = (record for path in order.data or (work / "answers",) for record in read_answers(path, target.vocab))
     return make_dataset(target, text, records, work / "features", kept, limit=order.cache, say=say)
 
 
-def belong(work: Path, target: str, another: str = "a target with other weights") -> None:
+def mark_folder(work: Path, target: str, another: str = "a target with other weights") -> None:
     """Marks a folder of answers, features and fits with its target or base; Refusal if it has another mark."""
     path = work / "target"
     if not path.is_file():
@@ -123,8 +123,8 @@ def belong(work: Path, target: str, another: str = "a target with other weights"
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
 
-def answered(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
-             progress: Callable) -> None:
+def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
+                   progress: Callable) -> None:
     """Makes the answers of this order, or subtracts the time they took if they exist, so that a fit resumes on them."""
     work = order.out / "work"
     asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
@@ -161,8 +161,9 @@ def read_json_lines(path: Path) -> Iterator[object]:
         raise Refusal(f"{path} is no file of answers as JSON lines ({error})") from None
 
 
-def finish(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Transformer, text: Tokenizer,
-           about: dict, folder: Path, deadline: TimeBudget) -> Checkpoint:
+def store_and_measure(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Transformer,
+                      text: Tokenizer,
+                      about: dict, folder: Path, deadline: TimeBudget) -> Checkpoint:
     """Stores the drafter, measures the stored one, and completes the card."""
     batches = deadline.cut(lessons.held_out(drafter.levels), 1 / 5)    # of four such measurements the first is slowest
     measured = {"as trained": teacher_forced_rates(which, drafter, batches)}
@@ -188,7 +189,7 @@ def machine_facts(made: Mapping) -> dict:
     return {name: made[name] for name in ("date", "machine", "device", "threads", "dtype") if name in made}
 
 
-def general(rows: int) -> list[str]:
+def general_limits(rows: int) -> list[str]:
     """Limits of every drafter with a vocabulary of `rows` that is trained this way."""
     return ["Trained on answers of this target alone; other weights, other languages and other kinds of prompt are "
             "accepted less.",

@@ -13,7 +13,7 @@ from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets import diffusion_finetune
 from specdec_lib.training.nets.base import TrainableDrafter
 from specdec_lib.training.nets.block_diffusion import BlockDiffusionNet
-from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK, ALIGNED_SMOOTH, aligned
+from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK, ALIGNED_SMOOTH, aligned_diffusion
 from specdec_lib.training.nets.diffusion_lm import RANK, DiffusionNet
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.nets.eagle import EagleNet
@@ -58,7 +58,7 @@ RECIPES = {recipe.name: recipe for recipe in (
            {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
            limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model"),
     Recipe("diffusion-lm", "the small draft model, taught on to fill a block of masks at once",
-           diffusion_finetune.filling,
+           diffusion_finetune.diffusion_from_draft_lm,
            {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{diffusion_finetune.RANK}"},
            rate=1.5e-3, upon="draft-lm",
            limits=("It sees tokens alone, and guesses the slots of a block apart from each other.",
@@ -66,7 +66,7 @@ RECIPES = {recipe.name: recipe for recipe in (
                    f"matrices of rank {diffusion_finetune.RANK}, and it is read with that very one beside it."),
            method="diffusion-draft"),
     Recipe("diffusion-lm-aligned", "the diffusion language model, taught on to draft long streaks in one step",
-           aligned, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{ALIGNED_RANK}"},
+           aligned_diffusion, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{ALIGNED_RANK}"},
            rate=2e-3, objective=Objective("ce", "streak", ALIGNED_SMOOTH), upon="diffusion-lm",
            limits=("It is stored as a difference from the checkpoint diffusion-lm that settings name by its checksum, "
                    "and is read with that very one beside it.",
@@ -115,7 +115,7 @@ def spec_of(which: Recipe, part: str = "", depth: int = DEPTH) -> str:
     return f"{which.method or which.name}({', '.join(f'{name}={value!r}' for name, value in asked.items())})"
 
 
-def beside(which: Recipe, stored: Checkpoint) -> dict[str, Checkpoint]:
+def checkpoints_for(which: Recipe, stored: Checkpoint) -> dict[str, Checkpoint]:
     """The checkpoints for that method: the stored one under its own name, and also under the name of its base.
 
     The method's card asks for the base, and the method drafts with the one that its parameters name.

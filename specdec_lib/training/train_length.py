@@ -67,7 +67,7 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Transforme
         state |= model.state(name)
         minutes += fitted.seconds / 60
         logs.append((place / LOG).read_text())
-    about = {"target": order.target, "limits": limits(asked, drafters),
+    about = {"target": order.target, "limits": card_limits(asked, drafters),
              "made": {**made, "minutes": round(order.minutes - deadline.left / 60, 1),
                       "minutes of fits": round(minutes, 2), "positions": len(train), "answers": texts[0],
                       "tokens_seen": int(sum(len(known_labels(labels))
@@ -195,7 +195,7 @@ def settings_name(words: Sequence) -> str:
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:24]
 
 
-def limits(asked: LengthSettings, drafters: Mapping[str, TrainableDrafter]) -> list[str]:
+def card_limits(asked: LengthSettings, drafters: Mapping[str, TrainableDrafter]) -> list[str]:
     """The limits on the card."""
     return [f"Each predictor belongs to one drafter ({', '.join(drafters)}), the very checkpoint that settings name by "
             "its checksum; with another one it is a guess, lossless all the same.",

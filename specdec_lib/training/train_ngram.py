@@ -16,8 +16,8 @@ from specdec_lib.training.data import ngram_counts
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import LEAST, rounded, some_prompts
 from specdec_lib.training.eval.decoding import decode_live
-from specdec_lib.training.eval.teacher_forced import Tally, together, walk_answer
-from specdec_lib.training.pipeline import TrainingOrder, general, machine_facts, prepare_dataset
+from specdec_lib.training.eval.teacher_forced import Tally, sum_tallies, walk_answer
+from specdec_lib.training.pipeline import TrainingOrder, general_limits, machine_facts, prepare_dataset
 from specdec_lib.training.recipes import DEPTH, NGRAM
 from specdec_lib.training.time_budget import TimeBudget
 
@@ -29,23 +29,23 @@ def train_ngram(order: TrainingOrder, target: Transformer, text: Tokenizer, made
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     began = perf_counter()
     learned = [lessons.data[i] for group in lessons.train for i in group]
-    arrays = ngram_counts.count((example.output for example in learned), target.vocab)
+    arrays = ngram_counts.count_ngrams((example.output for example in learned), target.vocab)
     model = Ngram(arrays)
     minutes = round((perf_counter() - began) / 60, 2)
     say("measuring")
     by_family = ngram_tallies(deadline.cut(lessons.held_out(()), 1 / 2), model)
     prompts = deadline.cut(some_prompts(lessons), least=LEAST)
     found = decode_live(f"draft-model(depth={DEPTH})", target, text.facts, prompts, draft=model)
-    measured = {"teacher-forced": {NGRAM: {**rounded(together(by_family).told()), "by_family": {
+    measured = {"teacher-forced": {NGRAM: {**rounded(sum_tallies(by_family).told()), "by_family": {
                     family: rounded(tally.told()) for family, tally in sorted(by_family.items())}}},
-                "live": {NGRAM: {"prompts": prompts.taken, **rounded(together(found).told())}}}
+                "live": {NGRAM: {"prompts": prompts.taken, **rounded(sum_tallies(found).told())}}}
     paid = break_even(NGRAM, model, target, measured, machine_facts({**made, "device": str(target.device)}))
     card = {"target": order.target, "measured": measured, "break_even": paid,
             "settings": {"order": 3, "counts of at least": 2},
             "parameters": sum(array.size for array in arrays.values()),
             "made": {**made, "minutes": minutes, "tokens_seen": sum(len(example.output) for example in learned),
                      "data": ", ".join(sorted({example.source for example in lessons.data}))},
-            "limits": ["It knows the last two tokens and nothing else.", general(len(lessons.ids))[2]]}
+            "limits": ["It knows the last two tokens and nothing else.", general_limits(len(lessons.ids))[2]]}
     from safetensors.numpy import save_file
 
     made_for = {"tokenizer": fingerprint(target, text)["tokenizer"]}

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Session, What
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import ROOT, Budget, Draft, Session, What
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class BestOf:
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         drafts = [draw(session, budget, dice.fork(name)) for name, draw in self.drafters.items()]
-        return max(drafts, key=lambda draft: expected(draft, self.unknown), default=Draft()).bare()
+        return max(drafts, key=lambda draft: expected_tokens_of_draft(draft, self.unknown), default=Draft()).bare()
 
 
-def expected(draft: Draft, unknown: float = 0.5) -> float:
+def expected_tokens_of_draft(draft: Draft, unknown: float = 0.5) -> float:
     """Expected accepted tokens of a draft under its own confidences."""
     reach = {ROOT: 1.0}
     for node, parent in enumerate(draft.parents):

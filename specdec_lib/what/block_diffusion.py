@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.lengths import expected_rates
 from specdec_lib.heads.block_diffusion import Block, BlockHead, block_head
 from specdec_lib.trees import prune
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
 
 NAME = "block-diffusion"
 Seconds = Callable[[float, float], float]          # of a forward, by its width and context: a cost.CostCurve
@@ -45,12 +46,12 @@ class BlockDiffusion:
         depth = min(budget.size, self.head.block)
         if depth < 1:
             return Draft()
-        draft = prune(chain(self.head(session.tokens, depth), session.end), budget)
+        draft = prune(block_chain(self.head(session.tokens, depth), session.end), budget)
         if self.curve is None:
             return draft
         context = len(session.tokens)
         own = self.drafting * self.curve(1, context)
-        return draft.keep(tuple(range(paying(draft.confidence, lambda n: own + self.curve(n + 1, context)))))
+        return draft.keep(tuple(range(profitable_length(draft.confidence, lambda n: own + self.curve(n + 1, context)))))
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
         """The most probable tokens of the first `depth` slots under each slot's distribution, before any correction.
@@ -62,14 +63,14 @@ class BlockDiffusion:
         return Lattice(whole.ids[:, :top], whole.logp[:, :top])
 
 
-def chain(block: Block, end: frozenset[int]) -> Draft:
+def block_chain(block: Block, end: frozenset[int]) -> Draft:
     """The block's tokens as deterministic nodes, up to the first end token."""
     n = next((i for i, token in enumerate(block.tokens, 1) if token in end), len(block.tokens))
     return Draft(block.tokens[:n], tuple(range(-1, n - 1)), stats=block.stats[:n], source=(NAME,) * n,
                  confidence=block.confidence[:n])
 
 
-def paying(confidences: Sequence[float], seconds: Callable[[int], float]) -> int:
+def profitable_length(confidences: Sequence[float], seconds: Callable[[int], float]) -> int:
     """Number of nodes up to which each further one raises the expected tokens per second.
 
     `seconds(n)` is the time of a round with n of them. The block is already computed, so 0 is possible.

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.diffusion import DiffusionLM, diffusion_lm
 from specdec_lib.heads.dream_llada import Pretrained
 from specdec_lib.scores import Scores
 from specdec_lib.trees import grow, with_notes
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
 
 NAME, ALIGNED = "diffusion-lm", "diffusion-lm-aligned"
 

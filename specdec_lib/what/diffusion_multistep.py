@@ -25,10 +25,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.diffusion import DiffusionLM
-from specdec_lib.scores import Distribution, Scores
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.trees import grow, with_notes
-from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import Budget, Draft, Refusal, Session
 
 NAME = "denoised"
 
@@ -49,22 +50,22 @@ class MultistepDiffusion:
         if depth < 1:
             return Draft()
         slots = max(depth, self.block)
-        scores = Filled(*self.head.denoise(session.tokens, slots, self.steps), self.head.ids)
+        scores = DenoisedScores(*self.head.denoise(session.tokens, slots, self.steps), self.head.ids)
         draft = grow(session, budget, dice, lambda draft: scores, NAME)
         unseen = self.head.unseen(len(session.tokens), slots)
         return with_notes(draft, unseen=unseen) if unseen else draft
 
 
-class Filled(Scores):
+class DenoisedScores(Scores):
     """Rows of a denoised block; a slot in `committed` (slot -> token) has all probability on its token."""
 
     def __init__(self, logp: Tensor, committed: Mapping[int, int], ids: Tensor):
         super().__init__(logp, ids)
         self.committed = committed
 
-    def distribution(self, row: int, sampling=None) -> Distribution:
+    def distribution(self, row: int, sampling=None) -> Categorical:
         if row in self.committed:
-            return Distribution.point_mass(self.committed[row])
+            return Categorical.point_mass(self.committed[row])
         return super().distribution(row, sampling)
 
 

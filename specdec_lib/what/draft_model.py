@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card
 from specdec_lib.trees import grow
-from specdec_lib.types import LM, Budget, Card, Draft, Session
+from specdec_lib.types import LM, Budget, Draft, Session
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.trees import grow
-from specdec_lib.types import Budget, Card, Draft, Kit, Session
+from specdec_lib.types import Budget, Draft, Session
 
 NAME = "eagle"
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import NamedTuple
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.scores import Scores, TokenStats
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session, Trail
+from specdec_lib.types import ROOT, Budget, Draft, Refusal, Session, Trail
 
 NAME = "eagle2"
 GAIN = 1.5                                         # tokens generated per forward time while the head drafts
@@ -54,30 +55,30 @@ class Eagle2:
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         if len(session.tokens) < 2 or not budget.size:     # one token has no hidden state yet
             return Draft()
-        pool = scored(session.end, budget, lambda fed: self.head(session.tokens, fed))
+        pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed))
         worth = [node for node in ranking(pool)[:budget.size] if not self.price or pool[node].score >= log(self.price)]
-        return tree(pool, sorted(worth))
+        return candidate_tree(pool, sorted(worth))
 
 
-def scored(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[ScoredNode]:
+def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[ScoredNode]:
     """Every candidate scored while growing the tree, level by level; one call of `ask` per level, for its frontier."""
     pool: list[ScoredNode] = []
     fed: list[int] = []
     frontier: list[int] = [ROOT]
     for _ in range(budget.depth):
-        scores = ask(tree(pool, fed))
+        scores = ask(candidate_tree(pool, fed))
         level = len(pool)
-        pool += offspring(pool, frontier, scores, budget.width)
-        if budget.stop and budget.stop(trail(pool, level)):
+        pool += expand(pool, frontier, scores, budget.width)
+        if budget.stop and budget.stop(candidate_trail(pool, level)):
             break                                  # scored candidates stay; no further level
-        frontier = going_on(pool, level, budget, end)
+        frontier = next_frontier(pool, level, budget, end)
         if not frontier:
             break
         fed += frontier
     return pool
 
 
-def offspring(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int) -> list[ScoredNode]:
+def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int) -> list[ScoredNode]:
     """The best `width` children of each parent, best first; the last rows of `scores` belong to the parents."""
     first_row = len(scores) - len(parents)
     rows = tuple(range(first_row, len(scores)))
@@ -94,7 +95,7 @@ def offspring(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, wi
     return sorted(found, key=lambda node: -node.score)
 
 
-def going_on(pool: list[ScoredNode], level: int, budget: Budget, end: frozenset[int]) -> list[int]:
+def next_frontier(pool: list[ScoredNode], level: int, budget: Budget, end: frozenset[int]) -> list[int]:
     """The best `width` nodes from index `level` on that may have a child in the final tree.
 
     Scores only fall along a path, so the child of a node ranks after it and after all better candidates. Where
@@ -111,7 +112,7 @@ def ranking(pool: list[ScoredNode]) -> list[int]:
     return sorted(range(len(pool)), key=lambda node: -pool[node].score)
 
 
-def trail(pool: list[ScoredNode], node: int) -> Trail:
+def candidate_trail(pool: list[ScoredNode], node: int) -> Trail:
     """Token statistics along the path to this candidate."""
     out: list[TokenStats] = []
     while node != ROOT:
@@ -120,7 +121,7 @@ def trail(pool: list[ScoredNode], node: int) -> Trail:
     return tuple(reversed(out))
 
 
-def tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
+def candidate_tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
     """The draft of these candidates, all deterministic; every parent must be among them, before its children."""
     place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
     kept = [pool[node] for node in nodes]

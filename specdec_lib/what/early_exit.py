@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.exits import PACKED
 from specdec_lib.trees import grow
-from specdec_lib.types import LM, Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import LM, Budget, Draft, Refusal, Session
 
 NAME = "early-exit"
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.index.all_positions import AllPositions
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
@@ -30,7 +31,7 @@ from specdec_lib.index.sequences import continuation, until_end
 from specdec_lib.index.trees import CopySource, likely_tree
 from specdec_lib.memory.answers import Store, with_answers
 from specdec_lib.trees import deterministic_tree
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import QUERY, ROOT, Budget, Draft, Refusal, Session
 
 NAME = "feedback-retrieval"
 DIAGONAL, POSITION = "diagonal", "position"
@@ -82,7 +83,7 @@ class FeedbackRetrieval:
 
     def likely(self, session: Session, budget: Budget) -> Draft:
         """The most probable nodes of the longest matches, each with a path probability of at least `price`."""
-        found = sorted(self.candidates(session, budget.query), key=lambda one: (-one.match, one.key < 0, -one.start))
+        found = sorted(self.candidates(session, budget.notes.get(QUERY, 0)), key=lambda one: (-one.match, one.key < 0, -one.start))
         kept = found[:self.kept]
         copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
         draft, members = likely_tree(copies, budget, self.least, self.price, NAME)
@@ -91,12 +92,12 @@ class FeedbackRetrieval:
 
     def scored(self, session: Session, budget: Budget) -> Draft:
         """Chains in order of score, each as long as its score allows."""
-        kept = [one for one in self.candidates(session, budget.query) if one.score >= self.least]
-        chains = different(((one, self.copy(session, one, budget)) for one in kept), budget)
+        kept = [one for one in self.candidates(session, budget.notes.get(QUERY, 0)) if one.score >= self.least]
+        chains = distinct_chains(((one, self.copy(session, one, budget)) for one in kept), budget)
         whole, merged = chains, chains
         if self.shape == EXTEND:
             whole = [(one, self.copy(session, one, budget, whole=True)) for one, _ in chains]
-            merged = different(chains + whole, budget)
+            merged = distinct_chains(chains + whole, budget)
         draft = deterministic_tree([tokens for _, tokens in merged], budget.size, NAME)
         paths = [path_of(draft, tokens) for _, tokens in whole]
         confidence: dict[int, float] = {}
@@ -122,7 +123,7 @@ class FeedbackRetrieval:
     def copy(self, session: Session, one: Candidate, budget: Budget, whole: bool = False) -> tuple[int, ...]:
         """What followed this candidate up to an end token: as long as its score allows, or with `whole` the budget."""
         longest = self.longest or budget.size
-        n = min(longest if whole else length(one.score, longest, self.shortest), budget.depth)
+        n = min(longest if whole else copy_length(one.score, longest, self.shortest), budget.depth)
         tokens = self.store.following(-one.key, n) if one.key < 0 else continuation(session.tokens, one.start, n)
         return until_end(tokens, session.end)
 
@@ -144,12 +145,12 @@ class FeedbackRetrieval:
                        for start in {there.first, there.recent}), reverse=True)
 
 
-def length(score: float, longest: int, shortest: int = 4) -> int:
+def copy_length(score: float, longest: int, shortest: int = 4) -> int:
     """Tokens copied at this score: longest x score, rounded, at least `shortest` and at most `longest`."""
     return min(longest, max(shortest, round(longest * score)))
 
 
-def different(chains: Iterable[tuple[Candidate, tuple[int, ...]]], budget: Budget) -> list[tuple]:
+def distinct_chains(chains: Iterable[tuple[Candidate, tuple[int, ...]]], budget: Budget) -> list[tuple]:
     """The chains that add a node to those before them, in order, until the budget's nodes are used.
 
     A continuation that equals a kept one, or is its beginning, is dropped. A chain is cut where it would give a node

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.types import Budget, Card, Draft, Session
+from specdec_lib.cards import Card
+from specdec_lib.types import Budget, Draft, Session
 
 
 @dataclass(frozen=True)

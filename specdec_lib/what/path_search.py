@@ -15,10 +15,11 @@ from math import exp
 from typing import Protocol
 
 from specdec_lib import lattice
+from specdec_lib.cards import Card, Kit
 from specdec_lib.lattice import SCORES, Path, Proxy
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import deterministic_tree, prune, with_notes
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
 
 NAME, PROXY = "path-search", "ngram"
 TOP = 16                                           # minimal number of candidates, so that end tokens are included
@@ -55,29 +56,29 @@ class PathSearch:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
-        raw = lattice.at_hand(self.drafter.lattice(session, depth, max(TOP, self.cap + 1)))
-        few = lattice.narrowed(raw, self.mass, self.cap, session.end, self.keep_end)
+        raw = lattice.to_host(self.drafter.lattice(session, depth, max(TOP, self.cap + 1)))
+        few = lattice.narrow(raw, self.mass, self.cap, session.end, self.keep_end)
         paths = lattice.search(few, session.tokens, self.proxy, self.weight, self.beam, session.end, self.score)
         best = lattice.best_chain(few, session.end)
-        draft = prune(drawn(paths[:budget.width if self.tree else 1], raw, budget.size), budget)
+        draft = prune(tree_of_paths(paths[:budget.width if self.tree else 1], raw, budget.size), budget)
         unseen = getattr(self.drafter, "unseen", lambda session, depth: 0)(session, depth)
-        return with_notes(draft, generated=lattice.generated(raw, session.end), kept=lattice.kept(few),
+        return with_notes(draft, generated=lattice.generated(raw, session.end), kept=lattice.candidate_counts(few),
                           changed=sum(a != b for a, b in zip(paths[0].tokens, best, strict=False)),
                           **({"unseen": unseen} if unseen else {}), **({"alone": self.alone} if self.alone else {}))
 
 
-def drawn(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
+def tree_of_paths(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
     """These paths as a tree of at most `nodes` deterministic nodes, the best path first."""
     trie = deterministic_tree((path.tokens for path in paths), nodes, NAME)
     probs = {(i, token): exp(logp) for path in paths for i, (token, logp) in
              enumerate(zip(path.tokens, path.logp, strict=True), 1)}
     confidence = tuple(probs[place] for place in zip(trie.depths, trie.tokens, strict=True))
-    slots = tuple(zip(*about(raw), strict=True))
+    slots = tuple(zip(*slot_statistics(raw), strict=True))
     stats = tuple(TokenStats(prob, *slots[depth - 1]) for prob, depth in zip(confidence, trie.depths, strict=True))
     return Draft(trie.tokens, trie.parents, stats=stats, source=trie.source, confidence=confidence)
 
 
-def about(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
+def slot_statistics(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
     """Two best probabilities of each slot, and its entropy (nats) with the mass outside the lattice as one token."""
     probs = raw.logp.exp()
     rest = (1 - probs.sum(1)).clamp(min=0)

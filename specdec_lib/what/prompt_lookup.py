@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.sequences import continuation, until_end
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import QUERY, Budget, Draft, Refusal, Session
 
 NAME = "prompt-lookup"
 
@@ -33,9 +34,9 @@ class PromptLookup:
                           f"got {self.shortest} and {self.longest}")
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
-        """`budget.query` above 0 bounds the n-gram length."""
+        """The budget's note `query` above 0 bounds the n-gram length."""
         self.positions.read(session.tokens)
-        for n in range(min(self.longest, budget.query or self.longest), self.shortest - 1, -1):
+        for n in range(min(self.longest, budget.notes.get(QUERY) or self.longest), self.shortest - 1, -1):
             starts = self.positions.after(session.tokens[-n:])
             if len(starts) > 1:                    # the newest one is the end of the session itself
                 start = starts[0] if self.mode == "first" else starts[-2]

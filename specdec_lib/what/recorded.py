@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.trees import prune
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Lattice, Session
+from specdec_lib.types import ROOT, Budget, Draft, Lattice, Session
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Recorded:
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
         kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
         if self.drafter in self.recording.trees:
-            tree = regrown(kept, within(budget, self.recording.trees[self.drafter]), session.end)
-            return worth(tree, self.price) if self.price else tree
+            tree = regrow(kept, limit_budget(budget, self.recording.trees[self.drafter]), session.end)
+            return prune_by_price(tree, self.price) if self.price else tree
         return prune(kept, budget)
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
@@ -41,13 +42,13 @@ class Recorded:
         return Lattice(kept.ids[:, :top], kept.logp[:, :top])
 
 
-def within(budget: Budget, largest: Budget) -> Budget:
+def limit_budget(budget: Budget, largest: Budget) -> Budget:
     """The budget, limited to the depth, width and nodes of the recorded one."""
     return replace(budget, depth=min(budget.depth, largest.depth), width=min(budget.width, largest.width),
                    nodes=min(budget.size, largest.size))
 
 
-def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) -> Draft:
+def regrow(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) -> Draft:
     """The tree of this budget from a union of trees with nodes best first: level by level, best first in each.
 
     Each level has the best `width` children of the best `width` nodes above that are no end tokens; the best nodes of
@@ -65,7 +66,7 @@ def regrown(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) ->
     return forest.keep(tuple(sorted(best, key=lambda node: (forest.depths[node], node))))
 
 
-def worth(draft: Draft, price: float) -> Draft:
+def prune_by_price(draft: Draft, price: float) -> Draft:
     """The nodes whose path probability, the product of confidences, is at least `price`; a parent's is never lower."""
     nodes = [node for node in range(len(draft)) if prod(draft.confidence[i] for i in draft.path(node)) >= price]
     return draft.keep(tuple(nodes))

@@ -23,11 +23,12 @@ from typing import Protocol
 
 import torch
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.dice import Dice
-from specdec_lib.lattice import at_hand
-from specdec_lib.scores import Distribution, TokenStats
+from specdec_lib.lattice import to_host
+from specdec_lib.scores import Categorical, TokenStats
 from specdec_lib.trees import deterministic_tree, with_notes
-from specdec_lib.types import Budget, Card, Draft, Kit, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
 
 NAME = "sampled-chains"
 Chain = tuple[int, ...]
@@ -61,11 +62,11 @@ class SampledChains:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
-        slots = shown(self.drafter.lattice(session, depth, self.top))
+        slots = slots_of(self.drafter.lattice(session, depth, self.top))
         chains = self.chains(session, slots, budget.width)
-        reach = reach_of(slots, ended(chains[0], session.end), budget)
-        trie = deterministic_tree([ended(chain[:reach], session.end) for chain in chains], budget.size, NAME)
-        stats = tuple(seen(slots[at - 1], token) for at, token in zip(trie.depths, trie.tokens, strict=True))
+        reach = stop_depth(slots, cut_at_end(chains[0], session.end), budget)
+        trie = deterministic_tree([cut_at_end(chain[:reach], session.end) for chain in chains], budget.size, NAME)
+        stats = tuple(slot_stats(slots[at - 1], token) for at, token in zip(trie.depths, trie.tokens, strict=True))
         draft = replace(trie, stats=stats, confidence=tuple(stat.prob for stat in stats))
         unseen = self.drafter.unseen(session, depth) if hasattr(self.drafter, "unseen") else 0
         return with_notes(draft, unseen=unseen) if unseen else draft
@@ -85,21 +86,21 @@ class Slot:
     ids: tuple[int, ...]
     logp: tuple[float, ...]
 
-    def distribution(self, temperature: float) -> Distribution:
+    def distribution(self, temperature: float) -> Categorical:
         """The distribution of the candidates at this temperature; one token at 0."""
         if temperature == 0:
-            return Distribution.point_mass(self.ids[0])
-        return Distribution(torch.tensor(self.ids),
-                            torch.softmax(torch.tensor(self.logp, dtype=torch.float64) / temperature, 0))
+            return Categorical.point_mass(self.ids[0])
+        return Categorical(torch.tensor(self.ids),
+                           torch.softmax(torch.tensor(self.logp, dtype=torch.float64) / temperature, 0))
 
 
-def shown(lattice: Lattice) -> list[Slot]:
+def slots_of(lattice: Lattice) -> list[Slot]:
     """The slots of a lattice, in one transfer."""
-    host = at_hand(lattice)
+    host = to_host(lattice)
     return [Slot(tuple(ids), tuple(logp)) for ids, logp in zip(host.ids.tolist(), host.logp.tolist(), strict=True)]
 
 
-def seen(slot: Slot, token: int) -> TokenStats:
+def slot_stats(slot: Slot, token: int) -> TokenStats:
     """Statistics of `token` in its slot; the entropy counts the mass outside the candidates as one token."""
     probs = [exp(logp) for logp in slot.logp]
     rest = max(0.0, 1.0 - sum(probs))
@@ -108,16 +109,16 @@ def seen(slot: Slot, token: int) -> TokenStats:
     return TokenStats(probs[slot.ids.index(token)], probs[0], second, entropy)
 
 
-def ended(chain: Chain, end: frozenset[int]) -> Chain:
+def cut_at_end(chain: Chain, end: frozenset[int]) -> Chain:
     """The chain up to its first end token."""
     return chain[:next((n for n, token in enumerate(chain, 1) if token in end), len(chain))]
 
 
-def reach_of(slots: Sequence[Slot], chain: Chain, budget: Budget) -> int:
+def stop_depth(slots: Sequence[Slot], chain: Chain, budget: Budget) -> int:
     """Depth at which the stop rule cuts this chain; all slots without a rule."""
     if budget.stop is None:
         return len(slots)
-    trail = tuple(seen(slot, token) for slot, token in zip(slots, chain, strict=False))
+    trail = tuple(slot_stats(slot, token) for slot, token in zip(slots, chain, strict=False))
     return next((depth for depth in range(1, len(trail) + 1) if budget.stop(trail[:depth])), len(slots))
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.index.matcher import Matcher, SuffixMatch, shared_matcher
 from specdec_lib.index.sequences import until_end
-from specdec_lib.index.trees import copy_chance
+from specdec_lib.index.trees import copy_probability
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import Budget, Draft, Refusal, Session
 
 NAME = "suffix-automaton"
 
@@ -42,7 +43,7 @@ class SuffixAutomatonDrafter:
             return Draft()
         tokens = self.matcher.following(session.tokens, match, min(budget.depth, budget.size), self.mode)
         tokens = until_end(tokens, session.end)
-        return deterministic_chain(tokens, NAME, tuple(copy_chance(match.length + i) for i in range(len(tokens))))
+        return deterministic_chain(tokens, NAME, tuple(copy_probability(match.length + i) for i in range(len(tokens))))
 
 
 def make(kit: Kit, mode: str = "recent", threshold: int = 1) -> SuffixAutomatonDrafter:

@@ -1,33 +1,41 @@
 """Switch: the drafter that the budget names drafts; after an empty draft, the next one does.
 
 Source: the choice per round between a copy and a drafter, as in SAM-Decoding (Hu et al. 2024). *When* makes the choice
-and may give the next drafter its own budget (`Budget.instead`). Only an empty draft is passed over, so no drawn token
+and may give the next drafter its own budget (`Budget.sources`). Only an empty draft is passed over, so no drawn token
 is ever dropped because of its value. Cost: that of the drafters called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from specdec_lib.types import Budget, Card, Draft, Kit, Refusal, Session, What
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Draft, Refusal, Session, What
 
 
 @dataclass(frozen=True)
 class Switch:
-    """Drafters by name; `budget.source` drafts first, then the others in their order."""
+    """Drafters by name; the budget's sources are asked in order, then the others in theirs."""
 
     drafters: Mapping[str, What]
 
     def __call__(self, session: Session, budget: Budget, dice) -> Draft:
-        if budget.source and budget.source not in self.drafters:
-            raise Refusal(f"the budget names {budget.source!r}; this switch has {', '.join(self.drafters)}")
-        for name in sorted(self.drafters, key=lambda name: name != budget.source):
-            draft = self.drafters[name](session, budget, dice.fork(name))
+        for name, own in self.in_order(budget):
+            draft = self.drafters[name](session, own, dice.fork(name))
             if len(draft):
                 return draft
-            budget = budget.instead or budget
         return Draft()
+
+    def in_order(self, budget: Budget) -> Iterator[tuple[str, Budget]]:
+        """The budget's sources, then the other drafters with the last source's budget; Refusal for an unknown source."""
+        for name, _ in budget.sources:
+            if name not in self.drafters:
+                raise Refusal(f"the budget names {name!r}; this switch has {', '.join(self.drafters)}")
+        yield from budget.sources
+        last = budget.sources[-1][1] if budget.sources else budget
+        named = {name for name, _ in budget.sources}
+        yield from ((name, last) for name in self.drafters if name not in named)
 
 
 def make(kit: Kit, drafters: Iterable[str] | Mapping[str, Mapping] = ("suffix-automaton", "token-recycling")) -> Switch:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.index.successor_table import SuccessorTable
-from specdec_lib.types import ROOT, Budget, Card, Draft, Kit, Refusal, Session
+from specdec_lib.types import ROOT, Budget, Draft, Refusal, Session
 
 NAME = "token-recycling"
 WEIGHTS = (0.55, 0.1, 0.05, 0.03, 0.02, 0.015, 0.01, 0.01)

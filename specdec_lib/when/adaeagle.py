@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, prod
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.length import length_predictor
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
+from specdec_lib.types import Budget, Refusal, Session, Trail
 
 NAME, NEED = "adaeagle", "length-predictor"
 Predict = Callable[[tuple[int, ...]], float | None]    # tokens -> length; None if no state exists yet

@@ -20,7 +20,8 @@ from functools import reduce
 from math import sqrt
 from typing import NamedTuple
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session, Trail
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Round, Session, Trail
 
 
 class Averages(NamedTuple):

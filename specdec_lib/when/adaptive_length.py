@@ -20,14 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Round, Session
 
 RULES = ("corrected", "printed")
 NOTE = "generated"                                 # note of a drafter that searches its draft: length of the raw one
 Seen = tuple[int, int]                             # tokens generated and accepted in one round
 
 
-def seen(round: Round, end: frozenset[int] = frozenset()) -> Seen | None:
+def round_lengths(round: Round, end: frozenset[int] = frozenset()) -> Seen | None:
     """Generated and accepted length of a round; None for a round without a draft.
 
     The generated length is the draft's note `generated`, or without one the depth drafted before an end token.
@@ -39,22 +40,22 @@ def seen(round: Round, end: frozenset[int] = frozenset()) -> Seen | None:
     return draft.notes.get(NOTE, own), len(round.verdict.path)
 
 
-def average(values: Sequence[int], rate: float, start: float) -> float:
+def exponential_average(values: Sequence[int], rate: float, start: float) -> float:
     """Exponential average from `start`: each value moves it by `rate` times their difference."""
     for value in values:
         start += rate * (value - start)
     return start
 
 
-def printed(history: Sequence[Seen], growth: int, rate: float) -> int:
+def printed_length(history: Sequence[Seen], growth: int, rate: float) -> int:
     """The length after these rounds by Eqs. 9 to 11, before clipping."""
-    generated, accepted = (average(column, rate, 0.0) for column in zip(*history, strict=True))
+    generated, accepted = (exponential_average(column, rate, 0.0) for column in zip(*history, strict=True))
     return ceil(generated + growth * (accepted >= generated))
 
 
-def corrected(history: Sequence[Seen], growth: int, rate: float, share: float, margin: int) -> int:
+def corrected_length(history: Sequence[Seen], growth: int, rate: float, share: float, margin: int) -> int:
     """The length after these rounds by the corrected rule, before clipping."""
-    generated, accepted = (average(column[1:], rate, column[0]) for column in zip(*history, strict=True))
+    generated, accepted = (exponential_average(column[1:], rate, column[0]) for column in zip(*history, strict=True))
     return ceil(generated) + growth if accepted >= share * generated else ceil(accepted) + margin
 
 
@@ -85,7 +86,7 @@ class AdaptiveLength:
             raise Refusal(f"a tree needs width >= 1 and nodes >= 0, got {self.width} and {self.nodes}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        history = [pair for round in session.rounds if (pair := seen(round, session.end)) is not None]
+        history = [pair for round in session.rounds if (pair := round_lengths(round, session.end)) is not None]
         return Budget(self.length(history), self.width, self.nodes)
 
     def length(self, history: Sequence[Seen]) -> int:
@@ -93,9 +94,9 @@ class AdaptiveLength:
         if not history:
             return self.longest
         if self.rule == "printed":
-            wanted = printed(history, self.growth, self.rate)
+            wanted = printed_length(history, self.growth, self.rate)
         else:
-            wanted = corrected(history, self.growth, self.rate, self.share, self.margin)
+            wanted = corrected_length(history, self.growth, self.rate, self.share, self.margin)
         return min(self.longest, max(self.shortest, wanted))
 
 

@@ -17,15 +17,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
-from specdec_lib.types import ROOT, Budget, Card, Kit, Refusal, Round, Session, Trail
+from specdec_lib.types import ROOT, Budget, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
 FEWEST, MOST = 6, 2000                             # verified tokens that a threshold is fitted to
 
 
 @dataclass(frozen=True)
-class Unsure:
+class BelowConfidence:
     """Stop where the probability of the last token, or of the best one in its row, is below the threshold."""
 
     threshold: float
@@ -53,17 +54,18 @@ class Confidence:
                           f"got {self.of!r} and {self.miss}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(self.depth, stop=Unsure(self.after(self.threshold, session), self.of))
+        return Budget(self.depth, stop=BelowConfidence(self.after(self.threshold, session), self.of))
 
     def after(self, threshold: float, session: Session) -> float:
         """The threshold at the end of a decode that began with `threshold`."""
         if not self.refit:
             return threshold
-        found = fitted([pair for round in session.rounds for pair in judged(round, self.of)][-MOST:], self.miss)
+        found = fit_threshold([pair for round in session.rounds for pair in verified_tokens(round, self.of)][-MOST:],
+                              self.miss)
         return threshold if found is None else found
 
 
-def judged(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
+def verified_tokens(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
     """(probability, accepted?) of the accepted path and the first rejected token; empty without token statistics."""
     draft, path = round.draft, round.verdict.path
     if not draft.stats:
@@ -74,7 +76,7 @@ def judged(round: Round, of: str = "drawn") -> list[tuple[float, bool]]:
     return [(stat.first if of == "best" else stat.prob, kept) for stat, kept in stats]
 
 
-def fitted(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
+def fit_threshold(seen: list[tuple[float, bool]], miss: float = 3.0) -> float | None:
     """The threshold of least FPR + miss * FNR, the highest of equals; None for few tokens or without both kinds."""
     right = sum(kept for _, kept in seen)
     wrong = len(seen) - right

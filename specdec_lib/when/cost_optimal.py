@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.lengths import best_length
 from specdec_lib.trees import offered
-from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
+from specdec_lib.types import Budget, Refusal, Round, Session
 
 Seconds = Callable[[float, float], float]          # of a forward, by its width and context: a cost.CostCurve
 

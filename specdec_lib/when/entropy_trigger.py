@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, log
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.trees import stop_when_unlikely
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+from specdec_lib.types import QUERY, Budget, Refusal, Session
 
 READINGS = ("switch", "query")
 PAPER_VOCAB = 32_000                               # of Vicuna, the target of the published run
@@ -73,7 +74,10 @@ class EntropyTrigger:
         fires, k = decide(entropies, self.look_back, self.penalty, self.threshold)
         if not fires:
             return self.model
-        return replace(self.retrieve, query=k if self.reading == "query" else self.retrieve.query, instead=self.model)
+        retrieve = self.retrieve
+        if self.reading == "query":
+            retrieve = retrieve.each(lambda own: replace(own, notes={**own.notes, QUERY: k}))
+        return retrieve.then(self.model)
 
 
 def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: float | None = None,
@@ -93,9 +97,9 @@ def make(kit: Kit, look_back: int = 3, penalty: float | None = None, threshold: 
         raise Refusal("a normalised entropy needs the size of the target's vocabulary, which is not known")
     unit, known = (log(kit.facts.vocab), log(PAPER_VOCAB)) if normalised else (1.0, 1.0)
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    tree = Budget(depth if model_depth is None else model_depth, width if model_width is None else model_width,
-                  nodes if model_nodes is None else model_nodes, model)
-    return EntropyTrigger(Budget(depth, width, nodes, retrieve), stop_when_unlikely(tree, least), look_back,
+    tree = Budget.of(model, depth if model_depth is None else model_depth,
+                     width if model_width is None else model_width, nodes if model_nodes is None else model_nodes)
+    return EntropyTrigger(Budget.of(retrieve, depth, width, nodes), stop_when_unlikely(tree, least), look_back,
                           1.0 / known if penalty is None else penalty, 1.5 / known if threshold is None else threshold,
                           reading, unit)
 

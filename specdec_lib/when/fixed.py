@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Session
 
 
 @dataclass(frozen=True)

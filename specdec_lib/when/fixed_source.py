@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Session
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def make(kit: Kit, source: str = "", depth: int | None = None, width: int = 8,
          nodes: int | None = None) -> FixedSource:
     """`source` names a drafter of the switch, "" the first; depth and nodes default to what the cost curve allows."""
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    return FixedSource(Budget(depth, width, nodes, source))
+    return FixedSource(Budget.of(source, depth, width, nodes))
 
 
 CARD = Card("one-source", idea="the same drafter every round", source="ours, a baseline", make=make,

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
-from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session
+from specdec_lib.types import Budget, Refusal, Round, Session
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, isnan
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Session, Trail
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ whatever a forward costs; here both budgets come from the measured cost curve. C
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.index.matcher import Matcher, shared_matcher
 from specdec_lib.trees import stop_when_unlikely
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+from specdec_lib.types import Budget, Refusal, Session
 
 COPY = "suffix-automaton"
 
@@ -27,7 +28,7 @@ class MatchLength:
 
     def __call__(self, session: Session, dice) -> Budget:
         long = self.matcher.find(session.tokens).worth >= self.threshold
-        return replace(self.copy, instead=self.other) if long else self.other
+        return self.copy.then(self.other) if long else self.other
 
 
 def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: int | None = None,
@@ -40,8 +41,8 @@ def make(kit: Kit, threshold: int = 5, other: str = "token-recycling", depth: in
     if threshold < 1:
         raise Refusal(f"threshold must be at least 1 token, got {threshold}")
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    tree = stop_when_unlikely(Budget(depth, width, nodes, source=other), least)
-    return MatchLength(shared_matcher(kit), Budget(depth if copy is None else copy, source=COPY), tree, threshold)
+    tree = stop_when_unlikely(Budget.of(other, depth, width, nodes), least)
+    return MatchLength(shared_matcher(kit), Budget.of(COPY, depth if copy is None else copy), tree, threshold)
 
 
 CARD = Card("match-length", idea="copy where the match is long, else use the other drafter",

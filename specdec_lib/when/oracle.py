@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.lengths import RoundOffer, quickest_lengths
 from specdec_lib.trees import accepted_depth
-from specdec_lib.types import NO_DICE, Budget, Card, Draft, Kit, Refusal, Session, What
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Session, What
 
 RULES = ("kept", "quickest")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.dice import Dice
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session
+from specdec_lib.types import Budget, Refusal, Session
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def make(kit: Kit, rate: float = 0.5, seed: int = 0, retrieve: str = "feedback-r
          depth: int | None = None, width: int = 8, nodes: int | None = None) -> RandomSource:
     """Both drafters get the same budget; depth and nodes default to the nodes that the cost curve allows."""
     depth, nodes = kit.nodes if depth is None else depth, kit.nodes if nodes is None else nodes
-    return RandomSource(Budget(depth, width, nodes, retrieve), Budget(depth, width, nodes, model), rate, seed)
+    return RandomSource(Budget.of(retrieve, depth, width, nodes), Budget.of(model, depth, width, nodes), rate, seed)
 
 
 CARD = Card("coin", idea="retrieve in a given share of rounds, at random", source="ours, a baseline", make=make,

@@ -16,16 +16,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Session, Trail
 
 
-def estimate(entropy: float, ratio: float = 0.15) -> float:
+def estimated_acceptance(entropy: float, ratio: float = 0.15) -> float:
     """Estimated acceptance probability at draft entropy H (nats), 1 - sqrt(ratio * H); it may be negative."""
     return 1 - sqrt(ratio * entropy)
 
 
 @dataclass(frozen=True)
-class Spread:
+class HighEntropy:
     """Stop where sqrt(ratio * entropy) of the last token's distribution is above `h`."""
 
     h: float
@@ -48,7 +49,7 @@ class Svip:
             raise Refusal(f"depth, h and ratio must be zero or more, got {self.depth}, {self.h} and {self.ratio}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(self.depth, stop=Spread(self.h, self.ratio))
+        return Budget(self.depth, stop=HighEntropy(self.h, self.ratio))
 
 
 def make(kit: Kit, depth: int | None = None, h: float = 0.3, ratio: float = 0.15) -> Svip:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from specdec_lib.types import Budget, Card, Kit, Refusal, Session, Trail
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Refusal, Session, Trail
 
 
 @dataclass(frozen=True)
-class Jump:
+class EntropyRise:
     """Stop where the square root of the entropy rose by more than `h` at the last token."""
 
     h: float
@@ -35,7 +36,7 @@ class SvipDifference:
             raise Refusal(f"depth must be zero or more and h a number, got {self.depth} and {self.h}")
 
     def __call__(self, session: Session, dice) -> Budget:
-        return Budget(self.depth, stop=Jump(self.h))
+        return Budget(self.depth, stop=EntropyRise(self.h))
 
 
 def make(kit: Kit, depth: int | None = None, h: float = 0.2) -> SvipDifference:

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
-from specdec_lib.scores import Distribution
-from specdec_lib.types import Budget, Card, Kit, Refusal, Round, Session, Stop, Trail, When
+from specdec_lib.scores import Categorical
+from specdec_lib.types import Budget, Refusal, Round, Session, Stop, Trail, When
 
 ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference": {}, "margin": {}}
 LEVELS = ("sequence", "depth")
@@ -67,13 +68,13 @@ def thompson(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) ->
     Posteriors are Gaussian around the mean for `sequence`, with the largest standard deviation a reward can have, and
     Beta(1 + total, 1 + n - total) for `depth`. The choice of posterior is ours.
     """
-    return dice.choose(Distribution(torch.arange(len(arms)), best_chances(arms, level)))
+    return dice.choose(Categorical(torch.arange(len(arms)), best_arm_probabilities(arms, level)))
 
 
 BANDITS: Mapping[str, Callable[..., int]] = {"ucb1": ucb1, "ucb-tuned": ucb_tuned, "thompson": thompson}
 
 
-def best_chances(arms: Sequence[Arm], level: str) -> torch.Tensor:
+def best_arm_probabilities(arms: Sequence[Arm], level: str) -> torch.Tensor:
     """Probability [arms] that each arm's true mean is the highest, by comparing posteriors on a grid."""
     pulls, total = (torch.tensor([float(getattr(arm, name)) for arm in arms], dtype=torch.float64)[:, None]
                     for name in ("pulls", "total"))
@@ -104,7 +105,7 @@ class PulledArm:
         return bool(trail and self.rules) and self.rules[min(len(trail), len(self.rules)) - 1](trail)
 
 
-Earned = Mapping[tuple[int, str], Arm]             # by depth index (0 = first, or all) and name of the arm
+ArmTallies = Mapping[tuple[int, str], Arm]         # by depth index (0 = first, or all) and name of the arm
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class TapOut:
 
     depth: int
     arms: Mapping[str, When]
-    past: Earned                                   # of earlier prompts
+    past: ArmTallies                               # of earlier prompts
     level: str = "sequence"
     bandit: str = "ucb1"
     blend: float = 0.5                             # w: weight of m / depth; m / n has the rest
@@ -130,18 +131,18 @@ class TapOut:
         """Number of bandits: one, or one for each token after which another could be drawn."""
         return 1 if self.level == "sequence" else max(0, self.depth - 1)
 
-    def pull(self, earned: Earned, place: int, dice) -> str:
+    def pull(self, earned: ArmTallies, place: int, dice) -> str:
         """The arm for this depth index: each arm once, in order, then the bandit's choice."""
         names = tuple(self.arms)
         known = [earned.get((place, name), Arm()) for name in names]
         new = next((name for name, arm in zip(names, known, strict=True) if not arm.pulls), None)
         return new or names[BANDITS[self.bandit](known, dice, self.level, self.exploration)]
 
-    def after(self, earned: Earned, session: Session) -> Earned:
+    def after(self, earned: ArmTallies, session: Session) -> ArmTallies:
         """Tallies of all arms after this session's rounds, added to what they had `earned` before."""
         found = dict(earned)
         for round in session.rounds:
-            for key in enumerate(visited(round)):
+            for key in enumerate(deciding_arms(round)):
                 found[key] = found.get(key, Arm()).paid(self.reward(round))
         return found
 
@@ -152,10 +153,10 @@ class TapOut:
 
     def own(self, session: Session, name: str) -> Session:
         """The session with only those rounds in which this arm was pulled."""
-        return replace(session, rounds=tuple(round for round in session.rounds if name in visited(round)))
+        return replace(session, rounds=tuple(round for round in session.rounds if name in deciding_arms(round)))
 
 
-def visited(round: Round) -> tuple[str, ...]:
+def deciding_arms(round: Round) -> tuple[str, ...]:
     """The arms that decided in a round, by depth; empty without a draft or under another policy."""
     return round.budget.notes.get(ARMS_NOTE, ())[:round.draft.depth]
 

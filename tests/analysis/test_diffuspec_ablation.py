@@ -85,7 +85,7 @@ def test_the_search_costs_what_drafting_takes_more_at_one_length():
 
 def test_depths_are_shares_of_rounds():
     own = report(PLAIN, decodes(SPECS[0], [1], .5) + decodes(SPECS[0], [1], .5, drafted=2))
-    assert diffuspec_ablation.depths(own, SPECS[0]) == {"2": .5, "4": .5}
+    assert diffuspec_ablation.depth_shares(own, SPECS[0]) == {"2": .5, "4": .5}
 
 
 def test_claims_follow_the_interval_and_claims_without_their_methods_are_left_out():

@@ -20,7 +20,7 @@ from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.checkpoints import card
 from specdec_lib.cost import curves
-from specdec_lib.cost.flops import MatrixUse, through, work
+from specdec_lib.cost.flops import MatrixUse, layer_matrices, total_work
 from specdec_lib.measure import Row
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.specs import split_specs
@@ -80,8 +80,8 @@ def test_the_price_is_within_a_tenth_of_what_the_shipped_card_measured(layer):
     kept = card.read_card(SHIPPED / "checkpoints", "early-exit")["break_even"]
     curve = curves.load_curve(SHIPPED / "cost" / "smollm2-135m-cpu2-bf16.json")
     shape = LlamaConfig(layers=30, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=49152, context=8192)
-    plain = work([*through(shape, 30, 1, 1, kept["context"]), MatrixUse(shape.vocab * shape.hidden, 1, 1)])
-    below = work(through(shape, layer, 1, 1, kept["context"])).over(plain).read
+    plain = total_work([*layer_matrices(shape, 30, 1, 1, kept["context"]), MatrixUse(shape.vocab * shape.hidden, 1, 1)])
+    below = total_work(layer_matrices(shape, layer, 1, 1, kept["context"])).over(plain).read
     k, of = kept["depth"], kept[f"exit {layer}"]
     step = of["expected"]["by weights read"]["draft"] / k
     priced = round_cost(k, below, step - below, curve(k + 1) / curve(1))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdec_lib.analysis.lattice_recall import goes_on, ranks_by_slot, recall_by_slot, token_ranks
+from specdec_lib.analysis.lattice_recall import chain_acceptance, ranks_by_slot, recall_by_slot, token_ranks
 from specdec_lib.models.replay import Recording
 from specdec_lib.scores import RowStats
 from specdec_lib.types import Lattice, Refusal
@@ -31,9 +31,9 @@ def test_recall_is_the_share_of_places_whose_token_is_among_the_first():
 
 
 def test_a_chain_goes_on_among_those_that_were_right_so_far():
-    assert goes_on(ranks_by_slot(TAPE, "block", 3)) == [2 / 3, 1 / 2, 0]
-    assert goes_on(((0, 0, 0), (1, 0, 0), (None, 0, 0), (0, 1, 0))) == [1 / 2, 1 / 2, 1]
-    assert goes_on(((1, 0),)) == [0, None]
+    assert chain_acceptance(ranks_by_slot(TAPE, "block", 3)) == [2 / 3, 1 / 2, 0]
+    assert chain_acceptance(((0, 0, 0), (1, 0, 0), (None, 0, 0), (0, 1, 0))) == [1 / 2, 1 / 2, 1]
+    assert chain_acceptance(((1, 0),)) == [0, None]
 
 
 def test_a_path_and_its_candidates_need_not_have_one_length():

@@ -40,7 +40,7 @@ def test_a_spec_is_a_drafter_and_a_policy(spec, found):
 
 
 def test_every_spec_of_the_command_is_read_and_can_be_spelled():
-    for spec in split_specs(length_policies.specs(("eagle", "draft-model"))):
+    for spec in split_specs(length_policies.methods_to_run(("eagle", "draft-model"))):
         assert catalog.method_spec(spec).name in catalog.methods()
         assert (spec == "ar") == (policy_result(spec).policy == "its own")
 
@@ -85,9 +85,9 @@ def test_policies_stand_beside_each_other_for_all_drafters(run):
 def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
     lines = length_policies.policies_by_drafter(run)["eagle"]
     # measured: svip before fixed 2 before fixed 1, surely; margin is not told apart from fixed 2
-    assert length_policies.agreed(run, lines, {"svip": 1.3, "fixed 2": 1.2, "fixed 1": 1.1}) == (3, 3)
-    assert length_policies.agreed(run, lines, {"svip": 1.3, "fixed 2": 1.0, "fixed 1": 1.1}) == (2, 3)
-    assert length_policies.agreed(run, lines, {"margin": 1.3, "fixed 2": 1.0, "unheard of": 2.0}) == (0, 0)
+    assert length_policies.order_agreement(run, lines, {"svip": 1.3, "fixed 2": 1.2, "fixed 1": 1.1}) == (3, 3)
+    assert length_policies.order_agreement(run, lines, {"svip": 1.3, "fixed 2": 1.0, "fixed 1": 1.1}) == (2, 3)
+    assert length_policies.order_agreement(run, lines, {"margin": 1.3, "fixed 2": 1.0, "unheard of": 2.0}) == (0, 0)
 
 
 def test_a_run_with_a_fixed_length_is_read_and_one_without_is_refused(tmp_path):

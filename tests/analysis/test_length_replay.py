@@ -13,7 +13,7 @@ from specdec_lib.scores import RowStats
 from specdec_lib.trees import deterministic_chain, prune
 from specdec_lib.types import Budget, Refusal
 from specdec_lib.when.adaedl import AdaEdl
-from specdec_lib.when.confidence import Confidence, Unsure
+from specdec_lib.when.confidence import BelowConfidence, Confidence
 from specdec_lib.when.fixed import Fixed
 from specdec_lib.when.heuristic import Heuristic
 from tests.worlds import PROMPT, kit
@@ -43,9 +43,9 @@ def test_the_right_length_is_what_a_full_draft_keeps_there(course):
 def test_rounds_worked_out_from_places_are_those_of_a_decode(course, threshold):
     for name in course.recordings:
         rows = measure.rows(course.told(name, Confidence(4, threshold)))
-        lengths = course.lengths(name, Unsure(threshold))
+        lengths = course.lengths(name, BelowConfidence(threshold))
         assert course.turns(name, lengths) == [(row.drafted, row.accepted) for row in rows]
-    assert course.under(Unsure(threshold)) == course.played(Confidence(4, threshold))
+    assert course.under(BelowConfidence(threshold)) == course.played(Confidence(4, threshold))
 
 
 @pytest.mark.parametrize("when", [AdaEdl(4, start=.7, step=.9), Heuristic(2, cap=4), Fixed(4, rate=.5)], ids=str)
@@ -64,13 +64,14 @@ def test_fixed_depths_need_no_rule(course):
 def test_the_length_under_a_rule_is_that_of_the_pruned_chain(course):
     for chain in course.chains["one"]:
         for threshold in (.0, .5, .6, 1.0):
-            assert stop_length(chain, Unsure(threshold)) == len(prune(chain, Budget(4, stop=Unsure(threshold))))
+            assert stop_length(chain, BelowConfidence(threshold)) == len(prune(chain, Budget(4, stop=BelowConfidence(threshold))))
 
 
 def test_the_oracle_drafts_nothing_in_vain_and_no_rule_is_faster(course):
     assert course.oracle.drafted == course.oracle.kept <= course.under(None).kept
     assert course.oracle.regret == 0
-    for found in [course.under(None, depth) for depth in range(5)] + [course.under(Unsure(x)) for x in (.4, .5, .6)]:
+    for found in [course.under(None, depth) for depth in range(5)] + [course.under(BelowConfidence(x))
+                                                                      for x in (.4, .5, .6)]:
         assert found.regret > 0
     seer = course.played(lambda session, dice: Budget(course.quickest[session.id][len(session.output)]))
     assert seer == course.oracle

@@ -19,19 +19,19 @@ def run():
 
 def test_tapout_is_held_against_the_fastest_of_its_arms_played_alone(run):
     lines = length_policies.policies_by_drafter(run)["eagle"]
-    assert set(tapout_arms.arms(lines)) == {"svip", "margin"}
-    found = tapout_arms.bandits(run, lines)
+    assert set(tapout_arms.arms_alone(lines)) == {"svip", "margin"}
+    found = tapout_arms.bandit_table(run, lines)
     assert found["tapout"] | {"95 %": ""} == {
         "best single arm": "svip", "of arms": "2 of 5", "95 %": "", "surely": "yes", "within 5%": "no",
         "times as fast": pytest.approx(2.5 / 6),
         "equal shares": pytest.approx(2.5 / 2.75)}                          # the mean of 2.5 s and 3 s
     assert found["tapout (warm)"]["within 5%"] == "yes"
     assert found["tapout (warm)"]["surely"] == "yes"
-    assert tapout_arms.bandits(run, length_policies.policies_by_drafter(run)["draft-model"]) == {}
+    assert tapout_arms.bandit_table(run, length_policies.policies_by_drafter(run)["draft-model"]) == {}
 
 
 def test_an_arm_with_another_threshold_is_not_the_arm_and_the_depth_does_not_matter():
     lines = [policy_result(f"eagle@{policy}") for policy in ("svip(h=0.4)", "margin(depth=3)", "confidence",
                                                              "svip@match", "confidence(of='best')", "tapout (warm)")]
-    assert {name: one.policy for name, one in tapout_arms.arms(lines).items()} == {
+    assert {name: one.policy for name, one in tapout_arms.arms_alone(lines).items()} == {
         "margin": "margin(depth=3)", "confidence": "confidence(of='best')"}

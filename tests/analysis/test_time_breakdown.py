@@ -41,7 +41,7 @@ def test_the_causes_come_in_order_and_add_up_to_the_difference(run):
 
 
 def test_only_policies_that_are_surely_slower_are_explained_with_their_largest_causes(run):
-    more, shy = time_breakdown.slower_than(run)
+    more, shy = time_breakdown.slower_policies(run)
     assert more.startswith("eagle under svip is 0.75 times")
     assert "+166.67 ms a token" in more
     assert "because of more drafted tokens (1.33 a token, 0.67 of them wasted, against 0.67 and 0.00)" in more
@@ -52,12 +52,12 @@ def test_only_policies_that_are_surely_slower_are_explained_with_their_largest_c
 
 
 def test_a_run_in_which_nobody_is_slower_needs_no_reason():
-    assert time_breakdown.slower_than(report(PLAIN, BEST, FAST)) == []
+    assert time_breakdown.slower_policies(report(PLAIN, BEST, FAST)) == []
 
 
 def test_a_cause_too_small_to_matter_is_not_named():
     lost = report(PLAIN, BEST, decodes("eagle@margin", *[turn(2, 2, what=2.0, how=.01)] * 2))
-    said, = time_breakdown.slower_than(lost)
+    said, = time_breakdown.slower_policies(lost)
     assert "dearer drafted tokens (1000.0 ms against 250.0)" in said
     assert "bookkeeping" not in said
     assert length_policies.policies_by_drafter(lost)["eagle"][0].length == 2

@@ -4,9 +4,9 @@ import pytest
 
 from specdec_lib.analysis.trigger_oracle import (
     TriggerQuality,
+    auc,
     oracle_decisions,
     round_offers,
-    separation,
     trigger_decisions,
     trigger_quality,
 )
@@ -54,8 +54,8 @@ def test_precision_and_recall_leave_out_places_that_decide_themselves():
 
 def test_a_signal_separates_by_rank_alone():
     worth = [True, True, False, False, None]
-    assert separation([4, 3, 2, 1, 9], worth) == 1
-    assert separation([1, 2, 3, 4, 9], worth) == 0
-    assert separation([1, 1, 1, 1, 9], worth) == .5
-    assert separation([3, 1, 2, 0, 9], worth) == pytest.approx(.75)
-    assert separation([1, 2], [True, None]) is None
+    assert auc([4, 3, 2, 1, 9], worth) == 1
+    assert auc([1, 2, 3, 4, 9], worth) == 0
+    assert auc([1, 1, 1, 1, 9], worth) == .5
+    assert auc([3, 1, 2, 0, 9], worth) == pytest.approx(.75)
+    assert auc([1, 2], [True, None]) is None

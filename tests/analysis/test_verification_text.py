@@ -5,12 +5,13 @@ from dataclasses import replace
 from specdec_lib.analysis import verification_text, verification_tradeoff
 from tests.analysis.test_verification_tradeoff import HARD, HEAD, PLAIN, RUN, SOFT, decodes, report
 
-POINTS = verification_tradeoff.points(RUN)
+POINTS = verification_tradeoff.rule_points(RUN)
 ALL = verification_text.judged_measures(RUN)
 
 
 def test_a_rule_is_faster_only_by_the_interval_over_the_lossless_one_of_its_drafter():
-    assert [one.spec for one in verification_text.fastest_point(POINTS)] == [SOFT]  # though others beat plain decoding
+    # though others beat plain decoding
+    assert [one.spec for one in verification_text.surely_faster_points(POINTS)] == [SOFT]
     assert all(one.speed.sign(1.0) > 0 for one in POINTS if one.spec.startswith("sam"))
 
 
@@ -29,11 +30,13 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
 
 
 def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
-    same = verification_tradeoff.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
-    assert verification_text.upshot(same, ALL).endswith("as fast as its lossless rule, surely worse in nothing.")
-    dear = verification_tradeoff.points(report(PLAIN, HEAD, decodes(HARD, 1.0, nll=0.2), decodes(SOFT, 0.8, nll=0.4)))
-    assert "margin 0.9" in verification_text.upshot(dear, ALL)             # slower, and it loses nothing
-    better = verification_tradeoff.points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.1)))
+    same = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
+    assert verification_text.conclusion_text(same,
+                                             ALL).endswith("as fast as its lossless rule, surely worse in nothing.")
+    dear = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(HARD, 1.0, nll=0.2),
+                                                    decodes(SOFT, 0.8, nll=0.4)))
+    assert "margin 0.9" in verification_text.conclusion_text(dear, ALL)    # slower, and it loses nothing
+    better = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.1)))
     assert verification_text.losses(better[1], ALL) == []                  # a likelier text is no loss, and no merit
     assert verification_text.losses(better[1], ALL, -1) == ["target_nll"]
     assert "surely worse than plain decoding in: nothing; surely better in: target NLL (nats per token) -0.050" \
@@ -43,9 +46,9 @@ def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
 def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_only_looks_so():
     wild = [replace(one, outcome=replace(one.outcome, seconds=one.outcome.seconds * factor))
             for factor, one in zip((9, 9, .01, .01, .01), decodes(SOFT, 1.6), strict=True)]
-    at = verification_tradeoff.points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
+    at = verification_tradeoff.rule_points(report(PLAIN, HEAD, wild, decodes(HARD, 1.5)))
     assert "margin 0.9" in verification_text.verdicts(at, ALL)[0]
-    assert verification_text.fastest_point(at)[0].spec == HARD
+    assert verification_text.surely_faster_points(at)[0].spec == HARD
 
 
 def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
@@ -53,15 +56,15 @@ def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
     assert "ar_overlap" in ALL
     assert "ar_overlap" not in verification_text.judged_measures(warm)
     assert len(verification_text.judged_measures(warm)) == 3
-    points = verification_tradeoff.points(warm)
+    points = verification_tradeoff.rule_points(warm)
     assert "overlap" not in verification_text.verdicts(points, verification_text.judged_measures(warm))[0]
-    assert "temperature 0.7" in verification_text.compared(warm)
-    assert "the rule causes every difference" in verification_text.compared(RUN)
+    assert "temperature 0.7" in verification_text.comparison_text(warm)
+    assert "the rule causes every difference" in verification_text.comparison_text(RUN)
     assert verification_text.rule_table(points)[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
 
 
 def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
-    alone = verification_tradeoff.points(report(PLAIN, decodes(SOFT, 0.8)))
+    alone = verification_tradeoff.rule_points(report(PLAIN, decodes(SOFT, 0.8)))
     assert "no lossless rule of this drafter" in verification_text.verdicts(alone, ALL)[0]
 
 
@@ -70,13 +73,13 @@ def test_the_tables_have_a_line_for_every_method_with_intervals():
     assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)"
     assert line["not the best, of 100"] == 50
     assert line["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
-    assert verification_text.values(POINTS)[SOFT]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
+    assert verification_text.measure_table(POINTS)[SOFT]["target NLL (nats per token)"] == "0.200 (0.200 to 0.200)"
     assert list(verification_text.rule_table(POINTS)) == [one.spec for one in POINTS]
 
 
 def test_the_farthest_text_is_the_one_that_repeats_itself_most_and_else_the_least_alike():
     other = [one if one.question_id else decodes(SOFT, 1.0, token=9)[0] for one in decodes(SOFT, 1.0)]
-    plain, own = verification_text.farthest(report(PLAIN, other), SOFT)
+    plain, own = verification_text.most_repetitive_pair(report(PLAIN, other), SOFT)
     assert (plain.method, plain.question_id, own.outcome.tokens) == ("ar", 0, (9,) * 4)
     longer = replace(other[3], outcome=replace(other[3].outcome, tokens=(7,) * 9))
-    assert verification_text.farthest(report(PLAIN, [*other[:3], longer, other[4]]), SOFT)[1] == longer
+    assert verification_text.most_repetitive_pair(report(PLAIN, [*other[:3], longer, other[4]]), SOFT)[1] == longer

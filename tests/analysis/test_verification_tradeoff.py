@@ -42,7 +42,7 @@ PLAIN = decodes("ar", 1.0, 0)
 HEAD = decodes("eagle", 1.6)
 RUN = report(PLAIN, HEAD, decodes("eagle@match", 2.0), decodes(SOFT, 0.8, nll=0.4, token=8, exchanged=1),
              decodes(HARD, 1.6), decodes("sam+token-recycling", 1.0), decodes(COPIED, 1.0, nll=0.25))
-POINTS = {one.spec: one for one in verification_tradeoff.points(RUN)}
+POINTS = {one.spec: one for one in verification_tradeoff.rule_points(RUN)}
 
 
 def test_a_method_is_told_as_drafter_and_rule_its_own_or_the_one_behind_an_at():
@@ -74,12 +74,12 @@ def test_a_rule_is_held_against_the_lossless_one_of_its_drafter_and_that_against
 
 
 def test_without_a_lossless_rule_of_its_drafter_a_rule_is_held_against_plain_decoding_alone():
-    alone = {one.spec: one for one in verification_tradeoff.points(report(PLAIN, decodes(SOFT, 0.8)))}[SOFT]
+    alone = {one.spec: one for one in verification_tradeoff.rule_points(report(PLAIN, decodes(SOFT, 0.8)))}[SOFT]
     assert alone.base == ""
     assert alone.over == Estimate(None)
     assert alone.loss == {}
     assert alone.speed.value > 1
-    under = verification_tradeoff.points(report(PLAIN, decodes("eagle@match", 1.0), decodes(SOFT, 0.8)))[1]
+    under = verification_tradeoff.rule_points(report(PLAIN, decodes("eagle@match", 1.0), decodes(SOFT, 0.8)))[1]
     assert under.base == "eagle@match"
 
 
@@ -111,12 +111,12 @@ def test_the_settings_of_a_rule_run_from_strict_to_loose_whatever_the_order_of_t
     ("consultant", ["consultant(eps=0.5)", "consultant(eps=1.0)", "consultant"])])
 def test_each_rule_has_its_own_sense_of_loose_and_knows_its_defaults(rule, specs):
     specs = [f"eagle@{spec}" for spec in specs]
-    some = verification_tradeoff.points(report(PLAIN, *(decodes(spec, 1.0) for spec in reversed(specs))))
+    some = verification_tradeoff.rule_points(report(PLAIN, *(decodes(spec, 1.0) for spec in reversed(specs))))
     assert [one.spec for one in verification_tradeoff.rule_curves(some, "eagle")[rule]] == specs
 
 
 def test_warm_streams_are_no_points():
-    assert len(verification_tradeoff.points(report(PLAIN, HEAD, decodes("eagle (warm)", 1.0)))) == 1
+    assert len(verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes("eagle (warm)", 1.0)))) == 1
 
 
 def test_an_interval_says_above_below_or_neither_and_noise_of_arithmetic_is_neither():

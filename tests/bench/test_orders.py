@@ -7,8 +7,9 @@ from specdec_lib.bench import run, runners
 from specdec_lib.bench.plan import FILE, SHUFFLED
 from specdec_lib.bench.results import read_results
 from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.cards import Card, TokenizerFacts
 from specdec_lib.index.store_build import build_store
-from specdec_lib.types import Card, Facts, Method, Refusal
+from specdec_lib.types import Method, Refusal
 from tests.bench.test_run import bench, encode, plan, stop_after, world
 
 SEED = 0                                           # the prompt with two turns comes first
@@ -90,7 +91,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, decodes):
 
 def test_a_store_of_the_runs_own_answers_is_warned_of_in_the_summary(tmp_path):
     long = {"max_new_tokens": 40, "repeats": 1, "methods": ("ar", "learner")}
-    endless = world(facts=Facts(vocab=3))
+    endless = world(facts=TokenizerFacts(vocab=3))
     bench(tmp_path / "first", a_plan=learning(**long), a_world=endless)
     build_store(tmp_path / "own", [one.outcome.tokens for one in read_results(tmp_path / "first") if one.method == "ar"])
     again = bench(tmp_path / "again", a_plan=learning(**long, store=str(tmp_path / "own")), a_world=endless)

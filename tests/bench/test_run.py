@@ -16,11 +16,12 @@ from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.results import Outcome, coarse, read_results, small
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.bench.runners import Runner
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.cost import curves
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.table import Table
-from specdec_lib.types import Draft, Facts, Kit, Refusal
+from specdec_lib.types import Draft, Refusal
 
 LETTERS = "ab."
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
@@ -40,7 +41,8 @@ def spell(ids):
 
 def world(**changes):
     return replace(Environment(TARGET, encode, lambda ids: spell(ids), lambda: TextStream(spell),
-                               Facts(end=frozenset({2}), vocab=3), draft=DRAFT, about={"name": "table"}), **changes)
+                               TokenizerFacts(end=frozenset({2}), vocab=3), draft=DRAFT, about={"name": "table"}),
+                               **changes)
 
 
 def plan(**changes):

@@ -5,7 +5,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.bench import runners
 from specdec_lib.bench.results import Outcome
-from specdec_lib.types import Card, Facts
+from specdec_lib.cards import Card, TokenizerFacts
 from tests.bench.test_orders import make
 from tests.bench.test_run import CURVE, plan, world
 
@@ -44,7 +44,7 @@ def learner(monkeypatch):
     """A method of the catalogue that copies from earlier answers, and its runners by name."""
     card = Card("learner", idea="", source="", make=make, learns_across_prompts=True)
     monkeypatch.setitem(catalog._cards("methods"), "learner", card)
-    return by_name(world(facts=Facts(vocab=3)), methods=("ar", "learner"), repeats=2)        # no token ends the text
+    return by_name(world(facts=TokenizerFacts(vocab=3)), methods=("ar", "learner"), repeats=2)  # no token ends the text
 
 
 def by_name(a_world=None, **changes):

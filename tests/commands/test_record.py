@@ -8,12 +8,13 @@ from safetensors import safe_open
 
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.commands import record as record_module
 from specdec_lib.commands.record import record_all
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import load_recording, save_recording
 from specdec_lib.recordings.record import extended, record
-from specdec_lib.types import Facts, Refusal
+from specdec_lib.types import Refusal
 from tests.worlds import PROMPT, SHAPE, network_kit
 
 QUESTION = Prompt(7, "qa", "qa", ("what comes next",), None)
@@ -26,7 +27,8 @@ def kit():
 
 def world(kit, **more):
     values = {"checkpoints": kit.checkpoints, "about": {"name": "tiny"}, "name": "token {}".format} | more
-    return Environment(kit.target, lambda messages: PROMPT, str, object, Facts(vocab=3, digit=frozenset({2})), **values)
+    return Environment(kit.target, lambda messages: PROMPT, str, object, TokenizerFacts(vocab=3, digit=frozenset({2})),
+                       **values)
 
 
 def arrays(path):

@@ -9,11 +9,11 @@ from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run import run_bench
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.commands import report
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.table import Table
-from specdec_lib.types import Facts
 
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
 ABOUT = {"name": "table", "device": "cpu", "dtype": "float64", "threads": 1}
@@ -30,7 +30,8 @@ def spell(ids):
 def finished(folder, methods):
     """A run over six prompts of a three-token world."""
     prompts = [Prompt(i, "qa", "qa", ("ab" * (1 + i),), None) for i in range(6)]
-    world = Environment(TARGET, encode, spell, lambda: TextStream(spell), Facts(vocab=3), draft=TARGET, about=ABOUT)
+    world = Environment(TARGET, encode, spell, lambda: TextStream(spell), TokenizerFacts(vocab=3), draft=TARGET,
+                        about=ABOUT)
     run_bench(Plan(methods, max_new_tokens=8), world, prompts, folder,
               lambda: CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),)))
 

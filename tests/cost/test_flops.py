@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specdec_lib.cost.flops import Work, drafting, expected_work, matrix_size, through, work
+from specdec_lib.cost.flops import Work, draft_matrices, expected_work, layer_matrices, matrix_size, total_work
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.training.eval.break_even import method_of
@@ -46,7 +46,8 @@ def test_a_block_is_read_once_and_a_chain_once_for_every_token():
 
 
 def test_a_context_adds_its_keys_and_values_to_both_sides():
-    assert work(through(SMOL, 2, 1, 4, 100)) == Work(2 * LAYER + 2 * 100 * 2 * 192, 4 * (2 * LAYER + 2 * 100 * 2 * 576))
+    assert total_work(layer_matrices(SMOL, 2, 1, 4, 100)) == Work(2 * LAYER + 2 * 100 * 2 * 192,
+                                                                  4 * (2 * LAYER + 2 * 100 * 2 * 576))
 
 
 def test_an_exit_drafts_with_the_targets_layers_and_leaves_their_rows_to_it():
@@ -59,7 +60,7 @@ def test_an_exit_drafts_with_the_targets_layers_and_leaves_their_rows_to_it():
 
 
 def test_a_table_reads_no_weights():
-    assert drafting({}, {}, SMOL, 5, 256, 2) == []
+    assert draft_matrices({}, {}, SMOL, 5, 256, 2) == []
     assert expected_work({}, {}, SMOL, 5, 256, 2)[0] == Work(0, 0)
 
 
@@ -79,7 +80,7 @@ def test_the_rows_that_are_counted_are_the_rows_that_are_fed(name):
         before = counted.forwards, counted.fed
         assert len(what(begin(tokens, 9), Budget(4), NO_DICE)) == 4
         fed.append((counted.forwards - before[0], counted.fed - before[1]))
-    parts = drafting(stored.state, stored.meta, target.shape, 4, 7, 2, layer)
+    parts = draft_matrices(stored.state, stored.meta, target.shape, 4, 7, 2, layer)
     layers = matrix_size(stored.state, "layers.") or matrix_size(stored.state, "", ("qkv", "out", "gate_up", "down"))
     layers = layers or target.shape.hidden * (12 * 4 + 3 * 32)
     main = next(part for part in parts if part.weights == layers)

@@ -19,7 +19,7 @@ def test_columns_of_different_lengths_are_refused():
 
 
 def test_a_rule_is_drawn_beside_speeds_that_do_not_know_its_parameter():
-    figure = figures.against([.1, .2, .3], [1.0, 1.3, 1.1], {"fixed 2": 1.2, "the oracle": 1.5}, "h", "svip")
+    figure = figures.speed_by_parameter([.1, .2, .3], [1.0, 1.3, 1.1], {"fixed 2": 1.2, "the oracle": 1.5}, "h", "svip")
     assert {line.name: list(line.y) for line in figure.data} == {
         "svip": [1.0, 1.3, 1.1], "fixed 2": [1.2] * 3, "the oracle": [1.5] * 3}
     title = figure.layout.title.text.replace("<br>", " ")
@@ -28,7 +28,7 @@ def test_a_rule_is_drawn_beside_speeds_that_do_not_know_its_parameter():
 
 
 def test_every_round_is_drawn_where_it_was_drafted_and_wasted_tokens_below():
-    figure = figures.stops({"a": [(3, 1), (1, 1), (0, 0)], "b": [(1, 0)] * 5}, {"entropy": [.1, .2, None, .4, .5]},
+    figure = figures.stopping_points({"a": [(3, 1), (1, 1), (0, 0)], "b": [(1, 0)] * 5}, {"entropy": [.1, .2, None, .4, .5]},
                            list("vwxyz"))
     drawn = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data[:3]}
     assert drawn["kept"] == [(1, 0), (3, 0)]
@@ -39,11 +39,11 @@ def test_every_round_is_drawn_where_it_was_drafted_and_wasted_tokens_below():
 
 
 def test_rounds_behind_the_shown_words_are_left_out():
-    figure = figures.stops({"a": [(2, 2), (2, 0), (1, 1)]}, {}, list("vwxy"))
+    figure = figures.stopping_points({"a": [(2, 2), (2, 0), (1, 1)]}, {}, list("vwxy"))
     assert max(x for trace in figure.data for x in trace.x) == 4
     assert "fewest rounds: 2" in figure.layout.title.text
     with pytest.raises(ValueError, match="one length"):
-        figures.stops({"a": [(1, 1)]}, {"entropy": [.1]}, list("vw"))
+        figures.stopping_points({"a": [(1, 1)]}, {"entropy": [.1]}, list("vw"))
 
 
 def test_regret_is_drawn_in_per_cent_and_the_title_names_the_least_and_the_most():

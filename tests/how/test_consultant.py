@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
-from specdec_lib.how.consultant import Consultant, carried, make, surprises
+from specdec_lib.how.consultant import Consultant, carried_surprise, make, surprises
 from specdec_lib.how.match import Match
 from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.table import Table
@@ -17,7 +18,7 @@ from specdec_lib.sampling import Sampling
 from specdec_lib.scores import Scores
 from specdec_lib.specs import split_specs
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import DRAFT, PROMPT, TARGET, WARM, Noted, kit, run, true_law
 
@@ -120,12 +121,12 @@ def test_the_running_surprise_is_carried_over_rejection_and_bonus_as_worked_by_h
     r = .4 * n(.3) + .6 * n(.5)                    # .90 after the draft
     r = .4 * r + .6 * n(.5)                        # .77 after the bonus
     assert sessions[0].output == (NEAR, BEST, BEST)
-    assert carried(sessions[0].rounds, .4) == pytest.approx(r)
+    assert carried_surprise(sessions[0].rounds, .4) == pytest.approx(r)
     r = .4 * r + .6 * n(.15)                       # 1.45 passes, .4 x 1.45 + .6 x 3.00 = 2.38 does not
     assert r < 1.5 < .4 * r + .6 * n(.05)
     assert sessions[1].rounds[-1].verdict == Verdict((0,), (FAR, BEST))
-    assert carried(sessions[1].rounds, .4) == pytest.approx(n(.5))             # the resampled token alone
-    assert carried(sessions[2].rounds, .4) == pytest.approx(.4 * (.4 * n(.5) + .6 * n(.3)) + .6 * n(.5))
+    assert carried_surprise(sessions[1].rounds, .4) == pytest.approx(n(.5))    # the resampled token alone
+    assert carried_surprise(sessions[2].rounds, .4) == pytest.approx(.4 * (.4 * n(.5) + .6 * n(.3)) + .6 * n(.5))
 
 
 def test_what_one_round_leaves_behind_decides_the_next():
@@ -140,10 +141,10 @@ def test_what_one_round_leaves_behind_decides_the_next():
 
 def test_an_uncounted_bonus_leaves_the_running_surprise_where_it_was():
     session, = played(Consultant(2.0, .5), (NEAR, NEAR))
-    assert carried(session.rounds, .5, bonus=False) == pytest.approx(n(.3))
-    assert carried(session.rounds, .5) == pytest.approx(.5 * n(.3) + .5 * n(.5))
-    assert carried(played(Consultant(2.0), ())[0].rounds, .2, bonus=False) is None
-    assert carried((), .2) is None
+    assert carried_surprise(session.rounds, .5, bonus=False) == pytest.approx(n(.3))
+    assert carried_surprise(session.rounds, .5) == pytest.approx(.5 * n(.3) + .5 * n(.5))
+    assert carried_surprise(played(Consultant(2.0), ())[0].rounds, .2, bonus=False) is None
+    assert carried_surprise((), .2) is None
     for bonus, kept in ((True, 1), (False, 0)):    # .5 x .95 + .5 x 1.90 = 1.42, .5 x 1.20 + .5 x 1.90 = 1.55
         last = played(Consultant(1.45, .5, bonus=bonus), (NEAR, NEAR), (FAR,))[-1]
         assert len(last.rounds[-1].verdict.path) == kept
@@ -177,7 +178,7 @@ def test_the_fold_repeats_the_very_numbers_that_the_rule_compared():
 def test_a_cut_round_can_be_folded():
     session, = played(Consultant(FREE), (NEAR, NEAR, NEAR), room=2)
     assert session.done
-    assert carried(session.rounds, .5) is not None
+    assert carried_surprise(session.rounds, .5) is not None
 
 
 # --- end and control tokens -----------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ def test_a_control_token_passes_only_as_the_targets_own_choice():
 
 
 def test_the_kit_says_which_tokens_those_are():
-    world = replace(kit(), facts=Facts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9))
+    world = replace(kit(), facts=TokenizerFacts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9))
     assert make(world).never == {1, 2}
     assert make(world).spare_end
     bare = make(world, spare=())

@@ -8,7 +8,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.how.match import Match, SharedNoise, shared_noise_acceptance
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.table import Table
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 from specdec_lib.trees import deterministic_tree
 from specdec_lib.types import NO_DICE, Method
 from specdec_lib.what.draft_model import DraftModel
@@ -41,7 +41,7 @@ def test_without_a_draft_it_is_plain_decoding():
 # --- noise shared by draft and target -------------------------------------------------------------------------------
 
 def drawn(probs, seed, position=0) -> int:
-    return SharedNoise(seed).at(position).choose(Distribution(torch.arange(len(probs)), probs))
+    return SharedNoise(seed).at(position).choose(Categorical(torch.arange(len(probs)), probs))
 
 
 @pytest.mark.parametrize("what", ["draft-model", "prompt-lookup", "token-recycling", "feedback-retrieval"])
@@ -83,7 +83,7 @@ def test_the_probability_of_agreement_is_the_formulas_and_lies_between_the_bound
 
 
 def test_the_noise_belongs_to_the_token_so_distributions_on_fewer_tokens_share_it():
-    few = Distribution(torch.tensor([700, 3]), torch.tensor([.5, .5], dtype=torch.float64))
-    more = Distribution(torch.arange(1000), torch.full((1000,), 1e-9, dtype=torch.float64).index_fill_(
+    few = Categorical(torch.tensor([700, 3]), torch.tensor([.5, .5], dtype=torch.float64))
+    more = Categorical(torch.arange(1000), torch.full((1000,), 1e-9, dtype=torch.float64).index_fill_(
         0, torch.tensor([3, 700]), .5))
     assert [SharedNoise(s).choose(few) for s in range(50)] == [SharedNoise(s).choose(more) for s in range(50)]

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from specdec_lib.how.rejection import acceptance, onto, residual
-from specdec_lib.scores import Distribution
+from specdec_lib.how.rejection import acceptance
+from specdec_lib.scores import Categorical
 
-P = Distribution(torch.tensor([0, 1, 2]), torch.tensor([.3, .3, .4], dtype=torch.float64))
-Q = Distribution(torch.tensor([0, 1, 2]), torch.tensor([.6, .3, .1], dtype=torch.float64))
+P = Categorical(torch.tensor([0, 1, 2]), torch.tensor([.3, .3, .4], dtype=torch.float64))
+Q = Categorical(torch.tensor([0, 1, 2]), torch.tensor([.6, .3, .1], dtype=torch.float64))
 
 
 def test_a_token_is_accepted_with_p_over_q_and_never_more_than_surely():
@@ -20,19 +20,19 @@ def test_a_deterministic_proposal_is_accepted_with_its_probability_under_p():
 
 
 def test_the_residual_is_what_the_draft_did_not_offer():
-    assert residual(P, Q, 0).probs.tolist() == pytest.approx([0, 0, 1])
+    assert P.residual(Q, 0).probs.tolist() == pytest.approx([0, 0, 1])
 
 
 def test_after_a_deterministic_proposal_the_residual_is_p_without_it():
-    assert residual(P, None, 2).probs.tolist() == pytest.approx([.5, .5, 0])
+    assert P.residual(None, 2).probs.tolist() == pytest.approx([.5, .5, 0])
 
 
 def test_distributions_on_different_supports_meet_on_that_of_p():
-    small = Distribution(torch.tensor([2, 0]), torch.tensor([.25, .75], dtype=torch.float64))
-    assert onto(small, P.ids).tolist() == [.75, 0, .25]
-    assert residual(P, small, 0).probs.tolist() == pytest.approx([0, .3 / .45, .15 / .45])
+    small = Categorical(torch.tensor([2, 0]), torch.tensor([.25, .75], dtype=torch.float64))
+    assert small.onto(P.ids).tolist() == [.75, 0, .25]
+    assert P.residual(small, 0).probs.tolist() == pytest.approx([0, .3 / .45, .15 / .45])
 
 
 def test_equal_distributions_reject_nothing_and_survive_rounding():
     assert acceptance(P, P, 1) == 1
-    assert residual(P, P, 1).probs.tolist() == P.probs.tolist()
+    assert P.residual(P, 1).probs.tolist() == P.probs.tolist()

@@ -6,16 +6,17 @@ import pytest
 import torch
 
 from specdec_lib.acceptance import ExactOnly, RankMargin, Typical
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
-from specdec_lib.how.relaxed import Guards, Relaxed, inside, make
+from specdec_lib.how.relaxed import Guards, Relaxed, inside_fence, make
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
 from specdec_lib.scores import Scores
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import NO_DICE, ROOT, Draft, Facts, Method, Refusal, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import WARM, Noted, kit, run, true_law
 
@@ -133,9 +134,9 @@ def test_nothing_is_exchanged_inside_code():
     how, draft, fence = relaxed(fence=frozenset({5})), copied(NEAR, BEST), 5
     assert judge(how, draft, ROW, ROW, ROW, session=begin((9, fence, 8), 20)).path == ()
     assert judge(how, draft, ROW, ROW, ROW, session=begin((9, fence, 8, fence), 20)).path == (0, 1)
-    assert inside({5}, (5, 1, 5, 5))
-    assert not inside({5}, (5, 5))
-    assert not inside((), (5,))
+    assert inside_fence({5}, (5, 1, 5, 5))
+    assert not inside_fence({5}, (5, 5))
+    assert not inside_fence((), (5,))
 
 
 def test_a_fence_within_the_draft_opens_code_and_closes_it():
@@ -147,7 +148,7 @@ def test_a_fence_within_the_draft_opens_code_and_closes_it():
 
 
 def test_the_kit_says_which_tokens_are_spared():
-    facts = Facts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9)
+    facts = TokenizerFacts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9)
     how = make(replace(kit(), facts=facts))
     assert how.guards == Guards(frozenset({1, 2, 3, 4}), frozenset({4}))
     assert make(replace(kit(), facts=facts), spare=("digit",)).guards == Guards(frozenset({1, 3}))

@@ -5,7 +5,7 @@ import pytest
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
-from specdec_lib.how.self_selection import SelfSelection, selected, streaks
+from specdec_lib.how.self_selection import SelfSelection, best_chain, expected_streaks
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.trees import deterministic_tree
@@ -26,11 +26,11 @@ def verdict_of(rule, draft, dice, session=SESSION):
 
 def test_a_streak_adds_up_the_probabilities_of_reaching_each_token_of_its_chain():
     draft = deterministic_tree(CHAINS, 9)
-    found = streaks(SESSION, draft, TARGET(PROMPT, draft))
+    found = expected_streaks(SESSION, draft, TARGET(PROMPT, draft))
     leaves = {draft.path(node): found[node] for node in range(len(draft)) if node not in draft.children}
     want = [p()[a] + p()[a] * p(a)[b] for a, b in CHAINS]
     assert list(leaves.values()) == pytest.approx(want, abs=1e-12)
-    assert selected(SESSION, draft, TARGET(PROMPT, draft)) == draft.path(list(leaves)[want.index(max(want))][-1])
+    assert best_chain(SESSION, draft, TARGET(PROMPT, draft)) == draft.path(list(leaves)[want.index(max(want))][-1])
 
 
 def test_a_chain_that_goes_on_well_is_kept_before_one_whose_first_token_is_likelier():
@@ -38,7 +38,7 @@ def test_a_chain_that_goes_on_well_is_kept_before_one_whose_first_token_is_likel
     for after_zero, kept in ((.01, [1, 2]), (.98, [0, 0])):
         rest = (1 - after_zero) / 2
         world = Table({(): (.5, .45, .05), (2, 0): (after_zero, rest, rest), (2, 1): (.01, .01, .98)})
-        assert [draft.tokens[node] for node in selected(SESSION, draft, world((2,), draft))] == kept
+        assert [draft.tokens[node] for node in best_chain(SESSION, draft, world((2,), draft))] == kept
 
 
 def test_a_token_is_kept_with_the_targets_probability_and_replaced_by_the_target_without_it():
@@ -62,7 +62,7 @@ def test_greedy_decoding_walks_the_trie_by_argmax():
     verdict = SelfSelection()(session, draft, scores, NO_DICE)
     assert verdict == Match()(session, draft, scores, NO_DICE)
     assert verdict.tokens == text
-    assert streaks(session, draft, scores)[verdict.path[-1]] == 3.0
+    assert expected_streaks(session, draft, scores)[verdict.path[-1]] == 3.0
 
 
 def test_with_the_same_random_numbers_the_whole_trie_is_never_followed_less_far():

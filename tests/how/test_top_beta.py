@@ -11,7 +11,7 @@ from specdec_lib.acceptance import RankMargin, top_beta
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
-from specdec_lib.how.top_beta import TopBeta, foremost, make
+from specdec_lib.how.top_beta import TopBeta, make, top_standings
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
@@ -51,7 +51,7 @@ def test_a_token_passes_that_is_among_the_best_and_close_to_the_best(beta, toler
 def test_a_gap_of_exactly_the_tolerance_passes_at_any_scale(best, tolerance):
     row = torch.tensor([best, best - tolerance, best - tolerance - 1e-6, 0.0], dtype=torch.float64)
     gap = float(row[0] - row[1])
-    seen = foremost(Scores(torch.stack([row, row])), 4)[0]
+    seen = top_standings(Scores(torch.stack([row, row])), 4)[0]
     assert [token for token in range(4) if top_beta(4, gap)(seen[token])] == [0, 1]
 
 
@@ -65,7 +65,7 @@ def test_its_rule_is_rank_margin_and_agrees_with_it_off_the_boundary():
     assert make(kit()).rule == RankMargin(3, math.exp(-1.0))
     for seed in range(20):
         row = torch.randn(30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2
-        probs, seen = torch.softmax(row, 0), foremost(Scores(row[None]), 5)[0]
+        probs, seen = torch.softmax(row, 0), top_standings(Scores(row[None]), 5)[0]
         better = [int((row > logit).sum()) for logit in row]
         near = {token for token in range(30) if float(row.max() - row[token]) <= 2 and better[token] < 5}
         assert {token for token, one in seen.items() if top_beta(5, 2.0)(one)} == near

@@ -15,7 +15,7 @@ from specdec_lib.how.typical import TypicalAcceptance, make, truncated
 from specdec_lib.loop import begin
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
-from specdec_lib.scores import Distribution, Scores
+from specdec_lib.scores import Categorical, Scores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
@@ -119,9 +119,9 @@ def test_medusas_two_ways_to_go_on():
 
     seen = {extra: {after(extra, seed) for seed in range(100)} for extra in ("draw", "best", "typical")}
     assert seen == {"draw": set(range(7)), "best": {0}, "typical": {0, 1, 2}}
-    dist = truncated(Distribution(torch.arange(7), torch.tensor(FLAT, dtype=torch.float64)), Typical(.17, 1.0))
+    dist = truncated(Categorical(torch.arange(7), torch.tensor(FLAT, dtype=torch.float64)), Typical(.17, 1.0))
     assert dist.probs.tolist() == pytest.approx([24 / 63, 21 / 63, 18 / 63])
-    assert truncated(Distribution(torch.arange(5, 9), torch.tensor([.25] * 4)), Typical(1.0, 1.0)).only == 5
+    assert truncated(Categorical(torch.arange(5, 9), torch.tensor([.25] * 4)), Typical(1.0, 1.0)).only == 5
 
 
 # --- temperature 0 --------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_a_deterministic_proposal_is_always_emitted_if_it_passes_and_harmless_if
 
 
 def test_a_drawn_token_changes_the_distribution_by_exactly_what_the_docstring_says():
-    dist = distribution_of(lambda dice: Draft((dice.choose(Distribution(torch.arange(4), torch.tensor(Q))),), (ROOT,)))
+    dist = distribution_of(lambda dice: Draft((dice.choose(Categorical(torch.arange(4), torch.tensor(Q))),), (ROOT,)))
     p, kept = P.rows[()], Q[0] + Q[1]              # 0 and 1 pass
     assert [dist[i] for i in range(4)] == pytest.approx([(Q[i] if i < 2 else 0) + (1 - kept) * p[i] for i in range(4)])
     assert distance(dist, dict(enumerate(p))) > 0.05

@@ -1,9 +1,10 @@
 import pytest
 
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.index.matcher import DYNAMIC, STATIC, Matcher, SuffixMatch, shared_matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
-from specdec_lib.types import Facts, Kit, Refusal
+from specdec_lib.types import Refusal
 
 TEXT = tuple(range(10, 20))                        # the corpus: ten tokens in a row
 
@@ -64,4 +65,4 @@ def test_the_parts_of_one_decode_share_one_matcher(path):
 
 def test_a_corpus_of_another_vocabulary_is_refused(path):
     with pytest.raises(Refusal, match="tokenizer"):
-        shared_matcher(Kit(None, Facts(vocab=50), store=str(path)))
+        shared_matcher(Kit(None, TokenizerFacts(vocab=50), store=str(path)))

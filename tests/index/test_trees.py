@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_lib.index.trees import CopySource, copy_chance, likely_tree
+from specdec_lib.index.trees import CopySource, copy_probability, likely_tree
 from specdec_lib.types import ROOT, Budget
 
 LARGE = Budget(16, 8, 16)
@@ -19,13 +19,13 @@ def test_one_copy_is_a_chain_whose_confidence_grows_with_the_match():
     assert draft.tokens == (7, 8, 9)
     assert draft.parents == (ROOT, 0, 1)
     assert members == [(0, 1, 2)]
-    assert draft.confidence == pytest.approx((copy_chance(3), copy_chance(4), copy_chance(5)))
+    assert draft.confidence == pytest.approx((copy_probability(3), copy_probability(4), copy_probability(5)))
     assert draft.source == ("past",) * 3
     assert draft.q == ()
 
 
 def test_a_score_multiplies_the_odds_of_its_copy():
-    odds = copy_chance(3) / (1 - copy_chance(3))
+    odds = copy_probability(3) / (1 - copy_probability(3))
     (prob,), = [grown(CopySource((7,), 3, 0.8))[0].confidence]
     assert prob / (1 - prob) == pytest.approx(odds * 4)
     assert grown(CopySource((7,), 3, 1.0))[0].confidence[0] < 1
@@ -37,7 +37,7 @@ def test_copies_that_agree_share_nodes_and_outvote_another():
     assert members[0][0] == members[1][0] == 0
     first = {draft.tokens[node]: draft.confidence[node] for node in draft.children[ROOT]}
     assert first[7] == pytest.approx(2 * first[5])
-    assert sum(first.values()) == pytest.approx(copy_chance(2))
+    assert sum(first.values()) == pytest.approx(copy_probability(2))
 
 
 def test_nodes_join_by_the_probability_of_their_whole_path():
@@ -62,8 +62,8 @@ def test_a_node_whose_path_is_below_the_price_is_left_out():
 
 
 def test_the_tree_is_empty_if_the_first_token_is_below_least():
-    assert len(grown(CopySource((7, 8), 2), least=copy_chance(2) + 0.01)[0]) == 0
-    assert len(grown(CopySource((7, 8), 2), least=copy_chance(2) - 0.01)[0]) == 2
+    assert len(grown(CopySource((7, 8), 2), least=copy_probability(2) + 0.01)[0]) == 0
+    assert len(grown(CopySource((7, 8), 2), least=copy_probability(2) - 0.01)[0]) == 2
 
 
 def test_the_budget_bounds_depth_width_and_nodes():
@@ -79,8 +79,8 @@ def test_no_copies_or_empty_ones_make_no_tree():
 
 
 def test_the_confidence_of_a_copy_is_n_over_n_plus_1_5_and_0_24_after_one_token():
-    assert copy_chance(1) == 0.24
-    assert [copy_chance(n) for n in (2, 3, 16)] == pytest.approx([2 / 3.5, 3 / 4.5, 16 / 17.5])
+    assert copy_probability(1) == 0.24
+    assert [copy_probability(n) for n in (2, 3, 16)] == pytest.approx([2 / 3.5, 3 / 4.5, 16 / 17.5])
 
 
 COPIES = st.lists(st.builds(CopySource, st.lists(st.integers(0, 2), max_size=6).map(tuple), st.integers(1, 9),

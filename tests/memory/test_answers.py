@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.static_store import CorpusMatch, StaticStore
 from specdec_lib.index.store_build import build_store
 from specdec_lib.memory.answers import AnswerStore, PromptAndAnswers, earlier_answers, with_answers
-from specdec_lib.types import Kit, Refusal, Session
+from specdec_lib.types import Refusal, Session
 from tests.index.test_static_store import by_brute_force, corpus
 
 

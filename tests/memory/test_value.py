@@ -1,9 +1,10 @@
 """Values that outlive a prompt: folded once when a decode is over, the last round included."""
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.loop import begin, run
 from specdec_lib.memory.value import carried_value
-from specdec_lib.types import Kit, Session
+from specdec_lib.types import Session
 from tests.worlds import PROMPT, TARGET, kit
 
 

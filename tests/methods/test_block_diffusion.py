@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.loop import decode
-from specdec_lib.types import NO_DICE, Kit, Refusal
+from specdec_lib.types import NO_DICE, Refusal
 from tests.worlds import PROMPT, network_kit, run
 
 

@@ -8,7 +8,7 @@ from specdec_lib import catalog
 from specdec_lib.cost import curves
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.loop import decode
-from specdec_lib.trees import UnlikelyPath
+from specdec_lib.trees import stop_when_unlikely
 from specdec_lib.types import NO_DICE, Budget
 from tests.worlds import PROMPT, kit, network_kit, run
 
@@ -63,7 +63,7 @@ def test_by_default_least_is_0_4_and_a_copy_has_twice_the_nodes_of_the_curve():
     world = replace(network_kit(None), nodes=6)
     assert catalog.build("eagle2", world).when.least == 0.4
     when = catalog.build("sam+eagle2", world).when
-    assert when.other == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
+    assert when.other == stop_when_unlikely(Budget.of("eagle2", 5, 4, 6), 0.4)
     assert when.copy.depth == 12
 
 

@@ -8,7 +8,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.acceptance import RankMargin, Typical
 from specdec_lib.loop import begin, decode
-from specdec_lib.trees import UnlikelyPath
+from specdec_lib.trees import stop_when_unlikely
 from specdec_lib.types import NO_DICE, ROOT, Budget
 from tests.worlds import PROMPT, kit, network_kit, run
 
@@ -39,7 +39,7 @@ def test_the_first_round_uses_the_head_because_no_entropy_is_known():
 def test_one_position_gives_a_chain_and_several_give_a_tree():
     def drafted(name):
         text = begin((1, 2, 0, 1, 2, 1, 1, 2), 20)
-        return catalog.build(name, network_kit(None)).what(text, Budget(8, 8, 8, "feedback-retrieval"), NO_DICE)
+        return catalog.build(name, network_kit(None)).what(text, Budget.of("feedback-retrieval", 8, 8, 8), NO_DICE)
     assert all(len(below) == 1 for below in drafted("respec(kept=1)").children.values())
     assert len(drafted("respec").children[ROOT]) == 2
 
@@ -74,8 +74,8 @@ def test_without_a_trained_head_token_recycling_takes_its_place():
 
 def test_sizes_come_from_the_cost_curve_and_the_heads_tree_has_a_stop_rule():
     when = catalog.build("respec", replace(network_kit(None), nodes=6)).when
-    assert when.retrieve == Budget(24, 8, 24, "feedback-retrieval")
-    assert when.model == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
+    assert when.retrieve == Budget.of("feedback-retrieval", 24, 8, 24)
+    assert when.model == stop_when_unlikely(Budget.of("eagle2", 5, 4, 6), 0.4)
 
 
 def test_the_relaxed_form_takes_the_parameters_of_either_rule():

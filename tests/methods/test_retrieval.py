@@ -3,8 +3,9 @@
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.loop import decode
-from specdec_lib.types import NO_DICE, Kit
+from specdec_lib.types import NO_DICE
 from tests.worlds import Scripted
 
 NAMES = ["prompt-lookup", "sam", "token-recycling", "sam+token-recycling"]

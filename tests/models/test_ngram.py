@@ -11,7 +11,7 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.loop import decode
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.sampling import Sampling
-from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.training.data.ngram_counts import count_ngrams
 from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
@@ -19,7 +19,7 @@ from tests.worlds import PROMPT, TARGET, kit, run, true_law
 
 VOCAB = 12
 TEXT = [(0, 1, 2, 3, 0, 1, 2, 4, 0, 1, 5), (2, 3, 0, 1, 2, 3, 6, 0, 7), (5, 0, 1, 2, 3, 3, 3, 3), (8, 9, 8, 9, 8)]
-ARRAYS = count(TEXT, VOCAB)
+ARRAYS = count_ngrams(TEXT, VOCAB)
 MODEL = Ngram(ARRAYS)
 EVERY = np.arange(VOCAB)
 SEEN, HALF, UNSEEN, SHORT = (0, 1), (9, 1), (10, 11), (1,)     # HALF: its last token was seen, the pair was not
@@ -29,7 +29,7 @@ SEEN, HALF, UNSEEN, SHORT = (0, 1), (9, 1), (10, 11), (1,)     # HALF: its last 
 def small() -> Ngram:
     """An n-gram of the table world: every path of four tokens that its target finds likely, as often as it does."""
     texts = [path for path in product(range(3), repeat=4) for _ in range(round(400 * chance_of(path)))]
-    return Ngram(count(texts, 3))
+    return Ngram(count_ngrams(texts, 3))
 
 
 def chance_of(path) -> float:
@@ -67,7 +67,7 @@ def test_a_batch_equals_single_calls():
 
 
 def test_a_context_without_a_last_token_is_an_empty_one():
-    model = Ngram(count([(0, 3, 2)] * 2, 4))                   # (1, NOTHING) must not be read as (0, 3)
+    model = Ngram(count_ngrams([(0, 3, 2)] * 2, 4))            # (1, NOTHING) must not be read as (0, 3)
     assert model.logp((1, -1), np.arange(4)).tolist() == model.logp((), np.arange(4)).tolist()
 
 

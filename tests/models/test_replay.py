@@ -7,11 +7,12 @@ import torch
 from safetensors import safe_open
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.loop import decode
 from specdec_lib.models.replay import Replay, load_recording, save_recording
 from specdec_lib.models.table import Table
 from specdec_lib.recordings.record import record
-from specdec_lib.types import Draft, Facts, Kit, Refusal
+from specdec_lib.types import Draft, Refusal
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.what.recorded import Recorded
 from specdec_lib.when.confidence import Confidence
@@ -32,7 +33,7 @@ def kit():
     target = random_table(0)
     near = Table({key: [.7 * a + .3 * b for a, b in zip(row, random_table(1).rows[key], strict=True)]
                   for key, row in target.rows.items()})
-    return Kit(target, Facts(vocab=96), draft=near, nodes=8, parts=catalog.make_part)
+    return Kit(target, TokenizerFacts(vocab=96), draft=near, nodes=8, parts=catalog.make_part)
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import load_recording, save_recording
 from specdec_lib.recordings.record import record
-from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Refusal
+from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.what.recorded import Recorded
 from tests.worlds import random_block_diffusion, random_diffusion
 
@@ -26,7 +27,7 @@ NAMES = ["diffusion-lm", "block-diffusion", "prompt-lookup"]
 def kit():
     heads = {"diffusion-lm": random_diffusion(SHAPE, IDS),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), IDS, block=6, candidates=5)}
-    return Kit(Transformer.random(SHAPE, seed=0, dtype=torch.float64), Facts(vocab=96), checkpoints=heads,
+    return Kit(Transformer.random(SHAPE, seed=0, dtype=torch.float64), TokenizerFacts(vocab=96), checkpoints=heads,
                parts=catalog.make_part)
 
 

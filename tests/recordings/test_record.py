@@ -10,12 +10,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import Replay, load_recording, save_recording, shipped_recordings
 from specdec_lib.recordings.record import TREES, record
-from specdec_lib.types import NO_DICE, Budget, Facts, Kit
+from specdec_lib.types import NO_DICE, Budget
 from specdec_lib.what.recorded import Recorded
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import random_eagle
@@ -28,7 +29,7 @@ LARGEST = Budget(3, 3, 6)
 @pytest.fixture(scope="module")
 def kit():
     target = Transformer.random(SHAPE, seed=0, dtype=torch.float64)
-    return Kit(target, Facts(vocab=96), nodes=4, checkpoints={"eagle": random_eagle(SHAPE, (0, 1, 2), IDS)},
+    return Kit(target, TokenizerFacts(vocab=96), nodes=4, checkpoints={"eagle": random_eagle(SHAPE, (0, 1, 2), IDS)},
                parts=catalog.make_part)
 
 

@@ -47,7 +47,7 @@ def test_rules_of_a_toy_are_run_at_the_temperature_asked_for(tmp_path, monkeypat
     missing = str(tmp_path / "none")
     found, said = stand_ins.rules_or_toy(missing, 0.7)
     assert found.summary["settings"]["temperature"] == 0.7
-    assert len(verification_tradeoff.points(found)) == 2
+    assert len(verification_tradeoff.rule_points(found)) == 2
     assert verification_tradeoff.command_to_run(missing, 0.7) in said
 
 

@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.types import Facts
 
 END, USER, ANSWER, BEGIN = 0, 1, 2, 3
 NAMES = ("<end>", "<user>", "<answer>", "<begin>")
@@ -21,7 +21,7 @@ class Babble:
 
     def __init__(self, template: str | None = "<user> {words} <end>", begin: int | None = BEGIN):
         self.template, self.has_template = template, template is not None
-        self.facts = Facts(end=frozenset([END]), control=frozenset(range(len(NAMES))), vocab=VOCAB)
+        self.facts = TokenizerFacts(end=frozenset([END]), control=frozenset(range(len(NAMES))), vocab=VOCAB)
         self.pieces = {name: i for i, name in enumerate(NAMES)} | {f"w{i}": i for i in range(len(NAMES), VOCAB)}
         self.tokenizer = SimpleNamespace(bos_token_id=begin, get_vocab=lambda: self.pieces, encode=self.ids,
                                          apply_chat_template=self.render)

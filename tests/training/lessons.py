@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.decoder import Transformer
@@ -17,7 +18,6 @@ from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.nets.eagle import EagleNet
 from specdec_lib.training.nets.early_exit import EarlyExitNet
 from specdec_lib.training.recipes import Recipe, recipe, start
-from specdec_lib.types import Facts, Kit
 
 IDS = torch.tensor([0, 2, 3, 6, 8, 12, 13, 19, 21, 26, 30, 31, 32, 33, 37, 39])
 
@@ -68,7 +68,7 @@ def answered(target: Transformer, prompts: list[Example], tokens: int, end=froze
     out = []
     for example in prompts:
         lm = target.fresh()
-        method = catalog.build("ar", Kit(lm, Facts(end=end), parts=catalog.make_part))
+        method = catalog.build("ar", Kit(lm, TokenizerFacts(end=end), parts=catalog.make_part))
         *_, last = decode(example.prompt, lm, *method, max_new_tokens=tokens, end=end)
         out.append(replace(example, output=last.output))
     return out

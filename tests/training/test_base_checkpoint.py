@@ -7,8 +7,8 @@ import torch
 
 from specdec_lib.checkpoints.checkpoint_files import load_checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.training.base_checkpoint import copied, start_from_base
-from specdec_lib.training.nets.diffusion_finetune import filling
+from specdec_lib.training.base_checkpoint import copy_folder, start_from_base
+from specdec_lib.training.nets.diffusion_finetune import diffusion_from_draft_lm
 from specdec_lib.training.nets.diffusion_lm import DiffusionNet
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.recipes import recipe
@@ -70,7 +70,7 @@ def test_else_the_shipped_base_is_used_and_copied_beside_the_new_checkpoint(targ
 
 def test_a_shipped_base_is_copied_with_its_own_base(target, places):
     draft = stored(places[1], "draft-lm", stirred(DraftLMNet(target, IDS)), target)
-    shipped = stored(places[1], BASE, filling(target, IDS, base=draft), target)
+    shipped = stored(places[1], BASE, diffusion_from_draft_lm(target, IDS, base=draft), target)
     which = found(target, places)
     assert which.base.card["sha256"] == shipped.card["sha256"]
     assert {path.name for path in places[0].iterdir()} == {BASE, "draft-lm"}
@@ -93,5 +93,5 @@ def test_one_of_another_target_is_refused_and_not_copied(target, places):
 
 def test_a_copy_that_failed_leaves_nothing(tmp_path):
     with pytest.raises(FileNotFoundError):
-        copied(tmp_path / "absent", tmp_path / "place")
+        copy_folder(tmp_path / "absent", tmp_path / "place")
     assert not list(tmp_path.iterdir())

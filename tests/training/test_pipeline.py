@@ -16,7 +16,7 @@ from specdec_lib.training.data.answers import Made
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, Settings, read_log
 from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK
-from specdec_lib.training.pipeline import TrainingOrder, answered, prepare_dataset, read_answers, train_drafter
+from specdec_lib.training.pipeline import TrainingOrder, ensure_answers, prepare_dataset, read_answers, train_drafter
 from specdec_lib.training.recipes import RECIPES, recipe
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
@@ -258,10 +258,10 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
     (tmp_path / "work").mkdir()
     for again in range(2):
         deadline = TimeBudget(10, clock)
-        answered(TrainingOrder(tmp_path, 10), target, text, deadline, quiet, quiet)
+        ensure_answers(TrainingOrder(tmp_path, 10), target, text, deadline, quiet, quiet)
         assert deadline.left == (600 if not again else 510)
     assert calls == [(tmp_path / "work" / "answers", 1_000_000, 4.0)]
-    answered(TrainingOrder(tmp_path, 20), target, text, TimeBudget(20, clock), quiet, quiet)
+    ensure_answers(TrainingOrder(tmp_path, 20), target, text, TimeBudget(20, clock), quiet, quiet)
     assert len(calls) == 2
     assert calls[1][2] == 8.0
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.checkpoints.fingerprint import fingerprint
@@ -21,7 +22,7 @@ from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.pipeline import TrainingOrder, read_answers
 from specdec_lib.training.recipes import RECIPES, start
 from specdec_lib.training.train_length import LENGTH, train_length
-from specdec_lib.types import Facts, Kit, Refusal
+from specdec_lib.types import Refusal
 from tests.training.folder import answers_file, model_folder
 from tests.training.lessons import stirred
 
@@ -65,7 +66,7 @@ def test_one_checkpoint_holds_a_predictor_for_each_drafter_and_is_taken_by_the_c
     kept = CheckpointFolder(tmp_path / "out", target, text, "tiny")
     assert all(torch.equal(tensor, kept[LENGTH].state[name]) for name, tensor in done.state.items())
     for name in ("eagle", "early-exit"):
-        when = catalog.build(f"{name}@adaeagle", Kit(target.fresh(), Facts(), checkpoints=kept,
+        when = catalog.build(f"{name}@adaeagle", Kit(target.fresh(), TokenizerFacts(), checkpoints=kept,
                                                      parts=catalog.make_part)).when
         assert when.longest == 4
         assert isinstance(when.predict((3, 4, 5)), float)

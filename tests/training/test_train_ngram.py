@@ -41,7 +41,7 @@ def test_it_holds_the_counts_of_the_answers_and_of_no_held_out_one(world, lesson
     target, _, order, _ = world
     kept = Ngram.load(order.out / "ngram" / "model.safetensors")
     learned = [lessons.data[i].output for group in lessons.train for i in group]
-    mine, every = (Ngram(ngram_counts.count(said, target.vocab))
+    mine, every = (Ngram(ngram_counts.count_ngrams(said, target.vocab))
                    for said in (learned, [one.output for one in lessons.data]))
     rows = [[model.row(one.output[:2]).tolist() for one in lessons.data] for model in (kept, mine, every)]
     assert rows[0] == rows[1] != rows[2]

@@ -3,13 +3,13 @@ import torch
 
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.rejection import Rejection
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Method, Session
-from specdec_lib.what.best_of import BestOf, expected
+from specdec_lib.what.best_of import BestOf, expected_tokens_of_draft
 from tests.worlds import run, true_law
 
 SESSION = Session((1, 2), 2, 9)
-LAW = Distribution(torch.arange(3), torch.tensor([.6, .3, .1], dtype=torch.float64))
+LAW = Categorical(torch.arange(3), torch.tensor([.6, .3, .1], dtype=torch.float64))
 
 
 def proposing(*tokens, confidence=()):
@@ -23,9 +23,9 @@ def chosen(**drafters):
 
 def test_the_expectation_is_the_sum_of_path_probabilities():
     tree = Draft((1, 2, 3), (ROOT, 0, ROOT), confidence=(.5, .4, .25))
-    assert expected(tree) == pytest.approx(.5 + .5 * .4 + .25)
-    assert expected(Draft((1, 2), (ROOT, 0))) == pytest.approx(.5 + .25)
-    assert expected(Draft()) == 0
+    assert expected_tokens_of_draft(tree) == pytest.approx(.5 + .5 * .4 + .25)
+    assert expected_tokens_of_draft(Draft((1, 2), (ROOT, 0))) == pytest.approx(.5 + .25)
+    assert expected_tokens_of_draft(Draft()) == 0
 
 
 def test_the_draft_with_the_most_expected_tokens_is_submitted():
@@ -61,7 +61,7 @@ def test_drawn_nodes_are_submitted_as_deterministic():
 def test_choosing_among_drawn_drafts_is_lossless_only_because_q_is_dropped():
     def keeping_q(session, budget, dice):
         drafts = [draw(session, budget, dice.fork(name)) for name, draw in TWO.items()]
-        return max(drafts, key=expected)
+        return max(drafts, key=expected_tokens_of_draft)
 
     def dist(what):
         method = Method(lambda session, dice: Budget(1), what, Rejection())

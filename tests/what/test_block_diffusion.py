@@ -6,8 +6,8 @@ import pytest
 
 from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Refusal
-from specdec_lib.what.block_diffusion import BlockDiffusion, paying
-from specdec_lib.when.confidence import Unsure
+from specdec_lib.what.block_diffusion import BlockDiffusion, profitable_length
+from specdec_lib.when.confidence import BelowConfidence
 from tests.worlds import PROMPT, network_kit
 
 SESSION = begin(PROMPT, 30)
@@ -48,7 +48,7 @@ def test_the_stop_rule_reads_token_statistics_and_the_token_that_fired_stays():
     probs = [stat.prob for stat in whole.stats]
     for threshold in (0.55, 0.75, 0.95):
         cut = next((i for i, prob in enumerate(probs, 1) if prob < threshold), 4)
-        assert len(part()(SESSION, Budget(4, stop=Unsure(threshold)), NO_DICE)) == cut
+        assert len(part()(SESSION, Budget(4, stop=BelowConfidence(threshold)), NO_DICE)) == cut
     assert any(prob < 0.95 for prob in probs[:3])
 
 
@@ -65,7 +65,7 @@ def test_nothing_follows_an_end_token():
     ((.9, .9, .1), (1.0, 1.1, 1.2, 1.3), 2),
     ((), (1,), 0)])
 def test_a_draft_is_extended_while_tokens_per_second_rise(confidences, seconds, nodes):
-    assert paying(confidences, seconds.__getitem__) == nodes
+    assert profitable_length(confidences, seconds.__getitem__) == nodes
 
 
 def test_with_a_constant_cost_per_node_the_rule_finds_the_best_length():
@@ -75,7 +75,8 @@ def test_with_a_constant_cost_per_node_the_rule_finds_the_best_length():
             for confidence in confidences:
                 probs.append(probs[-1] * confidence)
             rates = [sum(probs[:n + 1]) / (1.2 + cost * n) for n in range(len(probs))]
-            assert rates[paying(confidences, lambda n: 1.2 + cost * n)] == pytest.approx(max(rates))  # noqa: B023
+            # noqa: B023
+            assert rates[profitable_length(confidences, lambda n: 1.2 + cost * n)] == pytest.approx(max(rates))
 
 
 def test_the_cut_uses_the_kits_curve_at_this_context_and_the_drafting_cost():
@@ -90,7 +91,7 @@ def test_the_cut_uses_the_kits_curve_at_this_context_and_the_drafting_cost():
     assert len(whole) == 4
     assert not calls
     cut = kit.part("block-diffusion", cut=True, drafting=.5)(SESSION, Budget(4), NO_DICE)
-    assert cut == whole.keep(tuple(range(paying(whole.confidence, lambda n: 1.5 + .3 * n))))
+    assert cut == whole.keep(tuple(range(profitable_length(whole.confidence, lambda n: 1.5 + .3 * n))))
     assert len(cut) < 4
     assert {context for _, context in calls} == {len(PROMPT)}
     assert (1, 5) in calls

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.heads.dream_llada import load_pretrained
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Refusal
+from specdec_lib.types import NO_DICE, Budget, Refusal
 from tests.heads.test_dream_llada import made
 from tests.worlds import PROMPT, WARM, network_kit, random_diffusion
 
@@ -23,7 +24,7 @@ TEXT = (4, 9, 20, 31, 8, 11, 2)
 
 def world() -> Kit:
     """A vocabulary large enough that the slots of a block differ."""
-    return Kit(Transformer.random(SHAPE, seed=1), Facts(vocab=32), parts=catalog.make_part,
+    return Kit(Transformer.random(SHAPE, seed=1), TokenizerFacts(vocab=32), parts=catalog.make_part,
                checkpoints={"diffusion-lm": random_diffusion(SHAPE, IDS)})
 
 
@@ -138,7 +139,7 @@ def test_its_lattice_has_the_candidates_of_the_slots_that_it_drafts_from(steps, 
 
 
 def test_a_lattice_of_no_slots_is_an_error():
-    with pytest.raises(ValueError, match="slots"):
+    with pytest.raises(ValueError, match="slot"):
         world().part("diffusion-lm", block=6).lattice(begin(TEXT, 9), 0)
 
 

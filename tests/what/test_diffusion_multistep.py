@@ -10,7 +10,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 from specdec_lib.types import NO_DICE, Budget, Draft, Method, Refusal
 from tests.what.test_diffusion_lm import TEXT, world
 from tests.worlds import PROMPT, WARM, network_kit, random_diffusion, run
@@ -110,9 +110,9 @@ def bias(what) -> float:
     return distance(output_distribution(what), plain_distribution())
 
 
-def row(head, session, slot: int, known: dict[int, int]) -> Distribution:
+def row(head, session, slot: int, known: dict[int, int]) -> Categorical:
     """The distribution of one slot given these tokens."""
-    return Distribution(head.ids, head.once(session.tokens, 4, known)[slot].double().exp())
+    return Categorical(head.ids, head.once(session.tokens, 4, known)[slot].double().exp())
 
 
 def from_the_right(with_q: tuple[int, ...]):
@@ -149,6 +149,6 @@ def test_testing_a_committed_token_as_drawn_is_biased():
     def what(session, budget, dice):
         draft = part(session, budget, dice)
         rows = part.head.denoise(session.tokens, 4, 2)[0].double().exp()
-        return replace(draft, q=tuple(Distribution(part.head.ids, rows[slot]) for slot in range(3)))
+        return replace(draft, q=tuple(Categorical(part.head.ids, rows[slot]) for slot in range(3)))
 
     assert bias(what) > 1e-3

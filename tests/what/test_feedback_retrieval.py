@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdec_lib.cards import Kit
 from specdec_lib.how.match import Match
 from specdec_lib.index.store_build import build_store
 from specdec_lib.loop import begin, step
 from specdec_lib.memory.answers import earlier_answers
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Method, Session
-from specdec_lib.what.feedback_retrieval import CARD, NAME, length
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Method, Session
+from specdec_lib.what.feedback_retrieval import CARD, NAME, copy_length
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import Scripted
 
@@ -127,10 +128,10 @@ def test_depth_and_width_bound_the_tree():
 
 
 def test_a_higher_score_copies_more_tokens():
-    assert [length(score, 40) for score in (0, .5, .65, 1)] == [4, 20, 26, 40]
-    assert [length(score, 8) for score in (.5, .65, .8, 1)] == [4, 5, 6, 8]
-    assert length(.5, 3) == 3
-    assert length(0, 40, shortest=1) == 1
+    assert [copy_length(score, 40) for score in (0, .5, .65, 1)] == [4, 20, 26, 40]
+    assert [copy_length(score, 8) for score in (.5, .65, .8, 1)] == [4, 5, 6, 8]
+    assert copy_length(.5, 3) == 3
+    assert copy_length(0, 40, shortest=1) == 1
     assert len(draft((1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3), shape="leave", start=.75)) == 6
 
 
@@ -159,10 +160,10 @@ def test_candidates_rank_by_score_then_match_length_then_recency():
 def test_the_default_query_falls_back_by_one_token_and_the_budgets_query_does_not():
     two = (1, 2, 10, 11, 3, 1, 2)
     assert chains(draft(two)) == [(10, 11, 3, 1, 2, 10, 11, 3)]
-    assert draft(two, Budget(8, 8, 8, query=3)) == Draft()
+    assert draft(two, Budget(8, 8, 8, notes={"query": 3})) == Draft()
     one = (2, 10, 11, 3, 1, 2)
     assert draft(one) == Draft()
-    assert draft(one, Budget(8, 8, 8, query=1)).tokens[0] == 10
+    assert draft(one, Budget(8, 8, 8, notes={"query": 1})).tokens[0] == 10
 
 
 def test_the_current_position_is_never_copied():

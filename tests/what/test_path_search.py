@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from specdec_lib import catalog, lattice
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.training.data.ngram_counts import count_ngrams
 from specdec_lib.trees import deterministic_tree
-from specdec_lib.types import NO_DICE, Budget, Facts, Kit, Lattice, Refusal
+from specdec_lib.types import NO_DICE, Budget, Lattice, Refusal
 from specdec_lib.what.path_search import PathSearch
-from specdec_lib.when.confidence import Unsure
+from specdec_lib.when.confidence import BelowConfidence
 from tests.worlds import PROMPT, WARM, network_kit, random_block_diffusion, random_diffusion
 
 IDS = tuple(range(2, 30, 2))
@@ -25,9 +26,10 @@ SENTENCES = [(2, 4, 6, 8, 10, 12), (2, 28, 26, 24, 28, 26, 24, 6), (20, 22, 4, 1
 
 def world(**lacks) -> Kit:
     """A larger vocabulary, with a trigram of a few sentences."""
-    heads = {"diffusion-lm": random_diffusion(SHAPE, IDS), "ngram": Ngram(count(SENTENCES, 32)),
+    heads = {"diffusion-lm": random_diffusion(SHAPE, IDS), "ngram": Ngram(count_ngrams(SENTENCES, 32)),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), IDS, block=6, candidates=8)}
-    return Kit(Transformer.random(SHAPE, seed=1), Facts(vocab=32), parts=catalog.make_part, checkpoints=heads | lacks)
+    return Kit(Transformer.random(SHAPE, seed=1), TokenizerFacts(vocab=32), parts=catalog.make_part,
+               checkpoints=heads | lacks)
 
 
 def without_proxy() -> Kit:
@@ -43,7 +45,7 @@ def searched(values: dict, depth: int = 5, text=TEXT, end=frozenset(), drafter: 
     """The paths that the functions of lattice.py find."""
     kit = world()
     raw = kit.part(drafter).lattice(begin(text, 20), depth, 16)
-    few = lattice.narrowed(raw, values.get("mass", .8), values.get("cap", 15), end)
+    few = lattice.narrow(raw, values.get("mass", .8), values.get("cap", 15), end)
     return few, lattice.search(few, text, kit.checkpoints["ngram"], values.get("weight", .5), beam, end)
 
 
@@ -56,7 +58,7 @@ def test_it_drafts_the_best_path_through_the_lattice_of_any_drafter(drafter, val
     assert draft.parents == (-1, 0, 1, 2, 3)
     assert draft.confidence == pytest.approx([float(torch.tensor(logp).exp()) for logp in paths[0].logp])
     assert draft.source == ("path-search",) * 5
-    assert draft.notes["kept"] == lattice.kept(few)
+    assert draft.notes["kept"] == lattice.candidate_counts(few)
 
 
 def test_a_note_counts_the_tokens_that_the_search_changed():
@@ -161,7 +163,7 @@ def test_the_stop_rule_reads_the_slots_statistics_and_the_token_that_fired_stays
         assert stat.prob == confidence
         assert stat.entropy == pytest.approx(float(torch.special.entr(dist).sum()), rel=1e-4)
     least = sorted(whole.confidence)[2]
-    cut = part()(begin(TEXT, 20), Budget(6, stop=Unsure(least)), NO_DICE)
+    cut = part()(begin(TEXT, 20), Budget(6, stop=BelowConfidence(least)), NO_DICE)
     assert cut.tokens == whole.tokens[:next(i for i, b in enumerate(whole.confidence, 1) if b < least)]
 
 

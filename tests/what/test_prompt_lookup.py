@@ -1,7 +1,8 @@
 import pytest
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
+from specdec_lib.types import NO_DICE, Budget, Refusal, Session
 from specdec_lib.what.prompt_lookup import CARD, PromptLookup
 
 TEXT = (1, 2, 3, 9, 2, 3, 8, 1, 2, 3)
@@ -28,8 +29,8 @@ def test_a_shorter_ngram_is_tried_if_the_longer_is_new():
 
 
 def test_the_budgets_query_bounds_the_ngram_length():
-    assert draft(TEXT, Budget(2, query=2)).tokens == (8, 1)
-    assert draft(TEXT, Budget(2, query=9)).tokens == (9, 2)
+    assert draft(TEXT, Budget(2, notes={"query": 2})).tokens == (8, 1)
+    assert draft(TEXT, Budget(2, notes={"query": 9})).tokens == (9, 2)
 
 
 def test_depth_and_nodes_bound_the_chain():

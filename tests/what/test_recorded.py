@@ -14,7 +14,7 @@ from specdec_lib.scores import RowStats, Scores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft
 from specdec_lib.what.eagle2 import Eagle2
-from specdec_lib.what.recorded import Recorded, regrown
+from specdec_lib.what.recorded import Recorded, regrow
 
 DRAFTS = {4: (deterministic_chain((5, 6, 7, 8)), deterministic_chain(())),
           8: (deterministic_chain(range(20, 28)), deterministic_chain((1,)))}
@@ -143,9 +143,9 @@ def words(draft, forest_of):
 def test_an_end_token_does_not_count_among_the_nodes_of_the_next_level():
     nodes = {"a": ("", .5), "b": ("", .45), "end": ("a", .4), "b1": ("b", .32), "b2": ("b", .11), "on": ("b2", .1),
              "a2": ("a", .05)}
-    assert words(regrown(by_hand(**nodes), Budget(3, 2, 6), frozenset({hash("end")})), nodes) == [
+    assert words(regrow(by_hand(**nodes), Budget(3, 2, 6), frozenset({hash("end")})), nodes) == [
         "a", "b", "end", "b1", "b2", "on"]
-    assert words(regrown(by_hand(**nodes), Budget(3, 2, 6)), nodes) == ["a", "b", "end", "b1", "b2", "a2"]
+    assert words(regrow(by_hand(**nodes), Budget(3, 2, 6)), nodes) == ["a", "b", "end", "b1", "b2", "a2"]
 
 
 def test_a_node_of_narrower_trees_only_does_not_join_a_wider_one():

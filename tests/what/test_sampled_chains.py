@@ -11,7 +11,7 @@ from specdec_lib.how.match import Match
 from specdec_lib.how.self_selection import SelfSelection
 from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Lattice, Refusal
-from specdec_lib.what.sampled_chains import SampledChains, shown
+from specdec_lib.what.sampled_chains import SampledChains, slots_of
 from tests.what.test_diffusion_lm import TEXT, world
 from tests.worlds import PROMPT, WARM, Scripted, network_kit
 
@@ -44,7 +44,7 @@ def test_one_chain_equals_the_plain_drafters_at_every_temperature(sampling):
 def test_chains_are_drawn_independently_from_each_slots_distribution_at_the_drafts_temperature():
     part, dists = SampledChains(Slots(), temperature=2.0), PROBS.sqrt() / PROBS.sqrt().sum(-1, keepdim=True)
     drawn = [chain for n in range(1500)
-             for chain in part.chains(begin((0,), 9, id=str(n)), shown(Slots().lattice(None, 2, 3)), 3)[1:]]
+             for chain in part.chains(begin((0,), 9, id=str(n)), slots_of(Slots().lattice(None, 2, 3)), 3)[1:]]
     counts = Counter(drawn)
     for a, x in zip(IDS[0].tolist(), dists[0].tolist(), strict=True):
         for b, y in zip(IDS[1].tolist(), dists[1].tolist(), strict=True):

@@ -2,11 +2,12 @@ import random
 
 import pytest
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
-from specdec_lib.index.trees import copy_chance
-from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
+from specdec_lib.index.trees import copy_probability
+from specdec_lib.types import NO_DICE, Budget, Refusal, Session
 from specdec_lib.what.suffix_automaton import CARD, SuffixAutomatonDrafter
 
 TEXT = (1, 2, 3, 4, 7, 2, 3, 8, 1, 2, 3, 4, 9, 1, 2, 3)
@@ -62,8 +63,9 @@ def test_nodes_are_deterministic_and_confidence_grows_with_the_match_length():
     found = draft(TEXT, Budget(3))
     assert found.q == ()
     assert found.source == ("suffix-automaton",) * 3
-    assert found.confidence == (copy_chance(3), copy_chance(4), copy_chance(5)) == (3 / 4.5, 4 / 5.5, 5 / 6.5)
-    assert copy_chance(1) < copy_chance(2) < copy_chance(40) < 1
+    assert found.confidence == (copy_probability(3), copy_probability(4), copy_probability(5)) == (3 / 4.5, 4 / 5.5,
+                                                                                                   5 / 6.5)
+    assert copy_probability(1) < copy_probability(2) < copy_probability(40) < 1
 
 
 def test_the_draft_depends_on_the_session_alone():

@@ -12,7 +12,7 @@ def proposing(*tokens):
 
 
 def drafted(drafters, source=""):
-    return Switch(drafters)(SESSION, Budget(3, source=source), NO_DICE)
+    return Switch(drafters)(SESSION, Budget.of(source, 3), NO_DICE)
 
 
 def test_the_drafter_that_the_budget_names_drafts():
@@ -31,17 +31,17 @@ def test_an_empty_draft_falls_through_to_the_others_in_order():
     assert drafted({"a": proposing(), "b": proposing()}, "a") == Draft()
 
 
-def test_the_next_drafter_gets_the_budget_instead():
+def test_every_source_gets_its_own_budget_and_an_unnamed_drafter_the_last_ones():
     calls = []
 
     def logged(name, *tokens):
         return lambda session, budget, dice: calls.append((name, budget)) or deterministic_chain(tokens)
 
     drafters = {"a": logged("a"), "b": logged("b", 1)}
-    for own, other in ((Budget(9, source="a", instead=Budget(2, 3)), Budget(2, 3)), (Budget(9, source="a"),) * 2):
+    for budget, other in ((Budget.of("a", 9).then(Budget.of("b", 2, 3)), Budget(2, 3)), (Budget.of("a", 9), Budget(9))):
         calls.clear()
-        Switch(drafters)(SESSION, own, NO_DICE)
-        assert calls == [("a", own), ("b", other)]
+        Switch(drafters)(SESSION, budget, NO_DICE)
+        assert calls == [("a", Budget(9)), ("b", other)]
 
 
 def test_a_drafter_after_a_nonempty_draft_is_not_called():

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.successor_table import SuccessorTable
 from specdec_lib.scores import RowStats
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Kit, Refusal, Round, Session, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Refusal, Round, Session, Verdict
 from specdec_lib.what.token_recycling import CARD, TokenRecycling
 
 # The target's best tokens: after 6 are 7, 8, 1; after 7 is 9; after 8 is 4; after 9 is 6.

@@ -8,7 +8,7 @@ from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import deterministic_chain, with_notes
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Verdict
-from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, average, seen
+from specdec_lib.when.adaptive_length import CARD, AdaptiveLength, exponential_average, round_lengths
 from tests.worlds import kit
 
 END = 99
@@ -82,16 +82,16 @@ def test_the_corrected_rule_shrinks_and_grows_with_the_text():
 
 def test_the_accepted_share_is_of_the_generated_length_not_of_the_budget():
     ended = round_of(deterministic_chain((1, 2, END)), 2)
-    assert seen(ended, frozenset({END})) == (2, 2)
-    assert seen(ended) == (3, 2)
+    assert round_lengths(ended, frozenset({END})) == (2, 2)
+    assert round_lengths(ended) == (3, 2)
     session = begin((1, 2), 50, end=frozenset({END}))
     assert AdaptiveLength()(session.after(ended), NO_DICE) == Budget(4)          # 2 + 2, with a budget of 8
 
 
 def test_the_generated_length_is_that_of_the_raw_draft_not_of_the_searched_path():
     raw = with_notes(deterministic_chain((1, 2, 3)), generated=8)
-    assert seen(round_of(raw, 1)) == (8, 1)
-    assert seen(round_of(with_notes(Draft(), generated=0), 0)) == (0, 0)
+    assert round_lengths(round_of(raw, 1)) == (8, 1)
+    assert round_lengths(round_of(with_notes(Draft(), generated=0), 0)) == (0, 0)
 
 
 def test_rounds_without_a_draft_change_nothing():
@@ -117,7 +117,7 @@ def test_the_length_depends_on_the_session_alone():
 
 def test_an_average_never_exceeds_a_constant_input():
     for rate in (.1, .2, .5, .9):                                      # else its ceiling is one token too long
-        assert all(average([value] * n, rate, 0.0) <= value for value in (3, 7, 13) for n in (1, 160, 400))
+        assert all(exponential_average([value] * n, rate, 0.0) <= value for value in (3, 7, 13) for n in (1, 160, 400))
 
 
 def test_a_tree_gets_its_width_and_nodes():

@@ -8,7 +8,7 @@ from specdec_lib.loop import begin
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import grow
 from specdec_lib.types import NO_DICE, Refusal, Verdict
-from specdec_lib.when.confidence import CARD, Confidence, Unsure, fitted, judged
+from specdec_lib.when.confidence import CARD, BelowConfidence, Confidence, fit_threshold, verified_tokens
 from tests.when.history import after, turn
 from tests.worlds import DRAFT, PROMPT, kit
 
@@ -23,9 +23,9 @@ def test_it_stops_after_the_first_token_below_the_threshold():
 
 def test_a_probability_equal_to_the_threshold_does_not_stop():
     stat = TokenStats(.4, .4, .1, 1.0)
-    assert not Unsure(.4)((stat,))
-    assert Unsure(.41)((stat,))
-    assert not Unsure(.9)(())
+    assert not BelowConfidence(.4)((stat,))
+    assert BelowConfidence(.41)((stat,))
+    assert not BelowConfidence(.9)(())
 
 
 def test_an_impossible_threshold_is_refused():
@@ -39,9 +39,9 @@ def test_its_depth_comes_from_the_cost_curve():
 
 def test_with_of_best_the_rule_tests_the_best_token_whatever_was_drawn():
     trail = (TokenStats(.1, .7, .1, 1.0),)
-    assert Unsure(.4)(trail)
-    assert not Unsure(.4, "best")(trail)
-    assert Unsure(.8, "best")(trail)
+    assert BelowConfidence(.4)(trail)
+    assert not BelowConfidence(.4, "best")(trail)
+    assert BelowConfidence(.8, "best")(trail)
 
 
 def probs(*values):
@@ -49,37 +49,38 @@ def probs(*values):
 
 
 def test_accepted_tokens_and_the_first_rejected_one_of_a_round_count():
-    assert judged(turn(4, 2, None, probs(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
-    assert judged(turn(2, 2, None, probs(.9, .8))) == [(.9, True), (.8, True)]
-    assert judged(turn(2, 1, None, probs(.7, .6)), "best") == [(.9, True), (.9, False)]
-    assert judged(turn(3, 1)) == []
+    assert verified_tokens(turn(4, 2, None, probs(.9, .8, .3, .7))) == [(.9, True), (.8, True), (.3, False)]
+    assert verified_tokens(turn(2, 2, None, probs(.9, .8))) == [(.9, True), (.8, True)]
+    assert verified_tokens(turn(2, 1, None, probs(.7, .6)), "best") == [(.9, True), (.9, False)]
+    assert verified_tokens(turn(3, 1)) == []
 
 
 def test_a_token_that_the_loop_cut_off_does_not_count_as_rejected():
     whole = turn(3, 2, None, probs(.9, .8, .7))
-    assert judged(replace(whole, verdict=Verdict((0, 1), whole.verdict.tokens[:2]))) == [(.9, True), (.8, True)]
+    assert verified_tokens(replace(whole, verdict=Verdict((0, 1), whole.verdict.tokens[:2]))) == [(.9, True),
+                                                                                                  (.8, True)]
 
 
 def test_the_fitted_threshold_weights_fnr_three_times():
     # accepted .9 .8 .6 .5, rejected .7 .3: cost of .9 is 9/4, .8 6/4, .7 1/2 + 6/4, .6 1/2 + 3/4, .5 1/2, .3 1
     verified = [(.9, True), (.8, True), (.7, False), (.6, True), (.5, True), (.3, False)]
-    assert fitted(verified) == .5
-    assert fitted(verified, miss=.5) == .8
-    assert fitted([(.5, True), (.5, True), (.5, True), (.5, False), (.5, False), (.4, False)]) == .5
+    assert fit_threshold(verified) == .5
+    assert fit_threshold(verified, miss=.5) == .8
+    assert fit_threshold([(.5, True), (.5, True), (.5, True), (.5, False), (.5, False), (.4, False)]) == .5
 
 
 def test_at_equal_cost_the_highest_threshold_is_taken():
     # accepted .9 (five) and .7, rejected .8 and .1: cost of .9 is 3/6, of .7 1/2
     verified = [(.9, True)] * 5 + [(.8, False), (.7, True), (.1, False)]
-    assert fitted(verified) == .9
-    assert fitted(verified, miss=3.1) == .7
+    assert fit_threshold(verified) == .9
+    assert fit_threshold(verified, miss=3.1) == .7
 
 
 def test_with_few_tokens_or_one_kind_alone_the_given_threshold_holds():
-    assert fitted([(.9, True)] * 4 + [(.2, False)]) is None
-    assert fitted([(.9, True)] * 9) is None
+    assert fit_threshold([(.9, True)] * 4 + [(.2, False)]) is None
+    assert fit_threshold([(.9, True)] * 9) is None
     policy = Confidence(4, .35, refit=True)
-    assert policy(after((4, 2, None, probs(.9, .8, .3, .7))), NO_DICE).stop == Unsure(.35)
+    assert policy(after((4, 2, None, probs(.9, .8, .3, .7))), NO_DICE).stop == BelowConfidence(.35)
 
 
 def test_it_refits_to_all_rounds_of_the_session():

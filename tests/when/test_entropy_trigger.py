@@ -5,15 +5,16 @@ from math import inf, log
 
 import pytest
 
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.loop import begin, decode
 from specdec_lib.scores import RowStats
-from specdec_lib.trees import UnlikelyPath
-from specdec_lib.types import NO_DICE, Budget, Draft, Facts, Kit, Method, Refusal, Round, Verdict
+from specdec_lib.trees import stop_when_unlikely
+from specdec_lib.types import NO_DICE, Budget, Draft, Method, Refusal, Round, Verdict
 from specdec_lib.when.entropy_trigger import CARD, EntropyTrigger, decide, last_entropies
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, kit
 
-COPY, MODEL = Budget(8, 8, 8, "feedback-retrieval"), Budget(8, 8, 8, "eagle2")
+COPY, MODEL = Budget.of("feedback-retrieval", 8, 8, 8), Budget.of("eagle2", 8, 8, 8)
 
 
 def after(*rounds: tuple[float, ...]):
@@ -83,7 +84,7 @@ def test_it_reads_no_more_rounds_than_it_needs():
 
 def test_it_retrieves_at_low_entropy_and_uses_the_model_elsewhere():
     part = EntropyTrigger(COPY, MODEL)
-    assert part(after((.1, .2, .3)), NO_DICE) == replace(COPY, instead=MODEL)
+    assert part(after((.1, .2, .3)), NO_DICE) == COPY.then(MODEL)
     assert part(after((3.0, 2.0, 4.0)), NO_DICE) == MODEL
 
 
@@ -93,8 +94,8 @@ def test_the_first_round_uses_the_model():
 
 def test_reading_query_matches_as_many_tokens_as_the_window_has():
     session = after((6.0, 1.2, .3))
-    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == replace(COPY, query=2, instead=MODEL)
-    assert EntropyTrigger(COPY, MODEL)(session, NO_DICE).query == 0
+    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == COPY.each(lambda own: replace(own, notes={"query": 2})).then(MODEL)
+    assert EntropyTrigger(COPY, MODEL)(session, NO_DICE).notes == {}
 
 
 def test_it_reads_the_entropies_that_the_loop_recorded():
@@ -105,31 +106,31 @@ def test_it_reads_the_entropies_that_the_loop_recorded():
 
 
 def test_normalised_it_fires_at_a_share_of_the_largest_entropy():
-    part = CARD.make(Kit(None, Facts(vocab=1000)), normalised=True)
+    part = CARD.make(Kit(None, TokenizerFacts(vocab=1000)), normalised=True)
     share = 1.5 / log(32_000)
     assert part(after((.99 * share * log(1000),)), NO_DICE).source == "feedback-retrieval"
     assert part(after((1.01 * share * log(1000),)), NO_DICE).source == "eagle2"
-    assert CARD.make(Kit(None, Facts(vocab=32_000)), normalised=True).penalty == pytest.approx(1 / log(32_000))
+    assert CARD.make(Kit(None, TokenizerFacts(vocab=32_000)), normalised=True).penalty == pytest.approx(1 / log(32_000))
 
 
 def test_its_budgets_come_from_the_kit():
     part = CARD.make(kit(nodes=6))
-    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval")
-    assert part.model == Budget(6, 8, 6, "eagle2")
+    assert part.retrieve == Budget.of("feedback-retrieval", 6, 8, 6)
+    assert part.model == Budget.of("eagle2", 6, 8, 6)
     assert (part.look_back, part.penalty, part.threshold, part.reading) == (3, 1.0, 1.5, "switch")
 
 
 def test_the_models_tree_has_its_own_sizes_and_stop_rule():
     part = CARD.make(Kit(None, nodes=6), depth=24, nodes=24, model_depth=5, model_width=4, model_nodes=6, least=0.4)
-    assert part.retrieve == Budget(24, 8, 24, "feedback-retrieval")
-    assert part.model == Budget(5, 4, 6, "eagle2", stop=UnlikelyPath(0.4))
+    assert part.retrieve == Budget.of("feedback-retrieval", 24, 8, 24)
+    assert part.model == stop_when_unlikely(Budget.of("eagle2", 5, 4, 6), 0.4)
 
 
 def test_parameters_override_the_kit():
     part = CARD.make(kit(nodes=6), retrieve="suffix-automaton", model="token-recycling", depth=4, width=2, nodes=5,
                      model_depth=3, model_width=7, threshold=.5)
-    assert part.retrieve == Budget(4, 2, 5, "suffix-automaton")
-    assert part.model == Budget(3, 7, 5, "token-recycling")
+    assert part.retrieve == Budget.of("suffix-automaton", 4, 2, 5)
+    assert part.model == Budget.of("token-recycling", 3, 7, 5)
     assert part.threshold == .5
 
 

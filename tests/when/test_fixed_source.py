@@ -13,7 +13,7 @@ DRAFTERS = {"model": lambda *args: deterministic_chain((1,)), "copy": lambda *ar
 
 
 def drafted(source):
-    return Switch(DRAFTERS)(SESSION, FixedSource(Budget(3, source=source))(SESSION, NO_DICE), NO_DICE).tokens
+    return Switch(DRAFTERS)(SESSION, FixedSource(Budget.of(source, 3))(SESSION, NO_DICE), NO_DICE).tokens
 
 
 def test_the_named_drafter_drafts_every_round():
@@ -26,7 +26,7 @@ def test_after_an_empty_draft_the_switch_uses_the_next_drafter():
 
 
 def test_its_budget_comes_from_the_kit_or_from_the_parameters():
-    assert CARD.make(kit(nodes=5), "eagle2").budget == Budget(5, 8, 5, "eagle2")
+    assert CARD.make(kit(nodes=5), "eagle2").budget == Budget.of("eagle2", 5, 8, 5)
     assert CARD.make(kit(nodes=5), depth=2, width=3, nodes=4).budget == Budget(2, 3, 4)
 
 

@@ -1,13 +1,14 @@
 import pytest
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.matcher import Matcher
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
-from specdec_lib.trees import UnlikelyPath
-from specdec_lib.types import NO_DICE, Budget, Kit, Refusal, Session
+from specdec_lib.trees import stop_when_unlikely
+from specdec_lib.types import NO_DICE, Budget, Refusal, Session
 from specdec_lib.when.match_length import CARD, MatchLength
 
-COPY, OTHER = Budget(8, source="suffix-automaton"), Budget(8, 8, 8, source="token-recycling")
+COPY, OTHER = Budget.of("suffix-automaton", 8), Budget.of("token-recycling", 8, 8, 8)
 WORDS = (11, 12, 13, 14, 15, 16)
 
 
@@ -29,7 +30,7 @@ def test_a_match_of_five_tokens_is_copied_and_one_of_four_is_not():
 
 def test_the_copy_budget_carries_the_other_drafters_budget():
     part = MatchLength(Matcher(), COPY, OTHER, 5)
-    assert part(Session(repeat(5), 12, 50), NO_DICE).instead == OTHER
+    assert part(Session(repeat(5), 12, 50), NO_DICE) == COPY.then(OTHER)
     assert part(Session(repeat(4), 10, 50), NO_DICE) == OTHER
 
 
@@ -42,21 +43,21 @@ def test_a_match_in_the_corpus_must_be_five_tokens_longer(tmp_path):
 
 def test_both_budgets_come_from_the_kit():
     part = CARD.make(Kit(None, nodes=6))
-    assert part.copy == Budget(6, source="suffix-automaton")
-    assert part.other == Budget(6, 8, 6, source="token-recycling")
+    assert part.copy == Budget.of("suffix-automaton", 6)
+    assert part.other == Budget.of("token-recycling", 6, 8, 6)
     assert part.threshold == 5
 
 
 def test_parameters_override_the_kit():
     part = CARD.make(Kit(None, nodes=6), threshold=3, other="eagle", depth=4, width=2, nodes=5)
-    assert part.copy == Budget(4, source="suffix-automaton")
-    assert part.other == Budget(4, 2, 5, source="eagle")
+    assert part.copy == Budget.of("suffix-automaton", 4)
+    assert part.other == Budget.of("eagle", 4, 2, 5)
 
 
 def test_the_copy_has_its_own_length_and_the_tree_its_own_stop_rule():
     part = CARD.make(Kit(None, nodes=6), copy=12, least=0.4)
-    assert part.copy == Budget(12, source="suffix-automaton")
-    assert part.other == Budget(6, 8, 6, source="token-recycling", stop=UnlikelyPath(0.4))
+    assert part.copy == Budget.of("suffix-automaton", 12)
+    assert part.other == stop_when_unlikely(Budget.of("token-recycling", 6, 8, 6), 0.4)
 
 
 def test_it_shares_its_index_with_the_drafter():

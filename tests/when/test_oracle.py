@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from specdec_lib import catalog, measure
+from specdec_lib.cards import Kit
 from specdec_lib.cost import curves
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin, decode
@@ -15,7 +16,7 @@ from specdec_lib.recordings.record import record
 from specdec_lib.recordings.replay_method import assembled
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import NO_DICE, Budget, Kit, Method, Refusal
+from specdec_lib.types import NO_DICE, Budget, Method, Refusal
 from specdec_lib.when.oracle import CARD, Oracle
 from tests.worlds import PROMPT, kit
 

@@ -1,9 +1,10 @@
 import pytest
 
+from specdec_lib.cards import Kit
 from specdec_lib.loop import begin
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import UnlikelyPath, stop_when_unlikely
-from specdec_lib.types import NO_DICE, Budget, Kit, Refusal
+from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.when.path_chance import CARD, PathChance
 
 

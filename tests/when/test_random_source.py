@@ -2,12 +2,13 @@ from dataclasses import replace
 
 import pytest
 
+from specdec_lib.cards import Kit
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin
-from specdec_lib.types import NO_DICE, Budget, Kit, Refusal
+from specdec_lib.types import NO_DICE, Budget, Refusal
 from specdec_lib.when.random_source import CARD, RandomSource
 
-COPY, MODEL = Budget(8, source="copy"), Budget(8, source="model")
+COPY, MODEL = Budget.of("copy", 8), Budget.of("model", 8)
 
 
 def sessions(count, id=""):
@@ -42,10 +43,10 @@ def test_rate_1_always_retrieves_and_rate_0_never():
 
 def test_both_budgets_come_from_the_kit_or_from_the_parameters():
     part = CARD.make(Kit(None, nodes=6))
-    assert part.retrieve == Budget(6, 8, 6, "feedback-retrieval")
-    assert part.model == Budget(6, 8, 6, "eagle2")
+    assert part.retrieve == Budget.of("feedback-retrieval", 6, 8, 6)
+    assert part.model == Budget.of("eagle2", 6, 8, 6)
     part = CARD.make(Kit(None), rate=.2, retrieve="a", model="b", depth=4, width=2, nodes=5)
-    assert part == RandomSource(Budget(4, 2, 5, "a"), Budget(4, 2, 5, "b"), .2)
+    assert part == RandomSource(Budget.of("a", 4, 2, 5), Budget.of("b", 4, 2, 5), .2)
 
 
 def test_an_impossible_rate_is_refused():

@@ -20,7 +20,7 @@ STEP = 64                                          # plain products take columns
 HALF = (torch.bfloat16, torch.float16)
 
 
-def plainly(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
+def use_plain_products(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
     """Whether plain matrix products are the faster attention: a few rows over many columns, in half precision on a CPU.
 
     Measured with 9 query and 3 key heads of 64, two threads, microseconds a layer at 260 / 450 / 1,030 columns in

@@ -43,9 +43,9 @@ class KVCache:
     def reserve(self, rows: int, half_way: bool = False) -> None:
         """Makes room for this many rows by doubling; `half_way`: also for hidden states of rows that exit early."""
         while self.capacity < rows:
-            self.kv = twice(self.kv, 3)
-            self.hidden = None if self.hidden is None else twice(self.hidden, 0)
-            self.features = None if self.features is None else twice(self.features, 0)
+            self.kv = doubled(self.kv, 3)
+            self.hidden = None if self.hidden is None else doubled(self.hidden, 0)
+            self.features = None if self.features is None else doubled(self.features, 0)
         if half_way and self.hidden is None:
             self.hidden = self.stream()
 
@@ -66,6 +66,6 @@ class KVCache:
         return self.rows.fed(tokens, depth)
 
 
-def twice(tensor: Tensor, dim: int) -> Tensor:
+def doubled(tensor: Tensor, dim: int) -> Tensor:
     """The tensor followed by as many zeros along `dim`."""
     return torch.cat((tensor, torch.zeros_like(tensor)), dim)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.llama.attention import attend, plainly, widened, widened_mask
+from specdec_lib.models.llama.attention import attend, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.weights import LayerWeights
 
@@ -31,7 +31,7 @@ class LayerView:
 def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group: int, capacity: int) -> LayerView:
     """The view of rows that see all columns before them except those hidden by `block`, for the faster attention."""
     rows, stop = where.stop - where.start, where.stop
-    if not plainly(rows, stop, cos.dtype, cos.device):
+    if not use_plain_products(rows, stop, cos.dtype, cos.device):
         return LayerView(where, stop, cos, sin, block, widened_mask(block, rows, stop, group))
     block, stop = widened(block, rows, stop, capacity, cos.dtype)
     return LayerView(where, stop, cos, sin, block, None, True)

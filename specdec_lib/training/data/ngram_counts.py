@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 
-def count(sequences: Iterable[Sequence[int]], vocab: int, least: int = 2) -> dict[str, np.ndarray]:
+def count_ngrams(sequences: Iterable[Sequence[int]], vocab: int, least: int = 2) -> dict[str, np.ndarray]:
     """The trigram of these sequences of token ids below `vocab`; no n-gram crosses from one sequence to the next.
 
     Bigrams and trigrams seen fewer than `least` times are dropped, and their mass goes to the order below, so every
@@ -20,7 +20,7 @@ def count(sequences: Iterable[Sequence[int]], vocab: int, least: int = 2) -> dic
     share of a context that is a token's own. About 6 bytes a trigram, 8 a bigram. ValueError for
     ids outside the vocabulary or where there is nothing to count.
     """
-    text, place = lay_out(sequences, vocab)
+    text, place = flatten_sequences(sequences, vocab)
     pairs, pair_counts = np.unique(packed_ngrams(text, place, 2, vocab), return_counts=True)
     triples, triple_counts = np.unique(packed_ngrams(text, place, 3, vocab), return_counts=True)
     tails, befores = np.unique(triples % vocab ** 2, return_counts=True)
@@ -32,14 +32,14 @@ def count(sequences: Iterable[Sequence[int]], vocab: int, least: int = 2) -> dic
     triple_mass = discounted_shares(triple_counts, np.searchsorted(pairs, triples // vocab))[often]
     places = np.searchsorted(kept, triples[often] // vocab)    # the bigram of a frequent trigram is kept, too
     small = np.uint16 if vocab <= np.iinfo(np.uint16).max else np.int32
-    return {"unigram": lowest(np.bincount(pairs % vocab, minlength=vocab), text).astype(np.float32),
+    return {"unigram": lowest_order(np.bincount(pairs % vocab, minlength=vocab), text).astype(np.float32),
             "bigram.sizes": np.bincount(kept // vocab, minlength=vocab).astype(small),
             "bigram.tokens": (kept % vocab).astype(small), "bigram.mass": pair_mass.astype(np.float32),
             "trigram.sizes": np.bincount(places, minlength=len(kept)).astype(small),
             "trigram.tokens": (triples[often] % vocab).astype(small), "trigram.mass": triple_mass.astype(np.float32)}
 
 
-def lay_out(sequences: Iterable[Sequence[int]], vocab: int) -> tuple[np.ndarray, np.ndarray]:
+def flatten_sequences(sequences: Iterable[Sequence[int]], vocab: int) -> tuple[np.ndarray, np.ndarray]:
     """All tokens concatenated [n], and the index of the sequence that each belongs to [n]."""
     pieces = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     text = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
@@ -79,7 +79,7 @@ def discounted_shares(counts: np.ndarray, context: np.ndarray) -> np.ndarray:
     return (counts - discounts(counts)[np.minimum(counts, 3)]) / np.maximum(total, 1)
 
 
-def lowest(different: np.ndarray, text: np.ndarray) -> np.ndarray:
+def lowest_order(different: np.ndarray, text: np.ndarray) -> np.ndarray:
     """The lowest order's distribution [V]: by how many different tokens came before; the rest is spread evenly.
 
     Where no token has one before it (sequences of length one), by how often each was seen.

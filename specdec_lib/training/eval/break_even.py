@@ -10,11 +10,12 @@ from time import perf_counter
 from typing import Any
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit
 from specdec_lib.cost.break_even import CONTEXT, NEW, REPEATS, Clock, break_even_of_part, rates_on_card
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.training.recipes import DEPTH, NGRAM, RECIPES, beside, spec_of
-from specdec_lib.types import Kit, Method, Refusal
+from specdec_lib.training.recipes import DEPTH, NGRAM, RECIPES, checkpoints_for, spec_of
+from specdec_lib.types import Method, Refusal
 
 DRAFTERS = (*(name for name, which in RECIPES.items() if not which.fills), NGRAM)
 
@@ -54,5 +55,5 @@ def method_of(name: str, part: str, stored: Any, target: Transformer, depth: int
     if name == NGRAM:
         return catalog.build(f"draft-model(depth={depth})", Kit(target, draft=stored, parts=catalog.make_part))
     draft = draft_lm(stored.state, target.weights) if name == "draft-lm" else None
-    kit = Kit(target, draft=draft, checkpoints=beside(RECIPES[name], stored), parts=catalog.make_part)
+    kit = Kit(target, draft=draft, checkpoints=checkpoints_for(RECIPES[name], stored), parts=catalog.make_part)
     return catalog.build(spec_of(RECIPES[name], part, depth), kit)

@@ -12,10 +12,10 @@ from specdec_lib.training.data.batches import order
 from specdec_lib.training.data.dataset import Dataset
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.eval.decoding import decode_live, evenly
-from specdec_lib.training.eval.teacher_forced import tallies, together
+from specdec_lib.training.eval.teacher_forced import sum_tallies, tallies
 from specdec_lib.training.losses.full_diffusion import fill_quality
 from specdec_lib.training.nets.base import TrainableDrafter
-from specdec_lib.training.recipes import DEPTH, Recipe, beside, spec_of
+from specdec_lib.training.recipes import DEPTH, Recipe, checkpoints_for, spec_of
 from specdec_lib.training.time_budget import TimeBudget
 
 LIVE, LEAST = 24, 2                                # held-out prompts that are decoded: at most, and at least
@@ -31,7 +31,7 @@ def teacher_forced_rates(which: Recipe, drafter: TrainableDrafter, batches: Iter
     found = tallies(drafter, batches, DEPTH)
     out = {}
     for name, one in zip(which.parts(drafter.meta()), found, strict=True):
-        told = rounded(together(one).told())
+        told = rounded(sum_tallies(one).told())
         if families:
             told["by_family"] = {family: rounded(tally.told()) for family, tally in sorted(one.items())}
         out[name or which.name] = told
@@ -46,9 +46,9 @@ def live_rates(which: Recipe, lessons: Dataset, stored: Checkpoint, target: Tran
     out = {}
     for place, name in enumerate(parts):
         cut = deadline.cut(prompts, 1 / len(parts) if place == 0 else 1.0, len(prompts) if place else LEAST)
-        found = decode_live(spec_of(which, name), target, text.facts, cut, beside(which, stored), draft)
+        found = decode_live(spec_of(which, name), target, text.facts, cut, checkpoints_for(which, stored), draft)
         prompts = prompts[:cut.taken]
-        out[name or which.name] = {"prompts": cut.taken, **rounded(together(found).told())}
+        out[name or which.name] = {"prompts": cut.taken, **rounded(sum_tallies(found).told())}
     return out
 
 

@@ -106,7 +106,7 @@ def tallies(drafter: TrainableDrafter, batches: Iterable[tuple[Batch, Sequence[s
     return out
 
 
-def together(by_family: dict[str, Tally]) -> Tally:
+def sum_tallies(by_family: dict[str, Tally]) -> Tally:
     """The sum of all families."""
     total = Tally()
     for tally in by_family.values():

@@ -48,7 +48,7 @@ def block_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dic
     logq = torch.log_softmax(logits, -1)
     total = total - drafter.correction_weight * (taught * (p * logq).sum(-1)).sum()
     overlap = torch.minimum(p * mass[:, None], logq.detach().exp()).sum(-1)
-    said = trust(drafter, x, e)
+    said = confidence_logit(drafter, x, e)
     total = total + drafter.confidence_weight * (
         weight * F.binary_cross_entropy_with_logits(said, overlap, reduction="none")).sum()
 
@@ -107,7 +107,7 @@ def corrected_logits(drafter, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor
     return columns, logits, e
 
 
-def trust(drafter, x: Tensor, e: Tensor) -> Tensor:
+def confidence_logit(drafter, x: Tensor, e: Tensor) -> Tensor:
     """Logit [n] of the predicted probability that the slot's token is accepted."""
     return (torch.cat((x, e), -1) * drafter.confidence).sum(-1)
 
@@ -118,7 +118,7 @@ def on_candidates(dist: TeacherRows, columns: Tensor) -> Tensor:
     return (same * dist.probs[:, None]).sum(-1)
 
 
-def best_walked(drafter, x: Tensor, before: Tensor) -> Tensor:
+def best_corrected(drafter, x: Tensor, before: Tensor) -> Tensor:
     """The column [n] with the best corrected logit, given the true tokens `before` [n]."""
     with torch.no_grad():
         found = [corrected_logits(drafter, part, some)[:2] for part, some in zip(x.split(PIECE), before.split(PIECE),

@@ -35,7 +35,7 @@ class Hidden(NamedTuple):
     seen: Tensor
 
 
-class Asked(NamedTuple):
+class TrainedRows(NamedTuple):
     """Rows [B, S] whose next token is hidden, rows whose next token can be learned, and its column [B, S]."""
 
     rows: Tensor
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     columns: Tensor
 
 
-def hide(batch: Batch, anneal: int = 0) -> Hidden:
+def draw_hidden(batch: Batch, anneal: int = 0) -> Hidden:
     """The hidden tokens and seen columns of a step, from the batch's seed; `anneal` steps open the columns behind."""
     dice, device = torch.Generator().manual_seed(batch.seed), batch.tokens.device
     t = mask_rates((len(batch.tokens),), dice)
@@ -76,11 +76,11 @@ def streams(drafter, tokens: Tensor, masked: Tensor, seen: Tensor) -> Tensor:
     return normed(x, drafter.norm, eps)
 
 
-def masked_rows(drafter, batch: Batch, masked: Tensor) -> Asked:
+def masked_rows(drafter, batch: Batch, masked: Tensor) -> TrainedRows:
     """Which rows of these texts are trained, and on which columns."""
     columns = drafter.frozen.columns[batch.later(batch.tokens, 1)]
     learnable = batch.drafted(1) & (columns >= 0)
-    return Asked(batch.later(masked, 1) & learnable, learnable, columns)
+    return TrainedRows(batch.later(masked, 1) & learnable, learnable, columns)
 
 
 def certain_labels(columns: Tensor) -> TeacherRows:
@@ -91,7 +91,7 @@ def certain_labels(columns: Tensor) -> TeacherRows:
 
 def full_diffusion_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
     """The loss per text, and for each quarter of the masking rates the mean loss and the share of correct tokens."""
-    drawn = hide(batch, drafter.anneal)
+    drawn = draw_hidden(batch, drafter.anneal)
     ask = masked_rows(drafter, batch, drawn.masked)
     weight = hidden_weights(ask.rows, drawn.rates, ask.learnable, MOST) / len(batch.tokens)
     x, columns = streams(drafter, batch.tokens, drawn.masked, drawn.seen)[ask.rows], ask.columns[ask.rows]

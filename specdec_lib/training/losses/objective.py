@@ -44,7 +44,7 @@ class Objective:
         if hasattr(drafter, "loss"):
             return drafter.loss(batch, self)
         streams = drafter.slots(batch)
-        parts = [entry(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
+        parts = [slot_targets(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
         weights = self.weights(drafter, streams, parts)
         total, anchors = 0.0, max(1, int(parts[0][0].sum()))
         told: dict[str, list[float]] = {"loss": [], "right": []}
@@ -66,7 +66,7 @@ class Objective:
         return self.by_depth(probs)
 
 
-def entry(drafter: TrainableDrafter, batch: Batch, ahead: int) -> tuple[Tensor, TeacherRows]:
+def slot_targets(drafter: TrainableDrafter, batch: Batch, ahead: int) -> tuple[Tensor, TeacherRows]:
     """Where slot `ahead` can be learned [B * S] bool, and the target's distribution there."""
     dist = drafter.frozen.distribution(batch, ahead)
     chosen = batch.drafted(1 + ahead).flatten() & dist.covered

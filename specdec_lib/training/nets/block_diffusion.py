@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
 from specdec_lib.training.data.batches import Batch
-from specdec_lib.training.losses.block_diffusion import best_walked, block_loss
+from specdec_lib.training.losses.block_diffusion import best_corrected, block_loss
 from specdec_lib.training.losses.block_masks import in_parts
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.base import Frozen, normed
-from specdec_lib.training.nets.decoder_layer import fused_state, kept_tensors, scaled, take_over
+from specdec_lib.training.nets.decoder_layer import fused_state, kept_tensors, load_tensors, scaled
 from specdec_lib.training.nets.eagle import default_taps
 from specdec_lib.training.nets.lora import LowRankLayer
 
@@ -86,7 +86,7 @@ class BlockDiffusionNet(nn.Module):
 
     def proposed(self, x: Tensor, before: Tensor) -> Tensor:
         """The column [n] chosen in slots of hidden states x [n, hidden], given the true tokens `before` [n]."""
-        return best_walked(self, x, before)
+        return best_corrected(self, x, before)
 
     def context(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
         """Per layer the keys and values [B, kv_heads, S, d] of the target's hidden states."""
@@ -111,7 +111,7 @@ class BlockDiffusionNet(nn.Module):
 
     def take(self, state: Mapping[str, Tensor]) -> None:
         """Takes over trained tensors, as `state` gives them."""
-        take_over(self, VECTORS, state)
+        load_tensors(self, VECTORS, state)
 
     def state(self) -> dict[str, Tensor]:
         return kept_tensors(self, VECTORS) | {"ids": self.frozen.ids}

@@ -75,7 +75,7 @@ def fused_state(layer, head_dim: int) -> dict[str, Tensor]:
     return state
 
 
-def take_over(module: nn.Module, names: Iterable[str], state: Mapping[str, Tensor]) -> None:
+def load_tensors(module: nn.Module, names: Iterable[str], state: Mapping[str, Tensor]) -> None:
     """Puts stored tensors into a drafter: its parameters of these names, and the matrices of its `layers`."""
     with torch.no_grad():
         for name in names:

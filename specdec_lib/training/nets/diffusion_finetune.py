@@ -39,8 +39,8 @@ class FinetunedDiffusion(DiffusionNet):
         return {**super().meta(), "base": self.base}
 
 
-def filling(target: Transformer, ids: Tensor, random: bool = False,
-            base: Checkpoint | None = None) -> FinetunedDiffusion:
+def diffusion_from_draft_lm(target: Transformer, ids: Tensor, random: bool = False,
+                            base: Checkpoint | None = None) -> FinetunedDiffusion:
     """The drafter that starts from `draft-lm`; its vocabulary is the base's, so `ids` is not used."""
     return FinetunedDiffusion(target, base_checkpoint(base), MASKS, RANK, random)
 
@@ -52,7 +52,7 @@ def base_checkpoint(base: Checkpoint | None) -> Checkpoint:
     return base
 
 
-def aligned(target: Transformer, ids: Tensor, random: bool = False,
-            base: Checkpoint | None = None) -> FinetunedDiffusion:
+def aligned_diffusion(target: Transformer, ids: Tensor, random: bool = False,
+                      base: Checkpoint | None = None) -> FinetunedDiffusion:
     """The drafter that starts from `diffusion-lm`; its vocabulary is the base's, so `ids` is not used."""
     return FinetunedDiffusion(target, base_checkpoint(base), WHOLLY_MASKED, ALIGNED_RANK, random)

@@ -24,7 +24,14 @@ from specdec_lib.training.losses.diffusion import Mix, diffusion_loss, draw_mask
 from specdec_lib.training.losses.full_diffusion import full_diffusion_loss
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.base import Frozen, normed
-from specdec_lib.training.nets.decoder_layer import TrainableLayer, causal, fused_state, kept_tensors, scaled, take_over
+from specdec_lib.training.nets.decoder_layer import (
+    TrainableLayer,
+    causal,
+    fused_state,
+    kept_tensors,
+    load_tensors,
+    scaled,
+)
 from specdec_lib.training.nets.lora import LowRankLayer
 
 TOGETHER = 64                                      # anchors of a text whose blocks are computed at once
@@ -122,7 +129,7 @@ class DiffusionNet(nn.Module):
 
     def take(self, state: Mapping[str, Tensor]) -> None:
         """Takes over trained tensors, as `state` gives them."""
-        take_over(self, ("norm", "mask"), state)
+        load_tensors(self, ("norm", "mask"), state)
 
     def state(self) -> dict[str, Tensor]:
         return kept_tensors(self, ("norm", "mask")) | {"ids": self.frozen.ids}

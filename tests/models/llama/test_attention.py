@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdec_lib.models.llama.attention import STEP, attend, hidden_block, plainly, widened, widened_mask
+from specdec_lib.models.llama.attention import STEP, attend, hidden_block, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.forward import view_of
 from specdec_lib.types import ROOT
 
@@ -50,5 +50,5 @@ def test_a_growing_context_meets_a_new_shape_once_in_a_step():
     (1, 500, torch.bfloat16, False), (1, 700, torch.bfloat16, True), (7, 200, torch.bfloat16, False),
     (7, 400, torch.bfloat16, True), (7, 400, torch.float32, False), (100, 700, torch.bfloat16, False)])
 def test_plain_products_are_for_a_few_rows_over_many_columns_in_half_precision(rows, columns, dtype, plain):
-    assert plainly(rows, columns, dtype, CPU) is plain
-    assert not plainly(rows, columns, dtype, torch.device("cuda"))
+    assert use_plain_products(rows, columns, dtype, CPU) is plain
+    assert not use_plain_products(rows, columns, dtype, torch.device("cuda"))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.loop import begin, step
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.data.features import Features
@@ -18,7 +19,7 @@ from specdec_lib.training.data.length_labels import (
     ready_drafter,
 )
 from specdec_lib.training.recipes import RECIPES
-from specdec_lib.types import Facts, Kit, Refusal
+from specdec_lib.types import Refusal
 from tests.training.lessons import answered, checkpoint, drafters, stirred
 from tests.training.tiny import tiny_examples, tiny_target
 
@@ -98,7 +99,7 @@ def in_the_loop(name, stored, target, tokens):
     if name == "draft-lm":
         from specdec_lib.heads.draft_lm import draft_lm
         draft = draft_lm(stored.state, target.weights)
-    kit = Kit(lm, Facts(vocab=target.vocab), draft=draft, checkpoints={name: stored}, parts=catalog.make_part)
+    kit = Kit(lm, TokenizerFacts(vocab=target.vocab), draft=draft, checkpoints={name: stored}, parts=catalog.make_part)
     method = catalog.build(f"{RECIPES[name].method or name}(depth=4)", kit)
     lm.prefill(tokens[:-1])
     return len(step(begin(tokens, 20), lm, method).rounds[-1].verdict.path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.training.data.ngram_counts import count, discounts
+from specdec_lib.training.data.ngram_counts import count_ngrams, discounts
 
 SIX = [(0, 1, 0, 1, 0, 2)]                                     # of four tokens; 3 is never seen
 
@@ -26,7 +26,7 @@ def test_six_tokens_give_the_probabilities_computed_by_hand():
     # continuations: 0, 1 and 2 each after one token; too few counts for estimates, so one half is taken off
     every = 1.5 / 3 / 4                                        # three halves left over, shared by four tokens
     unigram = 0.5 / 3 + every
-    arrays = count(SIX, vocab=4, least=1)
+    arrays = count_ngrams(SIX, vocab=4, least=1)
     assert prob(arrays, (), 0) == pytest.approx(unigram, abs=1e-7)
     assert prob(arrays, (), 3) == pytest.approx(every, abs=1e-7)
     after_one = 0.5 / 1 + 0.5 * unigram                        # "1 0" stands after one token, half of it kept
@@ -40,7 +40,7 @@ def test_six_tokens_give_the_probabilities_computed_by_hand():
 
 def test_a_pruned_bigram_hands_its_mass_to_the_order_below():
     unigram = 0.5 / 3 + 0.125
-    arrays = count(SIX, vocab=4, least=2)                      # "0 2" was seen once: only "0 1" keeps its quarter
+    arrays = count_ngrams(SIX, vocab=4, least=2)               # "0 2" was seen once: only "0 1" keeps its quarter
     assert prob(arrays, (0,), 2) == pytest.approx(0.75 * unigram, abs=1e-7)
     assert prob(arrays, (1, 0), 2) == pytest.approx(0.75 * unigram, abs=1e-7)
 
@@ -48,13 +48,13 @@ def test_a_pruned_bigram_hands_its_mass_to_the_order_below():
 def test_an_often_seen_token_with_one_neighbour_is_rarer_than_its_count_says():
     san, francisco, glasses = 0, 1, 2
     text = [(13 + i % 2, san, francisco) for i in range(20)] + [(left, glasses) for left in range(3, 13)]
-    arrays = count(text, vocab=20)                             # 20 times after one token, 10 times after ten
+    arrays = count_ngrams(text, vocab=20)                      # 20 times after one token, 10 times after ten
     assert prob(arrays, (15,), glasses) > 5 * prob(arrays, (15,), francisco)
     assert prob(arrays, (san,), francisco) > prob(arrays, (san,), glasses)
 
 
 def test_no_ngram_crosses_from_one_sequence_to_the_next():
-    arrays = count([(0, 1), (2, 3), (0, 1), (2, 3)], vocab=4)
+    arrays = count_ngrams([(0, 1), (2, 3), (0, 1), (2, 3)], vocab=4)
     assert arrays["bigram.sizes"].tolist() == [1, 0, 1, 0]
     assert len(arrays["trigram.tokens"]) == 0
 
@@ -66,7 +66,7 @@ def test_three_discounts_come_from_the_counts_of_counts():
 
 @pytest.mark.parametrize("least", [1, 2, 3])
 def test_after_pruning_every_distribution_sums_to_one(least):
-    model = Ngram(count(noise(), vocab=40, least=least))
+    model = Ngram(count_ngrams(noise(), vocab=40, least=least))
     contexts = np.array([(a, b) for a in range(-1, 40) for b in range(-1, 40)])
     sums = np.exp(model.logp_batch(contexts, np.tile(np.arange(40), (len(contexts), 1)))).sum(-1)
     assert abs(sums - 1).max() < 1e-12
@@ -74,7 +74,7 @@ def test_after_pruning_every_distribution_sums_to_one(least):
 
 def test_counts_below_the_least_are_not_kept():
     text = noise()
-    sizes = [len(count(text, vocab=40, least=least)["trigram.tokens"]) for least in (1, 2, 3)]
+    sizes = [len(count_ngrams(text, vocab=40, least=least)["trigram.tokens"]) for least in (1, 2, 3)]
     by_hand = {}
     for piece in text:
         for i in range(len(piece) - 2):
@@ -83,13 +83,13 @@ def test_counts_below_the_least_are_not_kept():
 
 
 def test_where_no_token_has_a_neighbour_they_count_as_often_as_seen_and_all_have_mass():
-    often, once, *never = count([(0,), (0,), (1,)], vocab=5)["unigram"]
+    often, once, *never = count_ngrams([(0,), (0,), (1,)], vocab=5)["unigram"]
     assert often > once > max(never)
     assert min(never) > 0
 
 
 def test_what_cannot_be_counted_is_refused():
     with pytest.raises(ValueError, match="between 0 and 3, got 0 to 4"):
-        count([(0, 4)], vocab=4)
+        count_ngrams([(0, 4)], vocab=4)
     with pytest.raises(ValueError, match="at least one token"):
-        count([()], vocab=4)
+        count_ngrams([()], vocab=4)

@@ -7,7 +7,7 @@ import torch
 
 from specdec_lib.cost.break_even import costs_in_forwards
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.training.data.ngram_counts import count
+from specdec_lib.training.data.ngram_counts import count_ngrams
 from specdec_lib.training.eval.break_even import DRAFTERS, break_even
 from specdec_lib.training.recipes import recipe, start
 from specdec_lib.types import Refusal
@@ -49,7 +49,7 @@ def test_every_drafter_has_expected_and_measured_costs_and_reached_rates(target,
 
 
 def test_a_table_has_no_expected_draft_cost_and_is_timed_like_the_others(target):
-    model = Ngram(count([tuple(range(40)), (1, 2, 3) * 5, (1, 2, 3) * 5], 40))
+    model = Ngram(count_ngrams([tuple(range(40)), (1, 2, 3) * 5, (1, 2, 3) * 5], 40))
     found = break_even("ngram", model, target, {}, {}, context=24, repeats=1, clock=Ticks(1, 3, 12, 10))["ngram"]
     assert found["expected"]["by weights read"] == costs_in_forwards(0, 1)
     assert found["measured"]["draft"] == 0.3

@@ -2,11 +2,11 @@
 
 import pytest
 
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.eval.decoding import decode_live, evenly
-from specdec_lib.training.eval.teacher_forced import Tally, tallies, together
-from specdec_lib.types import Facts
+from specdec_lib.training.eval.teacher_forced import Tally, sum_tallies, tallies
 from tests.training.lessons import answered, batch_of, checkpoint, drafters, learned, stirred
 from tests.training.tiny import tiny_examples, tiny_target
 
@@ -28,10 +28,10 @@ def in_the_loop(name, layer, drafter, target, data, end=frozenset()):
     """The tally of the real loop for what this drafter becomes when it is stored."""
     stored = checkpoint(name, drafter)
     if name == "draft-lm":
-        return decode_live(f"draft-model(depth={DEPTH})", target, Facts(end=end), data,
+        return decode_live(f"draft-model(depth={DEPTH})", target, TokenizerFacts(end=end), data,
                            draft=draft_lm(stored.state, target.weights))
     spec = f"{name}(depth={DEPTH}{f', layer={layer}' if layer else ''})"
-    return decode_live(spec, target, Facts(end=end), data, {name: stored})
+    return decode_live(spec, target, TokenizerFacts(end=end), data, {name: stored})
 
 
 @pytest.mark.parametrize("taught", [False, True], ids=["random", "taught"])
@@ -42,7 +42,7 @@ def test_a_walk_counts_the_rounds_of_the_loop(target, data, name, layer, taught)
     found = tallies(drafter, [(batch, ["tiny"] * len(data))], DEPTH)
     expected = found[0 if layer is None else (1, 3).index(layer)]
     assert in_the_loop(name, layer, drafter, target, data) == expected
-    assert together(expected).tokens == sum(len(example.output) for example in data)
+    assert sum_tallies(expected).tokens == sum(len(example.output) for example in data)
     if taught:
         assert expected["tiny"].accepted[0] > 5
         assert expected["tiny"].accepted[1] > 0
@@ -60,7 +60,7 @@ def test_walk_and_loop_agree_where_answers_end_early(target, name, layer):
 
 
 def test_a_perfect_draft_model_is_counted_as_such(target, data):
-    found = decode_live(f"draft-model(depth={DEPTH})", target, Facts(), data, draft=target.fresh())
+    found = decode_live(f"draft-model(depth={DEPTH})", target, TokenizerFacts(), data, draft=target.fresh())
     assert found["tiny"] == Tally(120, 24, [24, 24, 24, 24], [24, 24, 24, 24])
 
 
@@ -68,14 +68,15 @@ def test_an_answer_that_ends_inside_a_draft_is_counted_to_its_end(target):
     said, = answered(target, tiny_examples(1), 12)
     end = frozenset(said.output[3:])               # the first of these ends it
     stop = next(i for i, token in enumerate(said.output, 1) if token in end)
-    found = decode_live(f"draft-model(depth={DEPTH + 8})", target, Facts(end=end), [said], draft=target.fresh())["tiny"]
+    found = decode_live(f"draft-model(depth={DEPTH + 8})", target, TokenizerFacts(end=end), [said],
+                        draft=target.fresh())["tiny"]
     assert (found.tokens, found.rounds) == (stop, 1)
     assert sum(found.accepted) == stop < 12
 
 
 def test_families_are_told_apart(target):
     data = [Example((1, 2), (3,) * 4, "a"), Example((2, 3), (3,) * 6, "b"), Example((3, 4), (3,) * 5, "a")]
-    found = decode_live("ar", target, Facts(), data)
+    found = decode_live("ar", target, TokenizerFacts(), data)
     assert {family: tally.tokens for family, tally in found.items()} == {"a": 9, "b": 6}
     assert found["a"].rounds == 9
     assert found["a"].reached == []

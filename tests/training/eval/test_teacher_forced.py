@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specdec_lib.training.eval.teacher_forced import Tally, matches, tallies, together, walk_answer
+from specdec_lib.training.eval.teacher_forced import Tally, matches, sum_tallies, tallies, walk_answer
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.recipes import start
 from tests.training.lessons import IDS, answered, batch_of, drafters, learned, logits, ready
@@ -63,7 +63,7 @@ def test_tallies_add_up_whatever_depth_they_reached():
     one, two = Tally(5, 2, [2, 1], [2, 1]), Tally(3, 3, [2], [0])
     assert one.plus(two) == Tally(8, 5, [4, 1], [2, 1]) == two.plus(one)
     assert one.plus(Tally()) == one
-    assert together({"a": one, "b": two}) == one.plus(two)
+    assert sum_tallies({"a": one, "b": two}) == one.plus(two)
     assert (one, two) == (Tally(5, 2, [2, 1], [2, 1]), Tally(3, 3, [2], [0]))
 
 
@@ -147,7 +147,7 @@ def test_slots_inside_answers_alone_give_the_tallies_of_slots_everywhere(target,
     right = everywhere(drafter, batch, 3)
     walks = [walk_answer(right[:, i], len(example.prompt), len(example)) for i, example in enumerate(data)]
     assert found == {"a": walks[0].plus(walks[2]).plus(walks[4]), "b": walks[1].plus(walks[3])}
-    assert together(found).accepted[1] > 0
+    assert sum_tallies(found).accepted[1] > 0
     assert torch.equal(matches(drafter, batch, 3)[0], right & batch.drafted(1))
 
 

@@ -5,7 +5,7 @@ import torch
 
 from specdec_lib.exact import every_outcome
 from specdec_lib.how.rejection import acceptance
-from specdec_lib.scores import Distribution
+from specdec_lib.scores import Categorical
 from specdec_lib.training.losses.distillation import (
     decay_weights,
     dpace_weights,
@@ -44,7 +44,7 @@ def test_total_variation_of_two_distributions_by_hand():
 def test_total_variation_is_the_probability_that_the_drafted_token_is_rejected():
     dice = torch.Generator().manual_seed(0)
     for p, q in torch.rand(5, 2, 6, generator=dice).softmax(-1):
-        dists = [Distribution(torch.arange(6), probs) for probs in (p, q)]
+        dists = [Categorical(torch.arange(6), probs) for probs in (p, q)]
 
         def accepted(coins, p=dists[0], q=dists[1]):
             token = coins.choose(q)

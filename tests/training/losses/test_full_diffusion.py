@@ -14,9 +14,9 @@ from specdec_lib.training.fit import Settings, fit
 from specdec_lib.training.losses import full_diffusion
 from specdec_lib.training.losses.full_diffusion import (
     RATES,
+    draw_hidden,
     fill_quality,
     full_diffusion_loss,
-    hide,
     streams,
     visible_columns,
 )
@@ -45,7 +45,7 @@ def read(drafter, batch, masked, share: float = 1.0) -> torch.Tensor:
 
 
 def test_a_hidden_token_reaches_no_row_and_a_clean_one_on_either_side_reaches_all_of_its_text(target, batch):
-    drafter, drawn = stirred(made(target)), hide(replace(batch, seed=2))
+    drafter, drawn = stirred(made(target)), draw_hidden(replace(batch, seed=2))
     clean, hidden = read(drafter, batch, drawn.masked), 0
     for b, size in enumerate(batch.stop.tolist()):
         for t in range(batch.tokens.shape[1]):
@@ -66,7 +66,7 @@ def test_a_hidden_token_reaches_no_row_and_a_clean_one_on_either_side_reaches_al
 
 def test_only_the_row_before_a_hidden_token_is_trained_on_it(target, batch):
     drafter, shown = stirred(made(target)), replace(batch, seed=2)
-    masked = hide(shown).masked
+    masked = draw_hidden(shown).masked
     ask = full_diffusion.masked_rows(drafter, shown, masked)
     want = {(b, t - 1) for b, t in masked.nonzero().tolist() if int(batch.tokens[b, t]) in IDS}
     assert set(map(tuple, ask.rows.nonzero().tolist())) == want
@@ -126,11 +126,11 @@ def test_later_columns_are_opened_gradually_or_from_the_start(batch):
     size, real = batch.tokens.shape[1], torch.arange(batch.tokens.shape[1]) < batch.stop[:, None]
     before = torch.ones(size, size).tril() > 0
     assert torch.equal(visible_columns(batch, 0.0)[:, 0], before & real[:, None])
-    assert torch.equal(hide(batch).seen[:, 0], real[:, None].expand(-1, size, -1))
+    assert torch.equal(draw_hidden(batch).seen[:, 0], real[:, None].expand(-1, size, -1))
     behind = ~before & real[:, None]
     shares = []
     for step in (0, 4, 9, 30):
-        seen = torch.stack([hide(replace(batch, step=step, seed=seed), 10).seen[:, 0] for seed in range(30)])
+        seen = torch.stack([draw_hidden(replace(batch, step=step, seed=seed), 10).seen[:, 0] for seed in range(30)])
         assert seen[:, before & real[:, None]].all()
         shares.append(float(seen[:, behind].float().mean()))
     assert shares == pytest.approx([0.1, 0.5, 1, 1], abs=0.05)
@@ -140,7 +140,7 @@ def test_later_columns_are_opened_gradually_or_from_the_start(batch):
 def test_the_annealing_of_a_drafter_follows_the_steps_of_its_fit(target, batch, monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(full_diffusion, "hide", lambda batch, anneal: seen.append((batch.step, anneal))
-                        or hide(batch, anneal))
+                        or draw_hidden(batch, anneal))
     fit(made(target, anneal=7), [(0,)] * 2, lambda group: batch, Objective(), Settings(steps=3), tmp_path)
     assert seen == [(0, 7), (1, 7), (2, 7)]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import base_matrix
 from specdec_lib.checkpoints.quantize import pack
 from specdec_lib.heads.block_diffusion import BlockHead
@@ -16,7 +17,6 @@ from specdec_lib.training.eval.teacher_forced import matches, tallies
 from specdec_lib.training.nets.block_diffusion import BlockDiffusionNet
 from specdec_lib.training.nets.decoder_layer import MATRICES, fused_state
 from specdec_lib.training.recipes import recipe
-from specdec_lib.types import Facts
 from tests.training.lessons import IDS, answered, batch_of, checkpoint, learned, logits, stirred
 from tests.training.tiny import tiny_examples
 
@@ -186,7 +186,7 @@ def test_a_teacher_forced_walk_counts_the_rounds_of_the_loop(target, taught, end
     drafter = learned(made(target, None, random=False, anchors=8), batch, 25) if taught else made(target)
     found, = tallies(drafter, [(batch, ["tiny"] * len(data))], 3)
     kept = {"block-diffusion": checkpoint("block-diffusion", drafter)}
-    assert decode_live("block-diffusion(depth=3)", target, Facts(end=end), data, kept) == found
+    assert decode_live("block-diffusion(depth=3)", target, TokenizerFacts(end=end), data, kept) == found
     if taught and not end:
         assert found["tiny"].accepted[0] > 5
         assert found["tiny"].accepted[1] > 0

@@ -13,7 +13,12 @@ from specdec_lib.training.losses.chunked_head import slot_losses
 from specdec_lib.training.losses.diffusion import Mix, draw_masks
 from specdec_lib.training.losses.distillation import expected_streak
 from specdec_lib.training.losses.objective import Objective
-from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK, WHOLLY_MASKED, FinetunedDiffusion, aligned
+from specdec_lib.training.nets.diffusion_finetune import (
+    ALIGNED_RANK,
+    WHOLLY_MASKED,
+    FinetunedDiffusion,
+    aligned_diffusion,
+)
 from specdec_lib.training.nets.diffusion_lm import DiffusionNet
 from specdec_lib.training.recipes import recipe
 from tests.training.lessons import IDS, answered, batch_of, checkpoint, learned, logits, stirred
@@ -37,7 +42,7 @@ def batch(target, data):
 
 
 def test_before_its_first_step_it_drafts_as_its_base_does_and_random_weights_do_not(target, base, batch):
-    one, other = (aligned(target, IDS, random, base_of(base)) for random in (False, True))
+    one, other = (aligned_diffusion(target, IDS, random, base_of(base)) for random in (False, True))
     for k, (mine, theirs, apart) in enumerate(zip(*(logits(drafter, batch) for drafter in (one, base, other)),
                                                   strict=True)):
         assert torch.allclose(mine, theirs, atol=1e-6), k
@@ -45,15 +50,15 @@ def test_before_its_first_step_it_drafts_as_its_base_does_and_random_weights_do_
 
 
 def test_layers_blocks_and_vocabulary_are_the_bases_and_its_meta_names_the_base(target, base):
-    drafter = aligned(target, torch.arange(8), base=base_of(base))
+    drafter = aligned_diffusion(target, torch.arange(8), base=base_of(base))
     assert torch.equal(drafter.state()["ids"], IDS)
     assert drafter.meta() == base.meta() | {"base": {"name": "diffusion-lm", "sha256": "abc"}}
     with pytest.raises(ValueError, match="starts from a trained checkpoint"):
-        aligned(target, IDS)
+        aligned_diffusion(target, IDS)
 
 
 def test_its_blocks_are_wholly_masked_and_the_text_has_no_loss(target, base, batch):
-    drafter = aligned(target, IDS, base=base_of(base))
+    drafter = aligned_diffusion(target, IDS, base=base_of(base))
     drawn = draw_masks(batch, drafter.mix, drafter.blocks)
     assert drawn.whole.all()
     assert drawn.masked.all()
@@ -120,7 +125,7 @@ def test_of_the_default_target_it_is_a_few_megabytes_on_top():
                         tied=True)
     target = Transformer.random(shape)             # one layer of it stands for the three
     base = base_of(DiffusionNet(target, torch.arange(8192)))
-    drafter = aligned(target, base.state["ids"], base=base)
+    drafter = aligned_diffusion(target, base.state["ids"], base=base)
     tensors, about = pack(drafter.state(), recipe("diffusion-lm-aligned").plan, base.state.__getitem__)
     layer, rest = (sum(tensor.numel() * tensor.element_size() for name, tensor in tensors.items()
                        if name.startswith("layers") == one) for one in (True, False))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import load_checkpoint, save_checkpoint
 from specdec_lib.heads.diffusion import diffusion_lm
 from specdec_lib.models.llama.decoder import Transformer
@@ -18,7 +19,6 @@ from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.diffusion_lm import DiffusionNet, spread_layers
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.recipes import recipe
-from specdec_lib.types import Facts
 from tests.training.lessons import IDS, answered, batch_of, checkpoint, learned, logits, stirred
 from tests.training.tiny import tiny_examples, tiny_target
 
@@ -181,7 +181,7 @@ def test_a_walk_counts_the_rounds_of_the_loop(target, end):
     assert found["tiny"].accepted[0] > 5
     assert found["tiny"].accepted[1] > 0
     stored = {"diffusion-lm": checkpoint("diffusion-lm", drafter)}
-    assert decode_live("diffusion-draft(depth=4)", target, Facts(end=end), data, stored) == found
+    assert decode_live("diffusion-draft(depth=4)", target, TokenizerFacts(end=end), data, stored) == found
     right, = matches(drafter, batch, 4)
     by_hand = [walk_answer(right[:, i], len(example.prompt), len(example)) for i, example in enumerate(data)]
     assert sum(tally.rounds for tally in by_hand) == found["tiny"].rounds

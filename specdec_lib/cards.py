@@ -1,0 +1,68 @@
+"""Cards and kits: what a file of a room declares about its part, and what a part may ask for when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specdec_lib.types import LM
+
+
+@dataclass(frozen=True)
+class TokenizerFacts:
+    """What rules need to know of a tokenizer."""
+
+    end: frozenset[int] = frozenset()
+    control: frozenset[int] = frozenset()
+    digit: frozenset[int] = frozenset()
+    fence: frozenset[int] = frozenset()            # tokens that open or close a code fence
+    vocab: int = 0
+    context: int | None = None                     # tokens the model can hold; None = not known
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a card may ask for when its part is made, anew for each decode."""
+
+    target: LM
+    facts: TokenizerFacts = TokenizerFacts()
+    sampling: Any = None
+    cost: Any = None                               # cost.CostCurve or None
+    nodes: int = 8                                 # widest draft whose verification costs little, from the curve
+    price: float = 0.03                            # what one node more costs, in plain forwards, from the curve
+    draft: LM | None = None                        # a smaller model with the same tokenizer
+    drafter: str = ""                              # the *what* of the method that is being built, by its card's name
+    store: str | None = None                       # a static index on disk
+    recording: Any = None                          # models.replay.Recording, for what/recorded
+    checkpoints: Mapping[str, Any] = field(default_factory=dict)
+    indexes: dict = field(default_factory=dict)    # shared by the parts of one decode
+    memory: dict = field(default_factory=dict)     # outlives a prompt
+    parts: Callable[..., Any] | None = None        # parts(name, kit, ...): makes a part by its card's name
+
+    def part(self, name: str, **values) -> Any:
+        """The part with this card name, made from this very kit."""
+        return self.parts(name, self, **values)
+
+    def index(self, name: str, make: Callable[[], Any]) -> Any:
+        """One shared index per decode, made at first use, so when and what read the same one."""
+        if name not in self.indexes:
+            self.indexes[name] = make()
+        return self.indexes[name]
+
+
+@dataclass(frozen=True)
+class Card:
+    """How the catalogue knows a part or a method; `make(kit, ...named parameters)` builds it."""
+
+    name: str
+    idea: str
+    source: str
+    make: Callable[..., Any]
+    lossless: bool = True
+    needs: tuple[str, ...] = ()                    # kit fields or checkpoints: "draft", "store", "eagle"
+    prefers: tuple[str, ...] = ()                  # checkpoints it takes where they are at hand, and does without
+    parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
+    notebook: str = ""
+    off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
+    learns_across_prompts: bool = False            # always, or where its parameter `remember` is on
