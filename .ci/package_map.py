@@ -56,7 +56,8 @@ def below(found: dict[str, set[str]], start: str, without: str = "") -> set[str]
 def picture() -> str:
     """The map as a Mermaid flowchart, only with the arrows that do not follow from others."""
     found = edges()
-    direct = {one: sorted(two for two in targets if two not in below(found, one, two)) for one, targets in found.items()}
+    direct = {one: sorted(two for two in targets if two not in below(found, one, two))
+              for one, targets in found.items()}
     number = {name: f"m{i}" for i, name in enumerate(sorted(found))}
     lines = ["```mermaid", "flowchart TD"]
     lines += [f'  {number[name]}["{name}"]' for name in sorted(found)]

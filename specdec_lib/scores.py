@@ -1,4 +1,4 @@
-"""What one forward of a model says: distributions over tokens, raw logits and their statistics. Knows tensors alone."""
+"""What one forward of a model gives: distributions over tokens, raw logits and their statistics."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Scores:
         return tuple((column if self.ids is None else self.ids[column]).tolist())
 
     def distribution(self, row: int, sampling=None) -> Categorical:
-        """The law of the token after `row`; `sampling` None or at temperature 0 has a support of one."""
+        """The distribution of the token after `row`; a point mass where `sampling` is None or at temperature 0."""
         if sampling is None or sampling.greedy:
             return Categorical.point_mass(self.best[row])
         return sampling.distribution(self.logits[row], self.ids)

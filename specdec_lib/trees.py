@@ -50,7 +50,7 @@ def path_logprob(draft: Draft, scores: Scores, path: Path) -> float:
 
 
 def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores], source: str = "") -> Draft:
-    """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next law.
+    """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next distribution.
 
     A token that was drawn stays: the stop rule is asked afterwards and may only leave the next one undrawn, so the
     promise of `q` holds whatever the rule looked at. At temperature 0 every node is certain. Stops after an end token.

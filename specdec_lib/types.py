@@ -1,8 +1,8 @@
 """The words of the workbook: every value that crosses a seam, frozen, and the protocols of the parts.
 
-Glossary, used everywhere: `p` is the target's law, `q` the draft's. `alpha` = chance that a drafted token is
-accepted, `tau` = tokens per target forward, `k` = depth in prose (`depth` in code), `c` = cost of a draft step in
-target forwards. A node is an index into a draft; row 0 of some scores stands after the context, row i + 1 after node i.
+Glossary, used everywhere: `p` is the target's distribution, `q` the draft's. `alpha` = probability that a drafted
+token is accepted, `tau` = tokens per target forward, `k` = depth in prose (`depth` in code), `c` = cost of a draft step
+in target forwards. A node is an index into a draft; row 0 of scores follows the context, row i + 1 follows node i.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class Draft:
-    """A flat token tree: siblings differ, a parent stands before its children, the context is not in it.
+    """A flat token tree: siblings differ, a parent precedes its children, the context is not part of it.
 
-    `q[i]` is the law node i was drawn from *given nothing but its path and its earlier siblings*; None is certainty.
-    An empty `q` means that every node is certain. `sights`, `source` and `belief` are per node or empty.
+    `q[i]` is the distribution that node i was drawn from *given nothing but its path and its earlier siblings*; None is
+    a deterministic proposal, and an empty `q` means that every node is one. `stats`, `source` and `confidence` have one
+    entry per node or are empty.
     """
 
     tokens: tuple[int, ...] = ()
@@ -84,7 +85,7 @@ class Draft:
     q: tuple[Distribution | None, ...] = ()
     stats: tuple[TokenStats, ...] = ()
     source: tuple[str, ...] = ()
-    confidence: tuple[float, ...] = ()             # the drafter's own chance that the node is accepted
+    confidence: tuple[float, ...] = ()             # the drafter's own probability that the node is accepted
     notes: Mapping[str, Any] = field(default_factory=dict)   # small plain data to record with the round
 
     def __len__(self) -> int:
@@ -122,11 +123,11 @@ class Draft:
         return self.q[node] if self.q else None
 
     def trail(self, node: int) -> Trail:
-        """The sights along the path to `node`; empty where the drafter recorded none."""
+        """The token statistics along the path to `node`; empty where the drafter recorded none."""
         return tuple(self.stats[i] for i in self.path(node)) if self.stats else ()
 
     def keep(self, nodes: tuple[int, ...]) -> Draft:
-        """The draft of these nodes alone, renumbered; a kept node's parent must be kept and stand before it."""
+        """The draft of these nodes alone, renumbered; a kept node's parent must be kept and precede it."""
         place = {ROOT: ROOT} | {old: new for new, old in enumerate(nodes)}
 
         def pick(values: tuple) -> tuple:
@@ -136,7 +137,7 @@ class Draft:
                      pick(self.stats), pick(self.source), pick(self.confidence), self.notes)
 
     def bare(self) -> Draft:
-        """The same without its laws, as rounds and recordings keep it."""
+        """The same without its distributions, as rounds and recordings keep it."""
         return replace(self, q=()) if self.q else self
 
 
@@ -148,7 +149,7 @@ def up_to_end(tokens: Sequence[int], end: Collection[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Accepted nodes, root to leaf, and the tokens this emits: those of the path, then a correction or bonus."""
+    """Accepted nodes from root to leaf, and the emitted tokens: those of the path, then a correction or bonus token."""
 
     path: tuple[int, ...]
     tokens: tuple[int, ...]
@@ -158,7 +159,7 @@ class Verdict:
         return Verdict(tuple(path), tuple(draft.tokens[i] for i in path) + (extra,))
 
     def until(self, session: Session) -> Verdict:
-        """Cut after the first end token, and where the room ends."""
+        """The verdict cut after the first end token, and at the number of tokens that may still be emitted."""
         stop = min(len(up_to_end(self.tokens, session.end)), session.remaining)
         return self if stop == len(self.tokens) else Verdict(self.path[:stop], self.tokens[:stop])
 
@@ -183,10 +184,10 @@ NO_SECONDS = Seconds()
 
 @dataclass(frozen=True)
 class Round:
-    """One turn of the loop, with no tensor of size V: what recordings, traces and reports read."""
+    """One round of the loop, with no tensor of size V: what recordings, traces and reports read."""
 
     budget: Budget
-    draft: Draft                                   # without its laws
+    draft: Draft                                   # without its distributions
     row_stats: RowStats
     verdict: Verdict                               # as the loop cut it
     logprobs: tuple[float, ...]                    # log p of each emitted token, raw softmax at temperature 1
@@ -195,11 +196,11 @@ class Round:
 
 @dataclass(frozen=True)
 class Session:
-    """One decode as it stands: immutable, small, and the first argument of every part."""
+    """The state of one decode: immutable, small, and the first argument of every part."""
 
     tokens: tuple[int, ...]                        # prompt and everything emitted
     prompt: int                                    # how many of them are the prompt
-    remaining: int                                      # tokens that may still be emitted
+    remaining: int                                 # tokens that may still be emitted
     end: frozenset[int] = frozenset()              # end tokens
     sampling: Any = None                           # None is greedy
     id: str = ""

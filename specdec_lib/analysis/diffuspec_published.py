@@ -38,8 +38,8 @@ class RoundTime(NamedTuple):
         return sum(self)
 
 
-NEITHER, SEARCH, CONTROLLER, BOTH = CELLS = AblationCell(False, False), AblationCell(True, False), AblationCell(False,
-                                                                                                                True), AblationCell(True, True)
+NEITHER, SEARCH, CONTROLLER, BOTH = CELLS = tuple(
+    AblationCell(*parts) for parts in ((False, False), (True, False), (False, True), (True, True)))
 ABLATION: Mapping[AblationCell, PublishedClaim] = {                    # Table 2, means over the tasks
     NEITHER: PublishedClaim(6.05, 2.69), SEARCH: PublishedClaim(6.95, 2.98), CONTROLLER: PublishedClaim(6.43, 2.73),
     BOTH: PublishedClaim(6.99, 3.08)}

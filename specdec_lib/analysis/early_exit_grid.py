@@ -125,7 +125,8 @@ def grid_sentence(report: Report) -> str:
     """A sentence on the best cell of a run, compared with plain decoding and with the second best."""
     found, entries = cell_specs(report.entries), report.entries
     first, *rest = sorted(found.values(), key=lambda spec: -(entries[spec]["speedup"] or 0.0))
-    said = f"Measured, {first} is {times_text(entries[first]['speedup'], entries[first]['speedup_ci'])} as fast as plain"
+    best = entries[first]
+    said = f"Measured, {first} is {times_text(best['speedup'], best['speedup_ci'])} as fast as plain"
     if not rest:
         return f"{said} decoding."
     ratio, span = summary.speed_ratio(report.decodes, rest[0], first)

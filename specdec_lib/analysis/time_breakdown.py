@@ -75,7 +75,8 @@ def why_slower(report: Report, one: PolicyResult, base: PolicyResult) -> str:
     step = policy_ratio(report, base, one)
     said = "; ".join(f"{cause.said}: {cause.ms:+.2f} ms" for cause in named)
     saved = f"; the largest saving is {found[-1].said}: {found[-1].ms:+.2f} ms" if found[-1].ms < 0 else ""
-    return (f"{one.drafter} under {one.policy} is {times_text(step.ratio, step.interval)} as fast as under {base.policy}, "
+    return (f"{one.drafter} under {one.policy} is {times_text(step.ratio, step.interval)} as fast as under"
+            f" {base.policy}, "
             f"{sum(cause.ms for cause in found):+.2f} ms a token, because of {said}{saved}. A round drafts "
             f"{mine.drafted / mine.calls:.2f} tokens, against {its.drafted / its.calls:.2f}.")
 

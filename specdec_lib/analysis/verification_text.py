@@ -67,7 +67,8 @@ def conclusion_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
         return f"With {own[0].drafter} no rule is surely faster than its lossless one."
     best = min(quick, key=lambda one: (len(losses(one, gates)), -one.over.value))
     lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates)) or "nothing"
-    return (f"With {best.drafter}, {best.label} is the best trade: {times_text(*best.over)} as fast as its lossless rule,"
+    return (f"With {best.drafter}, {best.label} is the best trade: {times_text(*best.over)} as fast as its lossless"
+            " rule,"
             f" surely worse in {lost}.")
 
 

@@ -66,7 +66,8 @@ RECIPES = {recipe.name: recipe for recipe in (
                    f"matrices of rank {diffusion_finetune.RANK}, and it is read with that very one beside it."),
            method="diffusion-draft"),
     Recipe("diffusion-lm-aligned", "the diffusion language model, taught on to draft long streaks in one step",
-           aligned_diffusion, {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{ALIGNED_RANK}"},
+           aligned_diffusion,
+           {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{ALIGNED_RANK}"},
            rate=2e-3, objective=Objective("ce", "streak", ALIGNED_SMOOTH), upon="diffusion-lm",
            limits=("It is stored as a difference from the checkpoint diffusion-lm that settings name by its checksum, "
                    "and is read with that very one beside it.",

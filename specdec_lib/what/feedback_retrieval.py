@@ -83,7 +83,8 @@ class FeedbackRetrieval:
 
     def likely(self, session: Session, budget: Budget) -> Draft:
         """The most probable nodes of the longest matches, each with a path probability of at least `price`."""
-        found = sorted(self.candidates(session, budget.notes.get(QUERY, 0)), key=lambda one: (-one.match, one.key < 0, -one.start))
+        found = self.candidates(session, budget.notes.get(QUERY, 0))
+        found = sorted(found, key=lambda one: (-one.match, one.key < 0, -one.start))
         kept = found[:self.kept]
         copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
         draft, members = likely_tree(copies, budget, self.least, self.price, NAME)

@@ -28,7 +28,7 @@ class Switch:
         return Draft()
 
     def in_order(self, budget: Budget) -> Iterator[tuple[str, Budget]]:
-        """The budget's sources, then the other drafters with the last source's budget; Refusal for an unknown source."""
+        """The budget's sources, then the other drafters with the last source's budget; Refusal for unknown names."""
         for name, _ in budget.sources:
             if name not in self.drafters:
                 raise Refusal(f"the budget names {name!r}; this switch has {', '.join(self.drafters)}")

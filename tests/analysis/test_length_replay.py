@@ -64,7 +64,8 @@ def test_fixed_depths_need_no_rule(course):
 def test_the_length_under_a_rule_is_that_of_the_pruned_chain(course):
     for chain in course.chains["one"]:
         for threshold in (.0, .5, .6, 1.0):
-            assert stop_length(chain, BelowConfidence(threshold)) == len(prune(chain, Budget(4, stop=BelowConfidence(threshold))))
+            rule = BelowConfidence(threshold)
+            assert stop_length(chain, rule) == len(prune(chain, Budget(4, stop=rule)))
 
 
 def test_the_oracle_drafts_nothing_in_vain_and_no_rule_is_faster(course):

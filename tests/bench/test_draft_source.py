@@ -89,7 +89,8 @@ def test_a_draft_lm_that_fits_drafts_without_being_named_and_the_summary_says_so
     assert found["draft"] == "draft-lm"
     assert "draft-lm drafts where" in capsys.readouterr().err
     assert found["checkpoints"] == {"draft-lm": read_card(tmp_path / "shelf", "draft-lm")["sha256"]}
-    shown = {row["what"]: row["value"] for row in report_tables.provenance_table(bench_report.load_report(tmp_path / "out"))}
+    kept = bench_report.load_report(tmp_path / "out")
+    shown = {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}
     assert shown["draft model"] == "draft-lm"
     assert shown["checkpoints"].startswith("draft-lm (SHA-256 ")
 
@@ -167,7 +168,8 @@ def test_a_run_in_which_nothing_wants_a_model_reads_none_and_says_nothing_of_it(
     assert found["draft"] is None
     assert found["checkpoints"] is None
     assert "draft" not in capsys.readouterr().err
-    shown = {row["what"]: row["value"] for row in report_tables.provenance_table(bench_report.load_report(tmp_path / "out"))}
+    kept = bench_report.load_report(tmp_path / "out")
+    shown = {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}
     assert shown["draft model"] == "none: no method asked for one"
     assert shown["checkpoints"] == "none"
 

@@ -93,7 +93,8 @@ def test_a_store_of_the_runs_own_answers_is_warned_of_in_the_summary(tmp_path):
     long = {"max_new_tokens": 40, "repeats": 1, "methods": ("ar", "learner")}
     endless = world(facts=TokenizerFacts(vocab=3))
     bench(tmp_path / "first", a_plan=learning(**long), a_world=endless)
-    build_store(tmp_path / "own", [one.outcome.tokens for one in read_results(tmp_path / "first") if one.method == "ar"])
+    plain = [one.outcome.tokens for one in read_results(tmp_path / "first") if one.method == "ar"]
+    build_store(tmp_path / "own", plain)
     again = bench(tmp_path / "again", a_plan=learning(**long, store=str(tmp_path / "own")), a_world=endless)
     assert any("to 3 of 3 prompts" in warning for warning in again["settings"]["warnings"])
 

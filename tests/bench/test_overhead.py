@@ -20,7 +20,8 @@ def ticks():
 @pytest.fixture(scope="module")
 def decode():
     text, entropies = overhead.passages(900, seed=1)
-    return text, entropies, [step[0] for step in overhead.timed_rounds(overhead.without_model("respec", 8), text, entropies)]
+    steps = overhead.timed_rounds(overhead.without_model("respec", 8), text, entropies)
+    return text, entropies, [step[0] for step in steps]
 
 
 def test_the_text_is_said_to_the_end_and_every_token_keeps_its_entropy(decode):

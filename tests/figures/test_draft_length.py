@@ -28,7 +28,8 @@ def test_a_rule_is_drawn_beside_speeds_that_do_not_know_its_parameter():
 
 
 def test_every_round_is_drawn_where_it_was_drafted_and_wasted_tokens_below():
-    figure = figures.stopping_points({"a": [(3, 1), (1, 1), (0, 0)], "b": [(1, 0)] * 5}, {"entropy": [.1, .2, None, .4, .5]},
+    turns = {"a": [(3, 1), (1, 1), (0, 0)], "b": [(1, 0)] * 5}
+    figure = figures.stopping_points(turns, {"entropy": [.1, .2, None, .4, .5]},
                            list("vwxyz"))
     drawn = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data[:3]}
     assert drawn["kept"] == [(1, 0), (3, 0)]

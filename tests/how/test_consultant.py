@@ -197,7 +197,8 @@ def test_a_control_token_passes_only_as_the_targets_own_choice():
 
 
 def test_the_kit_says_which_tokens_those_are():
-    world = replace(kit(), facts=TokenizerFacts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9))
+    facts = TokenizerFacts(frozenset({1}), frozenset({2}), frozenset({3}), frozenset({4}), vocab=9)
+    world = replace(kit(), facts=facts)
     assert make(world).never == {1, 2}
     assert make(world).spare_end
     bare = make(world, spare=())

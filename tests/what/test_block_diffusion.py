@@ -76,7 +76,8 @@ def test_with_a_constant_cost_per_node_the_rule_finds_the_best_length():
                 probs.append(probs[-1] * confidence)
             rates = [sum(probs[:n + 1]) / (1.2 + cost * n) for n in range(len(probs))]
             # noqa: B023
-            assert rates[profitable_length(confidences, lambda n: 1.2 + cost * n)] == pytest.approx(max(rates))
+            length = profitable_length(confidences, lambda n, cost=cost: 1.2 + cost * n)
+            assert rates[length] == pytest.approx(max(rates))
 
 
 def test_the_cut_uses_the_kits_curve_at_this_context_and_the_drafting_cost():

@@ -94,7 +94,8 @@ def test_the_first_round_uses_the_model():
 
 def test_reading_query_matches_as_many_tokens_as_the_window_has():
     session = after((6.0, 1.2, .3))
-    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == COPY.each(lambda own: replace(own, notes={"query": 2})).then(MODEL)
+    asked = COPY.each(lambda own: replace(own, notes={"query": 2})).then(MODEL)
+    assert EntropyTrigger(COPY, MODEL, reading="query")(session, NO_DICE) == asked
     assert EntropyTrigger(COPY, MODEL)(session, NO_DICE).notes == {}
 
 
