@@ -124,7 +124,7 @@ def test_a_break_even_is_told_of_checkpoints_that_exist_and_written_into_their_c
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (["medusa"], "no drafter named 'medusa'; there are: eagle"), (["eagle", "--depth", "0"], "a depth and repeats"),
-    (["block-diffusion", "--depth", "9"], "one of 8 came: give a smaller --depth"),
+    (["block-diffusion", "--depth", "9"], "the drafter gave 8: give a smaller --depth"),
     (["eagle", "--checkpoints", "absent"], "no folder of checkpoints at absent")], ids=str)
 def test_a_break_even_that_cannot_be_is_one_sentence(model, shelf, capsys, words, sentence):
     assert sentence in refused(["break-even", "--checkpoints", shelf, "--target", model, *HERE, *words], capsys)

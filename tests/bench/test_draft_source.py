@@ -170,7 +170,7 @@ def test_a_run_in_which_nothing_wants_a_model_reads_none_and_says_nothing_of_it(
     assert "draft" not in capsys.readouterr().err
     kept = bench_report.load_report(tmp_path / "out")
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}
-    assert shown["draft model"] == "none: no method asked for one"
+    assert shown["draft model"] == "none: no method needs one"
     assert shown["checkpoints"] == "none"
 
 

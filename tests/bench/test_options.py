@@ -22,12 +22,12 @@ def prompts(tmp_path):
 
 
 @pytest.fixture
-def setting(prompts, tmp_path):
-    """setting(**words): on three prompts, a target that does not exist and a shelf without checkpoints."""
+def prepared(prompts, tmp_path):
+    """prepared(**words): on three prompts, a target that does not exist and a shelf without checkpoints."""
     (tmp_path / "shelf").mkdir()
     usual = {"methods": "ar", "prompts": prompts, "target": NOWHERE, "device": "cpu", "dtype": "fp32",
              "checkpoints": tmp_path / "shelf"}
-    return lambda **words: options.setting(**usual | words)
+    return lambda **words: options.prepare(options.RunOptions(**usual | words))
 
 
 def put_card(shelf, name, sha256):
@@ -37,10 +37,10 @@ def put_card(shelf, name, sha256):
     (shelf / name / "card.json").write_text(json.dumps(card))
 
 
-def test_words_become_a_plan_with_the_file_of_prompts_named_and_summed(setting, prompts):
-    plan = setting(methods="ar, sam, draft-model@svip(h=0.3)", peers="hf-generate,hf-prompt-lookup", threads=3,
+def test_words_become_a_plan_with_the_file_of_prompts_named_and_summed(prepared, prompts):
+    plan = prepared(methods="ar, sam, draft-model@svip(h=0.3)", peers="hf-generate,hf-prompt-lookup", threads=3,
                    max_new_tokens=9, repeats=2, temperature=0.5, seed=4).plan
-    assert plan.methods == ("ar", "sam", "draft-model@svip(h=0.3)")
+    assert tuple(map(str, plan.methods)) == ("ar", "sam", "draft-model@svip(h=0.3)")
     assert plan.peers == ("hf-generate", "hf-prompt-lookup")
     assert (plan.prompts, plan.sha256) == ("mine.jsonl", hashlib.sha256(prompts.read_bytes()).hexdigest())
     assert (plan.device, plan.dtype, plan.threads) == ("cpu", "float32", 3)
@@ -48,9 +48,9 @@ def test_words_become_a_plan_with_the_file_of_prompts_named_and_summed(setting, 
     assert plan.as_dict()["target"] == "a-model"
 
 
-def test_a_limit_takes_from_every_family_alike(setting):
-    assert [one.question_id for one in setting().prompts] == [1, 2, 3]
-    assert [one.question_id for one in setting(limit=2).prompts] == [1, 3]
+def test_a_limit_takes_from_every_family_alike(prepared):
+    assert [one.question_id for one in prepared().prompts] == [1, 2, 3]
+    assert [one.question_id for one in prepared(limit=2).prompts] == [1, 3]
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
@@ -58,33 +58,33 @@ def test_a_limit_takes_from_every_family_alike(setting):
     ({"methods": " , "}, "name at least one method"), ({"device": "abacus"}, "no device named 'abacus'"),
     ({"dtype": "int3"}, "no dtype named 'int3'"), ({"methods": "eagle"}, "`specdec train eagle` makes it"),
     ({"orders": "backwards"}, "got backwards")])
-def test_a_bad_word_is_refused_before_the_target_is_looked_for(setting, words, sentence):
+def test_a_bad_word_is_refused_before_the_target_is_looked_for(prepared, words, sentence):
     with pytest.raises(Refusal, match=sentence) as refused:
-        setting(**words)
+        prepared(**words)
     assert NOWHERE not in str(refused.value)
 
 
-def test_files_and_folders_that_do_not_exist_are_refused_by_their_path(setting, tmp_path):
-    for word in ("prompts", "store", "curve", "checkpoints"):
+def test_files_and_folders_that_do_not_exist_are_refused_by_their_path(prepared, tmp_path):
+    for word in ("prompts", "store", "cost", "checkpoints"):
         with pytest.raises(Refusal, match=f"/{word}"):
-            setting(**{word: tmp_path / "gone" / word})
+            prepared(**{word: tmp_path / "gone" / word})
 
 
-def test_a_setting_knows_what_its_methods_and_further_parts_need(setting, tmp_path):
-    assert setting().needs == ()
-    assert setting(methods="ar,draft-model").needs == ("draft",)
-    assert setting().plan.checkpoints is None
+def test_a_setting_knows_what_its_methods_and_further_parts_need(prepared, tmp_path):
+    assert prepared().needs == ()
+    assert prepared(methods="ar,draft-model").needs == ("draft",)
+    assert prepared().plan.checkpoints is None
     put_card(tmp_path / "shelf", "eagle", "e" * 64)
     put_card(tmp_path / "shelf", "length-predictor", "1" * 64)
-    assert setting(methods="eagle").plan.checkpoints == {"eagle": "e" * 64}
-    assert setting(parts=("eagle",)).plan.checkpoints == {"eagle": "e" * 64}
-    assert setting(methods="eagle@adaeagle").plan.checkpoints == {"eagle": "e" * 64, "length-predictor": "1" * 64}
+    assert prepared(methods="eagle").plan.checkpoints == {"eagle": "e" * 64}
+    assert prepared(parts=("eagle",)).plan.checkpoints == {"eagle": "e" * 64}
+    assert prepared(methods="eagle@adaeagle").plan.checkpoints == {"eagle": "e" * 64, "length-predictor": "1" * 64}
 
 
-def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_needs_it(setting, tmp_path):
-    here, said = setting(), []
+def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_needs_it(prepared, tmp_path):
+    here, said = prepared(), []
     with pytest.raises(Refusal, match="there is no folder"):
-        options.bench(here, tmp_path / "out", lambda *progress: None, said.append)
+        options.bench_prepared(here, tmp_path / "out", lambda *progress: None, said.append)
     RunFolder(tmp_path / "out", here.plan).finish([], {"methods": {"ar": {}}})
-    assert options.bench(here, tmp_path / "out", lambda *progress: None, said.append) == {"methods": {"ar": {}}}
+    assert options.bench_prepared(here, tmp_path / "out", lambda *progress: None, said.append) == {"methods": {"ar": {}}}
     assert "nothing is measured again" in said[-1]

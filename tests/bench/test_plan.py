@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specdec_lib.bench import plan as plans
+from specdec_lib import catalog
 from specdec_lib.bench.plan import Plan, changed_settings
 from specdec_lib.types import Refusal
 
@@ -52,7 +52,8 @@ def test_temperature_zero_is_greedy_and_any_other_samples():
 
 
 def test_what_a_method_needs_includes_what_its_parts_and_its_parameters_name():
-    assert plans.needs(plans.cards_of("draft-model")) == ["draft"]
-    assert plans.trained("draft-model@adaeagle") == ["length-predictor"]
-    assert plans.named("diffusion-draft(weights='diffusion-lm-aligned')@svip") == ["diffusion-lm-aligned"]
-    assert plans.named("diffusion-draft") == []
+    assert catalog.needs(catalog.cards_of("draft-model")) == ["draft"]
+    assert catalog.needed_checkpoints("draft-model@adaeagle") == ["length-predictor"]
+    spec = catalog.method_spec("diffusion-draft(weights='diffusion-lm-aligned')@svip")
+    assert spec.checkpoint == "diffusion-lm-aligned"
+    assert catalog.method_spec("diffusion-draft").checkpoint is None

@@ -139,7 +139,7 @@ def test_later_columns_are_opened_gradually_or_from_the_start(batch):
 
 def test_the_annealing_of_a_drafter_follows_the_steps_of_its_fit(target, batch, monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(full_diffusion, "hide", lambda batch, anneal: seen.append((batch.step, anneal))
+    monkeypatch.setattr(full_diffusion, "draw_hidden", lambda batch, anneal: seen.append((batch.step, anneal))
                         or draw_hidden(batch, anneal))
     fit(made(target, anneal=7), [(0,)] * 2, lambda group: batch, Objective(), Settings(steps=3), tmp_path)
     assert seen == [(0, 7), (1, 7), (2, 7)]
