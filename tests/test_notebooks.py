@@ -12,7 +12,7 @@ from specdec_lib.commands import notebook_runner
 ROOT = Path(__file__).parents[1]
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LESSONS = [book for book in BOOKS if not book.name.startswith(("90_", "91_"))]         # a report asks nothing
-METHODS = [book for book in BOOKS if re.match(r"[1-7]\d[a-z]?_|99_", book.name)]
+METHODS = [book for book in BOOKS if re.match(r"[1-7]\d_|99_", book.name)]
 BEATS = ("By hand", "The code", "Watch it", "Turn the knob", "Where it fails", "Claims", "Exercises")
 BANNED = ("interact(", "interactive_output", "Output(", "renderers", "PLOTLY_RENDERER", "SPECDEC_EXPLORE",
           "pip install", "plotly", "/work", "/root", "/home", "from_pretrained")
