@@ -9,7 +9,7 @@ from specdec_lib.bench import results
 from specdec_lib.bench.results import Decode
 from specdec_lib.index.static_store import open_store
 
-OPENING, TELLING = 32, 16                          # tokens of an answer that are looked up, and the fewest
+OPENING, TELLING = 32, 16                          # tokens of an answer that are looked up: most, fewest
 
 def store_leaks(run: Sequence[Decode], path: str | None) -> list[str]:
     """A warning if this store already holds answers that plain decoding gave in the run, by their first tokens."""
