@@ -1,6 +1,6 @@
-"""The command `specdec`. Whatever was asked for wrongly is answered by one sentence on stderr and exit code 2.
+"""The command `specdec`. Wrong input gives one sentence on stderr and exit code 2.
 
-Everything heavy is imported by the command that needs it, so that help and refusals come at once.
+Heavy modules are imported by the command that needs them, so that help and refusals are fast.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from specdec_lib.types import Refusal
 
 OUT = Path("results")
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
-                  help="Speculative decoding, measured: see README.md for a first walk.")
+                  help="Speculative decoding, measured. README.md shows how to start.")
 
 
 @app.command("methods")
 def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                  checkpoints: opt.Shelf = None) -> None:
-    """The assembled methods, and what is missing for those that cannot run."""
+    """Lists the methods, and what is missing for those that cannot run."""
     from specdec_lib.bench.options import shelf_at
     from specdec_lib.commands.methods import list_methods, listing_table
 
@@ -36,7 +36,7 @@ def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON."
 @app.command("parts")
 def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                checkpoints: opt.Shelf = None) -> None:
-    """The parts in the three rooms: when, what and how."""
+    """Lists the parts of the rooms when, what and how."""
     from specdec_lib.bench.options import shelf_at
     from specdec_lib.commands.methods import list_parts, listing_table
 
@@ -46,7 +46,7 @@ def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 @app.command()
 def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from stdin.")],
-             method: Annotated[str, typer.Option("--method", help="As `specdec methods` lists them.")] = "ar",
+             method: Annotated[str, typer.Option("--method", help="A name that `specdec methods` lists.")] = "ar",
              target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
              threads: opt.Threads = None,
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
@@ -67,7 +67,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
             typer.echo(piece, nl=False)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        raise Stopped("\nstopped: nothing was to be kept, the same command starts over") from None
+        raise Stopped("\nstopped: nothing is kept, the same command starts over") from None
 
 
 @app.command("bench")
@@ -97,19 +97,19 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
     options = locals()
     from specdec_lib.commands.report import report_notebook, write_report
 
-    report_notebook()                              # refused before a bench of minutes, not after it
+    report_notebook()                              # refused before minutes of bench, not after
     measured(out, options)
     say("writing the report")
     typer.echo(f"report in {write_report(out)}")
 
 
 @app.command("cost")
-def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of the curve.")],
+def cost_curve(out: Annotated[Path, typer.Option("--out", help="JSON file for the curve.")],
                target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
                threads: opt.Threads = None,
-               contexts: Annotated[str, typer.Option("--contexts", help="Tokens of context; commas between.")] = "256",
-               repeats: Annotated[int, typer.Option("--repeats", help="Forwards of each width.")] = 11) -> None:
-    """Measures what a forward costs by its width on this machine, and saves the curve."""
+               contexts: Annotated[str, typer.Option("--contexts", help="Context lengths, comma-separated.")] = "256",
+               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width.")] = 11) -> None:
+    """Measures the cost of a forward by its width on this machine; saves the curve."""
     from specdec_lib.bench.options import RunOptions, measured_curve, prepare
     from specdec_lib.bench.progress import bar
 
@@ -124,11 +124,11 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="The JSON file of
 
 
 @app.command()
-def overhead(method: Annotated[str, typer.Option("--method", help="respec, or another with its trigger.")] = "respec",
-             tokens: Annotated[str, typer.Option(help="Of context; commas between.")] = "500,1000,2000,4000",
-             nodes: Annotated[int, typer.Option("--nodes", help="Of a draft.")] = 8, seed: opt.Seed = 0,
-             out: Annotated[Path | None, typer.Option("--out", help="A JSON file of the result.")] = None) -> None:
-    """Measures what trigger, scores and trie cost a round as a text grows; it needs no model."""
+def overhead(method: Annotated[str, typer.Option("--method", help="respec, or a method with its trigger.")] = "respec",
+             tokens: Annotated[str, typer.Option(help="Context lengths, comma-separated.")] = "500,1000,2000,4000",
+             nodes: Annotated[int, typer.Option("--nodes", help="Nodes per draft.")] = 8, seed: opt.Seed = 0,
+             out: Annotated[Path | None, typer.Option("--out", help="JSON file for the result.")] = None) -> None:
+    """Measures the time per round of trigger, scores and trie as a text grows, without a model."""
     from specdec_lib.bench import overhead
     from specdec_lib.bench.progress import bar
     from specdec_lib.bench.provenance import provenance
@@ -148,13 +148,13 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or an
 @app.command()
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
            drafters: Annotated[str, typer.Option("--drafters",
-                                                 help="Parts to record, or NAME=PART; commas between.")] = "",
+                                                 help="Parts, or NAME=PART; comma-separated.")] = "",
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto",
            threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128, limit: opt.Limit = 6, draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, diffusion: opt.Diffusion = None,
-           add: Annotated[bool, typer.Option("--add", help="Give recordings that are there the drafters that they "
-                                             "lack; the target has to say the same text again.")] = False) -> None:
+           add: Annotated[bool, typer.Option("--add", help="Add missing drafters to existing recordings; the "
+                                             "target has to generate the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""
     options = locals()
     from specdec_lib.bench.options import RunOptions, prepare
@@ -167,7 +167,7 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
         for path in record_all(here.prompts, here.environment(say), out, names, max_new_tokens, say, add):
             typer.echo(str(path))
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished recordings are kept in {out}, the same command goes on from there") from None
+        raise Stopped(f"stopped: finished recordings are kept in {out}, the same command continues there") from None
 
 
 @app.command()
@@ -176,28 +176,28 @@ def train(name: Annotated[str, typer.Argument(
                    "block-diffusion, ngram or length-predictor.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
-          minutes: Annotated[float, typer.Option("--minutes", help="How long all of it may take.")] = 30.0,
-          prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to be answered.")] = None,
-          data: Annotated[list[Path] | None, typer.Option("--data", help="Answers that exist already.")] = None,
+          minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,
+          prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to generate from.")] = None,
+          data: Annotated[list[Path] | None, typer.Option("--data", help="Existing answers to train on.")] = None,
           forbid: Annotated[list[Path] | None, typer.Option("--forbid", help="Prompts never to train on.")] = None,
           out: Annotated[Path, typer.Option("--out", help="The folder of the checkpoints.")] = OUT / "checkpoints",
           loss: Annotated[str | None, typer.Option("--loss", help="ce (the default), tv or mixed.")] = None,
-          depths: Annotated[str | None, typer.Option("--depths", help="How depths weigh: decay (the default, but "
+          depths: Annotated[str | None, typer.Option("--depths", help="Depth weights: decay (the default, but not "
                                                             "for diffusion-lm-aligned), dpace or streak.")] = None,
-          smooth: Annotated[float | None, typer.Option("--smooth", help="Of dpace and streak, from 0 to 1.")] = None,
+          smooth: Annotated[float | None, typer.Option("--smooth", help="Smoothing for dpace, streak: 0 to 1.")] = None,
           optimiser: Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")] = None,
-          attention: Annotated[str | None, typer.Option("--attention", help="Of diffusion-lm: causal (the default) "
+          attention: Annotated[str | None, typer.Option("--attention", help="For diffusion-lm: causal (the default) "
                                                         "or full, which makes diffusion-lm-full.")] = None,
-          rate: Annotated[float | None, typer.Option("--rate", help="Of learning; for adamw 0.001 is usual.")] = None,
-          drafters: Annotated[str | None, typer.Option("--drafters", help="Of length-predictor: for whom, by default "
+          rate: Annotated[float | None, typer.Option("--rate", help="Learning rate; 0.001 is usual for adamw.")] = None,
+          drafters: Annotated[str | None, typer.Option("--drafters", help="For length-predictor: its drafters; default "
                                                        "eagle,draft-lm,early-exit.")] = None,
-          longest: Annotated[int | None, typer.Option("--longest", help="Of length-predictor: the longest draft; "
+          longest: Annotated[int | None, typer.Option("--longest", help="For length-predictor: longest draft; "
                                                       "default 10.")] = None,
-          weight: Annotated[float | None, typer.Option("--weight", help="Of length-predictor: how much worse too short "
-                                                       "is than too long; default 3.")] = None,
-          positions: Annotated[int | None, typer.Option("--positions", help="Of length-predictor: places to learn "
-                                                        "from, at most; default 100000.")] = None,
-          cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk that features may take.")] = 10.0,
+          weight: Annotated[float | None, typer.Option("--weight", help="For length-predictor: cost of too short over "
+                                                       "too long; default 3.")] = None,
+          positions: Annotated[int | None, typer.Option("--positions", help="For length-predictor: most training "
+                                                        "positions; default 100000.")] = None,
+          cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk for features, in GB.")] = 10.0,
           seed: opt.Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
     from specdec_lib.bench.progress import bar
@@ -213,20 +213,20 @@ def train(name: Annotated[str, typer.Argument(
                                  optimiser=optimiser, rate=rate, smooth=smooth, attention=attention,
                                  lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: what was made is kept in {out}, the same command goes on from there") from None
+        raise Stopped(f"stopped: finished work is kept in {out}, the same command continues there") from None
     typer.echo(card)
-    say(f"what was trained stands in {out}: take it with --checkpoints {out}")
+    say(f"the checkpoint is in {out}: use it with --checkpoints {out}")
 
 
 @app.command("break-even")
 def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained drafters; default: all.")] = None,
                checkpoints: opt.Shelf = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
                dtype: opt.Dtype = "auto", threads: opt.Threads = None,
-               depth: Annotated[int, typer.Option("--depth", help="Tokens of a draft; rates on cards are of 5.")] = 5,
-               context: Annotated[int, typer.Option("--context", help="Tokens of it.")] = 256,
-               repeats: Annotated[int, typer.Option("--repeats", help="Drafts and forwards of each.")] = 11,
+               depth: Annotated[int, typer.Option("--depth", help="Tokens per draft; cards have rates for 5.")] = 5,
+               context: Annotated[int, typer.Option("--context", help="Context length in tokens.")] = 256,
+               repeats: Annotated[int, typer.Option("--repeats", help="Repeats per measurement.")] = 11,
                write: Annotated[bool, typer.Option("--write", help="Write it into their cards.")] = False) -> None:
-    """What drafting and verifying cost a trained drafter, expected and measured, and how many tokens pay for it."""
+    """Costs of trained drafters, computed and measured, and the tokens per forward needed to break even and reached."""
     from specdec_lib.bench.options import shelf_at
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.break_even import break_even_table, break_evens
@@ -238,8 +238,8 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
 
 
 @app.command()
-def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), or a "
-                                                      "folder of answers; may be given again.")],
+def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), a "
+                                                      "folder of answers; may be repeated.")],
           out: Annotated[Path, typer.Option("--out", help="The file of the store.")],
           target: opt.Target = "smollm2-135m") -> None:
     """Builds a static store from texts and answers, for methods that retrieve from one: `--store FILE`."""
@@ -251,12 +251,12 @@ def store(sources: Annotated[list[Path], typer.Option("--from", help="A text fil
             built = build_from(sources, out, target, say, progress)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: {out} is as it was before, the same command starts over") from None
-    typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; take them with --store {out}")
+    typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; use them with --store {out}")
 
 
 @app.command()
 def lab() -> None:
-    """Opens JupyterLab on the tour."""
+    """Opens the tour in JupyterLab."""
     from specdec_lib.commands.report import notebook
 
     tour = notebook("00_tour")
@@ -264,7 +264,7 @@ def lab() -> None:
 
 
 def measured(out: Path, options: dict) -> None:
-    """Runs or resumes the bench that the command's options describe, with a bar; its warnings are said at the end."""
+    """Runs or resumes the bench that the command's options describe, with a bar; prints its warnings at the end."""
     from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
     from specdec_lib.bench.progress import bar
 
@@ -273,13 +273,13 @@ def measured(out: Path, options: dict) -> None:
         with bar("bench") as progress:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command goes on from there") from None
+        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues there") from None
     for warning in summary["settings"]["warnings"]:
         say(warning)
 
 
 def run(words: list[str] | None = None) -> int:
-    """The exit code of these words; every foreseen failure is one sentence on stderr."""
+    """Runs these words; every expected failure is one sentence on stderr and an exit code."""
     return exit_code(app, words)
 
 

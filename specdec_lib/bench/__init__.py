@@ -1,1 +1,1 @@
-"""Measurement of whole runs: prompts, interleaving, peers, provenance, notebooks as reports."""
+"""Measures whole runs: plan, environment, runners, results, summary, peers and provenance."""

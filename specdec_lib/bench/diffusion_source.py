@@ -1,4 +1,4 @@
-"""A pretrained diffusion model (Dream, LLaDA) handed in by name: it stands where the trained `diffusion-lm` would."""
+"""`--diffusion`: a pretrained diffusion model (Dream, LLaDA) that replaces the trained `diffusion-lm`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Say = Callable[[str], None]
 
 
 def check_diffusion(name: str | None, needs: Collection[str]) -> None:
-    """Refuses a model that nothing would draft with: it is large, and would be loaded for nothing."""
+    """Refuses a diffusion model that no method drafts with: it is large, and loading it is wasted."""
     if name is not None and STANDS_FOR not in needs:
         raise Refusal("no method here drafts with a diffusion model: name one, such as diffusion-draft, or leave"
                       " --diffusion out")
 
 
 def find_diffusion(name: str | None, text: Tokenizer, say: Say) -> tuple[Path, frozenset[int]] | None:
-    """Its folder and the tokens that it shares with the target; Refusal for another tokenizer."""
+    """The model's folder and the tokens shared with the target; Refusal for another tokenizer."""
     if name is None:
         return None
     folder = locate.model_folder(name, say, TAKES)
@@ -37,9 +37,9 @@ def find_diffusion(name: str | None, text: Tokenizer, say: Say) -> tuple[Path, f
 def load_diffusion(name: str, where: tuple[Path, frozenset[int]], text: Tokenizer, target: LM, dtype: torch.dtype,
                    device: str,
                    say: Say) -> Pretrained:
-    """The model made ready; a line on `say` names it and how many tokens it can hold."""
+    """Loads the model; one line on `say` gives its name and its context in tokens."""
     folder, tokens = where
     model = load_pretrained(folder, tokens, dtype, device, text.facts.end, getattr(target, "vocab", 0),
                             without_folders(name))
-    say(f"{model.name} drafts where a method wants a diffusion model; it holds {model.weights.shape.context} tokens")
+    say(f"{model.name} drafts for methods with a diffusion model; its context is {model.weights.shape.context} tokens")
     return model

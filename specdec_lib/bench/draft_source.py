@@ -1,4 +1,4 @@
-"""Who drafts: a model in a folder or on the hub, a language model on the shelf, or the target's own first layers."""
+"""`--draft`: a model in a folder or on the hub, a trained language model, or the target's own first layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.types import LM, Refusal
 
-TRAINED = "draft-lm"                               # drafts where no model is named and it fits the target
+TRAINED = "draft-lm"                               # drafts if no model is named and it fits the target
 MODELS = (TRAINED, "ngram")                        # checkpoints that are language models of their own
 FIRST = "first-layers"
 SHARE = 5                                          # every fifth of the target's layers: the untrained baseline
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DraftSource:
-    """The model, and its name in a summary; `checkpoint` names it on the shelf. All None where nothing can draft."""
+    """The draft model, its name in a summary, and the checkpoint's if it is one. All None without a draft model."""
 
     lm: LM | None = None
     name: str | None = None
@@ -35,30 +35,30 @@ class DraftSource:
 
 
 def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = ()) -> None:
-    """Refuses what can be refused before anything is loaded: a name that is no draft model, a missing checkpoint."""
+    """Refuses, before anything is loaded, a name that is not a draft model and a missing checkpoint."""
     if draft in MODELS:
         read_card(shelf, draft)
     elif draft is not None and draft != FIRST and not Path(draft).is_dir() and (
             draft in checkpoint_names(shelf) or catalog.remedy(draft).startswith("specdec train")):
-        raise Refusal(f"the checkpoint {draft} is no language model, methods of its own draft with it: give {TAKES}")
+        raise Refusal(f"the checkpoint {draft} is not a language model, only its own methods use it: give {TAKES}")
     if "hf-assisted" in peers and draft in (*MODELS, FIRST):
-        raise Refusal(f"hf-assisted needs a draft model that transformers can read, and {draft} is none: give --draft a"
+        raise Refusal(f"hf-assisted needs a draft model that transformers can load, not {draft}: give --draft a"
                       " folder or a hub name")
 
 
 def candidate(draft: str | None, needed: bool, shelf: Path) -> str | None:
-    """The checkpoint that drafts, or will if it fits: what a run that is resumed has to find unchanged."""
+    """The checkpoint that drafts, or will if it fits; a resumed run requires it unchanged."""
     if draft is not None or not needed:
         return draft if draft in MODELS else None
     try:
         read_card(shelf, TRAINED)
-    except Refusal:                                # none there: the first layers will draft, see `choose`
+    except Refusal:                                # missing: the first layers draft, see `choose_draft`
         return None
     return TRAINED
 
 
 def draft_folder(draft: str | None, text: Tokenizer, say: Say) -> Path | None:
-    """The folder of a draft model from outside; None where none is meant. Refusal for a foreign or missing one."""
+    """The folder of an external draft model, or None. Refusal if it is missing or has another vocabulary."""
     if draft is None or draft in (*MODELS, FIRST):
         return None
     found = locate.model_folder(draft, say, TAKES)
@@ -67,7 +67,7 @@ def draft_folder(draft: str | None, text: Tokenizer, say: Say) -> Path | None:
 
 
 def choose_draft(draft: str | None, target: LM, shelf: CheckpointFolder, say: Say) -> DraftSource:
-    """The drafter that needs no folder, and one line on `say`; Refusal only for one that was asked for by name."""
+    """The draft model if none is external; a default is announced on `say`. Refusal only for one given by name."""
     if draft == FIRST:
         return untrained_draft(target)
     if draft is not None:
@@ -78,12 +78,12 @@ def choose_draft(draft: str | None, target: LM, shelf: CheckpointFolder, say: Sa
         found = untrained_draft(target)
         say(f"{why}; until then {found.name or 'no model'} will draft")
         return found
-    say(f"{TRAINED} drafts where a method wants a model, --draft {FIRST} takes the untrained baseline")
+    say(f"{TRAINED} is the draft model; --draft {FIRST} selects the untrained baseline")
     return found
 
 
 def trained_draft(name: str, target: LM, shelf: CheckpointFolder) -> DraftSource:
-    """The language model of this name on the shelf; Refusal where it is missing, damaged or another target's."""
+    """The trained language model of this name; Refusal if it is missing, damaged or for another target."""
     read_card(shelf.folder, name)
     found = shelf[name]
     lm = found if isinstance(found, Ngram) else Transformer(PACKED(found, target.weights))
@@ -94,7 +94,7 @@ def trained_draft(name: str, target: LM, shelf: CheckpointFolder) -> DraftSource
 
 
 def untrained_draft(target: LM) -> DraftSource:
-    """The target's own first layers with its head; nothing where the model cannot be cut."""
+    """The target's own first layers with its head; no model if the target cannot be cut."""
     cut = getattr(target, "first_layers", None)
     if cut is None:
         return DraftSource()
@@ -103,7 +103,7 @@ def untrained_draft(target: LM) -> DraftSource:
 
 
 def same_vocabulary(target: Tokenizer, draft: Tokenizer, name: str) -> None:
-    """Refuses a draft model whose tokens are not the target's: its ids would mean something else."""
+    """Refuses a draft model with another vocabulary: its ids would mean other tokens."""
     if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():
         raise Refusal(f"the draft model {without_folders(name)} has another vocabulary than the target: its token ids"
-                      " would mean other words, take one of the same family")
+                      " would mean other tokens, use one of the same family")

@@ -1,4 +1,4 @@
-"""Opening the world of a run: names and flags become models, a tokenizer, facts and peers, or one clear refusal."""
+"""The environment of a run: from names and flags to loaded models, tokenizer and peers, or one Refusal."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Message = tuple[str, str]                          # role and text
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything loaded that a run needs; `encode` makes ids of a conversation, `decode` makes text of ids."""
+    """All that a run needs, loaded; `encode` turns a conversation into ids, `decode` turns ids into text."""
 
     target: LM
     encode: Callable[[Sequence[Message]], tuple[int, ...]]
     decode: Callable[[Sequence[int]], str]
-    stream: Callable[[], Any]                      # a fresh decoder bit by bit: push(ids), finish()
+    stream: Callable[[], Any]                      # a new incremental decoder: push(ids), finish()
     facts: TokenizerFacts = field(default_factory=TokenizerFacts)
     draft: LM | None = None
     checkpoints: Mapping = field(default_factory=dict)
@@ -79,10 +79,10 @@ def dtype_of(name: str, device: str) -> str:
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
                      peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None,
                      shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None) -> Environment:
-    """Loads everything but checkpoints, which wait on the shelf; device and dtype are resolved names.
+    """Loads everything but checkpoints, which load on first use; device and dtype are resolved names.
 
-    Without `drafts` no draft model is looked for unless one is named. `diffusion` names a pretrained model that stands
-    where the trained `diffusion-lm` would. Raises Refusal where a part is missing or does not fit.
+    Without `drafts`, a draft model is loaded only if it is named. `diffusion` names a pretrained model that replaces
+    the trained `diffusion-lm`. Raises Refusal if a part is missing or does not fit.
     """
     folder = locate.model_folder(target, say)
     text = Tokenizer(folder, say)

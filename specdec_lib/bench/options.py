@@ -1,4 +1,4 @@
-"""From the words of a command line to a checked plan and its prompts; wrong words are refused before models load."""
+"""From command-line options to a checked plan and its prompts; wrong options are refused before models load."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The words of a command line, unchecked; every command that loads a target hands on one of these."""
+    """Unchecked command-line options; every command that loads a target passes one of these on."""
 
     methods: str = "ar"
     prompts: Path | None = None                    # None = our own
@@ -48,11 +48,11 @@ class RunOptions:
     checkpoints: Path | None = None                # None = the shipped ones
     orders: str = FILE
     diffusion: str | None = None
-    parts: tuple[str, ...] = ()                    # made beside the methods
+    parts: tuple[str, ...] = ()                    # made besides the methods
 
     @staticmethod
     def of(words: Mapping[str, Any], **more) -> RunOptions:
-        """The options among these named words; the others are left to the command."""
+        """The options among these named values; the command handles the others."""
         own = {field.name for field in fields(RunOptions)}
         return RunOptions(**{name: value for name, value in {**words, **more}.items() if name in own})
 
@@ -65,7 +65,7 @@ class PreparedRun:
     prompts: tuple[Prompt, ...] = ()
     saved_curve: curves.CostCurve | None = None
     shelf: Path = SHIPPED                          # the folder of trained checkpoints
-    needs: tuple[str, ...] = ()                    # what its methods ask a kit for
+    needs: tuple[str, ...] = ()                    # what its methods need of a kit
 
     def environment(self, say: Say) -> Environment:
         """Loads target, tokenizer, draft model, peers and the checkpoints its methods need, no others.
@@ -116,7 +116,7 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
 
 
 def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[str, None]:
-    """The checkpoints on the shelf that the plan's methods take, in order, whoever drafts included."""
+    """The checkpoints that the plan's methods use, in order, the draft model's included."""
     may_draft = draft_source.candidate(plan.draft, "draft" in needed, shelf)
     wanted = dict.fromkeys([*catalog.checkpoints_among(needed), *([may_draft] if may_draft else [])])
     if plan.diffusion is None:
@@ -126,28 +126,28 @@ def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[s
 
 
 def shelf_at(folder: Path | None) -> Path:
-    """The folder of checkpoints, the shipped one unless another is given; Refusal where that is not there."""
+    """The folder of checkpoints, by default the shipped one; Refusal if the given one does not exist."""
     if folder is not None and not folder.is_dir():
         raise Refusal(f"there is no folder of checkpoints at {folder}: check the path")
     return SHIPPED if folder is None else folder
 
 
 def preferred(specs: Iterable[MethodSpec], shelf: Path) -> list[str]:
-    """The checkpoints on the shelf that these methods take without being told to; none where a spec says which."""
+    """The existing checkpoints that these methods use by default; none for a spec that names its own."""
     liked = [name for spec in specs if not spec.checkpoint for card in catalog.cards_of(spec) for name in card.prefers]
     return [name for name in liked if (shelf / name / CARD).is_file()]
 
 
 def digests(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
-    """These checkpoints, each with the sum of its weights; Refusal for one that is missing."""
+    """Checkpoint -> SHA-256 of its weights, or None; Refusal for one that is missing."""
     return {name: read_card(shelf, name)["sha256"] for name in names} or None
 
 
 def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Say) -> dict:
-    """Runs or resumes the prepared bench in `out`. A finished one is read, and no model is loaded."""
+    """Runs or resumes the prepared bench in `out`. A finished one is only read; no model is loaded."""
     folder = RunFolder(out, here.plan)
     if folder.finished:
-        say(f"{out} holds this very run, finished: nothing is measured again")
+        say(f"{out} already holds this finished run: nothing is measured again")
         return folder.summary()
     opened = here.environment(say)
     return run.run_bench(here.plan, opened, here.prompts, out,

@@ -1,8 +1,8 @@
-"""What a method's own bookkeeping costs a round as the text grows: the trigger, the candidates with scores and trie.
+"""Time per round of a method's own bookkeeping as the text grows: the trigger, candidates with scores, and the trie.
 
-There is no model. A made-up text, much of it copied from itself, is what the target would have said, so that drafts
-are accepted and refused, and each round leaves its entropies and its chains behind. The model's drafter is silent, and
-the copier is asked every round, whether the trigger fires or not.
+No model runs. A synthetic text, much of it copied from itself, stands in for the target's output, so that drafts are
+accepted and rejected, and each round records entropies and chains. The model drafter drafts nothing, and the
+retrieval drafter is called every round, whether the trigger fires or not.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from specdec_lib.trees import nodes_along
 from specdec_lib.types import NO_DICE, Method, Refusal, Round, Session, Verdict
 from specdec_lib.when.entropy_trigger import EntropyTrigger
 
-LIMIT = 0.5                                        # ms a round that the parts may cost together
+LIMIT = 0.5                                        # ms per round, the limit for all parts together
 SIZES = (500, 1000, 2000, 4000)                    # tokens of context
 PROMPT = 256
 STEPS = 100                                        # rounds that one size is measured over
-BEYOND = 64                                        # tokens to come, so that the last drafts are of full size
+BEYOND = 64                                        # tokens after the last size, so that drafts have full size
 VOCAB = 32_000
-ROWS = torch.zeros(1, 1)                           # nobody here reads the logits of a round
+ROWS = torch.zeros(1, 1)                           # the logits of a round are not read here
 Clock = Callable[[], float]
 
 
@@ -43,7 +43,7 @@ class Timing(NamedTuple):
 
 
 class Overhead(NamedTuple):
-    """At about `tokens` of context, after `rounds`; `cold`: ms of the first round of a method that has read nothing."""
+    """At about `tokens` of context, after `rounds`; `cold`: ms of the first round of a new method object."""
 
     tokens: int
     rounds: int
@@ -56,7 +56,7 @@ class Overhead(NamedTuple):
 def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8, steps: int = STEPS, seed: int = 0,
               clock: Clock = perf_counter, progress: Callable[[int, int, str], None] = lambda *now: None,
               ) -> tuple[Overhead, ...]:
-    """The overhead of `spec` at each size, over the last `steps` rounds before it, in one decode that grows on.
+    """The overhead of `spec` at each size, over the last `steps` rounds before it, in one growing decode.
 
     Refusal for a method without the entropy trigger, and for sizes that leave no output behind the prompt.
     """
@@ -79,7 +79,7 @@ def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8
 
 
 def overhead(session: Session, took: Sequence[tuple[float, float]], unread: Method, clock: Clock) -> Overhead:
-    """From the seconds of the rounds that led here; `unread` is the same method before its first round."""
+    """Sums up the seconds of the last rounds; `unread` is the same method before its first round."""
     cold = sum(timed_questions(unread, session, clock)[2:])
     return Overhead(len(session.tokens), len(session.rounds), timing([when for when, _ in took]),
                     timing([what for _, what in took]), timing([when + what for when, what in took]), 1000 * cold)
@@ -101,7 +101,7 @@ def timed_rounds(method: Method, text: Sequence[int], entropies: Sequence[float]
 
 
 def timed_questions(method: Method, session: Session, clock: Clock) -> tuple:
-    """The copier's budget and draft, and the seconds of both questions."""
+    """The retrieval budget and draft, and the seconds of `when` and `what`."""
     start = clock()
     method.when(session, NO_DICE)
     then = clock()
@@ -111,7 +111,7 @@ def timed_questions(method: Method, session: Session, clock: Clock) -> tuple:
 
 
 def without_model(spec: str, nodes: int) -> Method:
-    """The method with a model drafter that says nothing, for a kit without a model."""
+    """The method with a model drafter that drafts nothing, for a kit without a model."""
     models = [name for name in catalog.card_of(spec).parts
               if name in catalog.parts()["what"] and name not in ("feedback-retrieval", "switch")]
 
@@ -120,7 +120,7 @@ def without_model(spec: str, nodes: int) -> Method:
     stands_in = dict.fromkeys(catalog.needs(catalog.cards_of(spec)))
     method = catalog.build(spec, Kit(None, nodes=nodes, parts=part, checkpoints=stands_in))
     if not isinstance(method.when, EntropyTrigger):
-        raise Refusal(f"{spec} has no entropy trigger to measure: take respec or another that has")
+        raise Refusal(f"{spec} has no entropy trigger to measure: take respec or a variant")
     return method
 
 
@@ -128,7 +128,7 @@ def passages(tokens: int, seed: int = 0, vocab: int = VOCAB) -> tuple[tuple[int,
     """A text of so many tokens with the entropy (nats) of the row that each was read from.
 
     New tokens follow Zipf's law and come at 3 nats on average. Four stretches of five, of 5 to 40 tokens each, are
-    copied from anywhere earlier, at 0.3 nats, with one token in twenty exchanged; so some stand in dozens of places.
+    copied from anywhere earlier, at 0.3 nats, with one token in twenty replaced; some occur at dozens of positions.
     """
     dice = Random(seed)
     weights = list(accumulate(1 / rank for rank in range(1, vocab + 1)))
@@ -150,21 +150,21 @@ def timing(seconds: Sequence[float]) -> Timing:
 
 
 def rows(found: Sequence[Overhead]) -> list[dict]:
-    """A line a size, milliseconds a round."""
+    """One row per size, in ms per round."""
     return [{"tokens of context": one.tokens, "rounds before": one.rounds, "when": one.when.median,
              "what": one.what.median, "both": one.together.median, "95 % within": one.together.high,
              "first round": one.cold} for one in found]
 
 
 def overhead_table(found: Sequence[Overhead]) -> str:
-    """The same for a terminal."""
+    """The rows for a terminal."""
     lines = [[name if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
               for name, value in row.items()] for row in ({key: key for key in rows(found)[0]}, *rows(found))]
     return "\n".join("  ".join(f"{word:>17}" for word in line) for line in lines)
 
 
 def as_dict(found: Sequence[Overhead], spec: str, nodes: int, seed: int, provenance: dict) -> dict:
-    """As JSON keeps it, milliseconds a round."""
+    """The result for JSON, in ms per round."""
     return {"method": spec, "nodes": nodes, "seed": seed, "limit": LIMIT, "provenance": provenance,
             "sizes": [one._asdict() | {name: getattr(one, name)._asdict() for name in ("when", "what", "together")}
                       for one in found]}
@@ -175,4 +175,4 @@ def verdict(found: Sequence[Overhead]) -> str:
     last = found[-1]
     side = "under" if last.together.high < LIMIT else "above"
     return (f"at {last.tokens:,} tokens the trigger, the scores and the trie cost {last.together.median:.2f} ms a"
-            f" round, 95 % of rounds at most {last.together.high:.2f} ms: {side} the {LIMIT} ms they may cost")
+            f" round, 95 % of rounds at most {last.together.high:.2f} ms: {side} the limit of {LIMIT} ms")

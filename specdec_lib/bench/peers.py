@@ -1,8 +1,8 @@
 """transformers' own generation as peers in the same run: same ids, same end tokens, same limit, same dtype.
 
-`generate` returns tokens and nothing else, so prefill is the time of a one-token `generate` on the same prompt, taken
-off, and forwards are counted by a hook. What transformers carries from one call to the next (the assistant's length
-and confidence threshold tune themselves) is set back before every call.
+`generate` returns only tokens, so prefill is the time of a one-token `generate` on the same prompt, subtracted, and a
+hook counts forwards. The state that transformers keeps between calls (the assistant's length and confidence threshold
+tune themselves) is reset before every call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PEERS: dict[str, str] = {
 
 
 def check_peers(names: Sequence[str], draft: str | None) -> None:
-    """Refuses a peer that is not known, or one whose draft model was not given."""
+    """Refuses an unknown peer, and one whose draft model was not given."""
     for name in names:
         if name not in PEERS:
             raise Refusal(f"there is no peer named {name!r}; there are: {', '.join(PEERS)}")
@@ -68,7 +68,7 @@ class Peer:
         return took, up_to_end(tokens, self.end), len(calls)
 
     def options(self, room: int) -> dict:
-        """A generation config of our own, so that nothing from the model's folder or the last call gets in."""
+        """A generation config of our own, so that the model's folder and the last call have no effect."""
         from transformers import GenerationConfig
 
         sampled = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0} if self.temperature else {}

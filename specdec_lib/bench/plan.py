@@ -1,4 +1,4 @@
-"""What a run is asked to do, as plain data: checked before any model is loaded, and the fingerprint of a resume."""
+"""The plan of a run as plain data: checked before any model is loaded, and compared when a run is resumed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from specdec_lib.types import Refusal
 
 REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
-FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # in which a stream meets the prompts
+FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # orders of a stream's prompts
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a bench run. Plain decoding always runs: it is what everything is compared with."""
+    """The settings of a bench run. Plain decoding always runs: it is the baseline."""
 
     methods: tuple[MethodSpec, ...]                # texts are parsed here, once
     peers: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class Plan:
     store: str | None = None
     draft: str | None = None
     cost: str | None = None                        # a saved curve; None = measured at the start
-    checkpoints: Mapping[str, str] | None = None   # what the methods were trained into: name -> sha256 of its weights
-    orders: tuple[str, ...] = (FILE,)              # one stream each, of every method that learns across prompts
-    diffusion: str | None = None                   # a pretrained model in the place of `diffusion-lm`
+    checkpoints: Mapping[str, str] | None = None   # of the methods: name -> sha256 of its weights
+    orders: tuple[str, ...] = (FILE,)              # one stream each, for methods that learn across prompts
+    diffusion: str | None = None                   # a pretrained model instead of `diffusion-lm`
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -72,7 +72,7 @@ class Plan:
         return Sampling(self.temperature) if self.temperature else None
 
     def as_dict(self) -> dict:
-        """As JSON keeps it: paths cut down to names. What older runs did not know is left out where it is not used."""
+        """The plan for JSON: paths cut to names. Settings that older runs lack are left out at their defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         plain["methods"] = [*map(str, self.methods)]
@@ -85,6 +85,6 @@ class Plan:
 
 
 def changed_settings(one: dict, two: dict) -> list[str]:
-    """Settings that differ between two plans as dicts, in words."""
+    """Settings that differ between two plans as dicts, as phrases."""
     return [f"{name} is {one.get(name)!r} there and {two.get(name)!r} here"
             for name in {**one, **two} if one.get(name) != two.get(name)]

@@ -1,4 +1,4 @@
-"""A bar with an estimate of what is left, in a terminal as in a notebook."""
+"""A progress bar with an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def bar(title: str, console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
-    """Yields `progress(done, total, what)`; the bar stands on stderr and goes when the work is done."""
+    """Yields `progress(done, total, what)`; the bar is on stderr and disappears at the end."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn("about"), TimeRemainingColumn(), TextColumn("left · {task.fields[what]}"))
     shown = Progress(*columns, console=console or Console(stderr=True), transient=True, refresh_per_second=4)
@@ -19,7 +19,7 @@ def bar(title: str, console: Console | None = None) -> Iterator[Callable[[int, i
         task, seen = shown.add_task(title, total=None, what=""), [0]
 
         def progress(done: int, total: int, what: str) -> None:
-            if total != seen[0]:                   # another piece of work, with an estimate of its own
+            if total != seen[0]:                   # a new phase, with its own estimate
                 shown.reset(task, total=total)
                 seen[0] = total
             shown.update(task, completed=done, what=what)

@@ -1,6 +1,6 @@
-"""Prompt files: JSON lines in Spec-Bench's shape, ours and anybody's, read or refused in one sentence.
+"""Prompt files: JSON lines in Spec-Bench's format, ours or a user's, read or refused in one sentence.
 
-Source of the shape: Spec-Bench (Xia et al. 2024), `data/spec_bench/question.jsonl`. A question with all its turns is
+Source of the format: Spec-Bench (Xia et al. 2024), `data/spec_bench/question.jsonl`. A question with all its turns is
 one prompt. Knows nothing about tokenizers, models or how a prompt becomes token ids.
 """
 
@@ -16,7 +16,7 @@ from specdec_lib.types import Refusal
 Contents = TypeVar("Contents")
 FAMILIES = ("multi_turn", "translation", "summarization", "qa", "math_reasoning", "rag")
 
-# MT-Bench's names. Its `math` holds conversations: word problems with one number for an answer are `math_reasoning`.
+# MT-Bench's names. Its `math` holds conversations; word problems with one number as answer are `math_reasoning`.
 MT_BENCH = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 
 KNOWN = {"4b6d33e79484f9841c487ee87d1cf6aa8c6066f61d5d482ff09e5a007fafdf04": "Spec-Bench"}
@@ -27,24 +27,24 @@ class Prompt:
     """One question with all its turns."""
 
     question_id: int | str
-    category: str                       # as the file says it
-    family: str                         # one of FAMILIES, or the category itself where it is none of ours
+    category: str                       # as in the file
+    family: str                         # one of FAMILIES, else the category itself
     turns: tuple[str, ...]
     reference: tuple[str, ...] | None   # flat, whatever the file's nesting; None where the file has none
 
 
 def default_path() -> Path:
-    """Where the project's own prompts lie."""
+    """The file of the project's own prompts."""
     return Path(__file__).resolve().parents[2] / "data" / "prompts" / "workbook.jsonl"
 
 
 def family_of(category: str) -> str:
-    """The family a category counts for: MT-Bench's eight are `multi_turn`, an unknown one is its own."""
+    """The family of a category: MT-Bench's eight are `multi_turn`, an unknown one is its own."""
     return "multi_turn" if category in MT_BENCH else category
 
 
 def file_sha256(path: str | Path) -> str:
-    """Hexadecimal SHA-256 of the file's bytes, refused where it cannot be read."""
+    """Hexadecimal SHA-256 of the file's bytes; Refusal if it cannot be read."""
     return _read(Path(path), files.file_sha256)
 
 
@@ -79,7 +79,7 @@ def load_prompts(path: str | Path) -> list[Prompt]:
 def balanced(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
     """`limit` prompts taken in turn from every family, the first ones of each, returned in the order of the file.
 
-    Families take turns as in FAMILIES, others after them as they appear; when one runs out, the rest fill up.
+    Families take turns as in FAMILIES, others after them in file order; when one runs out, the rest fill up.
     None, or more than there are, takes all. Raises Refusal where limit is below 1.
     """
     if limit is None:
@@ -95,7 +95,7 @@ def balanced(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
 
 
 def _read(path: Path, how: Callable[[Path], Contents]) -> Contents:
-    """`how(path)`, refused where the file is missing or cannot be read."""
+    """`how(path)`; Refusal if the file is missing or cannot be read."""
     try:
         return how(path)
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _turns(turns, where: str) -> tuple[str, ...]:
     for number, turn in enumerate(turns, start=1):
         if not turn.strip():
             raise Refusal(f"{where} has an empty prompt (turn {number}): write its text or remove the line")
-        if any("\ud800" <= letter <= "\udfff" for letter in turn):      # half a pair: no tokenizer takes it
+        if any("\ud800" <= letter <= "\udfff" for letter in turn):      # half a surrogate pair: no tokenizer takes it
             raise Refusal(f"{where} has broken Unicode in turn {number}: an escape of half a character")
     return tuple(turns)
 
@@ -140,7 +140,7 @@ def _turns(turns, where: str) -> tuple[str, ...]:
 def _reference(reference, where: str) -> tuple[str, ...] | None:
     """Every string of the reference in order; Spec-Bench has it absent, flat, or nested (rag)."""
     texts, waiting = [], [reference]
-    while waiting:                                  # a stack, since nothing bounds the nesting of a stranger's file
+    while waiting:                                  # a stack, since nothing bounds the nesting of a user's file
         item = waiting.pop()
         if isinstance(item, str):
             texts.append(item)

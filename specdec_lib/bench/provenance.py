@@ -16,7 +16,7 @@ PACKAGES = ("specdec-lib", "torch", "transformers", "numpy", "safetensors")
 
 
 def provenance(argv: list[str] | None = None) -> dict:
-    """All of it, as plain data; `argv` is the command that ran, this process's own by default."""
+    """The provenance as plain data; `argv` is the command that ran, by default this process's."""
     return {"created": now(), "command": command(sys.argv if argv is None else argv), **commit(),
             "versions": versions(), "machine": machine()}
 
@@ -27,7 +27,7 @@ def now() -> str:
 
 
 def command(argv: list[str]) -> str:
-    """The command line with every path cut down to its file's name; our own entry by the name it is installed under."""
+    """The command line with every path cut to its file's name, and our own entry point as `specdec`."""
     own = argv[:1] and Path(argv[0]).parts[-2:] == ("specdec_lib", "cli.py")
     return " ".join(["specdec" if own else without_folders(argv[0]), *(without_folders(word) for word in argv[1:])]
                     if argv else [])
@@ -43,7 +43,7 @@ def without_folders(word: str) -> str:
 
 
 def commit() -> dict:
-    """The commit of the source, and whether files tracked by it were changed; None outside a checkout."""
+    """The commit of the source, and whether tracked files were changed; None outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
@@ -57,7 +57,7 @@ def commit() -> dict:
 
 
 def versions() -> dict[str, str]:
-    """Python, the packages that matter, and the operating system."""
+    """Versions of Python, PACKAGES and the operating system."""
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
     for package in PACKAGES:
         try:
@@ -76,7 +76,7 @@ def machine() -> dict:
 
 
 def load_average() -> float | None:
-    """Processes that wanted a core during the last minute: above the number of cores, times say little."""
+    """Processes that wanted a core during the last minute; above the core count, times are unreliable."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 

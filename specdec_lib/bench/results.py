@@ -1,6 +1,6 @@
-"""One decode as a result: who decoded which turn of which prompt, its rounds, its seconds, its tokens.
+"""Results of decodes: runner, prompt, turn, rounds, seconds and tokens, as values and as parquet tables.
 
-Rows of `rounds.parquet` are the rounds of methods, rows of `decodes.parquet` one turn each, peers included.
+A row of `rounds.parquet` is a round of a method, a row of `decodes.parquet` is one turn, peers included.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a contender made of one list of prompt ids; times in seconds."""
+    """What a runner generated from one prompt's ids; times in seconds."""
 
     tokens: tuple[int, ...]                        # up to and including the first end token
     prefill: float                                 # of a peer: a one-token generate on the same prompt
-    seconds: float                                 # the decode part
-    bought: int                                    # tokens that `seconds` paid for: all, or all but a peer's first
+    seconds: float                                 # after prefill
+    bought: int                                    # tokens generated in `seconds`: all, or all but a peer's first
     forwards: int                                  # of the target, after prefill
-    rows: tuple[Row, ...] = ()                     # a peer shows no rounds
+    rows: tuple[Row, ...] = ()                     # none for a peer
 
 
 @dataclass(frozen=True)
 class Decode:
-    """An outcome with its place in the run; turns and repeats count from 0."""
+    """An outcome with its method, prompt, turn and repeat; the last two count from 0."""
 
     question_id: int | str
     family: str
@@ -63,7 +63,7 @@ class Decode:
 
     @property
     def cost_end_to_end(self) -> Cost:
-        """With prefill, and for every token."""
+        """With prefill, for all tokens."""
         return Cost(len(self.outcome.tokens), self.outcome.prefill + self.outcome.seconds)
 
     @property
@@ -79,20 +79,20 @@ class Tables:
     decodes: pa.Table
 
     def write(self, folder: Path) -> None:
-        """Seconds of rounds are kept to 1 in 4,000, and no clock is worth more: runs travel with the project."""
+        """Seconds of rounds keep a precision of 1 in 4,000, finer than timing noise: runs are committed."""
         small(shortened(self.rounds), folder / "rounds.parquet")
         small(self.decodes, folder / "decodes.parquet")
 
 
 def small(table: pa.Table, path: Path) -> None:
-    """Writes a table in about half of what the library takes by default: kept runs travel with the project."""
+    """Writes a table at about half the library's default size, because kept runs are committed."""
     reals = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     pq.write_table(table, path, compression="zstd", compression_level=19, use_byte_stream_split=reals,
                    use_dictionary=[name for name in table.column_names if name not in reals])
 
 
 def shortened(rounds: pa.Table) -> pa.Table:
-    """The same rounds with seconds as `Tables.write` keeps them; shortened once more they stay as they are."""
+    """The rounds with seconds rounded as `Tables.write` does; doing it again changes nothing."""
     for place, name in enumerate(rounds.column_names):
         if name in SECONDS:
             rounds = rounds.set_column(place, name, pa.array(coarse(rounds[name].to_numpy()), pa.float32()))
@@ -100,7 +100,7 @@ def shortened(rounds: pa.Table) -> pa.Table:
 
 
 def coarse(values: np.ndarray, bits: int = 12) -> np.ndarray:
-    """Reals in single precision, rounded to this many binary digits; the rest are zeros, which pack to nothing."""
+    """Reals in single precision, rounded to this many binary digits; the rest are zeros, which compress well."""
     drop = 24 - bits
     whole = values.astype(np.float32).view(np.uint32)
     return ((whole + (1 << (drop - 1))) >> drop << drop).view(np.float32)
@@ -117,14 +117,14 @@ def tables(decodes: Sequence[Decode]) -> Tables:
              for d in decodes]
     if all(isinstance(d.question_id, int) for d in decodes):
         return Tables(pa.Table.from_pylist(rounds, schema), pa.Table.from_pylist(turns, DECODES))
-    named = pa.field("question_id", pa.string())   # one name among the numbers, and all are names
+    named = pa.field("question_id", pa.string())   # one string among the ids makes all strings
     rounds, turns = ([{**r, "question_id": str(r["question_id"])} for r in rows] for rows in (rounds, turns))
     schemas = schema.set(0, named), DECODES.set(0, named)
     return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
 
 
 def read_results(folder: Path) -> list[Decode]:
-    """The decodes that were written to this folder, in order."""
+    """The decodes written to this folder, in order."""
     rounds: dict[tuple, list[Row]] = {}
     for record in pq.read_table(folder / "rounds.parquet").to_pylist():
         said = (record.get(name) for name in Row._fields)          # older tables lack the newer fields

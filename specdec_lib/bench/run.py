@@ -1,8 +1,8 @@
-"""A bench run: prompt by prompt, all contenders and repeats of a turn together, so that pairs come from one process.
+"""A bench run: prompt by prompt, all runners and repeats of a turn together, so that pairs come from one process.
 
-Who goes first rotates. Second turns get plain decoding's first answer as history, for everyone. Written as it goes
-and resumed at the prompt. Streams in shuffled order take a prompt of theirs after each prompt of the file's, so they
-are spread over the run as everyone is, and a machine that slows down slows down all.
+The first runner rotates. The history of a second turn is plain decoding's first answer, for every runner. Each prompt
+is written when it is done, and a run resumes at the next. Streams in shuffled order decode one of their prompts after
+each prompt in file order, so a machine that slows down slows down all runners.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from specdec_lib.cost.curves import CostCurve
 from specdec_lib.index.static_store import open_store
 from specdec_lib.types import Refusal
 
-Progress = Callable[[int, int, str], None]         # decodes done, decodes to do, what is under way
+Progress = Callable[[int, int, str], None]         # decodes done, decodes in all, the current one
 WARM_UP = ("Name the months of the year, in order.",
            "Copy this list and then say how many items it has: lamp, chair, window, lamp, carpet, lamp, chair.")
 
@@ -31,15 +31,15 @@ WARM_UP = ("Name the months of the year, in order.",
 def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: str | Path,
               curve: Callable[[], CostCurve | None] = lambda: None,
               progress: Progress = lambda done, total, name: None) -> dict:
-    """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only summed up again.
+    """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only read.
 
-    `curve` is asked once, at a run's start; a resume uses the curve that the run began with.
+    `curve` is called once, at a run's start; a resume uses the curve that the run began with.
     """
     folder = RunFolder(out, plan)
     if folder.finished:
         return folder.summary()
     if plan.store is not None:
-        open_store(plan.store)                     # whole, or refused now and not when all is measured
+        open_store(plan.store)                     # if damaged, refused now and not after measuring
     first = [fitting(world, prompt, [("user", prompt.turns[0])]) for prompt in prompts]
     kept = folder.curve or curve()
     if kept is not None:
@@ -70,9 +70,9 @@ def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: st
 
 
 def schedule(prompts: int, entrants: Sequence[Runner], seed: int) -> Iterator[tuple[int, int, Sequence[Runner]]]:
-    """In turn: a part of the folder, the prompt that it holds, and who decodes it.
+    """Yields each part of the folder, the index of its prompt, and its runners.
 
-    Prompt by prompt as the file has them, each followed by one of the shuffled order where a stream asks for that.
+    Prompts come in file order, each followed by one in shuffled order if a stream has that order.
     """
     groups = {order: [entrant for entrant in entrants if entrant.order == order] for order in (FILE, SHUFFLED)}
     order = random.Random(seed).sample(range(prompts), prompts)
@@ -85,7 +85,7 @@ def schedule(prompts: int, entrants: Sequence[Runner], seed: int) -> Iterator[tu
 def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: Environment, entrants: Sequence[Runner],
                repeats: int, progress: Callable[[int, str], None] = lambda done, name: None,
                known: Sequence[Decode] = ()) -> list[Decode]:
-    """All turns of one prompt by these; `known` are plain decoding's answers to it where it is not among them."""
+    """All turns of one prompt by these runners; `known` are plain decoding's answers if it is not one of them."""
     out: list[Decode] = []
     for turn in range(len(prompt.turns)):
         ids = fitting(world, prompt, history(prompt, turn, [*known, *out])) if turn else first
@@ -99,7 +99,7 @@ def run_prompt(place: int, prompt: Prompt, first: tuple[int, ...], world: Enviro
 
 def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: Environment, entrant: Runner,
             repeat: int) -> Decode:
-    """One turn by one contender."""
+    """One turn by one runner."""
     outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
     text = world.decode(outcome.tokens)
     pieces = tuple(world.decode((token,)) for token in outcome.tokens)
@@ -108,7 +108,7 @@ def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: Environment,
 
 
 def plain_answers(prompt: Prompt, so_far: Sequence[Decode], world: Environment, plain: Runner) -> list[Decode]:
-    """Plain decoding's answers to the turns that others build on: the run's, or, ahead of it, made and not measured."""
+    """Plain decoding's answers that later turns need: the run's, else decoded now without being measured."""
     out = list(select(so_far, method=plain.name, repeat=0, question_id=prompt.question_id))
     for turn in range(len(out), len(prompt.turns) - 1):
         ids = fitting(world, prompt, history(prompt, turn, out))
@@ -126,7 +126,7 @@ def history(prompt: Prompt, turn: int, so_far: Sequence[Decode]) -> list[Message
 
 
 def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> tuple[int, ...]:
-    """The conversation as ids; Refusal where it does not fit, since nothing is cut silently."""
+    """The conversation as ids; Refusal if it does not fit, since nothing is cut silently."""
     ids, context = tuple(world.encode(messages)), world.target.context
     if not ids:
         raise Refusal(f"prompt {prompt.question_id} is empty: give at least one token")
@@ -137,7 +137,7 @@ def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> 
 
 
 def warm_up(world: Environment, entrants: Sequence[Runner], progress: Callable[[str], None]) -> None:
-    """Everyone decodes prompts that are never measured; what is learnt there is kept from the streams (repeat -1)."""
+    """Every runner decodes unmeasured prompts, as repeat -1, so that no stream's memory contains them."""
     for text in WARM_UP:
         ids = tuple(world.encode([("user", text)]))
         for entrant in entrants:
@@ -147,7 +147,7 @@ def warm_up(world: Environment, entrants: Sequence[Runner], progress: Callable[[
 
 def remember(prompt: Prompt, decodes: Sequence[Decode], world: Environment, entrants: Sequence[Runner],
              repeats: int) -> None:
-    """After a resume: streams decode a finished prompt again, unmeasured, to have in memory what they had."""
+    """After a resume: streams decode a finished prompt again, unmeasured, to restore their memory."""
     for entrant in entrants:
         for turn in range(len(prompt.turns) if entrant.stream else 0):
             ids = fitting(world, prompt, history(prompt, turn, decodes))
@@ -167,7 +167,7 @@ def score(prompt: Prompt, turn: int, text: str) -> float | None:
 def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: Sequence[Decode],
            curve: CostCurve | None,
            entrants: Sequence[Runner]) -> dict:
-    """The summary of design's schema 1."""
+    """The run's summary, schema 1."""
     about = provenance.provenance()
     lossless = {entrant.name: entrant.lossless for entrant in entrants}
     return {"schema": summary.SCHEMA, "created": about["created"], "target": dict(world.about),
@@ -185,7 +185,7 @@ def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: S
 
 
 def drafted(plan: Plan, world: Environment) -> dict:
-    """Settings that only the open world knows: who drafted, and which of the plan's checkpoints were used."""
+    """Settings known only after loading: the draft model, and which of the plan's checkpoints were used."""
     used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in catalog.needed_checkpoints(spec))}
     kept = {name: sha256 for name, sha256 in (plan.checkpoints or {}).items() if name in used}
     return {"draft": world.drafter.name or plan.as_dict()["draft"], "checkpoints": kept or None}

@@ -1,6 +1,6 @@
-"""The folder of a run: one part per prompt, renamed into place when it is whole, merged at the end.
+"""The folder of a run: one part per prompt, renamed into place when complete, merged at the end.
 
-A kill loses the prompt under way and nothing else. A folder belongs to one plan: others are refused.
+A killed run loses only the current prompt. A folder belongs to one plan: others are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from specdec_lib.types import Refusal
 
 
 class RunFolder:
-    """Where a run's results go; `Folder(path, plan)` makes it or finds the run of this very plan there."""
+    """The results of a run; `RunFolder(path, plan)` creates them or opens those of the same plan."""
 
     def __init__(self, path: str | Path, plan: Plan):
         self.path = Path(path)
@@ -64,7 +64,7 @@ class RunFolder:
                           " again") from None
 
     def write_part(self, index: int, of_prompt: Sequence[Decode]) -> None:
-        """All decodes of one prompt, whole or not at all."""
+        """Writes all decodes of one prompt atomically."""
         final = self.path / "parts" / f"{index:05d}"
         rough = final.with_name(f".{final.name}")
         with self.writing():
@@ -73,7 +73,7 @@ class RunFolder:
             os.replace(rough, final)
 
     def finish(self, everything: Sequence[Decode], summary: dict) -> None:
-        """Merges the parts; summary.json comes last, so where it stands the run is whole."""
+        """Merges the parts; summary.json is written last, so it marks a complete run."""
         rough = self.path / "parts" / ".merged"
         with self.writing():
             rough.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class RunFolder:
         return self._json("summary.json")
 
     def save(self, name: str, value: dict) -> None:
-        """JSON written beside its place and renamed into it."""
+        """Writes a JSON file atomically."""
         rough = self.path / f".{name}"
         with self.writing():
             rough.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
@@ -99,7 +99,7 @@ class RunFolder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Turns what the file system refuses into a sentence."""
+        """Turns errors of the file system into a Refusal."""
         try:
             yield
         except OSError as error:

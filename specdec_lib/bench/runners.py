@@ -1,8 +1,7 @@
-"""Contenders: methods and peers as one kind of thing, prompt ids in, `Outcome` out, every decode from nothing.
+"""Runners: one interface for methods and peers, prompt ids in, `Outcome` out, each decode with new caches.
 
-A method gets a fresh target, a fresh kit and an empty memory. One whose card says that it learns across prompts runs
-more than once: cold like the others, and warm, as a stream with one memory per repeat, for every order of the prompts
-that the plan names.
+A method gets a fresh target, a fresh kit and an empty memory. One whose card says that it learns across prompts also
+runs warm: as a stream with one memory per repeat, for every order of the prompts in the plan.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ WARM = {FILE: "warm", SHUFFLED: "warm, shuffled"}
 
 @dataclass(frozen=True)
 class Runner:
-    """`run(ids, key, repeat)` decodes; the key names prompt and turn, so that dice fall alike for everyone."""
+    """`run(ids, key, repeat)` decodes; the key is prompt and turn, so that all use the same random numbers."""
 
     name: str
     run: Callable[[Sequence[int], tuple, int], Outcome]
     peer: bool = False
     stream: bool = False
-    order: str = FILE                              # in which it meets the prompts
+    order: str = FILE                              # of its prompts
     lossless: bool = True
 
 
 def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None) -> list[Runner]:
-    """Methods in the plan's order, each tried once so that a bad spec is refused now, then peers."""
+    """Methods in the plan's order, each built once so that a bad spec is refused now, then peers."""
     out: list[Runner] = []
     for spec in plan.methods:
         card = catalog.card_of(spec)
@@ -68,7 +67,7 @@ def _method(spec: MethodSpec, plan: Plan, world: Environment, curve: curves.Cost
 
 @dataclass(frozen=True)
 class SynchronizedTarget:
-    """The same model, its prefill waited for: a GPU works on after the call returns, and the first round would pay."""
+    """The same model with a blocking prefill: a GPU call returns early, which the first round would pay for."""
 
     lm: LM
     wait: Callable[[], None]
@@ -103,7 +102,7 @@ def run_timed(session: Session, target: LM, method: Method, dice, memory: Mappin
 
 
 def charged(row: measure.Row, seconds: float) -> measure.Row:
-    """The row with all of its round's seconds: what no part accounts for is `how`, or `wall` where parts overlapped."""
+    """The row with all of its round's seconds: the rest goes to `how`; if parts overlapped, all go to `wall`."""
     if row.wall is not None:
         return row._replace(wall=seconds)
     return row._replace(how=max(seconds - row.when - row.what - row.target, 0.0))

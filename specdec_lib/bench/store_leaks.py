@@ -9,10 +9,10 @@ from specdec_lib.bench import results
 from specdec_lib.bench.results import Decode
 from specdec_lib.index.static_store import open_store
 
-OPENING, TELLING = 32, 16                          # tokens of an answer that are looked up, and how few still tell
+OPENING, TELLING = 32, 16                          # tokens of an answer that are looked up: most, fewest
 
 def store_leaks(run: Sequence[Decode], path: str | None) -> list[str]:
-    """A sentence where this store already holds answers that plain decoding gave in the run, by how they begin."""
+    """A warning if this store already holds answers that plain decoding gave in the run, by their first tokens."""
     if path is None:
         return []
     store, found, asked = open_store(path), set(), set()
@@ -24,4 +24,4 @@ def store_leaks(run: Sequence[Decode], path: str | None) -> list[str]:
     if not found:
         return []
     return [f"{Path(path).name} holds the beginnings of the target's own answers to {len(found)} of {len(asked)}"
-            " prompts: if it was built from answers to these very prompts, what is copied from it is no gain."]
+            " prompts: if it was built from answers to these prompts, copying from it is not a real gain."]

@@ -16,7 +16,7 @@ from specdec_lib.measure import Cost, Divergence
 
 SCHEMA = 1
 GATES = ("target_nll", "ar_overlap", "reference_score", "repeated_4grams")
-BUSY = 0.10                                        # spread of plain decoding's repeats above which times say little
+BUSY = 0.10                                        # spread of plain decoding's repeats; above it times mean little
 
 
 def method_summaries(decodes: Sequence[Decode], lossless: dict[str, bool], curve: CostCurve | None) -> dict[str, dict]:
@@ -33,7 +33,7 @@ def peer_summaries(decodes: Sequence[Decode]) -> dict[str, dict]:
 
 
 def rounded(told: Any) -> Any:
-    """The same with every real number to seven digits, more than any of them is worth: kept runs travel."""
+    """The same with every float rounded to seven digits, finer than its noise: runs are committed."""
     if isinstance(told, dict):
         return {name: rounded(value) for name, value in told.items()}
     if isinstance(told, list | tuple):
@@ -57,7 +57,7 @@ def method_summary(base: Sequence[Decode], own: Sequence[Decode], lossless: bool
 
 
 def peer_summary(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
-    """What `generate` lets us see."""
+    """The measures of a peer."""
     forwards = sum(one.outcome.forwards for one in own)
     return {"tokens_per_target_forward": measure.share(sum(one.outcome.bought for one in own), forwards),
             **speeds(base, own), **identical_prompts(base, own), **quality_measures(base, own)}
@@ -101,7 +101,7 @@ def identical_prompts(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
 
 
 def divergences(base: Sequence[Decode], own: Sequence[Decode]) -> dict[str, tuple[int, Divergence] | None]:
-    """Per prompt the turn and place of the first difference from plain decoding, or None."""
+    """Per prompt the turn and position of the first difference from plain decoding, or None."""
     plain = {(d.question_id, d.turn, d.repeat): d.outcome for d in base}
     out: dict[str, tuple[int, Divergence] | None] = {}
     for one in sorted(own, key=lambda d: (d.repeat, d.turn)):
@@ -117,7 +117,7 @@ def quality_measures(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
     """The gates of methods that are not lossless, all turns and repeats of a prompt together.
 
     `quality_ci` holds the 95 % bootstrap over prompts of each; no interval below five prompts, nor where no prompt
-    has that measure (a peer shows no likelihoods, a prompt may have no reference). `quality_change` is each less plain
+    has that measure (a peer has no likelihoods, a prompt may have no reference). `quality_change` is each less plain
     decoding's, and `quality_change_ci` the paired bootstrap of that difference.
     """
     mine, moved = _quality_parts(base, own), quality_changes(base, base, own)
@@ -178,7 +178,7 @@ def spread_within_decode(decodes: Sequence[Decode]) -> float | None:
     """How unevenly plain decoding's forwards ran: the largest of three shares of their median.
 
     The middle half of the forwards within a decode, the middle half of the decodes' medians, and the excess of the
-    mean over all forwards, which a few long waits drive up. Longer contexts alone make for a few hundredths.
+    mean over all forwards, which a few long waits raise. Longer contexts alone cause a few hundredths.
     """
     own = [[row.target for row in one.outcome.rows] for one in decodes if one.method == "ar"]
     own = [times for times in own if len(times) >= 8 and median(times)]
@@ -196,7 +196,7 @@ def middle_half(values: Sequence[float]) -> float:
 
 
 def warnings(decodes: Sequence[Decode]) -> list[str]:
-    """Sentences about this run that its reader has to know."""
+    """Warnings about this run, one sentence each."""
     out = []
     between, within = spread_of_repeats(decodes), spread_within_decode(decodes)
     if between is not None and between > BUSY:

@@ -1,4 +1,4 @@
-"""What stands behind `specdec break-even`: checkpoints that exist already, each with both sides of its break-even."""
+"""`specdec break-even`: for existing checkpoints, the tokens per forward they need and those they reach."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
                 depth: int, context: int, repeats: int, write: bool = False,
                 say: Callable[[str], None] = lambda line: None,
                 progress: Callable[[int, int, str], None] = lambda *now: None) -> dict[str, dict]:
-    """The break-even of these checkpoints, of all in the folder where none is named; with `write` their cards keep it.
+    """The break-even of these checkpoints, by default of all in the folder; `write` stores it in their cards.
 
     Refusal for a name that is no drafter or has no checkpoint here, and for a target that it does not fit.
     """
@@ -52,7 +52,7 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
 
 
 def break_even_rows(found: Mapping[str, Mapping]) -> Iterator[tuple[str, ...]]:
-    """A line for each part of each drafter: its costs in plain forwards with their sum, and what it reached."""
+    """A row for each part of each drafter: its costs in plain forwards with their sum, and what it reached."""
     for one in found.values():
         for part, sides in one.items():
             if isinstance(sides, Mapping):
@@ -62,18 +62,18 @@ def break_even_rows(found: Mapping[str, Mapping]) -> Iterator[tuple[str, ...]]:
 
 
 def side(cost: Mapping[str, float]) -> str:
-    """Draft + verification = needed."""
+    """draft + verify = needed."""
     draft, verify, needed = (cost[name] for name in COLUMNS)
     return f"{draft:.2f} + {verify:.2f} = {needed:.2f}"
 
 
 def break_even_table(found: Mapping[str, Mapping]) -> str:
-    """The same for a terminal, with a sentence on what it is of."""
+    """The rows for a terminal, with a sentence on the settings."""
     lines = [*HEADS, *break_even_rows(found)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     told = "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
                      for line in lines)
     one = next(iter(found.values()))
     return (f"{told}\nchains of {one['depth']} at {one['context']} tokens of context, costs in plain forwards; the"
-            f" first two are counted on paper, the third is the median of {one['repeats']} on {one['machine']},"
+            f" first two are computed, the third is the median of {one['repeats']} on {one['machine']},"
             f" threads: {one['threads']}, {one['dtype']}")

@@ -1,4 +1,4 @@
-"""Foreseen failures of a command: one sentence on stderr, and an exit code. Anything else is a traceback, a bug."""
+"""Expected failures of a command: one sentence on stderr and an exit code. Anything else is a bug: a traceback."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CLICK = typer.BadParameter.__mro__[2]              # click's own base of usage e
 
 
 class Stopped(Exception):
-    """Ctrl-C, with the sentence that says how to go on."""
+    """Ctrl-C, with the sentence that says how to resume."""
 
 
 def say(line: str) -> None:
-    """One line for the person at the terminal."""
+    """Prints one line on stderr."""
     typer.echo(line, err=True)
 
 
@@ -35,7 +35,7 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
         say("stopped")
         return STOPPED
     except RuntimeError as error:
-        if type(error).__name__ != "NotebookError":    # foreseen: it says which cell failed and what is kept
+        if type(error).__name__ != "NotebookError":    # expected: it says which cell failed and what is kept
             raise
         say(f"specdec: {error}")
         return FAILED

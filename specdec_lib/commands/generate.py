@@ -1,4 +1,4 @@
-"""One answer as a stream of text, and the line of statistics that ends it."""
+"""`specdec generate`: an answer as a stream of text, then one line of statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | 
 
 
 def statistics(session: Session, spec: str, plan: Plan) -> str:
-    """One line: counts first, then seconds, then what ran where."""
+    """One line: counts, then seconds, then method, target and device."""
     rows = measure.rows(session)
     seconds = sum(row.seconds for row in rows)
     return (f"[{len(session.output)} tokens in {len(rows)} forwards,"

@@ -1,4 +1,4 @@
-"""The catalogue as plain data and as a table: what there is, and what is missing for what cannot run."""
+"""`specdec methods`, `specdec parts`: the catalogue as plain data and as a table, with what is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 
 
 def bare_kit(shelf: Path = SHIPPED) -> Kit:
-    """What every run has without asking: a target, a draft model (see `drafter.py`), the checkpoints in a folder."""
+    """What every run has: a target, a draft model (see `bench/draft_source.py`), the checkpoints in a folder."""
     here = object()
     return Kit(target=here, draft=here, checkpoints=CheckpointFolder(shelf, here))
 

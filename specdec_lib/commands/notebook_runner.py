@@ -1,7 +1,7 @@
 """Running one notebook: parameters checked before anything starts, executed by papermill, exported as one HTML page.
 
 A notebook's cell tagged `parameters` holds one line per parameter, `prompts: int = 24  # smoke: 2 | what it means`:
-name, type, full value, the value for a quick test, and the meaning. Knows nothing about what the notebooks say.
+name, type, full value, the value for a quick test, and the meaning. Knows nothing about the notebooks' content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from specdec_lib.types import Refusal
 
-OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a page on its own fetches nothing
+OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
 KINDS = {"int": int, "float": (int, float), "str": str, "list": list, "bool": bool}
 
 
@@ -83,7 +83,7 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
     `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
     left, `echo` gets what the cells print while they print it. Raises Refusal before anything runs, NotebookError if
-    a cell fails; the output is kept in either case that it was started.
+    a cell fails; then the output so far is kept.
     """
     import papermill
     from papermill.exceptions import PapermillExecutionError
@@ -107,14 +107,14 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
 
 def export_env(explore: str = "html") -> dict[str, str]:
-    """What a kernel needs so that its figures and sliders work in an exported page without a network."""
+    """The kernel's variables with which figures and sliders work in an exported page without a network."""
     return {"PLOTLY_RENDERER": "notebook", "SPECDEC_EXPLORE": explore}
 
 
 def to_html(executed: str | Path, page: str | Path, code: bool = True, title: str | None = None) -> Path:
     """One self-contained page of an executed notebook; `code` False leaves out inputs and progress bars.
 
-    Figures are in it if the notebook ran with `export_env()`. The page is written whole or not at all.
+    Figures are in it if the notebook ran with `export_env()`. The page is written atomically.
     """
     import nbformat
     from nbconvert import HTMLExporter
@@ -154,7 +154,7 @@ def _parameter(notebook: str, facts: Mapping[str, str]) -> Parameter:
 
 @contextmanager
 def _environment(extra: Mapping[str, str]) -> Iterator[None]:
-    """These variables for a while: a kernel inherits them when it starts."""
+    """Sets these variables inside the block: a kernel inherits them."""
     before = {name: os.environ.get(name) for name in extra}
     os.environ.update(extra)
     try:

@@ -1,7 +1,7 @@
-"""What stands behind `specdec record`: one file per prompt, named by its family.
+"""`specdec record`: one file per prompt, named by its family.
 
-A recording that is there already can be given further drafters: the target has to say the same text again, and nothing
-that was recorded before is touched. `NAME=PART` records a part under a name of its own, such as
+Further drafters can be added to an existing recording: the target has to generate the same text again, and nothing
+that was recorded before changes. `NAME=PART` records a part under a name of its own, such as
 `draft-lm=draft-model` beside an untrained draft model.
 """
 
@@ -26,13 +26,13 @@ DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model
 
 def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafters: Sequence[str] = DRAFTERS,
                max_new_tokens: int = 128, say: Say = lambda line: None, add: bool = False) -> list[Path]:
-    """One file per prompt, named by its family, of the first turn.
+    """Records the first turn of each prompt in a file named by its family.
 
-    Files that are there already stay as they are, or with `add` are given those of `drafters` that they lack.
+    Existing files stay as they are, or with `add` get those of `drafters` that they lack.
     """
     parts = drafter_names(drafters)
     out.mkdir(parents=True, exist_ok=True)
-    paths, source = [], provenance.provenance()    # taken before files change that the project tracks
+    paths, source = [], provenance.provenance()    # taken before tracked files change
     for prompt in prompts:
         taken = [other.family for other in prompts].count(prompt.family) > 1
         path = out / f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}.safetensors"
@@ -40,7 +40,7 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
         old = load_recording(path) if add and path.exists() else None
         lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
         if path.exists() and (old is None or not lacking):
-            say(f"{path.name} is there already and stays" if old is None else f"{path.name} has these drafters already")
+            say(f"{path.name} exists and is kept" if old is None else f"{path.name} has these drafters already")
             continue
         kit = Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft,
                   checkpoints=world.checkpoints, parts=catalog.make_part)
@@ -56,14 +56,14 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
 
 
 def describe(recording: Recording, prompt: Prompt, world: Environment, source: dict) -> dict:
-    """What a reader wants to know of a recording, and the text of every token that occurs in it."""
+    """The header of a recording: its origin, and the text of every token that occurs in it."""
     return {"family": prompt.family, "question_id": prompt.question_id, "text": prompt.turns[0],
             "target": dict(world.about), "vocab": world.facts.vocab, "end": sorted(world.facts.end),
             **tokenizer_facts(recording, world), "provenance": source}
 
 
 def describe_added(recording: Recording, drafters: Mapping[str, str], world: Environment, source: dict) -> dict:
-    """The same of a recording that was given drafters: where they come from stands beside where the rest does."""
+    """The header of an extended recording: the origin of the added drafters is listed under `added`."""
     old = recording.about
     words = [name if name == part else f"{name}={part}" for name, part in drafters.items()]
     now = {"drafters": words, "target": dict(world.about), "provenance": source}
@@ -72,7 +72,7 @@ def describe_added(recording: Recording, drafters: Mapping[str, str], world: Env
 
 
 def tokenizer_facts(recording: Recording, world: Environment) -> dict:
-    """What the tokenizer says of the tokens that occur: control tokens, digits, and the text of each."""
+    """Of the tokens that occur, the control tokens, the digits, and the text of each."""
     seen = {*recording.tokens, *recording.row_stats.ids[:, :8].flatten().tolist()}
     seen |= {token for lengths in recording.drafts.values() for drafts in lengths.values() for draft in drafts
              for token in draft.tokens}

@@ -1,4 +1,4 @@
-"""The report of a finished run: the notebook executed on its folder, exported as one page that needs no network."""
+"""`specdec report`: the notebook executed on a finished run, exported as one page that needs no network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def notebook(name: str) -> Path:
 
 
 def report_notebook() -> Path:
-    """The report notebook, found and readable."""
+    """The report notebook, checked."""
     path = notebook(REPORT)
     notebook_runner.checked_values(path, {"run": "folder"})
     return path

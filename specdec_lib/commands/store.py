@@ -1,8 +1,8 @@
-"""What stands behind `specdec store`: texts and answers become token ids, and these a static store on disk.
+"""`specdec store`: texts and answers become token ids, and these a static store on disk.
 
-A text file is one document, so is every line of a JSON-lines file and every answer in a folder that training made, or
-that plain decoding gave in a bench. Answers come as token ids, of this target's tokenizer; texts are turned into ids
-here. A store of the answers to the very prompts that are measured proves nothing: `leaks` says so.
+A document is a text file, a line of a JSON-lines file, or an answer in a folder: one that training made, or a bench,
+of which plain decoding's answers count. Token ids have to be of this target's tokenizer; texts are encoded here. A
+store of the answers to the measured prompts proves nothing: `bench/store_leaks.py` warns of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from specdec_lib.index.store_build import build_store
 from specdec_lib.training.data import shards
 from specdec_lib.types import Refusal
 
-LINES = 2000                                       # of a text file that are turned into ids at a time
+LINES = 2000                                       # of a text file that are encoded at a time
 BYTES = 60                                         # of memory that sorting takes per token
 Progress = Callable[[int, int, str], None]
 
@@ -39,7 +39,7 @@ class Built(NamedTuple):
 
 def build_from(sources: Sequence[Path], out: Path, target: str, say: Callable[[str], None],
                progress: Progress) -> Built:
-    """Writes the store of these files and folders to `out`, whole or not at all; an older one stays until then.
+    """Writes the store of these files and folders to `out` atomically; an older one stays until then.
 
     Refusal for a source that is missing, unreadable, empty or made of other token ids, and for too little memory.
     """
@@ -57,9 +57,9 @@ def build_from(sources: Sequence[Path], out: Path, target: str, say: Callable[[s
 
 
 def check_sources(sources: Sequence[Path], out: Path) -> None:
-    """Refuses, before anything is read, sources that are not there and a place that cannot be written."""
+    """Refuses, before anything is read, missing sources and an `out` that cannot be written."""
     if not sources:
-        raise Refusal("a store is built from something: give text files, JSON lines or folders of answers with --from")
+        raise Refusal("a store needs sources: give text files, JSON lines or folders of answers with --from")
     for path in sources:
         if not path.exists():
             raise Refusal(f"there is no file or folder {path}: check the path")
@@ -85,7 +85,7 @@ def documents(sources: Sequence[Path], text: Tokenizer, progress: Progress) -> I
 
 
 def of_one(path: Path, text: Tokenizer) -> Iterator[tuple[np.ndarray, int]]:
-    """The documents of one source, each with the bytes of the source that were read by then; empty ones in between."""
+    """The documents of one source, empty ones too, each with the bytes of the source that were read so far."""
     if path.is_dir():
         for n, record in enumerate(answers_in(path), 1):
             yield as_ids(record, f"answer {n} in {path}", text), 0
@@ -104,9 +104,9 @@ def of_one(path: Path, text: Tokenizer) -> Iterator[tuple[np.ndarray, int]]:
 
 
 def answers_in(folder: Path) -> Iterator[dict]:
-    """Records with an `output`, of a folder that training made or that a bench finished; Refusal for any other."""
+    """Records with an `output`, from a folder of training or of a finished bench; Refusal for any other."""
     if (folder / "parts").exists():
-        raise Refusal(f"the run in {folder} is not finished: let its command go on first")
+        raise Refusal(f"the run in {folder} is not finished: run its command again")
     if not (folder / "decodes.parquet").exists():
         yield from shards.read_shards(folder)
         return
@@ -119,7 +119,7 @@ def answers_in(folder: Path) -> Iterator[dict]:
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[tuple[Iterator[str], Callable[[], int]]]:
-    """The lines of a text file, packed with gzip or not, and how many of its bytes were read; Refusal if unreadable."""
+    """The lines of a text file, gzipped or not, and how many of its bytes were read; Refusal if unreadable."""
     try:
         with path.open("rb") as raw:
             opened = gzip.open(raw) if path.suffix == ".gz" else raw         # noqa: SIM115 - closed with `raw`
@@ -151,7 +151,7 @@ def as_ids(record: Any, where: str, text: Tokenizer) -> np.ndarray:
 
 
 def encode_text(written: str, text: Tokenizer) -> np.ndarray:
-    """Ids of running text, with no begin or end token of the tokenizer's own."""
+    """Ids of a text, without the tokenizer's begin and end tokens."""
     return np.array(text.tokenizer.encode(written, add_special_tokens=False, verbose=False), dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What stands behind `specdec train`: names and flags become a target, an order and a provenance, or one refusal."""
+"""`specdec train`: names and flags become a target, an order and a provenance, or one Refusal."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
                   optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
                   attention: str | None = None, lengths: Mapping[str, Any] | None = None) -> str:
-    """Trains what has this name and gives its card as text. Refusal for whatever was asked for wrongly.
+    """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
-    `lengths` are fields of `length_fit.Lengths`, those that were given, for the length predictor alone.
+    `lengths` are the given fields of `LengthSettings`, for the length predictor only.
     """
     name = with_attention(name, attention)
     which = None if name in (NGRAM, LENGTH) else recipe(name)
@@ -51,7 +51,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
 
 
 def with_attention(name: str, attention: str | None) -> str:
-    """The recipe of this name with this attention; Refusal where there is no such choice."""
+    """The recipe of this name with this attention; Refusal if there is none."""
     if attention is None:
         return name
     if name != "diffusion-lm" or attention not in ATTENTION:
@@ -60,16 +60,16 @@ def with_attention(name: str, attention: str | None) -> str:
 
 
 def length_settings(name: str, given: Mapping[str, Any], rate: float | None, seed: int) -> LengthSettings | None:
-    """What is asked of a length predictor; None for another name, Refusal where one is given what is not its own."""
+    """The settings of a length predictor; None for another name, Refusal if that is given such settings."""
     if name != LENGTH and given:
-        raise Refusal(f"--{next(iter(given))} is of {LENGTH} alone, got it for {name}")
+        raise Refusal(f"--{next(iter(given))} is for {LENGTH} only, got it for {name}")
     rated = {} if rate is None else {"rate": rate}
     return LengthSettings(**given, **rated, seed=seed) if name == LENGTH else None
 
 
 def open_target(target: str, device: str, dtype: str, threads: int | None,
                 say: Say) -> tuple[Transformer, Tokenizer, str, str]:
-    """The target and its tokenizer, and the device and type that were settled on.
+    """The target and its tokenizer, and the resolved device and dtype.
 
     Refusal for one that does not run in our own decoder, since trained drafters need it.
     """
@@ -84,10 +84,10 @@ def open_target(target: str, device: str, dtype: str, threads: int | None,
 
 
 def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:
-    """The recipe's objective but for what is given here; Refusal where there is none such."""
+    """The recipe's objective with the given values replaced; Refusal for unknown ones."""
     usual = which.objective if which else Objective()
     if smooth is None and depths in (None, usual.depth):
-        smooth = usual.smooth                      # that of other depths is their own
+        smooth = usual.smooth                      # other depths have their own
     try:
         return Objective(loss or usual.slot, depths or usual.depth, smooth)
     except ValueError as error:

@@ -60,7 +60,7 @@ def test_it_drafts_where_no_checkpoint_was_trained_and_the_output_is_that_of_pla
     assert summary["settings"]["diffusion"] == "dream"
     assert summary["settings"]["checkpoints"] is None
     assert str(tmp_path) not in json.dumps(summary["settings"])
-    assert "dream drafts where a method wants a diffusion model; it holds 2048 tokens" in capsys.readouterr().err
+    assert "dream drafts for methods with a diffusion model; its context is 2048 tokens" in capsys.readouterr().err
     kept = bench_report.load_report(tmp_path / "out")
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}
     assert shown["diffusion model"] == "dream"

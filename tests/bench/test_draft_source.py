@@ -87,7 +87,7 @@ def test_a_draft_lm_that_fits_drafts_without_being_named_and_the_summary_says_so
     assert cli.run(words) == 0
     found = settings(tmp_path)
     assert found["draft"] == "draft-lm"
-    assert "draft-lm drafts where" in capsys.readouterr().err
+    assert "draft-lm is the draft model" in capsys.readouterr().err
     assert found["checkpoints"] == {"draft-lm": read_card(tmp_path / "shelf", "draft-lm")["sha256"]}
     kept = bench_report.load_report(tmp_path / "out")
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}
@@ -131,7 +131,7 @@ def test_an_n_gram_drafts_when_it_is_named(words, model, tmp_path):
 
 @pytest.mark.parametrize(("draft", "sentence"), [
     ("draft-lm", "`specdec train draft-lm` makes it"), ("ngram", "`specdec train ngram` makes it"),
-    ("eagle", "eagle is no language model, methods of its own draft with it"),
+    ("eagle", "eagle is not a language model, only its own methods use it"),
     ("./nowhere", "no folder './nowhere': give --draft a folder, a hub name, draft-lm, ngram or first-layers")])
 def test_a_draft_model_that_is_not_there_is_one_sentence(words, tmp_path, draft, sentence, capsys):
     (tmp_path / "shelf").mkdir()
@@ -157,7 +157,7 @@ def test_an_n_gram_over_other_ids_than_the_targets_is_refused(words, model, tmp_
 def test_transformers_assistant_needs_a_folder(words, model, tmp_path, draft, capsys):
     put_draft_lm(tmp_path / "shelf", model)
     said = refused([*words, "--peers", "hf-assisted", "--draft", draft], capsys)
-    assert f"that transformers can read, and {draft} is none" in said
+    assert f"that transformers can load, not {draft}" in said
 
 
 def test_a_run_in_which_nothing_wants_a_model_reads_none_and_says_nothing_of_it(words, model, tmp_path, capsys):

@@ -95,6 +95,6 @@ def test_the_verdict_holds_the_95th_percentile_of_the_longest_context_against_th
     def at(high):
         spread = overhead.Timing(0.1, high)
         return overhead.Overhead(4000, 9, spread, spread, spread, 3.0)
-    assert "under the 0.5 ms" in overhead.verdict([at(9.0), at(0.4)])
+    assert "under the limit of 0.5 ms" in overhead.verdict([at(9.0), at(0.4)])
     assert "4,000 tokens" in overhead.verdict([at(0.4)])
-    assert "above the 0.5 ms" in overhead.verdict([at(0.6)])
+    assert "above the limit of 0.5 ms" in overhead.verdict([at(0.6)])

@@ -59,7 +59,7 @@ def test_texts_lines_and_answers_are_all_looked_up_afterwards(model, write, tmp_
     made.write(0, [{"source": "self", "temperature": 0.0, "prompt": "a", "output": list(ids("x y z"))}])
     out = tmp_path / "deep" / "my.store"
     assert run_store(model, out, text, lines, tmp_path / "answers") == 0
-    assert capsys.readouterr().out == f"15 tokens, documents: 4; take them with --store {out}\n"
+    assert capsys.readouterr().out == f"15 tokens, documents: 4; use them with --store {out}\n"
     assert followed(out, "b c") == ids("red green blue")          # one text, one document: over the line's end
     assert followed(out, "d e") == ids("f")
     assert followed(out, "g") == ids("h i")

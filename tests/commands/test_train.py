@@ -113,5 +113,5 @@ def test_what_is_asked_of_a_length_predictor_becomes_its_own_order(asked, monkey
 
 @pytest.mark.parametrize("wrong", [{"longest": 6}, {"drafters": ("eagle",)}])
 def test_what_is_of_a_length_predictor_alone_is_refused_for_others(asked, wrong):
-    with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is of length-predictor alone, got it for eagle"):
+    with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is for length-predictor only, got it for eagle"):
         asked("eagle", lengths=wrong)
