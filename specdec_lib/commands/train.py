@@ -63,7 +63,7 @@ def length_settings(name: str, given: Mapping[str, Any], rate: float | None, see
     """What is asked of a length predictor; None for another name, Refusal where one is given what is not its own."""
     if name != LENGTH and given:
         raise Refusal(f"--{next(iter(given))} is of {LENGTH} alone, got it for {name}")
-    rated = {} if rate is None else {"rate": rate}
+    rated: dict[str, Any] = {} if rate is None else {"rate": rate}
     return LengthSettings(**given, **rated, seed=seed) if name == LENGTH else None
 
 

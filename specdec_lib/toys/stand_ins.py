@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from specdec_lib import catalog
 from specdec_lib.analysis import diffuspec_ablation, length_policies, verification_tradeoff
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import POLICIES
 from specdec_lib.analysis.verification_tradeoff import COPY, HEAD
+from specdec_lib.specs import split_specs
 from specdec_lib.toys.toy_bench import toy_bench, toy_report, untrained_environment
 
 LAYERS = 5                                         # of the toy's six, for its draft model
@@ -36,7 +36,7 @@ def read_or_toy(run: str, read: Callable[[], tuple[Report, str]], toy: Callable[
 def ablation_or_toy(run: str, out: str = "", **options) -> tuple[Report, str]:
     """`diffuspec_ablation.read_ablation`, or a toy run of its methods if the folder `run` is missing."""
     return read_or_toy(run, lambda: diffuspec_ablation.read_ablation(run, out, **options),
-                       lambda: toy_bench(catalog.split(diffuspec_ablation.METHODS)))
+                       lambda: toy_bench(split_specs(diffuspec_ablation.METHODS)))
 
 
 def policies_or_toy(run: str) -> tuple[Report, str]:
