@@ -63,7 +63,7 @@ def length_settings(name: str, given: Mapping[str, Any], rate: float | None, see
     """The settings of a length predictor; None for another name, Refusal if that is given such settings."""
     if name != LENGTH and given:
         raise Refusal(f"--{next(iter(given))} is for {LENGTH} only, got it for {name}")
-    rated = {} if rate is None else {"rate": rate}
+    rated: dict[str, Any] = {} if rate is None else {"rate": rate}
     return LengthSettings(**given, **rated, seed=seed) if name == LENGTH else None
 
 
