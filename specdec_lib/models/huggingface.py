@@ -96,8 +96,9 @@ class HuggingFace:
     def tap(self, levels: tuple[int, ...]) -> None:
         """Chooses the hidden states kept for `features`; a new choice drops the rows that were fed before.
 
-        0 is the embedding, i the output of layer i, the last one the normed state before the head. Raises Refusal where
-        a drafter could not share the model's embedding and output matrix.
+        0 is the input of the first layer (the embedding, with positions or a norm where the model adds them), i the
+        output of layer i, the last one the normed state before the head. Raises Refusal where a drafter could not share
+        the model's embedding and output matrix.
         """
         if isinstance(self.shared, Refusal):
             raise Refusal(*self.shared.args)
