@@ -251,7 +251,7 @@ def test_a_checkpoint_that_does_not_fit_the_target_is_refused_in_a_sentence(chan
 
 
 NEOX = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 7,
-        "initializer_range": .3, "bos_token_id": 0, "eos_token_id": 0, "max_position_embeddings": 256}
+        "initializer_range": .35, "bos_token_id": 0, "eos_token_id": 0, "max_position_embeddings": 256}
 PROMPTS = ((1, 2), (3, 1, 4, 1, 5), (6, 6, 6, 2, 0, 3, 5))
 
 
@@ -282,7 +282,7 @@ def decoded(target, spec, prompt, sampling=None, tokens=40):
 
 
 def heads_for(target, taps=(1, 2, 3)) -> dict:
-    return {"eagle": random_eagle(target.shape, taps, tuple(range(7)))}
+    return {"eagle": random_eagle(target.shape, taps, tuple(range(7)), seed=6)}
 
 
 def hits(sessions) -> int:
@@ -294,7 +294,7 @@ def test_on_a_model_that_transformers_runs_greedy_output_is_that_of_plain_decodi
     sessions = [decoded(neox, spec, prompt) for prompt in PROMPTS]
     assert [last.output for last in sessions] == [decoded(neox, "ar", prompt).output for prompt in PROMPTS]
     drafted = sum(len(round.draft) for last in sessions for round in last.rounds)
-    assert 0 < hits(sessions) < drafted
+    assert 40 < hits(sessions) < drafted
 
 
 @pytest.mark.parametrize("spec", ["eagle(depth=3)@match", "eagle2(depth=3, width=2, nodes=6)@match"])
@@ -302,7 +302,7 @@ def test_on_a_model_that_transformers_runs_matched_samples_are_those_of_plain_de
     warm = Sampling(temperature=1.0)
     sessions = [decoded(neox, spec, prompt, warm) for prompt in PROMPTS]
     assert [last.output for last in sessions] == [decoded(neox, "ar@match", prompt, warm).output for prompt in PROMPTS]
-    assert hits(sessions) > 0
+    assert hits(sessions) > 40
     assert all(last.output != decoded(neox, "ar", last.tokens[:last.prompt]).output for last in sessions)
 
 
