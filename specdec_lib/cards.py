@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from specdec_lib.types import LM
+
+
+class ForwardCost(Protocol):
+    """Seconds of one forward by its width and context, both in tokens, or a multiple of them: a `cost.CostCurve`."""
+
+    def __call__(self, width: float, context: float | None = None) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Kit:
     target: LM
     facts: TokenizerFacts = TokenizerFacts()
     sampling: Any = None
-    cost: Any = None                               # cost.CostCurve or None
+    cost: ForwardCost | None = None                # a cost.CostCurve
     nodes: int = 8                                 # widest draft whose verification costs little, from the curve
     price: float = 0.03                            # what one node more costs, in plain forwards, from the curve
     draft: LM | None = None                        # a smaller model with the same tokenizer
@@ -42,6 +48,7 @@ class Kit:
 
     def part(self, name: str, **values) -> Any:
         """The part with this card name, made from this very kit."""
+        assert self.parts is not None, f"this kit cannot make the part {name}: it has no `parts`"
         return self.parts(name, self, **values)
 
     def index(self, name: str, make: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 import plotly.graph_objects as go
 
@@ -73,7 +73,7 @@ def _live(figure, first: dict, sliders: dict[str, Choices]):
     def moved(change):
         now[change.owner.description] = change.new
         new = figure(**now)
-        if flat:
+        if isinstance(view, go.FigureWidget):
             redraw(view, new)
         else:
             view.value = new._repr_html_()
@@ -108,9 +108,10 @@ class Screen:
 
 def redraw(view: go.FigureWidget, new: go.Figure) -> None:
     """Replaces the figure of a view that is already displayed."""
+    shown, wanted = cast(tuple[Any, ...], view.data), cast(tuple[Any, ...], new.data)
     with view.batch_update():
-        if [trace.type for trace in view.data] == [trace.type for trace in new.data]:
-            for old, trace in zip(view.data, new.data, strict=True):
+        if [trace.type for trace in shown] == [trace.type for trace in wanted]:
+            for old, trace in zip(shown, wanted, strict=True):
                 old.update(trace.to_plotly_json(), overwrite=True)
         else:
             view.data = ()

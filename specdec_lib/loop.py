@@ -13,14 +13,28 @@ from typing import Any
 
 from specdec_lib.scores import RowStats, Scores
 from specdec_lib.speculate import speculate
-from specdec_lib.types import LM, NO_DICE, How, Method, Refusal, Round, Schedule, Seconds, Session, Verdict, What, When
+from specdec_lib.types import (
+    LM,
+    NO_DICE,
+    How,
+    Method,
+    RandomNumbers,
+    Refusal,
+    Round,
+    Schedule,
+    Seconds,
+    Session,
+    Verdict,
+    What,
+    When,
+)
 
 NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 
 
 def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, schedule: Schedule | None = None, *,
            max_new_tokens: int = 128, end: frozenset[int] = frozenset(), sampling=None, id: str = "",
-           dice=NO_DICE, memory: Mapping[str, Any] = NO_MEMORY) -> Iterator[Session]:
+           dice: RandomNumbers = NO_DICE, memory: Mapping[str, Any] = NO_MEMORY) -> Iterator[Session]:
     """Yields the session after every round, until an end token is emitted or `max_new_tokens` are.
 
     A `Method` unpacks into the parameters from `when` to `schedule`. Raises Refusal for an empty prompt, one that does
@@ -30,8 +44,8 @@ def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, 
     return run(session, target, Method(when, what, how, schedule), dice, memory)
 
 
-def run(session: Session, target: LM, method: Method, dice=NO_DICE, memory: Mapping[str, Any] = NO_MEMORY
-        ) -> Iterator[Session]:
+def run(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE,
+        memory: Mapping[str, Any] = NO_MEMORY) -> Iterator[Session]:
     """Yields the session after every round of the method's schedule, by default the serial `rounds`.
 
     When the decode ends or is abandoned, `finish(session)` is called once on every value in `memory`.
@@ -61,7 +75,7 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
     return Session(tuple(int(token) for token in prompt), len(prompt), remaining, frozenset(end), sampling, id)
 
 
-def rounds(session: Session, target: LM, method: Method, dice=NO_DICE) -> Iterator[Session]:
+def rounds(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE) -> Iterator[Session]:
     """Prefill with all prompt tokens but the last, then one session per round."""
     start = perf_counter()
     target.prefill(session.tokens[:-1])
@@ -71,7 +85,7 @@ def rounds(session: Session, target: LM, method: Method, dice=NO_DICE) -> Iterat
         yield session
 
 
-def step(session: Session, target: LM, method: Method, dice=NO_DICE) -> Session:
+def step(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE) -> Session:
     """One round: a budget, then one speculation with the target."""
     own = dice.fork(len(session.rounds))           # drafts may be redrawn at a position; the verdict's numbers are not
     start = perf_counter()

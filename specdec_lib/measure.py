@@ -227,8 +227,8 @@ def divergence(base: Sequence[int], other: Sequence[int], margins: Sequence[floa
     if tuple(base) == tuple(other):
         return None
     place = next((i for i, (a, b) in enumerate(zip(base, other, strict=False)) if a != b), min(len(base), len(other)))
-    one, two, margin = (values[place] if place < len(values) else None for values in (base, other, margins))
-    return Divergence(place, (one, two), margin)
+    one, two = (values[place] if place < len(values) else None for values in (base, other))
+    return Divergence(place, (one, two), margins[place] if place < len(margins) else None)
 
 
 def rouge_l(base: Sequence, other: Sequence) -> float | None:

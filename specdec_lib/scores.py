@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,18 +13,28 @@ from torch import Tensor
 from specdec_lib.topk import argmax, block_maxima, top_k
 
 
+class RandomNumbers(Protocol):
+    """What parts ask of random numbers: `dice.Dice`, `NoDice`, or `exact.EveryDice`, which enumerates all outcomes."""
+
+    def at(self, position: int) -> RandomNumbers: ...
+    def fork(self, *key: Any) -> RandomNumbers: ...
+    def aside(self) -> RandomNumbers: ...
+    def flip(self, prob: float) -> bool: ...
+    def choose(self, dist: Categorical) -> int: ...
+
+
 class Distribution(Protocol):
     """What verification asks of a distribution, over tokens or, as a density, over continuous values."""
 
-    def probability(self, token) -> float:
+    def probability(self, token: Any) -> float:
         """The probability, or density, of this value."""
         ...
 
-    def draw(self, dice):
+    def draw(self, dice: RandomNumbers) -> Any:
         """A value drawn with these random numbers."""
         ...
 
-    def residual(self, q, token) -> Distribution:
+    def residual(self, q: Any, token: Any) -> Distribution:
         """What is drawn from after `token`, drawn from `q`, was rejected: norm(max(0, self - q)) (Leviathan 2023)."""
         ...
 
@@ -52,7 +62,7 @@ class Categorical:
             return 1.0 if self.only == token else 0.0
         return float(self.probs[self.ids == token].sum())
 
-    def draw(self, dice) -> int:
+    def draw(self, dice: RandomNumbers) -> int:
         """A token drawn with these random numbers; a point mass uses none."""
         return dice.choose(self)
 

@@ -52,7 +52,7 @@ def parse_part(text: str) -> PartSpec:
         call = ast.parse(f"f({inside}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
             raise ValueError
-        return PartSpec(name, {word.arg: ast.literal_eval(word.value) for word in call.keywords})
+        return PartSpec(name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
     except (SyntaxError, ValueError) as error:
         raise Refusal(f"{text!r} is not a name with parameters such as sam(mode='first')") from error
 

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from specdec_lib.scores import Scores
-from specdec_lib.types import LM, Budget, Draft, How, Session, Verdict, What
+from specdec_lib.types import LM, Budget, Draft, How, RandomNumbers, Session, Verdict, What
 
 
 class Speculation(NamedTuple):
@@ -24,7 +24,8 @@ class Speculation(NamedTuple):
     verifying: float
 
 
-def speculate(session: Session, budget: Budget, lm: LM, what: What, how: How, dice, verdict_dice=None) -> Speculation:
+def speculate(session: Session, budget: Budget, lm: LM, what: What, how: How, dice: RandomNumbers,
+              verdict_dice: RandomNumbers | None = None) -> Speculation:
     """Drafts with `what`, scores the draft in one forward of `lm` and verifies it with `how`.
 
     `dice` are the drafter's random numbers. `verdict_dice` are the rule's; by default a fork of `dice`, which an inner

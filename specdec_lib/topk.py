@@ -21,7 +21,9 @@ def top_k(logits: Tensor, k: int, peak: Tensor | None = None) -> tuple[Tensor, T
     if logits.shape[1] % BLOCK or logits.shape[1] < 2 * k * BLOCK:
         return torch.topk(logits, min(k, logits.shape[1]), dim=-1)
     blocks = logits.unflatten(-1, (-1, BLOCK))
-    best = torch.topk(block_maxima(logits) if peak is None else peak, k, dim=-1).indices  # [n, k] blocks
+    peak = block_maxima(logits) if peak is None else peak
+    assert peak is not None                        # V is a multiple of the block
+    best = torch.topk(peak, k, dim=-1).indices     # [n, k] blocks
     some = torch.gather(blocks, 1, best[..., None].expand(-1, -1, BLOCK)).flatten(1)
     value, column = torch.topk(some, k, dim=-1)
     return value, torch.gather(best, 1, column // BLOCK) * BLOCK + column % BLOCK
@@ -31,6 +33,8 @@ def argmax(logits: Tensor, peak: Tensor | None = None) -> Tensor:
     """The column of each row's largest logit [n], the first of equals: six times faster than argmax over V on a CPU."""
     if logits.shape[1] % BLOCK or logits.is_cuda:
         return logits.argmax(-1)
-    first = (block_maxima(logits) if peak is None else peak).argmax(-1)
+    peak = block_maxima(logits) if peak is None else peak
+    assert peak is not None                        # V is a multiple of the block
+    first = peak.argmax(-1)
     blocks = logits.unflatten(-1, (-1, BLOCK))
     return first * BLOCK + blocks[torch.arange(len(blocks)), first].argmax(-1)

@@ -12,7 +12,7 @@ from math import prod
 from typing import TypeVar
 
 from specdec_lib.scores import Scores
-from specdec_lib.types import ROOT, Budget, Draft, Refusal, Round, Session, Trail
+from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
 
 Path = tuple[int, ...]
 State = TypeVar("State")
@@ -49,7 +49,8 @@ def path_logprob(draft: Draft, scores: Scores, path: Path) -> float:
     return sum(scores.logit(row, draft.tokens[node]) - z for row, node, z in zip(rows, path, lse, strict=True))
 
 
-def grow(session: Session, budget: Budget, dice, ask: Callable[[Draft], Scores], source: str = "") -> Draft:
+def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Scores],
+         source: str = "") -> Draft:
     """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next distribution.
 
     A drawn token stays: the stop rule is called afterwards and can only stop drafting, so the token still has the

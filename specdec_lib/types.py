@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from specdec_lib.scores import Categorical, Distribution, RowStats, Scores, TokenStats
+from specdec_lib.scores import Categorical, Distribution, RandomNumbers, RowStats, Scores, TokenStats
 
 ROOT = -1                                          # the parent of a node that follows the context directly
 QUERY = "query"                                    # note of a budget: tokens of suffix that retrieval must match
@@ -232,21 +232,36 @@ class Lattice:
 class LM(Protocol):
     """A language model whose cache aligns itself to whatever tokens it is given next."""
 
-    context: int | None
+    @property
+    def context(self) -> int | None:
+        """Tokens the model can hold; None where nothing limits them."""
+        ...
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores: ...
     def prefill(self, tokens: tuple[int, ...]) -> None: ...
     def fresh(self) -> LM: ...
+
+
+class TappedLM(LM, Protocol):
+    """A language model whose weights and hidden states a drafter reads; others have none or raise Refusal."""
+
+    @property
+    def vocab(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def weights(self) -> Any: ...                  # models.llama.weights.LlamaWeights
+    def tap(self, layers: tuple[int, ...]) -> None: ...
     def features(self, tokens: tuple[int, ...]) -> Tensor: ...
-    def exit(self, layer: int) -> LM: ...
+    def exit(self, layer: int, head: Any = None) -> LM: ...
 
 
-When = Callable[[Session, Any], Budget]
-What = Callable[[Session, Budget, Any], Draft]
-How = Callable[[Session, Draft, Scores, Any], Verdict]
+When = Callable[[Session, RandomNumbers], Budget]
+What = Callable[[Session, Budget, RandomNumbers], Draft]
+How = Callable[[Session, Draft, Scores, RandomNumbers], Verdict]
 
 
-Schedule = Callable[[Session, LM, "Method", Any], Iterator[Session]]
+Schedule = Callable[[Session, LM, "Method", RandomNumbers], Iterator[Session]]
 
 
 class Method(NamedTuple):

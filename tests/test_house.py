@@ -1,6 +1,8 @@
 """The laws of the house: imports point one way, rooms do not know each other, names are unique, files stay small."""
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -99,6 +101,11 @@ def test_files_and_functions_are_small_say_what_they_are_do_not_print_and_class_
                 classes[node.name].append(name)
     broken += [f"{name} is a class in {', '.join(places)}" for name, places in classes.items() if len(places) > 1]
     assert not broken, "\n".join(broken)
+
+
+def test_the_map_in_the_readme_is_what_the_imports_say():
+    made = subprocess.run([sys.executable, ROOT / ".ci/package_map.py"], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() in (ROOT / "README.md").read_text(), "run `python .ci/package_map.py --write`"
 
 
 def test_every_card_has_a_notebook_every_part_a_test_of_its_name_and_tests_mirror_the_package():

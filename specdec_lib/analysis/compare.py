@@ -86,8 +86,9 @@ def source_shares(report: Report, spec: str) -> dict[str, SourceShare]:
     for row in own:
         groups.setdefault(row.source or "nobody", []).append(row)
     whole = sum(row.seconds for row in own)
-    return {name: SourceShare(len(some) / len(own), *(sum(getattr(row, key) for row in some) / len(some)
-                                                     for key in ("drafted", "accepted", "emitted")),
+    return {name: SourceShare(len(some) / len(own), sum(row.drafted for row in some) / len(some),
+                              sum(row.accepted for row in some) / len(some),
+                              sum(row.emitted for row in some) / len(some),
                               1000 * sum(row.seconds for row in some) / len(some),
                               sum(row.seconds for row in some) / whole)
             for name, some in sorted(groups.items(), key=lambda pair: -len(pair[1]))}

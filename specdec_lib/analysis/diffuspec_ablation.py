@@ -75,7 +75,8 @@ def specs_by_cell(specs: Iterable[str]) -> dict[AblationCell, str]:
 
 def method_label(spec: str) -> str:
     """The name of a method in tables: the parts it has, or its spec."""
-    return NAMES.get(cell_of(spec), spec)
+    cell = cell_of(spec)
+    return spec if cell is None else NAMES.get(cell, spec)
 
 
 def effects(report: Report) -> dict[str, Pair]:
@@ -112,9 +113,9 @@ def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comp
 
 def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
     """The ratio of tokens per forward of the target, paired over prompts like the speeds."""
-    sides = [_forwards(report, spec, family) for spec in pair]
-    return Comparison(method_label(pair[1]), method_label(pair[0]), measure.speedup(*sides),
-                      measure.speedup_interval(*sides))
+    base, other = (_forwards(report, spec, family) for spec in pair)
+    return Comparison(method_label(pair[1]), method_label(pair[0]), measure.speedup(base, other),
+                      measure.speedup_interval(base, other))
 
 
 def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:

@@ -111,7 +111,7 @@ def wasted_tokens(report: Report, spec: str) -> float | None:
     return 1 - sum(row.accepted for row in own) / drafted if drafted else None
 
 
-def policy_measures(report: Report, spec: str) -> dict[str, float | None]:
+def policy_measures(report: Report, spec: str) -> dict[str, float | str | None]:
     """The measures of a method: speed, tokens, target calls, drafts, and the drafter's share of the time."""
     own, entry = compare.method_rounds(report, spec), report.entries[spec]
     emitted, shares = sum(row.emitted for row in own), entry["time_share"]
@@ -154,5 +154,5 @@ def order_agreement(report: Report, lines: Sequence[PolicyResult], speeds: Mappi
     """
     known = [one for one in lines if one.policy in speeds]
     apart = [(one, other, step.ratio > 1) for one, other in combinations(known, 2)
-             if (step := policy_ratio(report, one, other)).verdict in ("faster", "slower")]
+             if (step := policy_ratio(report, one, other)).verdict in ("faster", "slower") and step.ratio is not None]
     return sum((speeds[other.policy] > speeds[one.policy]) == faster for one, other, faster in apart), len(apart)

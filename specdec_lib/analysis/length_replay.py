@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from torch import Tensor
 
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.lengths import RoundOffer
@@ -20,7 +22,7 @@ from specdec_lib.loop import begin, decode
 from specdec_lib.models.replay import Recording, Replay
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import accepted_depth, prune
-from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Round, Session, Stop, Trail, Verdict, When
+from specdec_lib.types import NO_DICE, Budget, Draft, RandomNumbers, Refusal, Round, Session, Stop, Trail, Verdict, When
 from specdec_lib.what.recorded import Recorded
 from specdec_lib.when.oracle import Oracle
 
@@ -41,6 +43,8 @@ class ReplayOutcome(NamedTuple):
     tokens_per_forward: float
     speed: float
     regret: float                                  # time beyond that of the oracle, as a share of the oracle's
+
+NO_ROWS = cast(Tensor, None)                     # of a round without scores: whoever reads them fails
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class LengthReplay:
             place += out[-1].kept + 1
         return out
 
-    def told(self, name: str, when: When, dice=NO_DICE) -> Session:
+    def told(self, name: str, when: When, dice: RandomNumbers = NO_DICE) -> Session:
         """One text decoded under a policy."""
         recording = self.recordings[name]
         *_, last = decode(recording.tokens[:recording.prompt], Replay(recording), when,
@@ -104,7 +108,7 @@ class LengthReplay:
                           max_new_tokens=len(recording.output), end=recording.end, id=name, dice=dice)
         return last
 
-    def walked(self, name: str, when: When, dice=NO_DICE) -> Session:
+    def walked(self, name: str, when: When, dice: RandomNumbers = NO_DICE) -> Session:
         """The same without target scores, in milliseconds; for policies that only use what was drafted and accepted."""
         recording, chains, right = self.recordings[name], self.chains[name], self.right[name]
         now = begin(recording.tokens[:recording.prompt], len(recording.output), recording.end, id=name)
@@ -114,7 +118,7 @@ class LengthReplay:
             draft = prune(chains[place], budget)
             kept = min(len(draft), right[place])
             verdict = Verdict(tuple(range(kept)), recording.output[place:place + kept + 1])
-            now = now.after(Round(budget, draft, RowStats(None, None), verdict, ()))
+            now = now.after(Round(budget, draft, RowStats(NO_ROWS, NO_ROWS), verdict, ()))
         return now
 
     def seer(self, name: str, rule: str = "quickest") -> Oracle:

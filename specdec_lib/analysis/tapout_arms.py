@@ -42,6 +42,7 @@ def bandit_table(report: Report, lines: Sequence[PolicyResult], near: float = NE
     out = {}
     for one in found:
         step = policy_ratio(report, alone[best], one)
+        assert step.ratio is not None              # the run has measured both
         out[one.policy] = {
             "best single arm": best, "of arms": f"{len(alone)} of {len(ARMS)}", "times as fast": step.ratio,
             "95 %": interval_text(step.interval), "equal shares": shares,

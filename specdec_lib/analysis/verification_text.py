@@ -65,7 +65,7 @@ def conclusion_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     quick = surely_faster_points(own)
     if not quick:
         return f"With {own[0].drafter} no rule is surely faster than its lossless one."
-    best = min(quick, key=lambda one: (len(losses(one, gates)), -one.over.value))
+    best = min(quick, key=lambda one: (len(losses(one, gates)), -(one.over.value or 0.0)))
     lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates)) or "nothing"
     return (f"With {best.drafter}, {best.label} is the best trade: {times_text(*best.over)} as fast as its lossless"
             " rule,"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from specdec_lib import catalog
 from specdec_lib.bench.provenance import without_folders
@@ -15,7 +16,7 @@ from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
-from specdec_lib.types import LM, Refusal
+from specdec_lib.types import LM, Refusal, TappedLM
 
 TRAINED = "draft-lm"                               # drafts if no model is named and it fits the target
 MODELS = (TRAINED, "ngram")                        # checkpoints that are language models of their own
@@ -68,21 +69,22 @@ def draft_folder(draft: str | None, text: Tokenizer, say: Say) -> Path | None:
 
 def choose_draft(draft: str | None, target: LM, shelf: CheckpointFolder, say: Say) -> DraftSource:
     """The draft model if none is external; a default is announced on `say`. Refusal only for one given by name."""
+    ours = cast(TappedLM, target)                  # else the shelf refuses, and nothing can be cut
     if draft == FIRST:
-        return untrained_draft(target)
+        return untrained_draft(ours)
     if draft is not None:
-        return trained_draft(draft, target, shelf)
+        return trained_draft(draft, ours, shelf)
     try:
-        found = trained_draft(TRAINED, target, shelf)
+        found = trained_draft(TRAINED, ours, shelf)
     except Refusal as why:
-        found = untrained_draft(target)
+        found = untrained_draft(ours)
         say(f"{why}; until then {found.name or 'no model'} will draft")
         return found
     say(f"{TRAINED} is the draft model; --draft {FIRST} selects the untrained baseline")
     return found
 
 
-def trained_draft(name: str, target: LM, shelf: CheckpointFolder) -> DraftSource:
+def trained_draft(name: str, target: TappedLM, shelf: CheckpointFolder) -> DraftSource:
     """The trained language model of this name; Refusal if it is missing, damaged or for another target."""
     read_card(shelf.folder, name)
     found = shelf[name]
@@ -93,7 +95,7 @@ def trained_draft(name: str, target: LM, shelf: CheckpointFolder) -> DraftSource
     return DraftSource(lm, name, name)
 
 
-def untrained_draft(target: LM) -> DraftSource:
+def untrained_draft(target: TappedLM) -> DraftSource:
     """The target's own first layers with its head; no model if the target cannot be cut."""
     cut = getattr(target, "first_layers", None)
     if cut is None:

@@ -91,18 +91,19 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     lm = load_lm(folder, DTYPES[dtype], device, threads)
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
-    if beside is not None:
+    if beside is not None and draft is not None:
         small = DraftSource(load_lm(beside, DTYPES[dtype], device, threads), without_folders(draft))
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
-    given = {}
-    if diffusing is not None:
+    given: dict[str, Any] = {}
+    if diffusing is not None and diffusion is not None:
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
     others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                               beside and str(beside))
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads}
-    return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm,
-                       ChainMap(given, trained) if given else trained, others, about, text.name, small)
+    both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
+    return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
+                       text.name, small)
 
 
 def read_ngram(file: Path):

@@ -118,7 +118,7 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
 def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[str, None]:
     """The checkpoints that the plan's methods use, in order, the draft model's included."""
     may_draft = draft_source.candidate(plan.draft, "draft" in needed, shelf)
-    wanted = dict.fromkeys([*catalog.checkpoints_among(needed), *([may_draft] if may_draft else [])])
+    wanted: dict[str, None] = dict.fromkeys([*catalog.checkpoints_among(needed), *([may_draft] if may_draft else [])])
     if plan.diffusion is None:
         return wanted | dict.fromkeys(preferred(plan.methods, shelf))
     del wanted[diffuser.STANDS_FOR]
@@ -146,9 +146,10 @@ def digests(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
 def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Say) -> dict:
     """Runs or resumes the prepared bench in `out`. A finished one is only read; no model is loaded."""
     folder = RunFolder(out, here.plan)
-    if folder.finished:
+    finished = folder.summary()
+    if finished is not None:
         say(f"{out} already holds this finished run: nothing is measured again")
-        return folder.summary()
+        return finished
     opened = here.environment(say)
     return run.run_bench(here.plan, opened, here.prompts, out,
                          lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)

@@ -13,7 +13,7 @@ from math import ceil
 from random import Random
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -22,7 +22,7 @@ from specdec_lib.cards import Kit
 from specdec_lib.loop import begin
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import nodes_along
-from specdec_lib.types import NO_DICE, Method, Refusal, Round, Session, Verdict
+from specdec_lib.types import LM, NO_DICE, Method, Refusal, Round, Session, Verdict
 from specdec_lib.when.entropy_trigger import EntropyTrigger
 
 LIMIT = 0.5                                        # ms per round, the limit for all parts together
@@ -118,7 +118,7 @@ def without_model(spec: str, nodes: int) -> Method:
     def part(name: str, kit: Kit, **given):
         return catalog.make_part("nothing", kit) if name in models else catalog.make_part(name, kit, **given)
     stands_in = dict.fromkeys(catalog.needs(catalog.cards_of(spec)))
-    method = catalog.build(spec, Kit(None, nodes=nodes, parts=part, checkpoints=stands_in))
+    method = catalog.build(spec, Kit(cast(LM, None), nodes=nodes, parts=part, checkpoints=stands_in))
     if not isinstance(method.when, EntropyTrigger):
         raise Refusal(f"{spec} has no entropy trigger to measure: take respec or a variant")
     return method

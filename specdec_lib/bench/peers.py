@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -112,4 +112,5 @@ def _read(folder: str, dtype: torch.dtype, device: str):
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True).to(device).eval()
+    model = cast(Any, AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True))
+    return model.to(device).eval()

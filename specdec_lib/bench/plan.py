@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from specdec_lib import catalog
 from specdec_lib.bench import peers as peer
@@ -74,7 +75,8 @@ class Plan:
     def as_dict(self) -> dict:
         """The plan for JSON: paths cut to names. Settings that older runs lack are left out at their defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        plain: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value
+                                 for name, value in values.items()}
         plain["methods"] = [*map(str, self.methods)]
         if self.orders == (FILE,):
             del plain["orders"]

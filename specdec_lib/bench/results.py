@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,8 +88,9 @@ class Tables:
 def small(table: pa.Table, path: Path) -> None:
     """Writes a table at about half the library's default size, because kept runs are committed."""
     reals = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-    pq.write_table(table, path, compression="zstd", compression_level=19, use_byte_stream_split=reals,
-                   use_dictionary=[name for name in table.column_names if name not in reals])
+    others = [name for name in table.column_names if name not in reals]
+    columns: dict[str, Any] = {"use_byte_stream_split": reals, "use_dictionary": others}     # stubs know no lists
+    pq.write_table(table, path, compression="zstd", compression_level=19, **columns)
 
 
 def shortened(rounds: pa.Table) -> pa.Table:
@@ -128,8 +130,8 @@ def read_results(folder: Path) -> list[Decode]:
     rounds: dict[tuple, list[Row]] = {}
     for record in pq.read_table(folder / "rounds.parquet").to_pylist():
         said = (record.get(name) for name in Row._fields)          # older tables lack the newer fields
-        values = (tuple(value) if isinstance(value, list) else value for value in said)
-        rounds.setdefault(tuple(record[n] for n, _ in Q), []).append(Row(*values))
+        values: Iterator[Any] = (tuple(value) if isinstance(value, list) else value for value in said)
+        rounds.setdefault(tuple(record[n] for n, _ in Q), []).append(Row._make(values))
     turns = pq.read_table(folder / "decodes.parquet").to_pylist()
     return [decode(record, rounds) for record in turns]
 
@@ -142,9 +144,9 @@ def decode(record: dict, rounds: dict[tuple, list[Row]]) -> Decode:
                   text=record["text"], pieces=tuple(record["pieces"]), score=record["score"])
 
 
-def prompts(decodes: Iterable[Decode]) -> dict[str, list[Decode]]:
+def prompts(decodes: Iterable[Decode]) -> dict[int | str, list[Decode]]:
     """Decodes by question_id, in order of appearance."""
-    out: dict[str, list[Decode]] = {}
+    out: dict[int | str, list[Decode]] = {}
     for one in decodes:
         out.setdefault(one.question_id, []).append(one)
     return out

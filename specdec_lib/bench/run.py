@@ -36,8 +36,9 @@ def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: st
     `curve` is called once, at a run's start; a resume uses the curve that the run began with.
     """
     folder = RunFolder(out, plan)
-    if folder.finished:
-        return folder.summary()
+    finished = folder.summary()
+    if finished is not None:
+        return finished
     if plan.store is not None:
         open_store(plan.store)                     # if damaged, refused now and not after measuring
     first = [fitting(world, prompt, [("user", prompt.turns[0])]) for prompt in prompts]

@@ -23,7 +23,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.loop import NO_MEMORY, begin, run
 from specdec_lib.scores import Scores
 from specdec_lib.specs import MethodSpec
-from specdec_lib.types import LM, Draft, Method, Session
+from specdec_lib.types import LM, Draft, Method, RandomNumbers, Session
 
 WARM = {FILE: "warm", SHUFFLED: "warm, shuffled"}
 
@@ -72,6 +72,13 @@ class SynchronizedTarget:
     lm: LM
     wait: Callable[[], None]
 
+    @property
+    def context(self) -> int | None:
+        return self.lm.context
+
+    def fresh(self) -> SynchronizedTarget:
+        return SynchronizedTarget(self.lm.fresh(), self.wait)
+
     def prefill(self, tokens: tuple[int, ...]) -> None:
         self.lm.prefill(tokens)
         self.wait()
@@ -88,7 +95,8 @@ def _peer(peer: Peer, plan: Plan):
     return run
 
 
-def run_timed(session: Session, target: LM, method: Method, dice, memory: Mapping[str, Any] = NO_MEMORY) -> Outcome:
+def run_timed(session: Session, target: LM, method: Method, dice: RandomNumbers,
+              memory: Mapping[str, Any] = NO_MEMORY) -> Outcome:
     """Decodes by the method's schedule; the rows' seconds add up to the time from prefill to the last token."""
     took: list[float] = []
     start = perf_counter()

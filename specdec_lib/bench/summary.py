@@ -86,11 +86,11 @@ def speed_ratio(decodes: Sequence[Decode], base: str, other: str) -> tuple[float
 
 def predicted_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> float | None:
     """Predicted from the curve at the mean width, with the measured seconds of drafting and overhead per round."""
-    tokens = measure.tokens_per_target_forward(rows)
-    if curve is None or tokens is None:
+    tokens, width = measure.tokens_per_target_forward(rows), measure.width(rows)
+    if curve is None or tokens is None or width is None:
         return None
     drafting, overhead = (sum(x) / len(rows) for x in ([r.what for r in rows], [r.when + r.how for r in rows]))
-    return curve.expected_speedup(tokens, measure.width(rows), drafting, overhead)
+    return curve.expected_speedup(tokens, width, drafting, overhead)
 
 
 def identical_prompts(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
@@ -100,10 +100,11 @@ def identical_prompts(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
             "first_divergence_margins": [first.margin for _, first in filter(None, firsts.values())]}
 
 
-def divergences(base: Sequence[Decode], own: Sequence[Decode]) -> dict[str, tuple[int, Divergence] | None]:
+def divergences(base: Sequence[Decode], own: Sequence[Decode]
+                ) -> dict[int | str, tuple[int, Divergence] | None]:
     """Per prompt the turn and position of the first difference from plain decoding, or None."""
     plain = {(d.question_id, d.turn, d.repeat): d.outcome for d in base}
-    out: dict[str, tuple[int, Divergence] | None] = {}
+    out: dict[int | str, tuple[int, Divergence] | None] = {}
     for one in sorted(own, key=lambda d: (d.repeat, d.turn)):
         at = plain[one.question_id, one.turn, one.repeat]
         margins = [m for row in at.rows for m in row.margins]

@@ -19,28 +19,31 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
 
-SAMPLE = 32                                        # weights taken from each of three tensors
+SAMPLE = 32                                        # weights taken from each of a few tensors
 TIES = 1 / 8                                       # share of them that rounding twice (over float16) may change
 
 
 def fingerprint(target: LM, text: Tokenizer | None) -> dict[str, str | None]:
     """{architecture, tokenizer, weights} of a target, the same in every dtype it can be loaded in.
 
-    None stands for what is unknown: architecture and weights for a model that is no Transformer of ours (a table, one
-    that transformers runs), the tokenizer where there is none.
+    None stands for what is unknown: architecture and weights for a model that shares no weights with a drafter (a
+    table, some of those that transformers runs), the tokenizer where there is none.
     """
     weights = getattr(target, "weights", None)
-    return {"architecture": None if weights is None else architecture(weights.shape),
+    return {"architecture": None if weights is None else architecture(weights.shape, getattr(weights, "family", None)),
             "tokenizer": None if text is None else vocabulary(text.tokenizer.get_vocab()),
             "weights": None if weights is None else weight_sample(weights)}
 
 
-def architecture(shape: LlamaConfig) -> str:
-    """Hash of the shape without its context, which is a limit; eps with the digits that single precision keeps."""
+def architecture(shape: LlamaConfig, family: str | None = None) -> str:
+    """Hash of the shape without its context, which is a limit; eps with the digits that single precision keeps.
+
+    `family` names a model that transformers runs; None is our own decoder.
+    """
     plain = asdict(shape) | {"eps": f"{shape.eps:.3g}", "context": None}
     plain["rope"] = {name: value if name == "kind" else float(value) for name, value in plain["rope"].items()
                      if shape.rope.kind == "llama3" or name in ("theta", "kind", "factor")}
-    return hashed(plain)
+    return hashed(plain if family is None else plain | {"family": family})
 
 
 def vocabulary(pieces: Mapping[str, int]) -> str:
@@ -49,8 +52,12 @@ def vocabulary(pieces: Mapping[str, int]) -> str:
 
 
 def weight_sample(weights: Any) -> str:
-    """Some weights of the final norm, the embedding and the last layer, as bfloat16 in hexadecimal."""
-    tensors = (weights.norm, weights.embedding, weights.layers[-1].down.dense())
+    """Some weights of the final norm, the embedding and the last layer, as bfloat16 in hexadecimal.
+
+    Of a model that transformers runs, they come from the tensors that it names (`SharedWeights.sampled`).
+    """
+    tensors = (weights.sampled if hasattr(weights, "sampled") else
+               (weights.norm, weights.embedding, weights.layers[-1].down.dense()))
     words = [evenly_spaced(tensor).to(torch.float32).to(torch.bfloat16).view(torch.int16) for tensor in tensors]
     return "".join(f"{word & 0xffff:04x}" for word in torch.cat(words).tolist())
 

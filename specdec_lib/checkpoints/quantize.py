@@ -77,7 +77,9 @@ def encode_tensor(scheme: str, tensor: Tensor) -> dict[str, Tensor]:
     """The parts that one tensor is stored as."""
     if scheme in PLAIN:
         return {"all": tensor.to(PLAIN[scheme])}
-    kind, group, rank = SCHEME.fullmatch(scheme).groups()
+    found = SCHEME.fullmatch(scheme)
+    assert found is not None, f"there is no scheme {scheme!r}"
+    kind, group, rank = found.groups()
     if rank:
         left, right = factors(tensor.float(), int(rank))
         return {f"{side}_{part}": stored for side, factor in (("left", left.T), ("right", right))

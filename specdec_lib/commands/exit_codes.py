@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import typer
 
 from specdec_lib.types import Refusal
 
 BAD_INPUT, STOPPED, FAILED = 2, 130, 1
-CLICK = typer.BadParameter.__mro__[2]              # click's own base of usage errors, wherever typer keeps it
+CLICK = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])    # click's base of usage errors, wherever it is
 
 
 class Stopped(Exception):

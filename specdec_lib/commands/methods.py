@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from specdec_lib import catalog
 from specdec_lib.cards import Card, Kit
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.types import LM
 
 
 def bare_kit(shelf: Path = SHIPPED) -> Kit:
     """What every run has: a target, a draft model (see `bench/draft_source.py`), the checkpoints in a folder."""
-    here = object()
+    here = cast(LM, object())                      # only asked whether it is there
     return Kit(target=here, draft=here, checkpoints=CheckpointFolder(shelf, here))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -103,7 +103,7 @@ def of_one(path: Path, text: Tokenizer) -> Iterator[tuple[np.ndarray, int]]:
         yield np.concatenate(pieces), read()
 
 
-def answers_in(folder: Path) -> Iterator[dict]:
+def answers_in(folder: Path) -> Iterator[Mapping[str, Any]]:
     """Records with an `output`, from a folder of training or of a finished bench; Refusal for any other."""
     if (folder / "parts").exists():
         raise Refusal(f"the run in {folder} is not finished: run its command again")

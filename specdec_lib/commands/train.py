@@ -63,7 +63,7 @@ def length_settings(name: str, given: Mapping[str, Any], rate: float | None, see
     """The settings of a length predictor; None for another name, Refusal if that is given such settings."""
     if name != LENGTH and given:
         raise Refusal(f"--{next(iter(given))} is for {LENGTH} only, got it for {name}")
-    rated = {} if rate is None else {"rate": rate}
+    rated: dict[str, Any] = {} if rate is None else {"rate": rate}
     return LengthSettings(**given, **rated, seed=seed) if name == LENGTH else None
 
 
@@ -71,15 +71,16 @@ def open_target(target: str, device: str, dtype: str, threads: int | None,
                 say: Say) -> tuple[Transformer, Tokenizer, str, str]:
     """The target and its tokenizer, and the resolved device and dtype.
 
-    Refusal for one that does not run in our own decoder, since trained drafters need it.
+    Refusal for one that does not run in our own decoder: it samples the answers, and drafters start from its layers.
     """
     device = device_of(device)
     dtype = dtype_of(dtype, device)
     folder = locate.model_folder(target, say)
     lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say)
     if not isinstance(lm, Transformer):
-        raise Refusal(f"{without_folders(target)} runs through transformers, and drafters are trained on models of the"
-                      " Llama family alone")
+        raise Refusal(f"{without_folders(target)} runs through transformers: an eagle checkpoint can draft for it, but"
+                      " drafters are trained on models of the Llama family alone, since our own decoder samples the"
+                      " answers and gives the layers that they start from")
     return lm, text, device, dtype
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from specdec_lib.cost.flops import Work, expected_work
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.types import LM, NO_DICE, Draft, Method, Refusal
+from specdec_lib.types import NO_DICE, Draft, Method, Refusal, TappedLM
 
 CONTEXT = 256                                      # tokens, or half of what the target holds where that is less
 NEW = 2                                            # tokens committed since the last draft, which the drafter reads
@@ -38,7 +38,7 @@ def break_even_of_part(method: Method, target: Transformer, state: Mapping[str, 
     return {"expected": expected_costs(draft, verify), "measured": measured}
 
 
-def time_drafter(method: Method, target: LM, depth: int, context: int, repeats: int,
+def time_drafter(method: Method, target: TappedLM, depth: int, context: int, repeats: int,
                  clock: Clock = perf_counter) -> dict:
     """Medians in milliseconds of a draft, of the forward that verifies it and of a plain forward, measured in turns.
 

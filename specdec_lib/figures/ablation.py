@@ -24,7 +24,7 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
     said = f"Of {len(names)} comparisons {above} are surely faster and {below} surely slower"
     figure = canvas(title or said, axis, "")
     rows = [row for row in zip(names, values, intervals, strict=True) if row[1] is not None]
-    kept, speeds, spans = ([row[column] for row in rows] for column in range(3))
+    kept, speeds, spans = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
     marks = ["circle-open" if not span or span[0] <= 1 <= span[1] else "circle" if span[0] > 1 else "x"
              for span in spans]
     figure.add_scatter(x=numbers(speeds), y=kept, mode="markers", showlegend=False,
@@ -37,7 +37,7 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
 def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
     """Milliseconds per emitted token in when, what, target and how, a bar for each method."""
     total = {name: sum(split.values()) for name, split in parts.items()}
-    least = min(total, key=total.get)
+    least = min(total, key=total.__getitem__)
     figure = canvas(title or f"{least} takes the least time per token: {total[least]:.1f} ms", "ms per token", "")
     for part, role in ROLES.items():
         values = [split[part] for split in parts.values()]

@@ -69,7 +69,7 @@ def stopping_points(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Map
 
 def regrets(found: Mapping[str, float], title: str | None = None) -> go.Figure:
     """Predicted time beyond the oracle's, as a share of the oracle's, a bar for each policy."""
-    least, most = min(found, key=found.get), max(found, key=found.get)
+    least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
     said = f"{least} takes {found[least]:.0%} more time than the oracle, {most} {found[most]:.0%} more"
     figure = canvas(title or said, "time beyond the oracle's, predicted (%)", "")
     figure.add_bar(y=list(found), x=[100 * float(value) for value in found.values()], orientation="h",

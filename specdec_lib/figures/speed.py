@@ -61,7 +61,7 @@ def tokens_per_forward(names: Sequence[str], values: Sequence[float | None], tit
 def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
     """Share of decode time spent in the target, in the drafter and in everything else, a bar for each method."""
     rest = {name: 1 - split["target"] for name, split in shares.items()}
-    most = max(rest, key=rest.get)
+    most = max(rest, key=rest.__getitem__)
     figure = canvas(title or f"Outside the target, {most} spends {rest[most]:.0%} of its decode time, the most",
                     "share of decode time (%)", "")
     for part, role in PARTS.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any, cast
 
 import plotly.graph_objects as go
 
@@ -52,7 +53,7 @@ TEMPLATE = go.layout.Template(layout={
 def canvas(title: str, x: str, y: str) -> go.Figure:
     """An empty figure with a title and named axes; a title of more than two lines makes it taller."""
     figure, said = go.Figure(layout=go.Layout(template=TEMPLATE)), wrapped(title)
-    more, layout = LINE * max(0, said.count("<br>") - 1), TEMPLATE.layout
+    more, layout = LINE * max(0, said.count("<br>") - 1), cast(Any, TEMPLATE.layout)
     figure.update_layout(title=said, xaxis={"title": x}, yaxis={"title": wrapped(y, 36)})
     return figure.update_layout(height=layout.height + more, margin={"t": layout.margin.t + more}) if more else figure
 

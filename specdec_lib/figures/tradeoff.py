@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import plotly.graph_objects as go
 
@@ -46,7 +46,7 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
         ring = {"colour": PALETTE["target"], "symbol": "circle-open"}
         figure.add_scatter(**curve_points(outcomes, rest, chosen, lossless, ring) | {"mode": "markers+text"},
                            name="other methods")
-    height = (figure.layout.height or TEMPLATE.layout.height) + ROOM
+    height = (figure.layout.height or cast(Any, TEMPLATE.layout).height) + ROOM
     return figure.update_layout(showlegend=bool(placed), height=height)
 
 

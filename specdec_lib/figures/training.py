@@ -28,7 +28,7 @@ def depth_weights(rules: Mapping[str, Sequence[float]], title: str | None = None
     """The share of a loss rule's weight at each draft depth; the weights of a rule are scaled to sum to one."""
     shares = {name: [float(weight) / sum(weights) for weight in weights] for name, weights in rules.items()}
     first = {name: values[0] for name, values in shares.items()}
-    most, least = max(first, key=first.get), min(first, key=first.get)
+    most, least = max(first, key=first.__getitem__), min(first, key=first.__getitem__)
     said = f"{most} spends {first[most]:.0%} of its weight on the first token, {least} {first[least]:.0%}"
     figure = canvas(title or said, "depth in the draft (tokens)", "share of the weight")
     for place, (name, values) in enumerate(shares.items()):
@@ -68,7 +68,7 @@ def _most_gained(names: Sequence[str], stages: Sequence[Sequence[float | None]])
     """Names the drafter that gained most between the first and the last stage at which it was measured."""
     spans = []
     for place, name in enumerate(names):
-        known = [values[place] for values in stages if values[place] is not None]
+        known = [value for values in stages if (value := values[place]) is not None]
         if len(known) > 1:
             spans.append((known[-1] - known[0], name, known[0], known[-1]))
     if not spans:

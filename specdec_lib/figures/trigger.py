@@ -60,7 +60,8 @@ def precision_recall(points: Mapping[str, tuple[float | None, float | None]],
                      line: Sequence[tuple[float | None, float | None]] = (), line_name: str = "every threshold",
                      title: str | None = None) -> go.Figure:
     """Rules as points (recall, precision); `line` is one rule along its parameter. Undefined points are left out."""
-    defined = {name: point for name, point in points.items() if None not in point}
+    defined = {name: (recall, precision) for name, (recall, precision) in points.items()
+               if recall is not None and precision is not None}
     best = max(defined, key=lambda name: defined[name][1], default=None)
     said = f"The most precise is {best}: {defined[best][1]:.0%} of its firings are right" if best else "No rule fires"
     figure = canvas(title or said, "recall: share of what was worth it", "precision: share of firings worth it")

@@ -8,19 +8,24 @@ from typing import Any
 
 from torch import Tensor
 
+from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import CHUNK, Transformer
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.models.shared_weights import SharedWeights
 from specdec_lib.types import Refusal
 
+Target = Transformer | HuggingFace                 # keeps hidden states: both have weights, shape, tap and features
+TargetWeights = LlamaWeights | SharedWeights
 
-def output_rows(weights: LlamaWeights, ids: Tensor) -> PackedLinear:
+
+def output_rows(weights: TargetWeights, ids: Tensor) -> PackedLinear:
     """The target's own output rows of these tokens: the head of every drafter with a restricted vocabulary."""
     rows = weights.embedding if weights.shape.tied else weights.head.dense()
     return PackedLinear(rows[ids.to(rows.device)].contiguous())
 
 
-def tap_levels(target: Transformer, levels: Sequence[int]) -> None:
+def tap_levels(target: Target, levels: Sequence[int]) -> None:
     """Adds the hidden states of these layers to those that the target keeps; call it before the prompt is fed.
 
     Raises Refusal for a target that keeps no features.
@@ -31,7 +36,7 @@ def tap_levels(target: Transformer, levels: Sequence[int]) -> None:
     target.tap((*there, *(level for level in levels if level not in there)))
 
 
-def new_features(target: Transformer, tokens: tuple[int, ...], start: int, levels: Sequence[int]
+def new_features(target: Target, tokens: tuple[int, ...], start: int, levels: Sequence[int]
                  ) -> Iterator[tuple[int, Tensor]]:
     """The target's hidden states [rows, levels, hidden] from row `start` to the one before the last token, in chunks.
 
@@ -48,7 +53,7 @@ def new_features(target: Transformer, tokens: tuple[int, ...], start: int, level
 
 
 def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]],
-                    weights: LlamaWeights) -> dict[str, Tensor]:
+                    weights: TargetWeights) -> dict[str, Tensor]:
     """These tensors on the target's device in its dtype. Refusal for one that is missing or has another shape.
 
     `names` gives each tensor's shape; a size of -1 may be anything.
@@ -63,7 +68,7 @@ def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, 
     return {name: state[name].to(weights.device, weights.dtype) for name in names}
 
 
-def draft_vocabulary(state: Mapping[str, Tensor], weights: LlamaWeights) -> Tensor:
+def draft_vocabulary(state: Mapping[str, Tensor], weights: TargetWeights) -> Tensor:
     """The tokens [rows] that a drafter's head knows; Refusal where they are not tokens of this target."""
     ids = state.get("ids")
     if ids is None or ids.ndim != 1 or len(ids) < 2 or not 0 <= int(ids.min()) <= int(ids.max()) < weights.shape.vocab:
@@ -78,10 +83,10 @@ class PerTarget:
     The result is dropped at the first call after either of the two is gone.
     """
 
-    def __init__(self, make: Callable[[Any, LlamaWeights], Any]):
+    def __init__(self, make: Callable[[Any, Any], Any]):
         self.make, self.made = make, {}
 
-    def __call__(self, checkpoint, weights: LlamaWeights) -> Any:
+    def __call__(self, checkpoint, weights: TargetWeights) -> Any:
         for key, (sources, _) in list(self.made.items()):
             if any(source() is None for source in sources):
                 del self.made[key]

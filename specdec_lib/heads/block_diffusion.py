@@ -24,7 +24,7 @@ from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import columns, decoder_layer, scaled, view_of
 from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
+from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights, packed_layer
 from specdec_lib.scores import TokenStats
 from specdec_lib.topk import top_k
 from specdec_lib.types import Draft, Lattice, Refusal
@@ -63,7 +63,7 @@ class BlockWeights:
         head = output_rows(target, ids)
         inject = torch.cat([layer["qkv"][queries:] for layer in made])
         return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
-                            tuple(LayerWeights(*map(PackedLinear, layer.values())) for layer in made), put["norm"],
+                            tuple(map(packed_layer, made)), put["norm"],
                             head, head.dense().contiguous(), put["mask"], PackedLinear(put["correction"]),
                             put["confidence"], ids)
 

@@ -65,7 +65,9 @@ class DiffusionLM:
     @property
     def ids(self) -> Tensor:
         """The tokens [rows] that it can draft."""
-        return self.model.weights.ids
+        ids = self.model.weights.ids
+        assert ids is not None                     # every drafter has a restricted vocabulary
+        return ids
 
     @property
     def forwards(self) -> int:

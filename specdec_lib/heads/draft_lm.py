@@ -9,8 +9,7 @@ from torch import Tensor
 
 from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, output_rows
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
+from specdec_lib.models.llama.weights import LlamaWeights, packed_layer
 
 
 def draft_lm_weights(state: Mapping[str, Tensor], target: LlamaWeights) -> LlamaWeights:
@@ -28,7 +27,7 @@ def draft_lm_weights(state: Mapping[str, Tensor], target: LlamaWeights) -> Llama
     layers = []
     for i in range(count):
         put = checked_tensors(state, {f"layers.{i}.{name}": size for name, size in sizes.items()}, target)
-        layers.append(LayerWeights(*map(PackedLinear, put.values())))
+        layers.append(packed_layer(put, f"layers.{i}."))
     ids = draft_vocabulary(state, target)
     norm = checked_tensors(state, {"norm": (h,)}, target)["norm"]
     plain = replace(shape, layers=count, qkv_bias=False, out_bias=False, mlp_bias=False, head_norms=False)

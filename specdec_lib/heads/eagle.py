@@ -14,15 +14,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, new_features, output_rows, tap_levels
+from specdec_lib.heads.base import (
+    PerTarget,
+    Target,
+    TargetWeights,
+    checked_tensors,
+    draft_vocabulary,
+    new_features,
+    output_rows,
+    tap_levels,
+)
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
-from specdec_lib.models.llama.decoder import Transformer, row_stats_of
+from specdec_lib.models.llama.decoder import row_stats_of
 from specdec_lib.models.llama.forward import LayerView, columns, layer_after, scaled, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
+from specdec_lib.models.llama.weights import LayerWeights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
 
@@ -38,7 +47,7 @@ class EagleWeights:
     ids: Tensor                                    # [rows] the draft vocabulary
 
     @staticmethod
-    def pack(state: Mapping[str, Tensor], taps: int, target: LlamaWeights) -> EagleWeights:
+    def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
         """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
         shape, h = target.shape, target.shape.hidden
         heads = shape.heads * shape.head_dim
@@ -57,7 +66,7 @@ class EagleHead:
     `target.features`, however many rounds passed since the last call; it reads only features before the last token.
     """
 
-    def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Transformer,
+    def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Target,
                  packed: EagleWeights | None = None):     # packed earlier from the same state
         tap_levels(target, taps)
         self.levels = tuple(taps)
@@ -152,7 +161,7 @@ class EagleHead:
 PACKED = PerTarget(lambda checkpoint, target: EagleWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))
 
 
-def eagle_head(checkpoint, target: Transformer) -> EagleHead:
+def eagle_head(checkpoint, target: Target) -> EagleHead:
     """The head of a loaded checkpoint on this target's cache; its weights are packed once for all decodes."""
     taps = tuple(checkpoint.meta["taps"])
     tap_levels(target, taps)                       # refused first if the target keeps no features

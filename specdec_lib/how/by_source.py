@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.types import Draft, How, Session, Verdict
+from specdec_lib.types import Draft, How, RandomNumbers, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class BySource:
     default: How
     rules: Mapping[str, How] = field(default_factory=dict)
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         source = draft.source[0] if draft.source else ""
         return self.rules.get(source, self.default)(session, draft, scores, dice)
 

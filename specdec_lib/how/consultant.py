@@ -23,7 +23,7 @@ import torch
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import longest_path, offered, passing_paths
-from specdec_lib.types import ROOT, Draft, Refusal, Round, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Refusal, Round, Session, Verdict
 
 KINDS = ("end", "control", "digit", "fence")       # fields of Facts
 
@@ -51,7 +51,7 @@ class Consultant:
             raise Refusal(f"rounds remember log-probabilities at temperature 1, so at {self.temperature} the running "
                           "surprise cannot be carried: set reset=True or temperature=1")
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         surprise = surprises(draft, scores, self.temperature)
         own = cache(lambda parent: target_choice(session, draft, scores, dice, parent))  # one draw for each position
         spared = self.never | (session.end if self.spare_end else frozenset())
@@ -101,7 +101,7 @@ def surprises(draft: Draft, scores: Scores, temperature: float = 1.0) -> tuple[f
                  for token, parent in zip(draft.tokens, draft.parents, strict=True))
 
 
-def target_choice(session: Session, draft: Draft, scores: Scores, dice, parent: int) -> int:
+def target_choice(session: Session, draft: Draft, scores: Scores, dice: RandomNumbers, parent: int) -> int:
     """The target's own token after `parent`, by random numbers of the position; later nodes of a depth have others."""
     depth = 0 if parent == ROOT else draft.depths[parent]
     here = dice.at(len(session.tokens) + depth)
@@ -122,10 +122,9 @@ def make(kit: Kit, eps: float = 2.0, beta: float = 0.2, reset: bool = False, bon
     """
     if isinstance(spare, str) or set(spare) - set(KINDS):
         raise Refusal(f"spare names kinds of tokens, {', '.join(KINDS)}, got {spare!r}")
-    if temperature is None:
-        temperature = 1.0 if kit.sampling is None or kit.sampling.greedy else kit.sampling.temperature
+    own = 1.0 if kit.sampling is None or kit.sampling.greedy else float(kit.sampling.temperature)
     never = frozenset().union(*(getattr(kit.facts, name) for name in spare))
-    return Consultant(eps, beta, reset, bonus, temperature, never, "end" in spare)
+    return Consultant(eps, beta, reset, bonus, own if temperature is None else temperature, never, "end" in spare)
 
 
 CARD = Card("consultant", idea="accept a draft while the target finds the running text likely enough",

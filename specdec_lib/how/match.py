@@ -20,14 +20,14 @@ import torch
 from specdec_lib.cards import Card
 from specdec_lib.dice import Dice
 from specdec_lib.scores import Categorical, Scores
-from specdec_lib.types import ROOT, Draft, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Session, Verdict
 
 
 @dataclass(frozen=True)
 class Match:
     """Walks down the tree along the target's own draws."""
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         path: list[int] = []
         node = ROOT
         while True:

@@ -11,22 +11,23 @@ long as `q` keeps its promise (see `Draft`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Distribution, Scores
-from specdec_lib.types import ROOT, Draft, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Session, Verdict
 
 
 @dataclass(frozen=True)
 class Rejection:
     """Walks down the tree; at temperature 0 every distribution is a point mass, and this compares tokens."""
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         path: list[int] = []
         node = ROOT
         while True:
             here = dice.at(len(session.tokens) + len(path))
-            p = scores.distribution(node + 1, session.sampling)
+            p = cast(Distribution, scores.distribution(node + 1, session.sampling))
             for child in draft.children.get(node, ()):
                 token, q = draft.tokens[child], draft.distribution(child)
                 if here.flip(acceptance(p, q, token)):

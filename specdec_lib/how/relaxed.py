@@ -20,7 +20,7 @@ from specdec_lib.acceptance import ExactOnly, RankMargin, Rule, Typical, standin
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import Path, longest_path
-from specdec_lib.types import ROOT, Draft, How, Refusal, Session, Verdict
+from specdec_lib.types import ROOT, Draft, How, RandomNumbers, Refusal, Session, Verdict
 
 COPIERS = ("feedback-retrieval", "suffix-automaton", "prompt-lookup")
 SPARED = ("control", "digit", "fence")             # fields of Facts; end tokens are always spared
@@ -52,14 +52,14 @@ class Relaxed:
     sources: tuple[str, ...] = COPIERS
     temperature: float | None = 1.0                # of the distribution the rule sees; None: the session's
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         if isinstance(self.rule, ExactOnly) or not set(draft.source) & set(self.sources):
             return self.strict(session, draft, scores, dice)
         found = dict(self.paths(session, draft, scores, dice))
         path = longest_path(draft, scores, found)
         return Verdict.of(draft, path, found[path])
 
-    def paths(self, session: Session, draft: Draft, scores: Scores, dice) -> Iterator[tuple[Path, int]]:
+    def paths(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Iterator[tuple[Path, int]]:
         """Every path that may be emitted, with the target's own choice after it.
 
         Below an exchange random numbers are forked: the position's own are used again if the path is cut there.

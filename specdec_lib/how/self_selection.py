@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.types import ROOT, Draft, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Session, Verdict
 
 
 @dataclass(frozen=True)
 class SelfSelection:
     """Keeps one chain of the trie by its expected streak, then draws from the target along it."""
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         path: list[int] = []
         node = ROOT
         for following in (*best_chain(session, draft, scores), None):
@@ -35,6 +35,7 @@ class SelfSelection:
                 return Verdict.of(draft, tuple(path), token)
             path.append(following)
             node = following
+        raise AssertionError("the last of the chain is None, which returns")
 
 
 def best_chain(session: Session, draft: Draft, scores: Scores) -> tuple[int, ...]:

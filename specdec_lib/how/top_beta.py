@@ -25,7 +25,7 @@ from specdec_lib.acceptance import RankMargin, TargetStanding, top_beta
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import Path, longest_path, passing_paths
-from specdec_lib.types import ROOT, Draft, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Session, Verdict
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TopBeta:
 
     rule: RankMargin = field(default_factory=top_beta)
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         path = longest_path(draft, scores, self.paths(draft, scores))
         dist = scores.distribution((path[-1] if path else ROOT) + 1, session.sampling)
         return Verdict.of(draft, path, dice.at(len(session.tokens) + len(path)).choose(dist))

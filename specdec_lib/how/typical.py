@@ -25,7 +25,7 @@ from specdec_lib.acceptance import Typical, entropy_nats, standings
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Categorical, Scores
 from specdec_lib.trees import Path, passing_paths
-from specdec_lib.types import ROOT, Draft, Refusal, Session, Verdict
+from specdec_lib.types import ROOT, Draft, RandomNumbers, Refusal, Session, Verdict
 
 EXTRA = ("draw", "best", "typical")
 
@@ -37,7 +37,7 @@ class TypicalAcceptance:
     rule: Typical = field(default_factory=Typical)
     extra: str = "draw"
 
-    def __call__(self, session: Session, draft: Draft, scores: Scores, dice) -> Verdict:
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
         found = self.paths(session, draft, scores)
         path = max(found, key=lambda some: (len(some), found[some]))
         dist = scores.distribution((path[-1] if path else ROOT) + 1, session.sampling)

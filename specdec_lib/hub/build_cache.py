@@ -72,6 +72,7 @@ def cache_lock(folder: Path, say: Say) -> Iterator[bool]:
 
 def acquire_lock(file, folder: Path, say: Say) -> bool:
     """Waits for the lock; False on file systems that have none."""
+    assert fcntl is not None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

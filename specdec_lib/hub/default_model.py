@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -76,8 +77,8 @@ def convert(gguf: Path, into: Path, say: Say) -> None:
     write_tokenizer(gguf, into)
 
 
-def gguf_number(reader, key: str) -> int | float:
-    """One number of a GGUF's metadata."""
+def gguf_number(reader, key: str) -> Any:
+    """One number of a GGUF's metadata, an int or a float by its key."""
     return reader.fields[key].contents()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -16,7 +17,8 @@ from specdec_lib.types import LM, Refusal
 SPARE = 1.15                                       # times the weights: packing and caches need memory, too
 
 
-def load(name: str = "smollm2-135m", dtype: torch.dtype | str = "auto", device: str = "auto") -> tuple[LM, Tokenizer]:
+def load(name: str = "smollm2-135m", dtype: torch.dtype | Literal["auto"] = "auto",
+         device: str = "auto") -> tuple[LM, Tokenizer]:
     """A model and its tokenizer by name: the default target, a local folder, or a hub name."""
     from specdec_lib.hub.locate import model_folder
 
@@ -24,7 +26,7 @@ def load(name: str = "smollm2-135m", dtype: torch.dtype | str = "auto", device: 
     return load_lm(folder, dtype, device), Tokenizer(folder)
 
 
-def load_lm(folder: str | Path, dtype: torch.dtype | str = "auto", device: str = "auto",
+def load_lm(folder: str | Path, dtype: torch.dtype | Literal["auto"] = "auto", device: str = "auto",
             threads: int | None = None) -> LM:
     """The model in a folder. Refusal where its weights are missing, corrupt, or larger than the free memory."""
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device

@@ -56,7 +56,10 @@ class Matcher:
         start = match.first if mode == "first" else match.recent
         if not match.length:
             return ()
-        return self.store.following(start, n) if match.origin == STATIC else continuation(tokens, start, n)
+        if match.origin == STATIC:
+            assert self.store is not None          # the match is its own
+            return self.store.following(start, n)
+        return continuation(tokens, start, n)
 
 
 def shared_matcher(kit: Kit) -> Matcher:

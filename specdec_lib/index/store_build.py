@@ -19,7 +19,7 @@ from specdec_lib.index.static_store import DEEPEST, GAP, HEADER, MAGIC
 from specdec_lib.types import Refusal
 
 
-def build_store(path: str | Path, documents: Iterable[Sequence[int]],
+def build_store(path: str | Path, documents: Iterable[Sequence[int] | np.ndarray],
                 progress: Callable[[float], None] = lambda share: None) -> None:
     """Write the store of these documents to `path`; `progress` is called with the finished share, from 0 to 1.
 
@@ -51,7 +51,7 @@ def context_order(text: np.ndarray, progress: Callable[[float], None] = lambda s
     return order
 
 
-def _lay_out(documents: Iterable[Sequence[int]]) -> np.ndarray:
+def _lay_out(documents: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
     """All documents, each followed by a gap, reversed."""
     gap, pieces = np.array([GAP], dtype=np.int64), []
     for document in documents:

@@ -9,6 +9,7 @@ draft forward in rounds that copy, else EAGLE-2's.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.methods import respec, sam_eagle2
@@ -17,7 +18,7 @@ from specdec_lib.types import Method
 
 def make(kit: Kit, theta: float | None = None) -> Method:
     """`theta` is the trigger's threshold in nats; it defaults to that of `respec`."""
-    base, trigger = sam_eagle2.make(kit), respec.make(kit).when
+    base, trigger = sam_eagle2.make(kit), cast(Any, respec.make(kit).when)          # when/entropy_trigger
     theta = trigger.threshold if theta is None else theta
     return base._replace(when=replace(trigger, retrieve=base.when.copy, model=base.when.other, threshold=theta))
 

@@ -1,8 +1,8 @@
 """Any other causal language model of transformers, as a language model whose cache aligns itself.
 
 Chains need a cache that can be cropped. Trees also need a mask of four dimensions and free positions; a trial call
-finds out whether an architecture takes them, since not all that accept a mask obey it. Weights come from safetensors
-alone, and remote code is never run.
+finds out whether an architecture takes them, since not all that accept a mask obey it. Tapped hidden states lie beside
+the cache, row by row, for drafters that read them. Weights come from safetensors alone, and remote code is never run.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from specdec_lib.models.huggingface_cache import PastRows
 from specdec_lib.models.llama.attention import visible
-from specdec_lib.models.llama.cache_rows import CacheRows
+from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.weights import safetensors_files
+from specdec_lib.models.shared_weights import SharedWeights, shared_weights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft, Refusal
 
@@ -26,10 +28,11 @@ CHUNK = 512                                        # rows fed at once while a pr
 class HuggingFace:
     """A language model (types.LM) around `model`. `forwards` counts its calls, `fed` the tokens given to it."""
 
-    def __init__(self, model, takes_trees: bool | None = None):
+    def __init__(self, model, takes_trees: bool | None = None, shared: SharedWeights | Refusal | None = None):
         self.model, self.takes_trees = model, takes_trees                 # None: not tried yet
+        self.shared = shared_or_why_not(model) if shared is None else shared
         self.options = frozenset(inspect.signature(model.forward).parameters)
-        self.past, self.rows, self.answers = new_past(), CacheRows(), LogitsCache()
+        self.cache, self.answers = PastRows(), LogitsCache()
         self.forwards = self.fed = 0
 
     @staticmethod
@@ -63,6 +66,22 @@ class HuggingFace:
         return self.config.vocab_size
 
     @property
+    def layers(self) -> int:
+        return self.config.num_hidden_layers
+
+    @property
+    def weights(self) -> SharedWeights:
+        """What drafters share with the model; AttributeError, as of a table, where `tap` is refused."""
+        if isinstance(self.shared, Refusal):
+            raise AttributeError(str(self.shared))
+        return self.shared
+
+    @property
+    def shape(self) -> LlamaConfig:
+        """The shape of a drafter's own layer."""
+        return self.weights.shape
+
+    @property
     def dtype(self) -> torch.dtype:
         return self.model.dtype
 
@@ -71,21 +90,42 @@ class HuggingFace:
         return self.model.device
 
     def fresh(self) -> HuggingFace:
-        """The same weights with an empty cache."""
-        return HuggingFace(self.model, self.takes_trees)
+        """The same weights with an empty cache and no taps."""
+        return HuggingFace(self.model, self.takes_trees, self.shared)
+
+    def tap(self, levels: tuple[int, ...]) -> None:
+        """Chooses the hidden states kept for `features`; a new choice drops the rows that were fed before.
+
+        0 is the input of the first layer (the embedding, with positions or a norm where the model adds them), i the
+        output of layer i, the last one the normed state before the head. Raises Refusal where a drafter could not share
+        the model's embedding and output matrix.
+        """
+        if isinstance(self.shared, Refusal):
+            raise Refusal(*self.shared.args)
+        if not all(0 <= level <= self.layers for level in levels):
+            raise ValueError(f"taps lie between 0 and {self.layers}, got {tuple(levels)}")
+        if tuple(levels) != self.cache.taps:
+            self.cache.tap(tuple(levels), self.shared)
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
-        raise Refusal("features of this architecture are not available: its hidden states are not kept")
+        """The taps [fed, taps, hidden] of exactly this context, without a forward; accepted nodes are included.
+
+        The last token may not have been fed yet; ValueError if more are missing. A view, valid until the context
+        shrinks.
+        """
+        if self.cache.features is None:
+            raise ValueError("no taps were chosen: call tap(levels) before the prompt is fed")
+        fed = self.cache.fed(tokens)
+        if fed < len(tokens) - 1:
+            raise ValueError(f"only {fed} of these {len(tokens)} tokens have been fed")
+        return self.cache.features[:fed]
 
     def exit(self, layer: int) -> HuggingFace:
         raise Refusal("an early exit of this architecture is not available: transformers runs all its layers")
 
-    def tap(self, layers: tuple[int, ...]) -> None:
-        raise Refusal("features of this architecture are not available: its hidden states are not kept")
-
     def prefill(self, tokens: tuple[int, ...]) -> None:
         """Feeds these tokens and keeps no logits."""
-        self.align(tokens, Draft())
+        self.cache.align(tokens, Draft())
         self.catch_up(len(tokens))
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
@@ -97,52 +137,49 @@ class HuggingFace:
         known = self.answers.known(tokens, draft)
         if known <= len(draft):
             first, total = len(tokens) - 1 + known, len(tokens) + len(draft)
-            self.align(tokens, draft, first)
+            self.cache.align(tokens, draft, first)
             self.catch_up(len(tokens) - 1, CHUNK)
             self.answers.keep(tokens, draft, known, self.run(total, total - first))
         return Scores(self.answers.rows(draft))
 
-    def align(self, tokens: tuple[int, ...], draft: Draft, first: int | None = None) -> None:
-        """Moves accepted rows behind the context and crops the others away, from row `first` on in any case."""
-        to, sources = self.rows.align(tokens, draft)
-        del self.rows.depth[len(tokens) + len(draft) if first is None else first:]
-        for layer in self.past.layers if sources else ():
-            for name in ("keys", "values"):
-                rows = getattr(layer, name).clone()
-                rows[..., to:to + len(sources), :] = rows[..., sources, :]
-                setattr(layer, name, rows)
-        extra = self.past.get_seq_length() - len(self.rows)
-        if extra and not len(self.rows):
-            self.past = new_past()
-        elif extra:
-            self.past.crop(-extra)                 # a positive count is refused since transformers 5.20
-
     def catch_up(self, stop: int, slack: int = 0) -> None:
         """Feeds the context up to row `stop` in chunks, unless at most `slack` rows of it are missing."""
-        while stop - len(self.rows) > slack:
-            self.run(min(stop, len(self.rows) + CHUNK), 1)
+        while stop - len(self.cache.rows) > slack:
+            self.run(min(stop, len(self.cache.rows) + CHUNK), 1)
 
     def run(self, stop: int, keep: int) -> Tensor:
         """Feeds the rows before `stop` that are missing; logits of the last `keep` of them."""
-        start = len(self.rows)
-        given = {"input_ids": torch.tensor([self.rows.flat(start, stop)], device=self.device),
-                 "past_key_values": self.past, "use_cache": True}
-        if not self.rows.chain(stop):
-            positions = [self.rows.position(row) for row in range(start, stop)]
+        start = len(self.cache.rows)
+        given = {"input_ids": torch.tensor([self.cache.rows.flat(start, stop)], device=self.device),
+                 "past_key_values": self.cache.past, "use_cache": True}
+        if not self.cache.rows.chain(stop):
+            positions = [self.cache.rows.position(row) for row in range(start, stop)]
             given |= {"attention_mask": self.mask(start, stop),
                       "position_ids": torch.tensor([positions], device=self.device)}
         if "logits_to_keep" in self.options:
             given["logits_to_keep"] = keep
+        if self.cache.taps:
+            given["output_hidden_states"] = True
         with torch.no_grad():
-            logits = self.model(**given).logits[0, -keep:]
-        self.rows.depth += [1] * (stop - start)
+            out = self.model(**given)
+        if self.cache.taps:
+            self.cache.keep(self.states_of(out), start)
+        self.cache.rows.depth += [1] * (stop - start)
         self.forwards, self.fed = self.forwards + 1, self.fed + stop - start
-        return logits
+        return out.logits[0, -keep:]
+
+    def states_of(self, out) -> tuple[Tensor, ...]:
+        """The hidden states of a forward, one more than layers; Refusal where the model gives others."""
+        states = getattr(out, "hidden_states", None)
+        if states is None or len(states) != self.layers + 1 or states[-1].shape[-1] != self.shape.hidden:
+            raise Refusal(f"{type(self.model).__name__} gives no hidden state after each of its {self.layers} layers,"
+                          " so no drafter can read them")
+        return states
 
     def mask(self, start: int, stop: int) -> Tensor:
         """The mask [1, 1, rows, columns] of a tree: the dtype's minimum where a column is hidden, else 0."""
-        first = min(start, len(self.rows.tokens))
-        hidden = ~visible(self.rows.draft.parents, len(self.rows.tokens) - first)[start - first:]
+        first = min(start, len(self.cache.rows.tokens))
+        hidden = ~visible(self.cache.rows.draft.parents, len(self.cache.rows.tokens) - first)[start - first:]
         mask = torch.zeros(1, 1, stop - start, stop, dtype=self.dtype)
         mask[..., first:].masked_fill_(hidden, torch.finfo(self.dtype).min)
         return mask.to(self.device)
@@ -151,13 +188,13 @@ class HuggingFace:
         """Raises Refusal for an architecture whose cache is not one row per token, since it cannot be rolled back."""
         try:
             self.run_alone((0, 0), Draft())
-            whole = all(layer.keys.shape[-2] == 2 for layer in self.past.layers) and self.past.layers
+            whole = all(layer.keys.shape[-2] == 2 for layer in self.cache.past.layers) and self.cache.past.layers
         except Exception:                          # models with another kind of state fail with any error
             whole = False
         if not whole:
             raise Refusal(f"{type(self.model).__name__} keeps a state that cannot be rolled back after a draft:"
                           " choose a model with attention in every layer")
-        self.past, self.rows = new_past(), CacheRows()
+        self.cache.clear()
         self.forwards = self.fed = 0
 
     def refuse_trees(self) -> None:
@@ -182,11 +219,13 @@ class HuggingFace:
         return bool((tree - path).abs().max() <= 0.05 * path.std())
 
     def run_alone(self, tokens: tuple[int, ...], draft: Draft) -> Tensor:
-        self.align(tokens, draft)
+        self.cache.align(tokens, draft)
         return self.run(len(tokens) + len(draft), 1 + len(draft)).float()
 
 
-def new_past():
-    from transformers import DynamicCache
-
-    return DynamicCache()
+def shared_or_why_not(model) -> SharedWeights | Refusal:
+    """What drafters share with the model, or the reason why they cannot."""
+    try:
+        return shared_weights(model)
+    except Refusal as why:
+        return why

@@ -70,7 +70,8 @@ class Ngram:
         self.unigram = unigram.astype(np.float64) / unigram.sum(dtype=np.float64)
         self.log_unigram = np.log(self.unigram).astype(np.float32)
         as_ids = [part if i % 3 == 2 else part.astype(np.int64) for i, part in enumerate(rest)]
-        self.bigram, self.trigram = NgramOrder(*as_ids[:3], self.vocab), NgramOrder(*as_ids[3:], self.vocab)
+        self.bigram, self.trigram = (NgramOrder(sizes, tokens, mass, self.vocab)
+                                     for sizes, tokens, mass in (as_ids[:3], as_ids[3:]))
         self._recent = lru_cache(32)(self.row)                 # a growing draft needs the same rows again
 
     @classmethod

@@ -65,7 +65,8 @@ def writing(session: Session, place: int) -> tuple[Round, int]:
     raise ValueError(f"the output has {start} tokens, counted from 0: there is no token {place}")
 
 
-def predicted_rates(sessions: Sequence[Session], curve: curves.CostCurve, level: float) -> dict[str, float]:
+def predicted_rates(sessions: Sequence[Session], curve: curves.CostCurve, level: float
+                    ) -> dict[str, float | None]:
     """Tokens per forward, counted, and the speed that the curve predicts; a model's tree costs `level` s per level."""
     rows = [row for session in sessions for row in measure.rows(session)]
     spent = sum(curve(row.width) + level * row.depth * (row.source in STAND_INS) for row in rows)

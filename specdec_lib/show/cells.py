@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from specdec_lib import figures
 from specdec_lib.analysis.lattice_recall import token_ranks
@@ -27,10 +28,11 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
     """A plain table of rows: a list of mappings, or a mapping from row names to rows."""
     import pandas as pd  # imported here, so that strips need no pandas
 
-    frame = pd.DataFrame.from_dict(rows, orient="index") if isinstance(rows, Mapping) else pd.DataFrame(list(rows))
-    style = frame.style.format(precision=digits, na_rep="–")
-    style = style if isinstance(rows, Mapping) else style.hide(axis="index")
-    left = {"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}
+    named = isinstance(rows, Mapping)
+    style = (pd.DataFrame.from_dict(dict(rows), orient="index") if named else pd.DataFrame(list(rows))).style
+    style.format(precision=digits, na_rep="–")
+    style = style if named else style.hide(axis="index")
+    left: Any = {"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}
     return style.set_table_styles([left]).set_caption(caption) if caption else style.set_table_styles([left])
 
 
@@ -43,7 +45,9 @@ def source(thing, doc: bool = True) -> Html:
     code = textwrap.dedent(inspect.getsource(thing)).rstrip() + "\n"
     if not doc and inspect.getdoc(thing):
         code = _undocumented(code)
-    where = f"{inspect.getmodule(thing).__name__}"
+    module = inspect.getmodule(thing)
+    assert module is not None                      # it has a source
+    where = module.__name__
     look = HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
                          prestyles="font-family:monospace;font-size:12px")
     html = highlight(code, PythonLexer(), look)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report, load_report
@@ -17,6 +18,7 @@ from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.hub.tokenizer import TextStream
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.toys.tiny_target import ROWS, SHAPE, ToyText, fit_toy, toy_answers, toy_target, unsaved_checkpoint
 from specdec_lib.training.data.dataset import make_dataset
@@ -66,9 +68,9 @@ def toy_report(world: Environment, specs: Sequence[str], prompts: int = 6, token
                temperature: float = 0.0) -> Report:
     """A finished run of these methods in an environment of the toy; its prompts belong to three families in turn."""
     asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
-             for place, one in enumerate(toy_answers(world.target, prompts, seed=1))]
-    plan = Plan(tuple(specs), prompts="toy", sha256="0" * 64, target="toy", max_new_tokens=tokens,
-                temperature=temperature)
+             for place, one in enumerate(toy_answers(cast(Transformer, world.target), prompts, seed=1))]
+    plan = Plan(tuple(map(catalog.method_spec, specs)), prompts="toy", sha256="0" * 64, target="toy",
+                max_new_tokens=tokens, temperature=temperature)
     with TemporaryDirectory() as folder:
         run.run_bench(plan, world, asked, Path(folder))
         return load_report(folder)

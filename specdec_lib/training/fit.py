@@ -22,6 +22,7 @@ from specdec_lib.files import write_atomically
 from specdec_lib.training.data.batches import Batch, order
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.muon import Muon
+from specdec_lib.training.nets.base import Trainable, TrainableDrafter
 from specdec_lib.types import Refusal
 
 LOG, STATE = "log.jsonl", "fit.safetensors"
@@ -60,7 +61,7 @@ class Progress:
     tokens: int = 0
 
 
-def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[[Sequence[int]], Batch],
+def fit(drafter: TrainableDrafter, groups: Sequence[Sequence[int]], batch_of: Callable[[Sequence[int]], Batch],
         objective: Objective, settings: Settings, folder: Path, judge: Callable[[], dict] | None = None,
         progress: Callable[[Progress, float, dict], None] = lambda now, done, line: None,
         clock: Callable[[], float] = perf_counter) -> Progress:
@@ -93,7 +94,7 @@ def fit(drafter: nn.Module, groups: Sequence[Sequence[int]], batch_of: Callable[
         return run_steps(drafter, optimiser, settings, folder, now, take, record, look, clock)
 
 
-def run_steps(net: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings, folder: Path, now: Progress,
+def run_steps(net: Trainable, optimiser: torch.optim.Optimizer, settings: Settings, folder: Path, now: Progress,
               take: Callable[[Progress], tuple[int, dict]], record: Callable[[Progress, float, dict], None],
               look: Callable[[Progress], bool], clock: Callable[[], float]) -> Progress:
     """The loop of every fit, from `now` to the end of the settings; saves on the way and at the end.
@@ -142,14 +143,14 @@ class Looks:
         return True
 
 
-def optimiser_of(drafter: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+def optimiser_of(drafter: Trainable, settings: Settings) -> torch.optim.Optimizer:
     """The optimiser of these settings over all of the drafter's parameters."""
     if settings.optimiser == "muon":
         return Muon(drafter.parameters(), lr=settings.rate)
     return torch.optim.AdamW(drafter.parameters(), lr=settings.rate, betas=(0.9, 0.95), weight_decay=0.0)
 
 
-def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, objective: Objective,
+def step(drafter: TrainableDrafter, optimiser: torch.optim.Optimizer, batch: Batch, objective: Objective,
          clip: float) -> dict:
     """One step on one batch: its loss, the gradient's norm and, by slot, the share of tokens predicted right."""
     optimiser.zero_grad(set_to_none=True)
@@ -160,7 +161,7 @@ def step(drafter: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, obj
             "right": [round(value, 4) for value in told["right"]]}
 
 
-def descend(loss: Tensor, net: nn.Module, optimiser: torch.optim.Optimizer, clip: float) -> Tensor:
+def descend(loss: Tensor, net: Trainable, optimiser: torch.optim.Optimizer, clip: float) -> Tensor:
     """One update of the parameters against this loss; returns the norm of the gradient before it was clipped."""
     loss.backward()
     size = nn.utils.clip_grad_norm_(net.parameters(), clip)
@@ -188,7 +189,7 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> float:
     return rate
 
 
-def save_state(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings,
+def save_state(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, settings: Settings,
                now: Progress) -> None:
     """Writes weights, optimiser state and progress into one file, whole or not at all."""
     from safetensors.torch import save_file
@@ -202,7 +203,7 @@ def save_state(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimize
     write_atomically(folder / STATE, lambda partial: save_file(tensors, partial, about))
 
 
-def resume(folder: Path, drafter: nn.Module, optimiser: torch.optim.Optimizer, settings: Settings) -> Progress:
+def resume(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, settings: Settings) -> Progress:
     """Restores what `save_state` wrote into the net and the optimiser; a new Progress where there is no file.
 
     Raises Refusal for a damaged file, another shape and other settings.

@@ -64,10 +64,11 @@ def fit_length(model: LengthNet, name: str, train: LengthLabels, held: LengthLab
                       "give more --minutes or more --data")
     folder.mkdir(parents=True, exist_ok=True)
     each = ceil(len(rows) / asked.batch)           # steps of an epoch
-    settings = Settings(steps=asked.epochs * each, rate=asked.rate, seed=asked.seed)
+    steps = asked.epochs * each
+    settings = Settings(steps=steps, rate=asked.rate, seed=asked.seed)
     optimiser = fit.optimiser_of(model, settings)
     now = fit.resume(folder, model, optimiser, settings)
-    if now.step >= settings.steps:
+    if now.step >= steps:
         return now
     batches = EpochBatches(rows, asked)
 
@@ -86,7 +87,7 @@ def fit_length(model: LengthNet, name: str, train: LengthLabels, held: LengthLab
                 line = {"drafter": name, "step": now.step, "epoch": now.step // each, "seconds": round(now.seconds, 2),
                         "loss": round(float(shown["loss"]), 4), "held_out": figures}
                 fit.log_line(log, line)
-                progress(now.step, settings.steps, line)
+                progress(now.step, steps, line)
 
         return fit.run_steps(model, optimiser, settings, folder, now, take, record, fit.never, clock)
 

@@ -49,6 +49,7 @@ class Muon(torch.optim.Optimizer):
     def change(self, parameter: nn.Parameter, first: float, second: float) -> Tensor:
         """The step that is subtracted from a parameter, at a learning rate of one."""
         state, gradient = self.state[parameter], parameter.grad
+        assert gradient is not None                # `step` leaves the others out
         if not state:
             state["step"] = torch.zeros(())
             state["exp_avg"] = torch.zeros_like(parameter)

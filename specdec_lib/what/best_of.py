@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import ROOT, Budget, Draft, Session, What
+from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Session, What
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class BestOf:
     drafters: Mapping[str, What]
     unknown: float = 0.5                           # confidence of a node whose drafter gives none
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         drafts = [draw(session, budget, dice.fork(name)) for name, draw in self.drafters.items()]
         return max(drafts, key=lambda draft: expected_tokens_of_draft(draft, self.unknown), default=Draft()).bare()
 

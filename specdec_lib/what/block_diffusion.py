@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, ForwardCost, Kit
 from specdec_lib.cost.lengths import expected_rates
 from specdec_lib.heads.block_diffusion import Block, BlockHead, block_head
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.trees import prune
-from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
 
 NAME = "block-diffusion"
-Seconds = Callable[[float, float], float]          # of a forward, by its width and context: a cost.CostCurve
 
 
 @dataclass(frozen=True)
@@ -35,23 +36,23 @@ class BlockDiffusion:
     """
 
     head: BlockHead
-    curve: Seconds | None = None
+    curve: ForwardCost | None = None
     drafting: float = 0.28                         # cost of a block, in plain forwards
 
     def __post_init__(self):
         if self.drafting < 0:
             raise Refusal(f"drafting must be a cost in plain forwards, 0 or more, got {self.drafting}")
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         depth = min(budget.size, self.head.block)
         if depth < 1:
             return Draft()
         draft = prune(block_chain(self.head(session.tokens, depth), session.end), budget)
-        if self.curve is None:
+        curve, context = self.curve, len(session.tokens)
+        if curve is None:
             return draft
-        context = len(session.tokens)
-        own = self.drafting * self.curve(1, context)
-        return draft.keep(tuple(range(profitable_length(draft.confidence, lambda n: own + self.curve(n + 1, context)))))
+        own = self.drafting * curve(1, context)
+        return draft.keep(tuple(range(profitable_length(draft.confidence, lambda n: own + curve(n + 1, context)))))
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
         """The most probable tokens of the first `depth` slots under each slot's distribution, before any correction.
@@ -81,7 +82,7 @@ def profitable_length(confidences: Sequence[float], seconds: Callable[[int], flo
 
 def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28) -> BlockDiffusion:
     """Taps the kit's target. `block` defaults to the trained length; `cut` uses the kit's cost curve, if it has one."""
-    head = block_head(kit.checkpoints[NAME], kit.target, block)
+    head = block_head(kit.checkpoints[NAME], cast(Transformer, kit.target), block)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
 
 

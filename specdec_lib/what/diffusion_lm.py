@@ -10,13 +10,14 @@ probability in its slot. Cost: one forward of the drafter per denoising step.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.diffusion import DiffusionLM, diffusion_lm
 from specdec_lib.heads.dream_llada import Pretrained
 from specdec_lib.scores import Scores
 from specdec_lib.trees import grow, with_notes
-from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, TappedLM
 
 NAME, ALIGNED = "diffusion-lm", "diffusion-lm-aligned"
 
@@ -32,7 +33,7 @@ class Diffusion:
     steps: int = 1
     block: int = 1
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
@@ -71,7 +72,7 @@ def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, we
         return Diffusion(given.head(window), steps, block)
     if not hasattr(kit.target, "weights"):
         raise Refusal("a diffusion-lm needs the target's embedding, which a model run by transformers does not expose")
-    return Diffusion(diffusion_lm(given, kit.target.weights, window), steps, block)
+    return Diffusion(diffusion_lm(given, cast(TappedLM, kit.target).weights, window), steps, block)
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",

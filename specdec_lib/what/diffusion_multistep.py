@@ -29,7 +29,7 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.diffusion import DiffusionLM
 from specdec_lib.scores import Categorical, Scores
 from specdec_lib.trees import grow, with_notes
-from specdec_lib.types import Budget, Draft, Refusal, Session
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "denoised"
 
@@ -45,7 +45,7 @@ class MultistepDiffusion:
     steps: int = 2
     block: int = 1
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card
 from specdec_lib.trees import grow
-from specdec_lib.types import LM, Budget, Draft, Session
+from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Session
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class DraftModel:
 
     model: LM
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), "draft-model")
 
 

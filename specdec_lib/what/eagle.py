@@ -7,11 +7,13 @@ through a single layer per drafted token. A prompt of one token has no hidden st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.eagle import EagleHead, eagle_head
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.trees import grow
-from specdec_lib.types import Budget, Draft, Session
+from specdec_lib.types import Budget, Draft, RandomNumbers, Session
 
 NAME = "eagle"
 
@@ -22,7 +24,7 @@ class Eagle:
 
     head: EagleHead
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2:
             return Draft()
         return grow(session, budget, dice, lambda draft: self.head(session.tokens, draft), NAME)
@@ -30,7 +32,7 @@ class Eagle:
 
 def make(kit: Kit) -> Eagle:
     """Taps the kit's target; weights are packed once for all decodes."""
-    return Eagle(eagle_head(kit.checkpoints["eagle"], kit.target))
+    return Eagle(eagle_head(kit.checkpoints["eagle"], cast(Transformer, kit.target)))
 
 
 CARD = Card(NAME, idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.eagle import EagleHead, eagle_head
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.scores import Scores, TokenStats
-from specdec_lib.types import ROOT, Budget, Draft, Refusal, Session, Trail
+from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
 
 NAME = "eagle2"
 GAIN = 1.5                                         # tokens generated per forward time while the head drafts
@@ -52,7 +53,7 @@ class Eagle2:
         if not 0 <= self.price <= 1:
             raise Refusal(f"price must be a probability between 0 and 1, got {self.price}")
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2 or not budget.size:     # one token has no hidden state yet
             return Draft()
         pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed))
@@ -135,7 +136,7 @@ def make(kit: Kit, price: float | None = None) -> Eagle2:
 
     The price defaults to the cost of a node in forwards times the tokens generated per forward time.
     """
-    return Eagle2(eagle_head(kit.checkpoints["eagle"], kit.target),
+    return Eagle2(eagle_head(kit.checkpoints["eagle"], cast(Transformer, kit.target)),
                   min(1.0, GAIN * kit.price) if price is None else price)
 
 

@@ -8,11 +8,12 @@ head per drafted token; verification then runs the other layers only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.exits import PACKED
 from specdec_lib.trees import grow
-from specdec_lib.types import LM, Budget, Draft, Refusal, Session
+from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Refusal, Session, TappedLM
 
 NAME = "early-exit"
 
@@ -23,7 +24,7 @@ class EarlyExit:
 
     model: LM
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), NAME)
 
 
@@ -31,11 +32,12 @@ def make(kit: Kit, layer: int | None = None) -> EarlyExit:
     """`layer` defaults to the lowest one with a trained exit."""
     checkpoint = kit.checkpoints["early-exit"]
     trained = sorted(checkpoint.meta["layers"])
-    layer = trained[0] if layer is None else layer
-    if layer not in trained:
-        raise Refusal(f"there is no trained exit after layer {layer}; they are after {', '.join(map(str, trained))}")
-    kit.target.exit(layer)                         # raises first if the target has no early exit
-    return EarlyExit(kit.target.exit(layer, PACKED(checkpoint, kit.target.weights)[layer]))
+    chosen: int = trained[0] if layer is None else layer
+    if chosen not in trained:
+        raise Refusal(f"there is no trained exit after layer {chosen}; they are after {', '.join(map(str, trained))}")
+    target = cast(TappedLM, kit.target)
+    target.exit(chosen)                            # raises first if the target has no early exit
+    return EarlyExit(target.exit(chosen, PACKED(checkpoint, target.weights)[chosen]))
 
 
 CARD = Card(NAME, idea="the target's first layers draft through a trained exit",

@@ -31,7 +31,7 @@ from specdec_lib.index.sequences import continuation, until_end
 from specdec_lib.index.trees import CopySource, likely_tree
 from specdec_lib.memory.answers import Store, with_answers
 from specdec_lib.trees import deterministic_tree
-from specdec_lib.types import QUERY, ROOT, Budget, Draft, Refusal, Session
+from specdec_lib.types import QUERY, ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "feedback-retrieval"
 DIAGONAL, POSITION = "diagonal", "position"
@@ -76,7 +76,7 @@ class FeedbackRetrieval:
             raise Refusal("query, shortest, longest, most and kept must be at least 1, got"
                           f" {self.query}, {self.shortest}, {self.longest}, {self.most} and {self.kept}")
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if not budget.size:
             return Draft()
         return self.likely(session, budget) if self.shape == LIKELY else self.scored(session, budget)
@@ -103,7 +103,7 @@ class FeedbackRetrieval:
         paths = [path_of(draft, tokens) for _, tokens in whole]
         confidence: dict[int, float] = {}
         for (one, _), nodes in zip(chains, paths, strict=True):
-            confidence = dict.fromkeys(nodes, one.score) | confidence  # of the first chain through a node
+            confidence = {node: one.score for node in nodes} | confidence  # of the first chain through a node
         noted = tuple(Chain(one.key, min(len(nodes), len(tokens)), nodes)
                       for (one, tokens), nodes in zip(chains, paths, strict=True))
         return replace(draft, confidence=tuple(confidence[node] for node in range(len(draft))),
@@ -125,8 +125,10 @@ class FeedbackRetrieval:
         """What followed this candidate up to an end token: as long as its score allows, or with `whole` the budget."""
         longest = self.longest or budget.size
         n = min(longest if whole else copy_length(one.score, longest, self.shortest), budget.depth)
-        tokens = self.store.following(-one.key, n) if one.key < 0 else continuation(session.tokens, one.start, n)
-        return until_end(tokens, session.end)
+        if one.key >= 0:
+            return until_end(continuation(session.tokens, one.start, n), session.end)
+        assert self.store is not None              # the candidate is its own
+        return until_end(self.store.following(-one.key, n), session.end)
 
     def _own(self, tokens: tuple[int, ...], query: int) -> list[Candidate]:
         keyed = [(len(tokens) - start if self.key == DIAGONAL else start, start, match)

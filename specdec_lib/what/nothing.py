@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card
-from specdec_lib.types import Budget, Draft, Session
+from specdec_lib.types import Budget, Draft, RandomNumbers, Session
 
 
 @dataclass(frozen=True)
 class Nothing:
     """The empty draft."""
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         return Draft()
 
 

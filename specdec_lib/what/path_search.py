@@ -19,7 +19,7 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.lattice import SCORES, Path, Proxy
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import deterministic_tree, prune, with_notes
-from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
 
 NAME, PROXY = "path-search", "ngram"
 TOP = 16                                           # minimal number of candidates, so that end tokens are included
@@ -52,7 +52,7 @@ class PathSearch:
     tree: bool = False                             # submit all beams, up to the budget's width
     alone: str = ""                                # note if a proxy was requested and is missing
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()

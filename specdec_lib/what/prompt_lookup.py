@@ -12,7 +12,7 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.sequences import continuation, until_end
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import QUERY, Budget, Draft, Refusal, Session
+from specdec_lib.types import QUERY, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "prompt-lookup"
 
@@ -33,7 +33,7 @@ class PromptLookup:
             raise Refusal(f"n-gram lengths must satisfy 1 <= shortest <= longest, "
                           f"got {self.shortest} and {self.longest}")
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         """The budget's note `query` above 0 bounds the n-gram length."""
         self.positions.read(session.tokens)
         for n in range(min(self.longest, budget.notes.get(QUERY) or self.longest), self.shortest - 1, -1):

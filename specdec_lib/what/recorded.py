@@ -15,21 +15,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.trees import prune
-from specdec_lib.types import ROOT, Budget, Draft, Lattice, Session
+from specdec_lib.types import ROOT, Budget, Draft, Lattice, RandomNumbers, Session
 
 
 @dataclass(frozen=True)
 class Recorded:
     """The drafts of `drafter` in a recording."""
 
-    recording: object                              # models.replay.Recording
+    recording: Any                                 # models.replay.Recording
     drafter: str
     price: float = 0.0                             # of trees: minimal path probability of a node under the drafter
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
         if self.drafter in self.recording.trees:
             tree = regrow(kept, limit_budget(budget, self.recording.trees[self.drafter]), session.end)

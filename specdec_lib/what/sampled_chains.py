@@ -28,7 +28,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.lattice import to_host
 from specdec_lib.scores import Categorical, TokenStats
 from specdec_lib.trees import deterministic_tree, with_notes
-from specdec_lib.types import Budget, Draft, Lattice, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
 
 NAME = "sampled-chains"
 Chain = tuple[int, ...]
@@ -58,7 +58,7 @@ class SampledChains:
         if self.temperature < 0 or self.top < 1:
             raise Refusal(f"temperature must be 0 or more and top at least 1, got {self.temperature} and {self.top}")
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
@@ -68,7 +68,8 @@ class SampledChains:
         trie = deterministic_tree([cut_at_end(chain[:reach], session.end) for chain in chains], budget.size, NAME)
         stats = tuple(slot_stats(slots[at - 1], token) for at, token in zip(trie.depths, trie.tokens, strict=True))
         draft = replace(trie, stats=stats, confidence=tuple(stat.prob for stat in stats))
-        unseen = self.drafter.unseen(session, depth) if hasattr(self.drafter, "unseen") else 0
+        count = getattr(self.drafter, "unseen", None)
+        unseen = count(session, depth) if count else 0
         return with_notes(draft, unseen=unseen) if unseen else draft
 
     def chains(self, session: Session, slots: Sequence[Slot], count: int) -> list[Chain]:

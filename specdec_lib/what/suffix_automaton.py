@@ -14,7 +14,7 @@ from specdec_lib.index.matcher import Matcher, SuffixMatch, shared_matcher
 from specdec_lib.index.sequences import until_end
 from specdec_lib.index.trees import copy_probability
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import Budget, Draft, Refusal, Session
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "suffix-automaton"
 
@@ -37,7 +37,7 @@ class SuffixAutomatonDrafter:
         """The longest match of the text's suffix; a tie goes to its own text before the corpus."""
         return self.matcher.find(session.tokens)
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         match = self.match(session)
         if match.length < self.threshold:
             return Draft()

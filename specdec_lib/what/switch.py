@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Draft, Refusal, Session, What
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Switch:
 
     drafters: Mapping[str, What]
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         for name, own in self.in_order(budget):
             draft = self.drafters[name](session, own, dice.fork(name))
             if len(draft):

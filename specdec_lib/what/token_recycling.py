@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.index.successor_table import SuccessorTable
-from specdec_lib.types import ROOT, Budget, Draft, Refusal, Session
+from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "token-recycling"
 WEIGHTS = (0.55, 0.1, 0.05, 0.03, 0.02, 0.015, 0.01, 0.01)
@@ -30,7 +30,7 @@ class TokenRecycling:
         if not self.weights or any(not 0 < weight < 1 for weight in self.weights):
             raise Refusal(f"weights must be probabilities between 0 and 1, one per rank, got {self.weights}")
 
-    def __call__(self, session: Session, budget: Budget, dice) -> Draft:
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         self.table.read(session)
         tokens: list[int] = []
         parents: list[int] = []

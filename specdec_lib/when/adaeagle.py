@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, prod
+from typing import cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.heads.length import length_predictor
-from specdec_lib.types import Budget, Refusal, Session, Trail
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session, Trail
 
 NAME, NEED = "adaeagle", "length-predictor"
 Predict = Callable[[tuple[int, ...]], float | None]    # tokens -> length; None if no state exists yet
@@ -47,7 +49,7 @@ class AdaEagle:
             raise Refusal("longest must be zero or more and least, a log-probability, zero or less, got "
                           f"{self.longest} and {self.least}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         length = self.length(session.tokens)
         return Budget(self.longest, stop=LongEnough(length, self.least)) if self.combined else Budget(length)
 
@@ -64,9 +66,9 @@ def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool
     `longest` defaults to the maximal length in training.
     """
     checkpoint = kit.checkpoints[NEED]
-    longest = checkpoint.meta["longest"] if longest is None else longest
+    most: int = checkpoint.meta["longest"] if longest is None else longest
     whose = drafter or kit.drafter or "eagle"
-    return AdaEagle(length_predictor(checkpoint, whose, kit.target), longest, combined, least)
+    return AdaEagle(length_predictor(checkpoint, whose, cast(Transformer, kit.target)), most, combined, least)
 
 
 CARD = Card(NAME, idea="a trained predictor sets the draft length", source="AdaEAGLE, arXiv 2412.18910",

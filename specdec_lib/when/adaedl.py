@@ -21,7 +21,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Refusal, Round, Session, Trail
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session, Trail
 
 
 class Averages(NamedTuple):
@@ -62,7 +62,7 @@ class AdaEdl:
         if self.depth < 0 or not self.rate >= 0 or not self.step >= 0:
             raise Refusal(f"depth, rate and step must be zero or more, got {self.depth}, {self.rate} and {self.step}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return Budget(self.depth, stop=LowAcceptance(self.averages(session).threshold, self.rate))
 
     def averages(self, session: Session) -> Averages:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Refusal, Round, Session
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
 RULES = ("corrected", "printed")
 NOTE = "generated"                                 # note of a drafter that searches its draft: length of the raw one
@@ -85,7 +85,7 @@ class AdaptiveLength:
         if self.width < 1 or (self.nodes is not None and self.nodes < 0):
             raise Refusal(f"a tree needs width >= 1 and nodes >= 0, got {self.width} and {self.nodes}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         history = [pair for round in session.rounds if (pair := round_lengths(round, session.end)) is not None]
         return Budget(self.length(history), self.width, self.nodes)
 

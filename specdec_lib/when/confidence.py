@@ -19,7 +19,7 @@ from itertools import groupby
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
-from specdec_lib.types import ROOT, Budget, Refusal, Round, Session, Trail
+from specdec_lib.types import ROOT, Budget, RandomNumbers, Refusal, Round, Session, Trail
 
 KINDS = ("drawn", "best")
 FEWEST, MOST = 6, 2000                             # verified tokens that a threshold is fitted to
@@ -53,7 +53,7 @@ class Confidence:
             raise Refusal(f"of must be one of {', '.join(KINDS)} and miss zero or more, "
                           f"got {self.of!r} and {self.miss}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return Budget(self.depth, stop=BelowConfidence(self.after(self.threshold, session), self.of))
 
     def after(self, threshold: float, session: Session) -> float:

@@ -12,16 +12,14 @@ be as good as the last one tried, and longer drafts are tried where shorter ones
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, ForwardCost, Kit
 from specdec_lib.cost.lengths import best_length
 from specdec_lib.trees import offered
-from specdec_lib.types import Budget, Refusal, Round, Session
-
-Seconds = Callable[[float, float], float]          # of a forward, by its width and context: a cost.CostCurve
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def acceptance(rounds: Sequence[Round], deepest: int, prior: float, weight: floa
 class CostOptimal:
     """The best length from `shortest` to `longest`; with `shortest=0` it may stop drafting, and then stops learning."""
 
-    seconds: Seconds
+    seconds: ForwardCost
     longest: int
     shortest: int = 1
     per_token: float = 0.1                         # cost of the drafter in plain forwards: per token ...
@@ -77,7 +75,7 @@ class CostOptimal:
             raise Refusal("prior must be a probability, weight above 0, and fade above 0 and at most 1, "
                           f"got {self.prior}, {self.weight} and {self.fade}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         probs = acceptance(session.rounds, self.longest, self.prior, self.weight, self.fade)
         return Budget(best_length(probs, lambda n: self.round(n, len(session.tokens)), self.shortest))
 

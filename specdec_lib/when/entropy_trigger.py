@@ -18,7 +18,7 @@ from math import inf, isfinite, isnan, log
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.trees import stop_when_unlikely
-from specdec_lib.types import QUERY, Budget, Refusal, Session
+from specdec_lib.types import QUERY, Budget, RandomNumbers, Refusal, Session
 
 READINGS = ("switch", "query")
 PAPER_VOCAB = 32_000                               # of Vicuna, the target of the published run
@@ -69,7 +69,7 @@ class EntropyTrigger:
         if not self.unit > 0:
             raise Refusal(f"unit must be above zero nats, got {self.unit}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         entropies = [entropy / self.unit for entropy in last_entropies(session, self.look_back)]
         fires, k = decide(entropies, self.look_back, self.penalty, self.threshold)
         if not fires:

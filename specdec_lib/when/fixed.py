@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Refusal, Session
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Fixed:
         if not 0 <= self.rate <= 1:
             raise Refusal(f"rate must be a share of rounds between 0 and 1, got {self.rate}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         if not dice.aside().flip(self.rate):
             return Budget()
         return Budget(self.depth, self.width, self.nodes)

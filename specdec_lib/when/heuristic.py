@@ -14,7 +14,7 @@ from functools import reduce
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
-from specdec_lib.types import Budget, Refusal, Round, Session
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Heuristic:
             raise Refusal(f"start and cap must be at least 1, up and down zero or more, got {self.start}, {self.cap}, "
                           f"{self.up} and {self.down}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return Budget(min(self.cap, self.after(self.start, session)))
 
     def after(self, depth: int, session: Session) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import exp, isnan
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Refusal, Session, Trail
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session, Trail
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Margin:
             raise Refusal(f"a margin of {'logits' if self.logits else 'probabilities'} needs depth >= 0 and h of at "
                           f"most {700 if self.logits else 1}, got {self.depth} and {self.h}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return Budget(self.depth, stop=CloseTop(self.h, self.logits))
 
 

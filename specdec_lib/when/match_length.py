@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from specdec_lib.cards import Card, Kit
 from specdec_lib.index.matcher import Matcher, shared_matcher
 from specdec_lib.trees import stop_when_unlikely
-from specdec_lib.types import Budget, Refusal, Session
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session
 
 COPY = "suffix-automaton"
 
@@ -26,7 +26,7 @@ class MatchLength:
     other: Budget
     threshold: int = 5
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         long = self.matcher.find(session.tokens).worth >= self.threshold
         return self.copy.then(self.other) if long else self.other
 

@@ -19,7 +19,7 @@ from typing import Any
 from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.lengths import RoundOffer, quickest_lengths
 from specdec_lib.trees import accepted_depth
-from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Session, What
+from specdec_lib.types import NO_DICE, Budget, Draft, RandomNumbers, Refusal, Session, What
 
 RULES = ("kept", "quickest")
 
@@ -32,7 +32,7 @@ class Oracle:
     drafts: What                                   # what/recorded, of the drafter that will be used
     longest: int
     rule: str = "kept"
-    seconds: Callable[[int], float] | None = None  # of a forward by its width; None for `kept`, which needs no costs
+    seconds: Callable[[float], float] | None = None  # of a forward by its width; None for `kept`, which needs no costs
     per_token: float = 0.0                         # cost of the drafter in plain forwards: per token ...
     per_block: float = 0.0                         # ... and once per draft of any length
 
@@ -43,7 +43,7 @@ class Oracle:
         if self.rule == "quickest" and self.seconds is None:
             raise Refusal("the rule quickest needs the cost of a forward: give a cost curve")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         position = len(session.tokens) - self.recording.prompt
         if session.tokens != self.recording.tokens[:len(session.tokens)] or position < 0:
             raise Refusal("the oracle needs a beginning of the recorded answer, and this session is not one")
@@ -73,9 +73,10 @@ class Oracle:
 
     def offer(self, n: int, position: int) -> RoundOffer:
         """A round that drafts `n` tokens at a position, or all that exist; forwards cost by width alone."""
-        drafted = min(n, len(self.chains[position]))
-        drafting = (self.per_block + self.per_token * drafted) * self.seconds(1) if drafted else 0.0
-        spent = drafting + self.seconds(drafted + 1)
+        drafted, seconds = min(n, len(self.chains[position])), self.seconds
+        assert seconds is not None                 # the rule is not `kept`
+        drafting = (self.per_block + self.per_token * drafted) * seconds(1) if drafted else 0.0
+        spent = drafting + seconds(drafted + 1)
         return RoundOffer(drafted, min(drafted, self.kept[position]) + 1, spent)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.trees import stop_when_unlikely
-from specdec_lib.types import Budget, Refusal, Session
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PathChance:
         if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
             raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return stop_when_unlikely(Budget(self.depth, self.width, self.nodes), self.least)
 
 

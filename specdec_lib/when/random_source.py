@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.dice import Dice
-from specdec_lib.types import Budget, Refusal, Session
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class RandomSource:
         if not 0 <= self.rate <= 1:
             raise Refusal(f"rate must be a share of rounds between 0 and 1, got {self.rate}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         own = Dice(self.seed).aside().fork("coin", session.id, session.prompt, len(session.tokens))
         return self.retrieve if own.flip(self.rate) else self.model
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Refusal, Session, Trail
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session, Trail
 
 
 def estimated_acceptance(entropy: float, ratio: float = 0.15) -> float:
@@ -48,7 +48,7 @@ class Svip:
         if self.depth < 0 or not self.h >= 0 or not self.ratio >= 0:
             raise Refusal(f"depth, h and ratio must be zero or more, got {self.depth}, {self.h} and {self.ratio}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return Budget(self.depth, stop=HighEntropy(self.h, self.ratio))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Refusal, Session, Trail
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Session, Trail
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SvipDifference:
         if self.depth < 0 or self.h != self.h:
             raise Refusal(f"depth must be zero or more and h a number, got {self.depth} and {self.h}")
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return Budget(self.depth, stop=EntropyRise(self.h))
 
 

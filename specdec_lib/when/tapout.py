@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.memory.value import carried_value
 from specdec_lib.scores import Categorical
-from specdec_lib.types import Budget, Refusal, Round, Session, Stop, Trail, When
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session, Stop, Trail, When
 
 ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference": {}, "margin": {}}
 LEVELS = ("sequence", "depth")
@@ -49,20 +49,20 @@ class Arm(NamedTuple):
         return Arm(self.pulls + 1, self.total + reward, self.squares + reward * reward)
 
 
-def ucb1(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
+def ucb1(arms: Sequence[Arm], dice: RandomNumbers, level: str, exploration: float = 2.0) -> int:
     """The arm with the highest mean + sqrt(exploration * ln t / n) (Auer et al. 2002); a tie goes to the first."""
     t = sum(arm.pulls for arm in arms)
     return _best([arm.mean + sqrt(exploration * log(t) / arm.pulls) for arm in arms])
 
 
-def ucb_tuned(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
+def ucb_tuned(arms: Sequence[Arm], dice: RandomNumbers, level: str, exploration: float = 2.0) -> int:
     """UCB1 with min(1/4, V) for `exploration`, where V = variance + sqrt(2 ln t / n) (Auer et al. 2002)."""
     t = sum(arm.pulls for arm in arms)
     bound = [max(0.0, arm.squares / arm.pulls - arm.mean ** 2) + sqrt(2 * log(t) / arm.pulls) for arm in arms]
     return _best([arm.mean + sqrt(log(t) / arm.pulls * min(.25, v)) for arm, v in zip(arms, bound, strict=True)])
 
 
-def thompson(arms: Sequence[Arm], dice, level: str, exploration: float = 2.0) -> int:
+def thompson(arms: Sequence[Arm], dice: RandomNumbers, level: str, exploration: float = 2.0) -> int:
     """An arm drawn with the probability that it is the best one, from one random number (Thompson 1933 sampling).
 
     Posteriors are Gaussian around the mean for `sequence`, with the largest standard deviation a reward can have, and
@@ -120,10 +120,10 @@ class TapOut:
     blend: float = 0.5                             # w: weight of m / depth; m / n has the rest
     exploration: float = 2.0                       # of ucb1
 
-    def __call__(self, session: Session, dice) -> Budget:
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         earned, own = self.after(self.past, session), dice.aside()
         pulled = tuple(self.pull(earned, place, own) for place in range(self.places))
-        rules = {name: self.arms[name](self.own(session, name), dice).stop for name in set(pulled)}
+        rules = {name: cast(Stop, self.arms[name](self.own(session, name), dice).stop) for name in set(pulled)}
         return Budget(self.depth, stop=PulledArm(tuple(rules[name] for name in pulled)), notes={ARMS_NOTE: pulled})
 
     @property
@@ -131,7 +131,7 @@ class TapOut:
         """Number of bandits: one, or one for each token after which another could be drawn."""
         return 1 if self.level == "sequence" else max(0, self.depth - 1)
 
-    def pull(self, earned: ArmTallies, place: int, dice) -> str:
+    def pull(self, earned: ArmTallies, place: int, dice: RandomNumbers) -> str:
         """The arm for this depth index: each arm once, in order, then the bandit's choice."""
         names = tuple(self.arms)
         known = [earned.get((place, name), Arm()) for name in names]

@@ -86,5 +86,6 @@ def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_ne
     with pytest.raises(Refusal, match="there is no folder"):
         options.bench_prepared(here, tmp_path / "out", lambda *progress: None, said.append)
     RunFolder(tmp_path / "out", here.plan).finish([], {"methods": {"ar": {}}})
-    assert options.bench_prepared(here, tmp_path / "out", lambda *progress: None, said.append) == {"methods": {"ar": {}}}
+    again = options.bench_prepared(here, tmp_path / "out", lambda *progress: None, said.append)
+    assert again == {"methods": {"ar": {}}}
     assert "nothing is measured again" in said[-1]

@@ -1,10 +1,13 @@
 """Other architectures behind the same seam: chains always, trees where the mask is obeyed, else one clear sentence."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import transformers
 
 from specdec_lib.models.huggingface import HuggingFace
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import ROOT, Draft, Refusal
 
@@ -99,11 +102,149 @@ def test_fresh_shares_weights_and_no_rows(load, words):
     assert other.fed == 5
 
 
-def test_features_and_exits_are_refused_as_not_available(load):
-    lm = load("gpt2")
-    for ask in (lambda: lm.features((1,)), lambda: lm.exit(1), lambda: lm.tap((1,))):
-        with pytest.raises(Refusal, match="not available"):
-            ask()
+def test_exits_are_refused_as_not_available(load):
+    with pytest.raises(Refusal, match="not available"):
+        load("gpt2").exit(1)
+
+
+def far(a, b) -> float:
+    assert a.shape == b.shape
+    return float((a - b).abs().max())
+
+
+def test_features_of_a_llama_equal_those_of_our_own_decoder_over_trees_and_after_going_back(checkpoint, rounds):
+    folder = checkpoint("llama").folder
+    one, other = HuggingFace.load(folder), Transformer.load(folder)
+    assert one.takes_trees
+    for lm in (one, other):
+        lm.tap((0, 2, 3))
+    for tokens, draft in rounds(seed=6, rounds=25):
+        for lm in (one, other):
+            lm.prefill(tokens[:-1])
+        assert far(one.features(tokens), other.features(tokens)) < 1e-4
+        for lm in (one, other):
+            lm(tokens, draft)
+        assert far(one.features(tokens), other.features(tokens)) < 1e-4
+
+
+def fresh_features(lm, tokens):
+    new = lm.fresh()
+    new.tap(lm.cache.taps)
+    new.prefill(tokens)
+    return new.features(tokens)
+
+
+@pytest.mark.parametrize(("name", "chain"), [("gpt_neox", False), ("gpt2", False), ("bloom", True), ("gemma3", True)])
+def test_features_after_accepted_paths_and_after_going_back_are_those_of_a_fresh_prefill(load, rounds, name, chain):
+    lm = load(name)
+    lm.tap((2, 0, 1))
+    for tokens, draft in rounds(seed=7, rounds=25, chain=chain):
+        lm.prefill(tokens[:-1])
+        assert len(lm.features(tokens)) == len(tokens) - 1
+        lm(tokens, draft)
+        assert far(lm.features(tokens), fresh_features(lm, tokens)) < 1e-4
+
+
+def test_features_of_an_accepted_path_need_no_forward(load, words):
+    lm, text = load("gpt_neox"), words(10)
+    lm.tap((1, 2))
+    lm(text, Draft((4, 5, 6), (ROOT, ROOT, 1)))
+    before, taken = lm.forwards, text + (5, 6, 9)  # 9 has not been fed
+    assert far(lm.features(taken), fresh_features(lm, taken[:-1])) < 1e-4
+    assert lm.forwards == before
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_last_level_is_the_input_of_the_head_and_the_first_one_no_other_level(load, words, name):
+    lm, text = load(name), words(9)
+    lm.tap((0, 1, lm.layers))
+    lm.prefill(text)
+    streams = lm.features(text)
+    assert float((lm.weights.head(streams[-1:, 2])[0] - alone(lm, text)).abs().max()) < 1e-4
+    assert far(streams[:, 0], streams[:, 1]) > .01
+
+
+def test_features_of_a_long_prompt_are_kept_where_their_rows_grow(load, words):
+    lm, text = load("gemma"), words(600)
+    lm.tap((1,))
+    lm.prefill(text)
+    with torch.no_grad():
+        want = lm.model(torch.tensor([text]), output_hidden_states=True, use_cache=False).hidden_states[1][0]
+    assert far(lm.features(text)[:, 0], want) < 1e-4
+
+
+def test_features_without_taps_or_before_feeding_and_taps_that_are_no_levels_are_errors(load):
+    lm = load("gpt_neox")
+    with pytest.raises(ValueError, match="tap"):
+        lm.features((1, 2))
+    with pytest.raises(ValueError, match="between 0 and 2"):
+        lm.tap((3,))
+    lm.tap((2,))
+    lm.prefill((1, 2, 3))
+    with pytest.raises(ValueError, match="only 2 of these 4"):
+        lm.features((1, 2, 9, 9))
+
+
+def test_another_choice_of_taps_drops_the_rows_and_fresh_keeps_neither_rows_nor_taps(load, words):
+    lm, text = load("gpt_neox"), words(6)
+    lm.tap((2,))
+    lm.prefill(text)
+    lm.tap((2,))
+    assert len(lm.features(text)) == 6
+    lm.tap((1, 2))
+    with pytest.raises(ValueError, match="only 0 of these 6"):
+        lm.features(text)
+    new = lm.fresh()
+    assert (len(new.cache.rows), new.cache.taps, new.cache.features) == (0, (), None)
+    assert new.weights is lm.weights
+
+
+def test_logits_are_the_same_with_and_without_taps(load, rounds):
+    tapped, plain = load("gpt_neox"), load("gpt_neox")
+    tapped.tap((0, 2))
+    for tokens, draft in rounds(seed=8, rounds=10):
+        assert torch.equal(tapped(tokens, draft).logits, plain(tokens, draft).logits)
+    assert (tapped.forwards, tapped.fed) == (plain.forwards, plain.fed)
+
+
+def test_drafters_share_the_models_own_embedding_and_output_matrix(load):
+    lm = load("gpt_neox")
+    weights, shape = lm.weights, lm.shape
+    assert weights.embedding.data_ptr() == lm.model.get_input_embeddings().weight.data_ptr()
+    assert weights.head.dense().data_ptr() == lm.model.get_output_embeddings().weight.data_ptr()
+    assert (shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.vocab) == (32, 4, 4, 8, 97)
+    assert (shape.tied, load("gpt2").shape.tied, load("gemma").shape.kv_heads) == (False, True, 2)
+
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 97}
+UNSHARED = {
+    "has a bias": lambda: transformers.PhiConfig(**SMALL, intermediate_size=48, bos_token_id=0, eos_token_id=0),
+    "of its hidden size": lambda: transformers.OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=16),
+    "of its own size": lambda: transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=97)}
+
+
+@pytest.mark.parametrize("reason", UNSHARED)
+def test_a_model_that_no_drafter_can_read_refuses_taps_in_one_sentence_and_has_no_weights(reason):
+    lm = HuggingFace(transformers.AutoModelForCausalLM.from_config(UNSHARED[reason]()).eval())
+    with pytest.raises(Refusal, match=f"not available to a drafter: .*{reason}"):
+        lm.tap((1,))
+    assert not hasattr(lm, "weights")
+
+
+def test_a_model_without_an_output_matrix_refuses_taps(load):
+    model = SimpleNamespace(config=load("gpt_neox").model.config, forward=lambda input_ids: None,
+                            get_input_embeddings=lambda: None, get_output_embeddings=lambda: None)
+    with pytest.raises(Refusal, match="no plain embedding and output matrix"):
+        HuggingFace(model).tap((1,))
+
+
+def test_a_model_that_returns_no_hidden_states_is_refused(load, monkeypatch):
+    lm = load("gpt_neox")
+    lm.tap((1,))
+    whole = lm.model.forward
+    monkeypatch.setattr(lm.model, "forward", lambda output_hidden_states, **given: whole(**given))
+    with pytest.raises(Refusal, match="gives no hidden state after each of its 2 layers"):
+        lm.prefill((1, 2, 3))
 
 
 def test_the_context_and_vocabulary_are_read_from_the_config(load):

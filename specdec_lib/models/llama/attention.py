@@ -32,7 +32,8 @@ def use_plain_products(rows: int, columns: int, dtype: torch.dtype, device: torc
     return columns > SHORT or rows * columns > SMALL
 
 
-def widened(block: Tensor | None, rows: int, columns: int, capacity: int, dtype: torch.dtype) -> tuple[Tensor, int]:
+def widened(block: Tensor | None, rows: int, columns: int, capacity: int, dtype: torch.dtype
+            ) -> tuple[Tensor | None, int]:
     """The mask block and number of columns for plain products, rounded up to a multiple of `STEP`; added ones hidden.
 
     oneDNN builds a kernel for every new shape, half a millisecond each, and a growing context would have a new shape at

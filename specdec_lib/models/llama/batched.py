@@ -81,7 +81,7 @@ class BatchedLlama:
             raise ValueError(f"{len(tokens)} tokens for {len(self.lengths)} rows")
         self.reserve(1)
         at = self.lengths
-        parts = [part_of(lengths, *block.shape[3:5], self.weights.dtype)
+        parts = [part_of(lengths, block.shape[3], block.shape[4], self.weights.dtype)
                  for lengths, block in zip(at.split(self.cache.size), self.cache.blocks, strict=True)]
         x, cos, sin = F.embedding(tokens, self.weights.embedding), self.rope[0][at], self.rope[1][at]
         for w, blocks in zip(self.weights.layers, self.cache.layers(), strict=True):

@@ -50,6 +50,8 @@ class CapturedStep:
             return self.compute()[:rows]
         if self.graph is None:
             self.capture()
+        assert self.graph is not None
+        assert self.out is not None
         self.graph.replay()
         return self.out[:rows]
 

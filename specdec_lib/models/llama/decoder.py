@@ -205,6 +205,7 @@ class Transformer:
             below = at
             while at > start and depth[at - 1] == level:
                 at -= 1
+            assert self.cache.hidden is not None   # made when the first row exited early
             x = torch.cat((self.cache.hidden[at:below], x))
 
     def through(self, x: Tensor, view: LayerView, first: int, last: int) -> Tensor:
@@ -221,6 +222,7 @@ class Transformer:
         """Stores the hidden states of these rows if this level is tapped."""
         for place, tap in enumerate(self.cache.taps):
             if tap == level:
+                assert self.cache.features is not None           # there are taps
                 self.cache.features[view.where, place] = self.normed(x) if tap == self.layers else x
 
     def normed(self, x: Tensor) -> Tensor:

@@ -30,16 +30,17 @@ class LogitsCache:
 
     def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor) -> None:
         """Stores the first `known` rows of the last call followed by `new`; half precision becomes single."""
-        rows = 1 + len(draft)
-        if not (known and known == 1 + len(self.draft) and rows <= len(self.logits)):
+        rows, logits = 1 + len(draft), self.logits
+        if logits is None or not (known and known == 1 + len(self.draft) and rows <= len(logits)):
             dtype = torch.float64 if new.dtype == torch.float64 else torch.float32
             logits = torch.empty(rows + (AHEAD if known else 0), new.shape[1], dtype=dtype, device=new.device)
             if known:
-                logits[:known] = self.logits[:known]
+                logits[:known] = self.rows(self.draft)[:known]
             self.logits = logits
-        self.logits[known:rows] = new
+        logits[known:rows] = new
         self.tokens, self.draft = tokens, draft
 
     def rows(self, draft: Draft) -> Tensor:
         """The logits [1 + n, V] of this draft, which is the last one or a beginning of it."""
+        assert self.logits is not None             # `keep` came before
         return self.logits[:1 + len(draft)]

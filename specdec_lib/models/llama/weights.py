@@ -7,7 +7,7 @@ queries, so the forward does neither. Nothing is ever read through pickle.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,12 @@ class LayerWeights:
     down: PackedLinear
     q_norm: Tensor | None = None                   # [head_dim], includes attention's scale
     k_norm: Tensor | None = None
+
+
+def packed_layer(state: Mapping[str, Tensor], prefix: str = "") -> LayerWeights:
+    """A layer of the four matrices with this prefix, without biases and norms of heads."""
+    return LayerWeights(PackedLinear(state[f"{prefix}qkv"]), PackedLinear(state[f"{prefix}out"]),
+                        PackedLinear(state[f"{prefix}gate_up"]), PackedLinear(state[f"{prefix}down"]))
 
 
 @dataclass(frozen=True)
@@ -79,14 +85,15 @@ def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor]
         return PackedLinear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
 
     normed, scale = shape.head_norms, shape.head_dim ** -0.5
-    norms = [put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk"] if normed else (None, None)
+    q_norm = k_norm = None
     if normed:
-        norms[0] = norms[0] * scale
+        q_norm, k_norm = (put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk")
+        q_norm = q_norm * scale
     return LayerWeights(join(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), shape.qkv_bias,
                              "input_layernorm.weight", 1.0 if normed else scale),
                         join(("self_attn.o_proj",), shape.out_bias),
                         join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight"),
-                        join(("mlp.down_proj",), shape.mlp_bias), *norms)
+                        join(("mlp.down_proj",), shape.mlp_bias), q_norm, k_norm)
 
 
 def wide(tensor: Tensor) -> Tensor:

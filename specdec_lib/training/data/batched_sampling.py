@@ -148,6 +148,7 @@ class BatchRows:
             return
         for row, said in zip(rows, self.said[torch.tensor(rows, device=self.device)].tolist(), strict=True):
             request, self.asked[row] = self.asked[row], None
+            assert request is not None             # only such rows are closed
             yield Reply(request, tuple(said[:abs(counts[row])]), counts[row] > 0)
 
     def shrink(self) -> None:

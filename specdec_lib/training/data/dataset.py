@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.cards import TokenizerFacts
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch, grouped, order
 from specdec_lib.training.data.examples import Example, examples, frequent
@@ -47,7 +48,15 @@ class Dataset:
             yield self.features(group, levels), [self.data[i].source for i in group]
 
 
-def make_dataset(target: Transformer, text: Tokenizer, records: Iterable[Mapping], folder: Path | None,
+class ChatEncoder(Protocol):
+    """What a dataset asks of a tokenizer."""
+
+    facts: TokenizerFacts
+
+    def encode_chat(self, history: Sequence[str], /) -> tuple[int, ...]: ...
+
+
+def make_dataset(target: Transformer, text: ChatEncoder, records: Iterable[Mapping], folder: Path | None,
                  forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int = BATCH, limit: float = 8e9,
                  say: Callable[[str], None] = lambda line: None) -> Dataset:
     """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with."""

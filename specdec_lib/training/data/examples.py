@@ -39,7 +39,9 @@ def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple
              forbidden: frozenset[str] = frozenset(), longest: int = 640) -> Iterator[Example]:
     """Clean examples of records {source, temperature, prompt, output}; drops duplicates and forbidden prompts.
 
-    `encode([prompt])` gives the ids up to where the answer begins; `forbidden` holds texts as `normalised` gives them.
+    A later turn of a conversation has `earlier` as well: the user's turns and the answers before it, by turns.
+    `encode([*earlier, prompt])` gives the ids up to where the answer begins. `forbidden` holds texts as `normalised`
+    gives them. The first turn decides whether a conversation is held out, so none is split.
     Outputs are cut where they loop and at `longest` tokens. Raises Refusal for a record without its fields.
     """
     seen: set[tuple] = set()
@@ -47,15 +49,15 @@ def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple
         absent = [name for name in FIELDS if name not in record]
         if absent:
             raise Refusal(f"record {place} of the training data lacks {absent[0]!r}: it needs {', '.join(FIELDS)}")
-        text, output = record["prompt"], tuple(record["output"])
-        key = (normalised(text), output)
-        if key in seen or key[0] in forbidden:
+        turns, output = (*record.get("earlier", ()), record["prompt"]), tuple(record["output"])
+        said = tuple(map(normalised, turns))
+        if (said, output) in seen or forbidden.intersection(said[::2]):
             continue
-        seen.add(key)
-        prompt = tuple(encode([text]))
+        seen.add((said, output))
+        prompt = tuple(encode(turns))
         output = without_loop(output)[:max(0, longest - len(prompt))]
         if len(output) >= 2:
-            yield Example(prompt, output, record["source"], float(record["temperature"]), is_held_out(text))
+            yield Example(prompt, output, record["source"], float(record["temperature"]), is_held_out(turns[0]))
 
 
 def normalised(text: str) -> str:

@@ -62,8 +62,8 @@ def matches(drafter: TrainableDrafter, batch: Batch, depth: int) -> list[Tensor]
     """
     fast, anchors = drafter.frozen.rows.dtype != torch.float32, batch.drafted(1)
     with torch.no_grad(), torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=fast):
-        streams = (drafter.slots_at(batch, depth, anchors) if hasattr(drafter, "slots_at")
-                   else drafter.slots(batch, depth))
+        slots_at = getattr(drafter, "slots_at", None)
+        streams = slots_at(batch, depth, anchors) if slots_at else drafter.slots(batch, depth)
         right = [best_tokens(drafter, batch, x, k if drafter.unrolled else 0, anchors) for k, x in enumerate(streams)]
     if drafter.unrolled:
         return [torch.stack(right[:depth])]
@@ -73,7 +73,8 @@ def matches(drafter: TrainableDrafter, batch: Batch, depth: int) -> list[Tensor]
 def best_tokens(drafter: TrainableDrafter, batch: Batch, x: Tensor, ahead: int, anchors: Tensor) -> Tensor:
     """[B, S] bool: whether the drafter's token (its head's best, or the one it has `proposed`) is the target's."""
     dist = TeacherRows(*(part[anchors.flatten()] for part in drafter.frozen.distribution(batch, ahead)))
-    column = (drafter.proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors]) if hasattr(drafter, "proposed")
+    proposed = getattr(drafter, "proposed", None)
+    column = (proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors]) if proposed
               else slot_losses(x[anchors], drafter.frozen.rows, dist).best)
     right = torch.zeros_like(anchors)
     right[anchors] = (column == dist.columns[:, 0]) & dist.covered

@@ -103,5 +103,6 @@ def loss_chunk(x: Tensor, head: Tensor, dist: TeacherRows, kind: str,
             p = torch.zeros_like(logits).scatter_add_(1, dist.columns, dist.probs)
             loss = SLOT_LOSSES[kind](logits, p)
             gradient, = torch.autograd.grad(loss.sum(), logits)
+    assert weight is not None                      # only the cross-entropy is computed without weights
     gradient = gradient.mul_(weight[:, None]).to(head.dtype)
     return (gradient @ head).to(x.dtype), SlotLosses(loss.detach(), best, prob)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -41,8 +42,9 @@ class Objective:
 
         If the drafter has `loss(batch, objective)`, this calls it instead.
         """
-        if hasattr(drafter, "loss"):
-            return drafter.loss(batch, self)
+        own_loss = getattr(drafter, "loss", None)
+        if own_loss is not None:
+            return own_loss(batch, self)
         streams = drafter.slots(batch)
         parts = [slot_targets(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
         weights = self.weights(drafter, streams, parts)
@@ -53,7 +55,7 @@ class Objective:
             total = total + part / anchors
             told["loss"].append(mean(slots.loss))
             told["right"].append(mean((slots.best == dist.columns[:, 0]).float()))
-        return total, told
+        return cast(Tensor, total), told           # there is at least one stream
 
     def weights(self, drafter: TrainableDrafter, streams: list[Tensor], parts: list) -> Tensor:
         """One weight for every entry and position [entries, B * S]; independent drafters all have weight one."""

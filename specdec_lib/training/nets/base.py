@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,14 @@ from specdec_lib.training.data.features import text_features
 from specdec_lib.training.losses.chunked_head import TeacherRows, teacher_rows
 
 
-class TrainableDrafter(Protocol):
+class Trainable(Protocol):
+    """What a fit asks of a module: its parameters."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+
+class TrainableDrafter(Trainable, Protocol):
     """A module that drafts: `slots` gives the normed inputs of the head [B, S, hidden], aligned on the anchor.
 
     Anchor t is the last known token. If the drafter is `unrolled`, entry k drafts token t + 1 + k; else the entries are
@@ -32,10 +39,17 @@ class TrainableDrafter(Protocol):
     def take(self, state: Mapping[str, Tensor]) -> None: ...
     def state(self) -> dict[str, Tensor]: ...
     def meta(self) -> dict: ...
+    def to(self, device: torch.device, /) -> Self: ...
 
 
 class Frozen(nn.Module):
     """The target's embedding, its rows for the restricted vocabulary `ids`, and its rotary angles. Not trained."""
+
+    embedding: Tensor                              # buffers, like those below
+    rows: Tensor
+    cos: Tensor
+    sin: Tensor
+    columns: Tensor
 
     def __init__(self, target: Transformer, ids: Tensor, longest: int = 2048):
         super().__init__()

@@ -22,7 +22,7 @@ from specdec_lib.training.losses.block_diffusion import best_corrected, block_lo
 from specdec_lib.training.losses.block_masks import in_parts
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.base import Frozen, normed
-from specdec_lib.training.nets.decoder_layer import fused_state, kept_tensors, load_tensors, scaled
+from specdec_lib.training.nets.decoder_layer import fused_state, kept_tensors, layers_of, load_tensors, scaled
 from specdec_lib.training.nets.eagle import default_taps
 from specdec_lib.training.nets.lora import LowRankLayer
 
@@ -93,7 +93,7 @@ class BlockDiffusionNet(nn.Module):
         eps, size = self.shape.eps, batch.tokens.shape[1]
         streams = [scaled(batch.streams[level], eps) for level in self.levels]
         c = normed(F.linear(torch.cat(streams, -1), self.fc), self.fc_norm, eps)
-        return [layer.heads(c, *self.frozen.angles(size))[1:] for layer in self.layers]
+        return [layer.heads(c, *self.frozen.angles(size))[1:] for layer in layers_of(self)]
 
     def blocks(self, tokens: Tensor, anchors: Tensor, context: list[tuple[Tensor, Tensor]]) -> Tensor:
         """Normed hidden states [B, A, block, hidden] of the blocks at these anchors [B, A] of the texts [B, S]."""
@@ -103,7 +103,7 @@ class BlockDiffusionNet(nn.Module):
         places = (anchors[..., None] + torch.arange(size, device=x.device)).flatten(1)
         cos, sin = (table[places][:, None] for table in (self.frozen.cos, self.frozen.sin))
         seen = visible(anchors, size, tokens.shape[1])[:, None]
-        for layer, (keys, values) in zip(self.layers, context, strict=True):
+        for layer, (keys, values) in zip(layers_of(self), context, strict=True):
             q, k, v = layer.heads(scaled(x, eps), cos, sin)
             k, v = (torch.cat(pair, 2).repeat_interleave(group, 1) for pair in ((keys, k), (values, v)))
             x = layer.rest(x, F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=1.0))

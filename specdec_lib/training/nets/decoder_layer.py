@@ -7,6 +7,7 @@ trained matrices are those that draft. They are kept in single precision and mul
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,11 @@ MATRICES = ("qkv", "out", "gate_up", "down")
 
 class TrainableLayer(nn.Module):
     """Weights `qkv`, `out`, `gate_up`, `down`, from tensors [out, in]."""
+
+    qkv: Tensor
+    out: Tensor
+    gate_up: Tensor
+    down: Tensor
 
     def __init__(self, shape: LlamaConfig, state: dict[str, Tensor]):
         super().__init__()
@@ -75,18 +81,23 @@ def fused_state(layer, head_dim: int) -> dict[str, Tensor]:
     return state
 
 
+def layers_of(module: nn.Module) -> Iterable[TrainableLayer]:
+    """The `layers` of a drafter, which are trainable layers; a ModuleList does not say of what it is one."""
+    return cast(Iterable[TrainableLayer], module.layers)
+
+
 def load_tensors(module: nn.Module, names: Iterable[str], state: Mapping[str, Tensor]) -> None:
     """Puts stored tensors into a drafter: its parameters of these names, and the matrices of its `layers`."""
     with torch.no_grad():
         for name in names:
             getattr(module, name).copy_(state[name])
-    for i, layer in enumerate(module.layers):
+    for i, layer in enumerate(layers_of(module)):
         for name in MATRICES:
             layer.take(name, state[f"layers.{i}.{name}"])
 
 
 def kept_tensors(module: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
     """The tensors that `take_over` reads: these parameters, and the layers' matrices as `layers.0.qkv` and so on."""
-    layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(module.layers)
+    layers = {f"layers.{i}.{name}": getattr(layer, name).detach() for i, layer in enumerate(layers_of(module))
               for name in MATRICES}
     return layers | {name: getattr(module, name).detach() for name in names}

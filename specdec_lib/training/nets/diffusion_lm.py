@@ -29,6 +29,7 @@ from specdec_lib.training.nets.decoder_layer import (
     causal,
     fused_state,
     kept_tensors,
+    layers_of,
     load_tensors,
     scaled,
 )
@@ -94,7 +95,7 @@ class DiffusionNet(nn.Module):
     def read(self, tokens: Tensor) -> tuple[Tensor, Seen]:
         """The hidden states [B, S, hidden] of the texts, and their keys and values for the blocks."""
         x, kept, angles = self.frozen.embed(tokens), [], self.frozen.angles(tokens.shape[1])
-        for layer in self.layers:
+        for layer in layers_of(self):
             q, k, v = layer.heads(scaled(x, self.shape.eps), *angles)
             kept.append((k, v))
             x = layer.rest(x, causal(q, k, v))
@@ -109,7 +110,7 @@ class DiffusionNet(nn.Module):
             x = torch.where(masked.flatten(1)[..., None], x, true)
         seen = blocks.seen(tokens.shape[1])
         angles = self.frozen.cos[places][:, None], self.frozen.sin[places][:, None]
-        for layer, (key, value) in zip(self.layers, before, strict=True):
+        for layer, (key, value) in zip(layers_of(self), before, strict=True):
             q, k, v = layer.heads(scaled(x, self.shape.eps), *angles)
             k, v = (torch.cat(pair, 2).repeat_interleave(group, 1) for pair in ((key, k), (value, v)))
             x = layer.rest(x, F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=1.0))

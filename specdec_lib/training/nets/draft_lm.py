@@ -16,7 +16,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.nets.base import Frozen, normed
-from specdec_lib.training.nets.decoder_layer import TrainableLayer, causal, fused_state, scaled
+from specdec_lib.training.nets.decoder_layer import TrainableLayer, causal, fused_state, layers_of, scaled
 
 
 def outer_layers(layers: int, count: int = 3) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ class DraftLMNet(nn.Module):
     def slots(self, batch: Batch, depth: int | None = None) -> list[Tensor]:
         """One entry: row t drafts token t + 1 from the tokens up to t."""
         x, angles = self.frozen.embed(batch.tokens), self.frozen.angles(batch.tokens.shape[1])
-        for layer in self.layers:
+        for layer in layers_of(self):
             x = layer.rest(x, causal(*layer.heads(scaled(x, self.shape.eps), *angles)))
         return [normed(x, self.norm, self.shape.eps)]
 

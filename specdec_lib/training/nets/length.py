@@ -20,6 +20,8 @@ ROWS = 8192                                        # predicted at a time
 class LengthNet(nn.Module):
     """The network of `heads.length`, trained on a frozen `embedding` [V, hidden]."""
 
+    embedding: Tensor                              # a buffer
+
     def __init__(self, embedding: Tensor, eps: float, hidden: int = 128, seed: int = 0):
         super().__init__()
         self.eps = eps

@@ -31,7 +31,8 @@ class LowRankLayer(TrainableLayer):
         """The current matrix, differentiable in both factors."""
         return getattr(self, f"fixed_{name}") + self.left[name] @ self.right[name]
 
-    qkv, out, gate_up, down = (property(lambda self, name=name: self.matrix(name)) for name in MATRICES)
+    qkv, out, gate_up, down = (  # pyright: ignore[reportAssignmentType]  read as the parent's tensors are
+        property(lambda self, name=name: self.matrix(name)) for name in MATRICES)
 
     def take(self, name: str, matrix: Tensor) -> None:
         """Replaces the matrix and sets its learned difference to zero."""

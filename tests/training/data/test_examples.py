@@ -116,3 +116,13 @@ def test_kept_tokens_are_in_the_vocabulary_however_rare():
     data = [Example((9,), (5, 3, 5, 3, 7, 2))]
     assert frequent(data, 2, keep=[7]) == [3, 7]
     assert frequent(data, 2, keep=[8]) == [3, 5]   # nobody said it
+
+
+def test_a_later_turn_is_learned_in_its_context_and_held_out_with_its_conversation():
+    held = next(text for text in map(str, range(1000)) if is_held_out(text))
+    later = {**record("b", (7, 8)), "earlier": [held, "an answer"]}
+    one, = examples([later], lambda texts: tuple(map(len, texts)))
+    assert one.prompt == (len(held), len("an answer"), 1)
+    assert one.held_out
+    assert len(clean(later, record("b", (7, 8)))) == 2, "the same words after other turns are another prompt"
+    assert clean(later, forbidden=frozenset([held])) == []
