@@ -15,8 +15,8 @@ from specdec_lib.specs import MethodSpec, parse_part
 from specdec_lib.types import Method, Refusal
 
 ROOMS = ("when", "what", "how")
-REPLACED = ("when", "how")                         # whose parts may stand behind an @
-GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # what a user hands in rather than trains
+REPLACED = ("when", "how")                         # whose parts may follow an @
+GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # given by the user, not trained
 
 
 @cache
@@ -44,7 +44,7 @@ def methods() -> dict[str, Card]:
 
 
 def part_card(name: str) -> Card:
-    """The card of a part, in whichever room; Refusal with the names there are."""
+    """The card of a part, in any room; Refusal with the known names."""
     rooms = parts()
     for room in ROOMS:
         if name in rooms[room]:
@@ -53,7 +53,7 @@ def part_card(name: str) -> Card:
 
 
 def missing(card: Card, kit: Kit | None = None) -> list[str]:
-    """What keeps this card from being made: names of parts, checkpoints or kit fields that are not there."""
+    """What this card lacks to be made: names of missing parts, checkpoints or kit fields."""
     lacks: list[str] = []
     rooms = {name: found for room in parts().values() for name, found in room.items()}
     for name in card.parts:
@@ -78,7 +78,7 @@ def _lacking(name: str) -> str:
 
 
 def make_part(name: str, kit: Kit, **values) -> Any:
-    """A part by its card's name, made from the kit with these parameters; what a kit is given as its `parts`."""
+    """A part by its card's name, made from the kit with these parameters; the usual `parts` of a kit."""
     return _make(part_card(name), kit, values)
 
 
@@ -93,7 +93,7 @@ def method_spec(spec: MethodSpec | str) -> MethodSpec:
     for other in others:
         room = next((room for room, cards in rooms.items() if other.name in cards), None)
         if room is None:
-            raise Refusal(f"there is no policy named {other.name!r} and no rule of verification; there are: "
+            raise Refusal(f"there is no policy named {other.name!r} and no such acceptance rule; there are: "
                           + ", ".join(name for cards in rooms.values() for name in cards))
         if room in replaced:
             raise Refusal(f"{spec!r} names two parts of one kind, {replaced[room].name} and {other.name}: one decides")
@@ -121,10 +121,10 @@ def replacing_cards(spec: MethodSpec) -> dict[str, Card]:
 
 
 def card_of(spec: MethodSpec | str) -> Card:
-    """The card of the method that a spec names, as the parts behind an @ leave it.
+    """The card of the method that a spec names, changed by the parts behind an @.
 
-    With a policy that learns across prompts so does the method; with a lossy rule it is lossy. A lossless rule in place
-    of a method's own lossy one does not promise the contrary.
+    A policy that learns across prompts makes the method learn across prompts; a lossy rule makes it lossy. A lossless
+    rule in place of a method's own lossy one does not make it lossless.
     """
     spec = method_spec(spec)
     card, others = methods()[spec.name], replacing_cards(spec)
@@ -134,7 +134,7 @@ def card_of(spec: MethodSpec | str) -> Card:
 
 
 def learns_with(card: Card, values: dict[str, Any]) -> bool:
-    """Whether a part takes anything from prompt to prompt with these parameters; `remember` may switch it off."""
+    """Whether a part learns across prompts with these parameters; `remember` may switch it off."""
     asked = inspect.signature(card.make).parameters.get("remember")
     return card.learns_across_prompts and bool(asked is None or values.get("remember", asked.default))
 
@@ -146,7 +146,7 @@ def cards_of(spec: MethodSpec | str) -> list[Card]:
 
 
 def needs(cards: Iterable[Card]) -> list[str]:
-    """What these cards and the parts they name ask for: fields of a kit, and checkpoints."""
+    """What these cards and the parts they name need: fields of a kit, and checkpoints."""
     rooms = {name: card for room in parts().values() for name, card in room.items()}
     waiting, names = list(cards), []
     while waiting:
@@ -164,7 +164,7 @@ def needed_checkpoints(spec: MethodSpec | str) -> list[str]:
 
 
 def checkpoints_among(needed: Iterable[str]) -> list[str]:
-    """Those of these needs that are no fields of a kit."""
+    """Those of these needs that are not kit fields."""
     kit = {field.name for field in fields(Kit)}
     return [need for need in needed if need not in kit]
 

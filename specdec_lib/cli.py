@@ -167,7 +167,7 @@ def record(out: Annotated[Path, typer.Option("--out", help="The folder of the re
         for path in record_all(here.prompts, here.environment(say), out, names, max_new_tokens, say, add):
             typer.echo(str(path))
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished recordings are kept in {out}, the same command continues there") from None
+        raise Stopped(f"stopped: finished recordings stay in {out}, the same command continues from there") from None
 
 
 @app.command()
@@ -213,7 +213,7 @@ def train(name: Annotated[str, typer.Argument(
                                  optimiser=optimiser, rate=rate, smooth=smooth, attention=attention,
                                  lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished work is kept in {out}, the same command continues there") from None
+        raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None
     typer.echo(card)
     say(f"the checkpoint is in {out}: use it with --checkpoints {out}")
 
@@ -273,7 +273,7 @@ def measured(out: Path, options: dict) -> None:
         with bar("bench") as progress:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues there") from None
+        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
     for warning in summary["settings"]["warnings"]:
         say(warning)
 

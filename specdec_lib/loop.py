@@ -1,4 +1,4 @@
-"""The loop: when, what, target, how, and again, one after another; a method may bring another schedule.
+"""The loop: rounds of when, what, target and how, one after another; a method may bring another schedule.
 
 Knows nothing about models, caches, drafters or rules. Plain decoding is the budget of depth 0.
 """
@@ -48,7 +48,7 @@ def run(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_D
         memory: Mapping[str, Any] = NO_MEMORY) -> Iterator[Session]:
     """Yields the session after every round of the method's schedule, by default the serial `rounds`.
 
-    When the decode is over, or given up, every value in `memory` is told once by `finish(session)`.
+    When the decode ends or is abandoned, `finish(session)` is called once on every value in `memory`.
     """
     try:
         for now in (method.schedule or rounds)(session, target, method, dice):

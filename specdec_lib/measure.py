@@ -18,13 +18,13 @@ from torch import Tensor
 from specdec_lib.trees import offered
 from specdec_lib.types import Round, Session
 
-FEWEST = 5                                         # prompts below which an interval would pretend to knowledge
+FEWEST = 5                                         # prompts that an interval needs
 
 
 class Row(NamedTuple):
     """One round. `offered`: depths at which the draft went on below the accepted path, so accepted or accepted + 1."""
 
-    source: str                                    # who drafted; "" = nobody or not said
+    source: str                                    # the drafter; "" = none or unknown
     drafted: int                                   # nodes submitted
     accepted: int
     offered: int
@@ -34,12 +34,12 @@ class Row(NamedTuple):
     when: float
     what: float
     target: float
-    how: float                                     # laws, verdict and the loop's own bookkeeping
+    how: float                                     # distributions, verdict and the loop's bookkeeping
     nll: float                                     # summed over the emitted tokens, under the raw target
     tokens: tuple[int, ...]
     origins: tuple[str, ...]                       # who proposed each emitted token; "" = the target itself
     margins: tuple[float, ...]                     # between the two best logits of the row of each emitted token
-    not_best: int | None = None                    # emitted though the target had a likelier one; None: unknown
+    not_best: int | None = None                    # emitted tokens below the target's best; None: unknown
     wall: float | None = None                      # of the whole round where its parts overlapped
 
     @property
@@ -69,7 +69,7 @@ def row(round: Round) -> Row:
 
 
 def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:
-    """The best token of each row of a brief [rows, k], with those that tie with it."""
+    """The best token of each row [rows, k], with those that tie with it."""
     return [{token for token, logit in zip(*row, strict=True) if logit == row[1][0]}
             for row in zip(ids.tolist(), logits.tolist(), strict=True)]
 
@@ -107,7 +107,7 @@ def width(rows: Sequence[Row]) -> float | None:
 
 
 def conditional_acceptance(rows: Sequence[Row]) -> list[float]:
-    """[d - 1] = chance of acceptance at depth d, among rounds whose draft went on below the node accepted before."""
+    """[d - 1] = share of acceptance at depth d, among rounds whose draft went on below the node accepted before."""
     deepest = max((r.offered for r in rows), default=0)
     return [sum(r.accepted >= d for r in rows) / sum(r.offered >= d for r in rows) for d in range(1, deepest + 1)]
 
@@ -127,10 +127,10 @@ def target_nll(rows: Sequence[Row]) -> float | None:
 
 
 def not_best_per_100(rows: Sequence[Row]) -> float | None:
-    """Of 100 emitted tokens those for which the target had a likelier one; None where an older table does not say.
+    """Of 100 emitted tokens those for which the target had a likelier one; None if an older table lacks it.
 
-    At temperature 0 these are the tokens that a lossy rule let stand in the place of the target's choice: plain
-    decoding and every lossless rule have none. Above it plain decoding has some as well, since it samples.
+    At temperature 0 these are the tokens that a lossy rule accepted instead of the target's choice: plain decoding
+    and every lossless rule have none. Above 0 plain decoding has some as well, since it samples.
     """
     counts = [r.not_best for r in rows if r.not_best is not None]
     return None if len(counts) < len(rows) else share(100 * sum(counts), sum(r.emitted for r in rows))
@@ -173,10 +173,10 @@ def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..
               seed: int = 0) -> list[float] | None:
     """95 % percentile interval of a statistic of totals over prompts, drawn with replacement; None below five prompts.
 
-    Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides: what makes
-    prompts differ from each other drops out. `statistic` gets the totals [draws, numbers] of every side; draws for
+    Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides, so that
+    differences between prompts cancel. `statistic` gets the totals [draws, numbers] of every side; draws for
     which it is undefined are left out. scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the
-    core runs where only torch and numpy are.
+    core needs only torch and numpy.
     """
     count = len(sides[0])
     if count < FEWEST:
@@ -250,13 +250,13 @@ def longest_common(one: Sequence, two: Sequence) -> int:
 
 
 def repeated_4grams(outputs: Iterable[Sequence[int]]) -> float | None:
-    """Share of 4-grams that stood earlier in the same output: a low likelihood cost also rewards loops."""
+    """Share of 4-grams that occur earlier in the same output: loops, too, have a low target NLL."""
     counts = [counted_4grams(tokens) for tokens in outputs]
     return share(sum(again for again, _ in counts), sum(total for _, total in counts))
 
 
 def counted_4grams(tokens: Sequence[int]) -> tuple[int, int]:
-    """How many 4-grams of one output stood in it before, and how many there are."""
+    """How many 4-grams of one output occur in it before, and how many there are."""
     grams = Counter(zip(*(tokens[i:] for i in range(4)), strict=False))
     return grams.total() - len(grams), grams.total()
 

@@ -1,4 +1,4 @@
-"""Specs: what stands on the command line, parsed once into a small frozen value.
+"""Specs: methods as written on the command line, parsed once into a frozen value.
 
 `sam(mode="first")` names a card and its parameters. What follows an `@` names a *when* or a *how* that replaces the
 method's own: `eagle@svip(h=0.3)@typical(eps=0.2)`. Knows no cards: `catalog.method_spec` checks the names.

@@ -20,10 +20,10 @@ State = TypeVar("State")
 
 def passing_paths(draft: Draft, start: State,
                   test: Callable[[State, int], State | None]) -> Iterator[tuple[Path, State]]:
-    """Every path from the root on which all nodes pass, with what the test came to there; the empty one first.
+    """Every path from the root on which all nodes pass, with the test's state there; the empty one first.
 
-    `test(state, node)` gives the state after a node that passes, and None for one that does not; it is asked once for
-    each node whose predecessors passed.
+    `test(state, node)` returns the state after a node that passes, else None; it is called once for each node whose
+    predecessors passed.
     """
     todo: list[tuple[Path, State]] = [((), start)]
     while todo:
@@ -53,8 +53,8 @@ def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[D
          source: str = "") -> Draft:
     """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next distribution.
 
-    A token that was drawn stays: the stop rule is asked afterwards and may only leave the next one undrawn, so the
-    promise of `q` holds whatever the rule looked at. At temperature 0 every node is certain. Stops after an end token.
+    A drawn token stays: the stop rule is called afterwards and can only stop drafting, so the token still has the
+    distribution `q`. At temperature 0 every node is deterministic. Stops after an end token.
     """
     draft = Draft()
     while len(draft) < min(budget.depth, budget.size):
@@ -72,14 +72,14 @@ def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[D
 
 
 def deterministic_chain(tokens: Sequence[int], source: str = "", confidence: Sequence[float] = ()) -> Draft:
-    """A chain of certain nodes, as retrieval drafts it."""
+    """A chain of deterministic nodes, as from retrieval."""
     tokens = tuple(tokens)
     return Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), source=(source,) * len(tokens) if source else (),
                  confidence=tuple(confidence))
 
 
 def deterministic_tree(chains: Iterable[Sequence[int]], nodes: int, source: str = "") -> Draft:
-    """Several chains merged into one tree of certain nodes, in order, until `nodes` are used."""
+    """Chains merged into one tree of deterministic nodes, in order, until `nodes` are used."""
     tokens: list[int] = []
     parents: list[int] = []
     place: dict[tuple[int, int], int] = {}
@@ -113,7 +113,7 @@ def prune(draft: Draft, budget: Budget) -> Draft:
 
 @dataclass(frozen=True)
 class UnlikelyPath:
-    """Stop drafting where the chances along the path multiply to less than `least`."""
+    """Stops drafting when the probability of the path falls below `least`."""
 
     least: float
 
@@ -122,7 +122,7 @@ class UnlikelyPath:
 
 
 def stop_when_unlikely(budget: Budget, least: float) -> Budget:
-    """The same budget, no further below a path of less chance than `least`; at 0 as far as it goes."""
+    """The same budget, stopped below a path of lower probability than `least`; 0 never stops."""
     if not 0 <= least <= 1:
         raise Refusal(f"least must be a probability between 0 and 1, got {least}")
     return budget.each(lambda own: replace(own, stop=UnlikelyPath(least))) if least else budget
@@ -139,7 +139,7 @@ def offered(round: Round) -> int:
 
 
 def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
-    """The nodes of the draft that greedy verification accepts where the target goes on with `text`, root to leaf."""
+    """The nodes of the draft that greedy verification accepts where the target continues with `text`, root to leaf."""
     path: list[int] = []
     for token in text:
         here = draft.children.get(path[-1] if path else ROOT, ())
@@ -151,7 +151,7 @@ def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
 
 
 def accepted_depth(draft: Draft, text: Sequence[int]) -> int:
-    """How many nodes of the draft greedy verification accepts where the target goes on with `text`."""
+    """How many nodes of the draft greedy verification accepts where the target continues with `text`."""
     return len(nodes_along(draft, text))
 
 

@@ -114,7 +114,7 @@ def test_ctrl_c_exits_130_keeps_finished_prompts_and_says_how_to_go_on(bench, tm
         return real(index, *more)
     monkeypatch.setattr(bench_run, "run_prompt", interrupted)
     assert cli.run([*bench, "--methods", "ar"]) == 130
-    assert "the same command continues there" in capsys.readouterr().err
+    assert "the same command continues from there" in capsys.readouterr().err
     assert [part.name for part in (tmp_path / "out" / "parts").iterdir()] == ["00000"]
     monkeypatch.setattr(bench_run, "run_prompt", real)
     assert cli.run([*bench, "--methods", "ar"]) == 0

@@ -132,7 +132,7 @@ def quality_measures(base: Sequence[Decode], own: Sequence[Decode]) -> dict:
 
 def quality_changes(plain: Sequence[Decode], base: Sequence[Decode],
                     own: Sequence[Decode]) -> dict[str, tuple[float | None, list[float] | None]]:
-    """Gate -> how far `own` lies above `base`, with the paired interval; overlaps of both are with `plain`.
+    """Gate -> how much `own` exceeds `base`, with the paired interval; overlaps of both are with `plain`.
 
     Prompts that both have are compared, each on its own (a draw of the bootstrap is a prompt of both).
     """

@@ -1,6 +1,6 @@
-"""What a forward costs by its width, and the speed that follows: seconds from counts.
+"""The cost of a forward by its width, and the speed predicted from it: seconds from counts.
 
-A cost curve is measured once on a machine, kept with its provenance, and read wherever a decision or a prediction
+A cost curve is measured once on a machine, saved with its provenance, and read wherever a decision or a prediction
 needs seconds, so that neither depends on the clock. Source of the algebra: Leviathan et al. 2023, section 3.
 """
 
@@ -18,7 +18,7 @@ from specdec_lib.cost.lengths import best_length
 from specdec_lib.types import LM, Draft, Refusal
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
-DEFAULT_NODES = 8                                  # where nobody has measured
+DEFAULT_NODES = 8                                  # without a measured curve
 TOLERANCE = 1.25
 
 
@@ -45,9 +45,9 @@ class CostCurve:
             raise Refusal("a cost curve needs times above zero")
 
     def __call__(self, width: float, context: float | None = None) -> float:
-        """Seconds of a forward of `width` tokens: straight lines between measurements, the last one drawn on.
+        """Seconds of a forward of `width` tokens: linear between measurements, extrapolated after the last.
 
-        Between contexts it interpolates too, outside of them it stays; None is the shortest context measured.
+        Linear between contexts too, constant outside of them; None is the shortest context measured.
         """
         if width < 1:
             raise ValueError(f"a forward has at least one token, got {width}")
@@ -59,34 +59,34 @@ class CostCurve:
     def nodes(self, tolerance: float = TOLERANCE) -> int:
         """The widest draft whose verification costs at most `tolerance` plain forwards: T(n + 1) <= tolerance T(1).
 
-        Among the widths measured; at least 1, so that a draft exists even where it does not pay.
+        Among the widths measured; at least 1, so that a draft exists even if it does not pay.
         """
         limit = tolerance * self(1)
         return max((n for n in range(1, self.widths[-1]) if self(n + 1) <= limit), default=1)
 
     def price(self) -> float:
-        """What one node more costs, in plain forwards: the mean up to four times the nodes that cost little."""
+        """The cost of one more node in plain forwards: the mean up to four times `nodes()`."""
         nodes = 4 * self.nodes()
         return max(0.0, self(nodes + 1) / self(1) - 1) / nodes
 
     def expected_speedup(self, tokens: float, width: float, draft: float = 0.0, overhead: float = 0.0) -> float:
-        """Predicted from the curve: `tokens` per forward of mean `width`, seconds of drafting and overhead a round."""
+        """Predicted from the curve: `tokens` per forward of mean `width`, seconds of both per round."""
         return tokens * self(1) / (self(width) + draft + overhead)
 
     def as_dict(self) -> dict:
-        """As JSON keeps it."""
+        """For JSON."""
         return asdict(self) | {"widths": list(self.widths), "contexts": list(self.contexts),
                                "seconds": [list(row) for row in self.seconds], "provenance": dict(self.provenance)}
 
     def save(self, path: str | Path) -> None:
-        """One JSON file, its folder made where it is missing."""
+        """Writes one JSON file; creates a missing folder."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_dict(), indent=1) + "\n", encoding="utf-8")
 
 
 def load_curve(path: str | Path) -> CostCurve:
-    """A saved curve; Refusal where the file is missing or is none."""
+    """A saved curve; Refusal if the file is missing or not one."""
     try:
         return from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
@@ -106,12 +106,12 @@ def from_dict(saved: Mapping) -> CostCurve:
 
 
 def node_budget(curve: CostCurve | None, tolerance: float = TOLERANCE) -> int:
-    """The node budget of a machine, or 8 where it was never measured."""
+    """The node budget of a machine, or 8 without a curve."""
     return DEFAULT_NODES if curve is None else curve.nodes(tolerance)
 
 
 def step_price(curve: CostCurve | None) -> float:
-    """The price of a node on a machine, in plain forwards, or 0.03 where it was never measured."""
+    """The price of a node on a machine, in plain forwards, or 0.03 without a curve."""
     return Kit.price if curve is None else curve.price()
 
 
@@ -122,8 +122,8 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
                   provenance: Mapping | None = None) -> CostCurve:
     """The curve of this model on this machine: lower quartile of `repeats`, widths taken in turn so that drift cancels.
 
-    The quartile and not the median, because what else the machine does only ever adds time.
-    Ids stay below `vocab`; what they say costs nothing. The names are kept with the curve and not checked.
+    The quartile and not the median, because other load on the machine only adds time.
+    Ids stay below `vocab`; their values do not matter. The names are saved with the curve and not checked.
     """
     times = {(c, w): [] for c in contexts for w in widths}
     total, done = len(times) * (repeats + 1), 0
@@ -132,7 +132,7 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
         lm.prefill(base)
         for repeat in range(repeats + 1):
             for width in widths if repeat % 2 else reversed(widths):
-                fresh = (1 + done) % vocab         # another last token each time, or the cache would answer
+                fresh = (1 + done) % vocab         # a new last token each time, or cached logits are reused
                 tokens = base + (fresh,)
                 draft = Draft(tuple((fresh + i) % vocab for i in range(1, width)), tuple(range(-1, width - 2)))
                 start = clock()
@@ -145,7 +145,7 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
 
 
 def expected_tokens(alpha: float, k: int) -> float:
-    """Tokens per target forward when each of `k` drafted tokens is accepted independently with chance alpha."""
+    """Tokens per target forward when each of `k` drafted tokens is accepted independently, probability alpha."""
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is a probability, got {alpha}")
     return k + 1.0 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha)
@@ -160,17 +160,17 @@ def expected_speedup(alpha: float, k: int, c: float, verify: float = 1.0) -> flo
 
 
 def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: int = 32) -> int:
-    """The depth k of highest expected speed, 0 where drafting does not pay; a curve prices the verification."""
+    """The depth k of highest expected speed, 0 where drafting does not pay; a curve gives verification's cost."""
     return best_length([alpha] * deepest, lambda k: k * c + (1.0 if curve is None else curve(k + 1) / curve(1)))
 
 
 def _quartile(values: Sequence[float]) -> float:
-    """The lower quartile: of one value itself, of few the second smallest."""
+    """The lower quartile: sorted value number n // 4, counted from 0."""
     return sorted(values)[len(values) // 4]
 
 
 def _interpolate(places: Sequence[float], values: Sequence[float], at: float) -> float:
-    """Straight lines through (places, values), the first and last drawn on."""
+    """Linear between (places, values), extrapolated at both ends."""
     if len(places) == 1:
         return values[0]
     right = min(max(bisect_right(places, at), 1), len(places) - 1)

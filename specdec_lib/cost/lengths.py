@@ -1,4 +1,4 @@
-"""How many tokens to draft: what a chain of each length is worth, given acceptance and costs. Plain arithmetic."""
+"""How many tokens to draft: tokens per second of a chain of each length, given acceptance and costs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 def expected_rates(probs: Iterable[float], seconds: Callable[[int], float]) -> Iterator[float]:
-    """Tokens expected per second of a round that drafts a chain of 0, 1, 2, ... tokens, as far as there are chances.
+    """Tokens expected per second of a round that drafts a chain of 0, 1, 2, ... tokens, up to as many as `probs`.
 
-    `chances` are those of acceptance at depth 1, 2, ..., each once the token before was accepted; `seconds(n)` is all
-    that a round with n drafted tokens costs, in any unit. The verdict's own token is counted.
+    `probs` are the probabilities of acceptance at depth 1, 2, ..., given that the token before was accepted;
+    `seconds(n)` is the cost of a round with n drafted tokens, in any unit. The verdict's own token is counted.
     """
     tokens = reach = 1.0
     yield tokens / seconds(0)
@@ -21,13 +21,13 @@ def expected_rates(probs: Iterable[float], seconds: Callable[[int], float]) -> I
 
 
 def best_length(probs: Iterable[float], seconds: Callable[[int], float], shortest: int = 0) -> int:
-    """How many tokens of a chain bring the most tokens per second, of all lengths from `shortest`; a tie is short."""
+    """The draft length with the most tokens per second, of all from `shortest` on; the shorter one on a tie."""
     worth = list(expected_rates(probs, seconds))[shortest:]
     return shortest + worth.index(max(worth))
 
 
 class RoundOffer(NamedTuple):
-    """What one drafter would do in one round from one place of a known text."""
+    """What one drafter would do in one round at one position of a known text."""
 
     drafted: int                                   # nodes
     tokens: int                                    # accepted, and the verdict's own
@@ -40,10 +40,10 @@ class RoundOffer(NamedTuple):
 
 
 def quickest_lengths(offers: Sequence[Sequence[RoundOffer]]) -> tuple[int, ...]:
-    """For every place of a known text the length to draft there, so that the rest is written soonest; a tie is short.
+    """For every position of a known text the draft length that ends the text soonest; the shorter one on a tie.
 
-    `offers[n][place]` is what a draft of `n` tokens would do at a place. Worked out backwards from the end of the text;
-    the last token is left to the verdict, so no length reaches beyond it.
+    `offers[n][place]` is what a draft of `n` tokens would do at a position. Computed backwards from the end of the
+    text; the last token is left to the verdict, so no length reaches beyond it.
     """
     places = len(offers[0])
     left = [0.0] * (places + 1)                    # ms from here to the end of the text

@@ -14,7 +14,7 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, threshold: int = 2, depth: int | None = None, width: int = 8, nodes: int | None = None) -> Method:
-    """`threshold` is the match worth to copy; depth and nodes default to what the cost curve allows."""
+    """`threshold` is the shortest match to copy; depth and nodes default to what the cost curve allows."""
     when = kit.part("match-length", threshold=threshold, depth=depth, width=width, nodes=nodes)
     what = kit.part("switch", drafters=("suffix-automaton", "token-recycling"))
     return Method(when, what, kit.part("match"))

@@ -1,7 +1,7 @@
 """Recording: one greedy decode of a prompt, and every drafter's proposals from each of its prefixes.
 
 What is kept of a drafter is described in `drafts.py`. A recording can be given further drafters later: the target has
-to generate the same text again, and nothing that was recorded before is touched.
+to generate the same text again, and nothing that was recorded before changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str] | Mapping[st
            say: Say = lambda line: None) -> Recording:
     """Decodes `prompt` plainly with the kit's target and records each drafter named; `about` goes into the header.
 
-    `drafters` are parts, or parts by the names that they get.
+    `drafters` are parts, or a mapping from names to parts.
     A drafter that `trees` names is recorded at that size, once; chains and lattices at each of `lengths`.
     """
     say("plain decoding")
@@ -43,7 +43,7 @@ def record(prompt: Sequence[int], kit: Kit, drafters: Sequence[str] | Mapping[st
 def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Sequence[str] | Mapping[str, str],
              lengths: Sequence[int] = LENGTHS, trees: Mapping[str, Budget] = TREES,
              say: Say = lambda line: None) -> Recording:
-    """The recording with these drafters beside its own, which stay as they are.
+    """The recording with these drafters added; its own stay as they are.
 
     Refusal where the kit's target does not answer `prompt` with the recorded text, token for token.
     """
@@ -52,8 +52,8 @@ def extended(recording: Recording, prompt: Sequence[int], kit: Kit, drafters: Se
     if session.tokens != recording.tokens:
         pairs = enumerate(zip(session.tokens, recording.tokens, strict=False), 1)
         place = next((i for i, (mine, its) in pairs if mine != its), min(len(session.tokens), len(recording.tokens)))
-        raise Refusal(f"here the text is another than the recorded one at token {place}, so no drafter can be added:"
-                      " take the prompts, the target and the dtype that it was recorded with")
+        raise Refusal(f"the text differs from the recorded one at token {place}, so no drafter can be added:"
+                      " use the prompts, the target and the dtype that it was recorded with")
     return with_drafters(recording, session, kit, drafters, lengths, trees, say)
 
 
@@ -69,7 +69,7 @@ def with_drafters(recording: Recording, session: Session, kit: Kit,
 
 
 def record_plain(prompt: Sequence[int], kit: Kit, max_new_tokens: int) -> tuple[Session, RowStats]:
-    """The greedy output, and the top 64 of each row that it was read from."""
+    """The greedy output, and the top 64 of each of its rows."""
     target = kit.target.fresh()
     session = begin(prompt, max_new_tokens, kit.facts.end, context=target.context)
     target.prefill(session.tokens[:-1])
@@ -84,11 +84,11 @@ def record_plain(prompt: Sequence[int], kit: Kit, max_new_tokens: int) -> tuple[
 
 
 def drafter_names(drafters: Sequence[str]) -> dict[str, str]:
-    """What is recorded, by the name it gets: of each word NAME=PART, or PART under its own name."""
+    """Name -> part to record, from words NAME=PART, or PART under its own name."""
     parts = {}
     for word in drafters:
         name, _, part = word.partition("=")
         parts[name] = catalog.part_card(part or name).name
         if not name or "/" in name:
-            raise Refusal(f"{word!r} gives a recorded drafter no name that a file can hold: write NAME=PART")
+            raise Refusal(f"{word!r} has no name that a recording can store: write NAME=PART")
     return parts

@@ -1,8 +1,8 @@
-"""A recorded answer told again by an assembled method, without a model: what it would draft, round by round.
+"""Replays a recorded answer with an assembled method, without a model: what it would draft, round by round.
 
-Parts that live on the text are asked live. A drafter that needs a trained checkpoint speaks as it was recorded, and
-where it was not, another recorded one speaks for it: `speaker` says who. A lossy rule is judged strictly here, since a
-recording knows one text. Drafts and acceptance are exact for what was recorded; a speed from them is a prediction.
+Parts that need only the text run live. A drafter that needs a trained checkpoint is replayed as it was recorded; if it
+was not, another recorded one stands in for it (`model_drafter`). A lossy rule is replaced by strict matching, since a
+recording holds one text. Drafts and acceptance are exact for what was recorded; a speed from them is a prediction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAND_INS = ("eagle2", "eagle", "draft-model")
 
 
 def model_drafter(recording: Recording, name: str) -> str:
-    """The recorded drafter that speaks for `name`: itself where it was recorded."""
+    """The recorded drafter that is used for `name`: itself if it was recorded."""
     found = [one for one in (name, *STAND_INS) if one in recording.drafts]
     if not found:
         raise Refusal(f"the recording has neither {name} nor a model drafter that could stand in for it: record one"
@@ -31,7 +31,7 @@ def model_drafter(recording: Recording, name: str) -> str:
 def assembled(spec: str, recording: Recording, curve: curves.CostCurve | None, shelf: Mapping | None = None) -> Method:
     """The method of this spec over the recording, its node budget from the curve.
 
-    `shelf` holds checkpoints that are asked live all the same, such as a trigram.
+    `shelf` holds checkpoints that run live nevertheless, such as a trigram.
     """
     def part(name: str, kit: Kit, **values):
         card = catalog.part_card(name)
@@ -56,7 +56,7 @@ def replay_method(spec: str, recording: Recording, curve: curves.CostCurve | Non
 
 
 def writing(session: Session, place: int) -> tuple[Round, int]:
-    """The round that wrote token `place` of the output, counted from 0, and the place at which it began."""
+    """The round that wrote token `place` of the output, counted from 0, and the position at which it began."""
     start = 0
     for round in session.rounds:
         if place < start + len(round.verdict.tokens):
@@ -67,7 +67,7 @@ def writing(session: Session, place: int) -> tuple[Round, int]:
 
 def predicted_rates(sessions: Sequence[Session], curve: curves.CostCurve, level: float
                     ) -> dict[str, float | None]:
-    """Tokens per forward, counted, and the speed that the curve predicts; a model's tree costs `level` s a level."""
+    """Tokens per forward, counted, and the speed that the curve predicts; a model's tree costs `level` s per level."""
     rows = [row for session in sessions for row in measure.rows(session)]
     spent = sum(curve(row.width) + level * row.depth * (row.source in STAND_INS) for row in rows)
     return {"tokens per forward": measure.tokens_per_target_forward(rows),

@@ -50,9 +50,9 @@ def test_a_drafter_that_is_added_says_what_it_says_when_recorded_at_once(kit):
 def test_a_target_that_says_something_else_adds_nothing(kit):
     recording = record(PROMPT, kit, ["prompt-lookup"], 9)
     other = replace(kit, target=Transformer.random(SHAPE, seed=9, dtype=torch.float64))
-    with pytest.raises(Refusal, match="another than the recorded one at token"):
+    with pytest.raises(Refusal, match="differs from the recorded one at token"):
         extended(recording, PROMPT, other, ["diffusion-lm"])
-    with pytest.raises(Refusal, match="another than the recorded one at token 5"):
+    with pytest.raises(Refusal, match="differs from the recorded one at token 5"):
         extended(recording, (0, 1, 2, 0, 0), kit, ["diffusion-lm"])
 
 
