@@ -55,7 +55,8 @@ class EagleWeights:
                  "gate_up": (-1, h), "down": (h, -1), "norm": (h,)}
         put = checked_tensors(state, names, target)
         ids = draft_vocabulary(state, target)
-        layer = LayerWeights(*(PackedLinear(put[name]) for name in ("qkv", "out", "gate_up", "down")))
+        layer = LayerWeights(PackedLinear(put["qkv"]), PackedLinear(put["out"]), PackedLinear(put["gate_up"]),
+                             PackedLinear(put["down"]))
         return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids)
 
 
@@ -82,6 +83,12 @@ class EagleHead:
     @property
     def ids(self) -> Tensor:
         return self.weights.ids
+
+    @property
+    def hidden(self) -> Tensor:
+        """The output [capacity, hidden] of every row."""
+        assert self.cache.hidden is not None       # made with the cache
+        return self.cache.hidden
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
         """Row 0 after the context, row i + 1 after node i. ValueError for fewer than two tokens: no feature yet."""
@@ -122,7 +129,7 @@ class EagleHead:
             parents = slice(base + at - 1, base + at)
             if stop - at > 1 or draft.parents[at] != at - 1:
                 parents = torch.tensor([base + parent for parent in draft.parents[at:stop]], device=self.ids.device)
-            self.run(self.cache.hidden[parents], base + at)
+            self.run(self.hidden[parents], base + at)
             at = stop
 
     def run(self, g: Tensor, start: int) -> None:
@@ -136,14 +143,14 @@ class EagleHead:
             following = F.embedding(torch.tensor(rows.flat(start, stop)).to(g.device), self.embedding)
             pair = torch.cat((scaled(following, self.shape.eps), scaled(g, self.shape.eps)), -1)
             (kv,) = columns(self.cache.kv, view)
-            self.cache.hidden[start:stop] = layer_after(g, layer.qkv(pair), layer, self.shape, kv, view)
+            self.hidden[start:stop] = layer_after(g, layer.qkv(pair), layer, self.shape, kv, view)
         rows.depth += [1] * len(g)
         self.forwards, self.fed = self.forwards + 1, self.fed + len(g)
 
     def score(self, start: int, stop: int) -> Tensor:
         """Logits [rows, len(ids)] of the token after each of these rows."""
         with torch.inference_mode():
-            x = F.rms_norm(self.cache.hidden[start:stop], (self.shape.hidden,), self.weights.norm, self.shape.eps)
+            x = F.rms_norm(self.hidden[start:stop], (self.shape.hidden,), self.weights.norm, self.shape.eps)
             return self.weights.head(x)
 
     def view(self, start: int, stop: int) -> LayerView:

@@ -48,7 +48,8 @@ class HuggingFace:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise Refusal(f"transformers cannot load {folder} as a causal language model"
                           f"{' (' + why + ')' if why else ''}: {reason}") from error
-        lm = HuggingFace(model.to(device).eval())
+        moved = model.to(device)                   # pyright: ignore[reportArgumentType] - the stub hides `self`
+        lm = HuggingFace(moved.eval())
         lm.refuse_state()
         lm.takes_trees = lm.obeys_tree_masks()
         return lm
@@ -188,7 +189,8 @@ class HuggingFace:
         """Raises Refusal for an architecture whose cache is not one row per token, since it cannot be rolled back."""
         try:
             self.run_alone((0, 0), Draft())
-            whole = all(layer.keys.shape[-2] == 2 for layer in self.cache.past.layers) and self.cache.past.layers
+            kept = [getattr(layer, "keys").shape[-2] for layer in self.cache.past.layers]        # noqa: B009 - not on all
+            whole = bool(kept) and set(kept) == {2}
         except Exception:                          # models with another kind of state fail with any error
             whole = False
         if not whole:

@@ -144,8 +144,9 @@ def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, d
 def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:
     """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content."""
     for place, record in enumerate(shards.read_shards(path) if path.is_dir() else read_json_lines(path), 1):
-        output = record.get("output", []) if isinstance(record, dict) else None
-        if not isinstance(output, list) or not all(isinstance(token, int) and 0 <= token < vocab for token in output):
+        output = record.get("output", []) if isinstance(record, Mapping) else None
+        if (not isinstance(record, Mapping) or not isinstance(output, list)
+                or not all(isinstance(token, int) and 0 <= token < vocab for token in output)):
             raise Refusal(f"record {place} of {path} has no output of token ids of this target, 0 to {vocab - 1}")
         yield record
 
