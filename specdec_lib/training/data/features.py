@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.files import write_atomically
-from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.heads.base import Target
 from specdec_lib.topk import top_k
 from specdec_lib.training.data.batches import Batch, padded
 from specdec_lib.training.data.examples import Example
@@ -28,7 +28,7 @@ ROWS = 512                                         # rows whose logits exist at 
 class Features:
     """Hidden states after `levels` of a target over groups of examples; call it with a group of indices."""
 
-    def __init__(self, target: Transformer, data: Sequence[Example], levels: Sequence[int], folder: Path | None,
+    def __init__(self, target: Target, data: Sequence[Example], levels: Sequence[int], folder: Path | None,
                  limit: float = 8e9):
         self.target, self.data, self.levels, self.folder = target, data, tuple(sorted(levels)), folder
         self.limit, self.computed = limit, 0
@@ -70,7 +70,7 @@ class Features:
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def text_features(target: Transformer, tokens: tuple[int, ...], levels: tuple[int, ...],
+def text_features(target: Target, tokens: tuple[int, ...], levels: tuple[int, ...],
                   first: int = 0) -> dict[str, Tensor]:
     """Hidden states [S, levels, hidden] and the distribution after each token: top ids and log-probabilities [S, TOP].
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from specdec_lib.models.huggingface import HuggingFace
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data import features
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.data.features import TOP, Features, text_features
@@ -155,3 +157,12 @@ def test_names_change_with_tokens_levels_and_grouping(target, data):
              Features(target, data, (1, 2), None).key([data[0]])]
     assert len(set(names)) == 4
     assert made.key([data[0]]) == Features(tiny_target(), [], (4, 2, 1), None).key([data[0]])
+
+
+def test_the_same_model_run_by_transformers_has_the_same_features(checkpoint):
+    folder = checkpoint("llama").folder
+    one, other = (text_features(lm, tuple(range(40, 60)), (1, 2, 3), 5)
+                  for lm in (Transformer.load(folder), HuggingFace.load(folder)))
+    assert (one["streams"] - other["streams"]).abs().max() < 1e-4
+    assert (one["top_ids"][5:] == other["top_ids"][5:]).float().mean() > .99
+    assert torch.allclose(one["top_logp"], other["top_logp"], rtol=2e-3)
