@@ -50,9 +50,12 @@ def parse_part(text: str) -> PartSpec:
         return PartSpec(name, {})
     try:
         call = ast.parse(f"f({inside}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
             raise ValueError
-        return PartSpec(name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
+        words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None}
+        if len(words) < len(call.keywords):
+            raise ValueError
+        return PartSpec(name, words)
     except (SyntaxError, ValueError) as error:
         raise Refusal(f"{text!r} is not a name with parameters such as sam(mode='first')") from error
 
@@ -64,12 +67,19 @@ def write_part(part: PartSpec) -> str:
 
 
 def split_specs(specs: str) -> list[str]:
-    """A comma-separated list of specs; commas inside brackets stay."""
-    out, depth = [""], 0
+    """A comma-separated list of specs; commas inside brackets or quotes stay."""
+    out, depth, quote, escaped = [""], 0, "", False
     for letter in specs:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
+        if letter == "," and depth == 0 and not quote:
             out.append("")
+            continue
+        out[-1] += letter
+        if escaped or (quote and letter == "\\"):
+            escaped = not escaped
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
         else:
-            out[-1] += letter
+            depth += (letter in "([{") - (letter in ")]}")
     return [spec.strip() for spec in out if spec.strip()]

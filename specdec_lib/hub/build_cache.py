@@ -14,13 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, Timeout
+
 from specdec_lib.files import file_sha256
 from specdec_lib.types import Refusal
-
-try:
-    import fcntl
-except ImportError:                                # a system without such locks: both build, the first rename wins
-    fcntl = None
 
 MANIFEST = "manifest.json"
 Say = Callable[[str], None]
@@ -66,19 +63,22 @@ def rename_complete(partial: Path, folder: Path) -> None:
 @contextmanager
 def cache_lock(folder: Path, say: Say) -> Iterator[bool]:
     """Locks the build of one folder; yields whether there is a real lock. The lock ends with the process."""
-    with folder.with_name(f"{folder.name}.lock").open("w") as file:
-        yield fcntl is not None and acquire_lock(file, folder, say)
-
-
-def acquire_lock(file, folder: Path, say: Say) -> bool:
-    """Waits for the lock; False on file systems that have none."""
-    assert fcntl is not None
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    real = acquire_lock(lock, folder, say)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        yield real
+    finally:
+        lock.release()
+
+
+def acquire_lock(lock: BaseFileLock, folder: Path, say: Say) -> bool:
+    """Waits for the lock; False on file systems that have none: both build, and the first rename wins."""
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
         say(f"another process is making {folder.name}, waiting for it")
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError:
+        lock.acquire()
+    except (OSError, NotImplementedError):
         return False
     return True
 
