@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from specdec_lib.types import Lattice, Refusal
+from specdec_lib.types import Lattice, Refusal, up_to_end
 
 NOTHING = -1                                       # placeholder for a missing token
 SCORES = ("mean", "sum", "accepted")
@@ -44,8 +44,7 @@ def to_host(lattice: Lattice) -> Lattice:
 
 def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int, ...]:
     """The best token of every slot, up to the first end token: the draft without a search."""
-    tokens = tuple(lattice.ids[:, 0].tolist())
-    return tokens[:next((i for i, token in enumerate(tokens, 1) if token in end), len(tokens))]
+    return up_to_end(lattice.ids[:, 0].tolist(), end)
 
 
 def generated(lattice: Lattice, end: frozenset[int] = frozenset()) -> int:

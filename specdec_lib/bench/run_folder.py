@@ -19,6 +19,7 @@ from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan, changed_settings
 from specdec_lib.bench.results import Decode
 from specdec_lib.cost import curves
+from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
 
@@ -92,10 +93,9 @@ class RunFolder:
 
     def save(self, name: str, value: dict) -> None:
         """Writes a JSON file atomically."""
-        rough = self.path / f".{name}"
+        text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         with self.writing():
-            rough.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-            os.replace(rough, self.path / name)
+            write_atomically(self.path / name, lambda rough: rough.write_text(text, encoding="utf-8"))
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
+from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
@@ -130,9 +131,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
     page = Path(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    half = page.with_name(page.name + ".part")
-    half.write_text(OUTSIDE.sub("", body), encoding="utf-8")
-    half.replace(page)
+    write_atomically(page, lambda rough: rough.write_text(OUTSIDE.sub("", body), encoding="utf-8"))
     return page
 
 

@@ -5,7 +5,7 @@ An index keeps the prefix that a new text shares with the text it has read, take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress, count
 from operator import ne
 
@@ -28,16 +28,6 @@ def continuation(tokens: Sequence[int], start: int, n: int) -> tuple[int, ...]:
     period = len(tokens) - start
     while period > 0 and len(out) < n:
         out.append(out[len(out) - period])
-    return tuple(out)
-
-
-def until_end(tokens: Iterable[int], end: frozenset[int]) -> tuple[int, ...]:
-    """The tokens up to and including the first end token, because nothing after it can be emitted."""
-    out = []
-    for token in tokens:
-        out.append(token)
-        if token in end:
-            break
     return tuple(out)
 
 

@@ -6,15 +6,14 @@ are enough for the store's look-ups, so at most six sorts. Works in memory: abou
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from specdec_lib.files import write_atomically
 from specdec_lib.index.static_store import DEEPEST, GAP, HEADER, MAGIC
 from specdec_lib.types import Refusal
 
@@ -66,16 +65,10 @@ def _lay_out(documents: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
 
 
 def _write_whole(path: Path, *parts: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    def write(rough: Path) -> None:
+        with rough.open("wb") as file:
+            file.writelines(parts)
     try:
-        with part.open("wb") as file:
-            for piece in parts:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_atomically(path, write)
     except OSError as error:
-        why = "there is no space left on the disk" if error.errno == errno.ENOSPC else error.strerror
-        raise Refusal(f"the static index could not be written to {path}: {why}") from None
-    finally:
-        part.unlink(missing_ok=True)
+        raise Refusal(f"the static index could not be written to {path}: {error.strerror}") from None

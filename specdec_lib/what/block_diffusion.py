@@ -22,7 +22,7 @@ from specdec_lib.cost.lengths import expected_rates
 from specdec_lib.heads.block_diffusion import Block, BlockHead, block_head
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.trees import prune
-from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, up_to_end
 
 NAME = "block-diffusion"
 
@@ -66,7 +66,7 @@ class BlockDiffusion:
 
 def block_chain(block: Block, end: frozenset[int]) -> Draft:
     """The block's tokens as deterministic nodes, up to the first end token."""
-    n = next((i for i, token in enumerate(block.tokens, 1) if token in end), len(block.tokens))
+    n = len(up_to_end(block.tokens, end))
     return Draft(block.tokens[:n], tuple(range(-1, n - 1)), stats=block.stats[:n], source=(NAME,) * n,
                  confidence=block.confidence[:n])
 

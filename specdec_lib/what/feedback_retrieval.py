@@ -27,11 +27,11 @@ from specdec_lib.index.all_positions import AllPositions
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.position_scores import Chain, PositionScores
-from specdec_lib.index.sequences import continuation, until_end
+from specdec_lib.index.sequences import continuation
 from specdec_lib.index.trees import CopySource, likely_tree
 from specdec_lib.memory.answers import Store, with_answers
 from specdec_lib.trees import deterministic_tree
-from specdec_lib.types import QUERY, ROOT, Budget, Draft, RandomNumbers, Refusal, Session
+from specdec_lib.types import QUERY, ROOT, Budget, Draft, RandomNumbers, Refusal, Session, up_to_end
 
 NAME = "feedback-retrieval"
 DIAGONAL, POSITION = "diagonal", "position"
@@ -126,9 +126,9 @@ class FeedbackRetrieval:
         longest = self.longest or budget.size
         n = min(longest if whole else copy_length(one.score, longest, self.shortest), budget.depth)
         if one.key >= 0:
-            return until_end(continuation(session.tokens, one.start, n), session.end)
+            return up_to_end(continuation(session.tokens, one.start, n), session.end)
         assert self.store is not None              # the candidate is its own
-        return until_end(self.store.following(-one.key, n), session.end)
+        return up_to_end(self.store.following(-one.key, n), session.end)
 
     def _own(self, tokens: tuple[int, ...], query: int) -> list[Candidate]:
         keyed = [(len(tokens) - start if self.key == DIAGONAL else start, start, match)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.index.sequences import continuation, until_end
+from specdec_lib.index.sequences import continuation
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import QUERY, Budget, Draft, RandomNumbers, Refusal, Session
+from specdec_lib.types import QUERY, Budget, Draft, RandomNumbers, Refusal, Session, up_to_end
 
 NAME = "prompt-lookup"
 
@@ -41,7 +41,7 @@ class PromptLookup:
             if len(starts) > 1:                    # the newest one is the end of the session itself
                 start = starts[0] if self.mode == "first" else starts[-2]
                 tokens = continuation(session.tokens, start, min(budget.depth, budget.size))
-                return deterministic_chain(until_end(tokens, session.end), NAME)
+                return deterministic_chain(up_to_end(tokens, session.end), NAME)
         return Draft()
 
 

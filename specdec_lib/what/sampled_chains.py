@@ -28,7 +28,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.lattice import to_host
 from specdec_lib.scores import Categorical, TokenStats
 from specdec_lib.trees import deterministic_tree, with_notes
-from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, up_to_end
 
 NAME = "sampled-chains"
 Chain = tuple[int, ...]
@@ -64,8 +64,8 @@ class SampledChains:
             return Draft()
         slots = slots_of(self.drafter.lattice(session, depth, self.top))
         chains = self.chains(session, slots, budget.width)
-        reach = stop_depth(slots, cut_at_end(chains[0], session.end), budget)
-        trie = deterministic_tree([cut_at_end(chain[:reach], session.end) for chain in chains], budget.size, NAME)
+        reach = stop_depth(slots, up_to_end(chains[0], session.end), budget)
+        trie = deterministic_tree([up_to_end(chain[:reach], session.end) for chain in chains], budget.size, NAME)
         stats = tuple(slot_stats(slots[at - 1], token) for at, token in zip(trie.depths, trie.tokens, strict=True))
         draft = replace(trie, stats=stats, confidence=tuple(stat.prob for stat in stats))
         count = getattr(self.drafter, "unseen", None)
@@ -108,11 +108,6 @@ def slot_stats(slot: Slot, token: int) -> TokenStats:
     entropy = float(torch.special.entr(torch.tensor([*probs, rest], dtype=torch.float64)).sum())
     second = probs[1] if len(probs) > 1 else 0.0
     return TokenStats(probs[slot.ids.index(token)], probs[0], second, entropy)
-
-
-def cut_at_end(chain: Chain, end: frozenset[int]) -> Chain:
-    """The chain up to its first end token."""
-    return chain[:next((n for n, token in enumerate(chain, 1) if token in end), len(chain))]
 
 
 def stop_depth(slots: Sequence[Slot], chain: Chain, budget: Budget) -> int:

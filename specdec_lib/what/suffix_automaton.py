@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.index.matcher import Matcher, SuffixMatch, shared_matcher
-from specdec_lib.index.sequences import until_end
 from specdec_lib.index.trees import copy_probability
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, up_to_end
 
 NAME = "suffix-automaton"
 
@@ -42,7 +41,7 @@ class SuffixAutomatonDrafter:
         if match.length < self.threshold:
             return Draft()
         tokens = self.matcher.following(session.tokens, match, min(budget.depth, budget.size), self.mode)
-        tokens = until_end(tokens, session.end)
+        tokens = up_to_end(tokens, session.end)
         return deterministic_chain(tokens, NAME, tuple(copy_probability(match.length + i) for i in range(len(tokens))))
 
 

@@ -158,7 +158,7 @@ def test_ctrl_c_leaves_the_older_store_as_it_was(model, write, tmp_path, monkeyp
 
     def interrupted(*paths):
         raise KeyboardInterrupt
-    monkeypatch.setattr("specdec_lib.index.store_build.os.replace", interrupted)
+    monkeypatch.setattr("specdec_lib.files.os.replace", interrupted)
     assert run_store(model, tmp_path / "s", write("b.txt", "x y z")) == 130
     assert "is as it was before" in capsys.readouterr().err
     assert (tmp_path / "s").read_bytes() == before

@@ -131,7 +131,7 @@ def test_a_full_disk_is_refused_and_leaves_no_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Refusal, match="no space"):
+    with pytest.raises(Refusal, match="disk is full"):
         build_store(tmp_path / "store", [[1, 2]])
     assert os.listdir(tmp_path) == []
 

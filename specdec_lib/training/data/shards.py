@@ -9,11 +9,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from specdec_lib.files import file_sha256, write_atomically
 from specdec_lib.types import Refusal
 
 MANIFEST = "manifest.json"
@@ -125,7 +125,7 @@ def refuse_other(folder: Path, written: dict, target: str) -> None:
 
 def is_complete(path: Path, facts: dict) -> bool:
     """Whether the file is there with the checksum it was written with."""
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == facts["sha256"]
+    return path.is_file() and file_sha256(path) == facts["sha256"]
 
 
 def shard_number(name: str) -> int:
@@ -134,7 +134,5 @@ def shard_number(name: str) -> int:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Writes a neighbour and gives it its name in one step."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)
+    """Writes the file whole or not at all."""
+    write_atomically(path, lambda rough: rough.write_bytes(data))
