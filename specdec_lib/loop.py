@@ -55,8 +55,13 @@ def run(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_D
             session = now
             yield session
     finally:
-        for one in memory.values():
-            one.finish(session)
+        finish(memory, session)
+
+
+def finish(memory: Mapping[str, Any], session: Session) -> None:
+    """Tells everything in a kit's memory, once, that this decode is over."""
+    for one in memory.values():
+        one.finish(session)
 
 
 def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = frozenset(), sampling=None, id: str = "",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from torch import Tensor
 
@@ -18,7 +18,7 @@ from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.lengths import RoundOffer
 from specdec_lib.dice import Dice
 from specdec_lib.how.match import Match
-from specdec_lib.loop import begin, decode
+from specdec_lib.loop import NO_MEMORY, begin, decode, finish
 from specdec_lib.models.replay import Recording, Replay
 from specdec_lib.scores import RowStats
 from specdec_lib.trees import accepted_depth, prune
@@ -108,8 +108,12 @@ class LengthReplay:
                           max_new_tokens=len(recording.output), end=recording.end, id=name, dice=dice)
         return last
 
-    def walked(self, name: str, when: When, dice: RandomNumbers = NO_DICE) -> Session:
-        """The same without target scores, in milliseconds; for policies that only use what was drafted and accepted."""
+    def walked(self, name: str, when: When, dice: RandomNumbers = NO_DICE,
+               memory: Mapping[str, Any] = NO_MEMORY) -> Session:
+        """The same without target scores, in milliseconds; for policies that only use what was drafted and accepted.
+
+        `memory` is that of the kit which made the policy; it learns the whole decode at the end.
+        """
         recording, chains, right = self.recordings[name], self.chains[name], self.right[name]
         now = begin(recording.tokens[:recording.prompt], len(recording.output), recording.end, id=name)
         while now.remaining:
@@ -119,6 +123,7 @@ class LengthReplay:
             kept = min(len(draft), right[place])
             verdict = Verdict(tuple(range(kept)), recording.output[place:place + kept + 1])
             now = now.after(Round(budget, draft, RowStats(NO_ROWS, NO_ROWS), verdict, ()))
+        finish(memory, now)
         return now
 
     def seer(self, name: str, rule: str = "quickest") -> Oracle:

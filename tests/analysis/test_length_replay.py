@@ -147,3 +147,10 @@ def test_judged_tokens_are_those_whose_predecessors_were_right(course):
 def test_a_course_without_depth_is_refused(course):
     with pytest.raises(Refusal, match="at least 1"):
         LengthReplay(course.recordings, "draft-model", 0, CURVE, .1)
+
+
+def test_a_walk_tells_the_memory_of_its_policy_when_it_is_over(course):
+    name, world = next(iter(course.recordings)), kit(None, nodes=4)
+    done = course.walked(name, world.part("tapout"), memory=world.memory)
+    (arms,) = (value.value for value in world.memory.values())
+    assert sum(arm.pulls for arm in arms.values()) == sum(len(one.draft) > 0 for one in done.rounds)
