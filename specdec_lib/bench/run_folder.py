@@ -102,6 +102,8 @@ class RunFolder:
         """Turns errors of the file system into a Refusal."""
         try:
             yield
+        except Refusal as error:                   # of a single file, by `write_atomically`
+            raise Refusal(f"{error}; finished prompts are kept") from None
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             why = "there is no space left on its disk: free some" if full else f"{error.strerror}: choose another --out"
