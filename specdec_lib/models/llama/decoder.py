@@ -20,6 +20,8 @@ from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import LlamaConfig, config_of, rope_table
 from specdec_lib.models.llama.cuda_graph import CapturedStep, width_for
 from specdec_lib.models.llama.forward import LayerView, columns, decoder_layer, view_of
+from specdec_lib.models.llama.invariant_attention import parts_of
+from specdec_lib.models.llama.kernels import layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.weights import LlamaWeights, fuse, random_weights, read_config, reader
 from specdec_lib.scores import RowStats, Scores
@@ -52,7 +54,8 @@ class Transformer:
         self.weights, self.shape, self.bidirectional, self.head = weights, weights.shape, bidirectional, head
         self.static, self.depth = static, len(weights.layers) if depth is None else depth
         self.cache = cache or KVCache(self.shape, len(weights.layers), weights.dtype, weights.device, taps)
-        self.rope = rope_table(self.shape, self.cache.capacity, weights.dtype, weights.device)
+        self.layout = None if bidirectional or static else layout_of(weights)      # None: rows may depend on others
+        self.rope = self.angles()
         self.steps: dict[tuple[int, int], CapturedStep] = {}
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
@@ -234,6 +237,13 @@ class Transformer:
         where = slice(start, stop)
         if not self.cache.rows.chain(stop):
             where = torch.tensor([self.cache.rows.position(row) for row in range(start, stop)], device=self.device)
+        rows = self.cache.rows
+        if self.layout is not None:
+            context = len(rows.tokens)
+            parents = rows.draft.parents[:max(0, stop - context)]
+            parts = parts_of(self.layout, start, stop, len(rows), context, parents)
+            seen = max(stop, *(part.columns for part in parts))
+            return LayerView(slice(start, stop), seen, cos[where], sin[where], parts=parts)
         return view_of(slice(start, stop), cos[where], sin[where], self.block(start, stop), self.shape.group,
                        self.cache.capacity)
 
@@ -255,9 +265,16 @@ class Transformer:
 
     def reserve(self, rows: int) -> None:
         """Makes room in the cache, and computes the angles for it."""
+        if self.layout is not None:
+            rows = self.layout.room(max(rows, len(self.cache.rows)), len(self.cache.rows.draft))
         self.cache.reserve(rows, self.depth < self.layers)
         if len(self.rope[0]) < self.cache.capacity:
-            self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, self.device)
+            self.rope = self.angles()
+
+    def angles(self) -> tuple[Tensor, Tensor]:
+        """The rotary table of the whole cache, in single precision where a row must not depend on the others."""
+        dtype = self.dtype if self.layout is None else torch.float32
+        return rope_table(self.shape, self.cache.capacity, dtype, self.device)
 
 
 def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = 8) -> RowStats:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import attend, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.invariant_attention import AttentionPart, attend_in_order
 from specdec_lib.models.llama.weights import LayerWeights
 
 
@@ -26,6 +27,13 @@ class LayerView:
     block: Tensor | None = None                    # the mask for plain products, see attention.py
     full: Tensor | None = None                     # the mask for the fused kernel
     plain: bool = False
+    parts: tuple[AttentionPart, ...] = ()          # attention whose bits do not depend on the other rows, where given
+
+    def attend(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Attention of q [heads, rows, d] over keys and values [kv_heads, columns, d]: [rows, heads * d]."""
+        if self.parts:
+            return attend_in_order(q, keys, values, self.parts)
+        return attend(q, keys, values, self.block, self.full, self.plain)
 
 
 def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group: int, capacity: int) -> LayerView:
@@ -65,16 +73,27 @@ def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv:
     if w.q_norm is not None:
         turned[:heads] = F.rms_norm(turned[:heads], (d,), w.q_norm, shape.eps)
         turned[heads:] = F.rms_norm(turned[heads:], (d,), w.k_norm, shape.eps)
-    other = turned.roll(d // 2, -1)
-    turned.mul_(view.cos).addcmul_(other, view.sin)
+    rotate(turned, view.cos, view.sin)
     new = qkv[heads:].view(2, kv_heads, rows, d)
     if isinstance(view.where, slice):
         kv.slots.copy_(new)
     else:
         kv.slots.index_copy_(2, view.where, new)
-    x = w.out(attend(qkv[:heads], kv.keys, kv.values, view.block, view.full, view.plain)).add_(x)
+    x = w.out(view.attend(qkv[:heads], kv.keys, kv.values)).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
     return w.down(F.silu(gate).mul_(up)).add_(x)
+
+
+def rotate(turned: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """Turns [heads, rows, d] by the angles of the rows [rows, d]; rounds once where these are of a wider dtype.
+
+    In half precision the bits of `addcmul_` depend on the number of rows; in single precision, rounded once, not.
+    """
+    wide = turned if cos.dtype == turned.dtype else turned.to(cos.dtype)
+    other = wide.roll(turned.shape[-1] // 2, -1)
+    wide.mul_(cos).addcmul_(other, sin)
+    if wide is not turned:
+        turned.copy_(wide)
 
 
 def scaled(x: Tensor, eps: float) -> Tensor:

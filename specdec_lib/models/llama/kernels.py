@@ -1,0 +1,96 @@
+"""Whether this machine's kernels give a row the same bits alone and among others, tried on the model's shapes.
+
+Trials use numbers whose sums cancel: what is left is rounding, and shows in nearly every element in which order a
+kernel adds. See `invariant_attention.py` for what is asked of the kernels.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.attention import products
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.invariant_attention import Layout, padded
+from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
+from specdec_lib.models.llama.weights import LlamaWeights
+
+ROWS = (3, 17)                                     # rows computed together that are compared with rows by twos
+COUNTS = (448,)                                    # columns that count
+ALL_ROWS = (3, 9, 17, 64, 150)
+ALL_COUNTS = (192, 448, 960, 1408, 1984)           # before and behind the borders of blocks
+TAIL = 32                                          # columns that are spread in pairs
+
+
+def layout_of(weights: LlamaWeights) -> Layout | None:
+    """How attention is laid out so that bits do not depend on other rows; None where kernels cannot promise it."""
+    if weights.device.type != "cpu" or weights.dtype != torch.bfloat16 or not packs_dtype(weights.dtype):
+        return None
+    return layout_for(weights.shape)
+
+
+@cache
+def layout_for(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, counts: tuple[int, ...] = COUNTS) -> Layout | None:
+    """The layout of bfloat16 weights of this shape on the CPU; None where a trial fails."""
+    layout = Layout.of(shape.group, shape.kv_heads, shape.head_dim)
+    sizes = (((shape.heads + 2 * shape.kv_heads) * shape.head_dim, shape.hidden), (2 * shape.mlp, shape.hidden),
+             (shape.hidden, shape.heads * shape.head_dim), (shape.hidden, shape.mlp))
+    with torch.inference_mode():
+        agree = all(linear_agrees(*size, rows) for size in sizes) and all(
+            keys_agree(layout, shape.kv_heads, shape.head_dim, count, rows)
+            and values_agree(layout, shape.kv_heads, shape.head_dim, count, rows) for count in counts)
+    return layout if agree else None
+
+
+def linear_agrees(out: int, into: int, rows: tuple[int, ...] = ROWS) -> bool:
+    """Whether a packed layer gives a row the same bits alone, with one more and with many."""
+    weight, x = cancelling(out, max(rows), into, torch.bfloat16)
+    layer = PackedLinear(weight)
+    by_twos = torch.cat([layer(x[i:i + 2].contiguous()) for i in range(0, 16, 2)])
+    alone = torch.cat([layer(x[i:i + 1].contiguous()) for i in range(16)])
+    return torch.equal(alone, by_twos) and all(
+        torch.equal(layer(x[:size].contiguous())[:16], by_twos[:size]) for size in rows)
+
+
+def keys_agree(layout: Layout, kv_heads: int, head_dim: int, count: int, rows: tuple[int, ...] = ROWS) -> bool:
+    """Whether q k^T has the same bits in either order, for any number of rows and of columns behind."""
+    heads = [cancelling(layout.columns(count) + 64, max(rows), head_dim, torch.bfloat16, seed) for seed in range(kv_heads)]
+    k, q = (torch.stack(both) for both in zip(*heads, strict=True))
+    few = max(2, layout.group)
+    alone = products(q[:, :few], k[:, :layout.columns(count)])
+    more = [products(q[:, :size * layout.group], k)[:, :few, :alone.shape[2]] for size in rows]
+    other = torch.bmm(q, k.transpose(1, 2))[:, :few, :alone.shape[2]]
+    return all(torch.equal(alone[:, :part.shape[1]], part) for part in (*more, other))
+
+
+def values_agree(layout: Layout, kv_heads: int, head_dim: int, count: int, rows: tuple[int, ...] = ROWS) -> bool:
+    """Whether sums over values have the same bits among other rows, with columns behind, and pairs between."""
+    heads = [cancelling(head_dim, max(rows), count, torch.bfloat16, seed) for seed in range(kv_heads)]
+    values, weights = torch.stack([v.T for v, _ in heads]), torch.stack([w for _, w in heads])
+    few, columns = max(2, layout.group), layout.columns(count)
+    alone = torch.bmm(*spread(weights[:, :few], values, torch.arange(count), columns))
+    more = padded(count + 2 * TAIL)
+    for size in rows:
+        for where, wide in ((torch.arange(count), columns), (torch.arange(count), max(columns, more)),
+                            (in_pairs(count), max(columns, more))):
+            got = torch.bmm(*spread(weights[:, :size * layout.group], values, where, wide))[:, :few]
+            if not torch.equal(got, alone[:, :got.shape[1]]):
+                return False
+    return True
+
+
+def in_pairs(count: int) -> Tensor:
+    """The columns of `count` values when the last `TAIL` are spread over twice as many, pair by pair."""
+    start = count - TAIL
+    return torch.cat((torch.arange(start), start + torch.arange(TAIL) + 2 * (torch.arange(TAIL) // 2)))
+
+
+def spread(weights: Tensor, values: Tensor, where: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """The weights and values at these of `columns` columns; elsewhere the weight is zero and the value is not."""
+    wide = weights.new_zeros(*weights.shape[:2], columns)
+    wide[..., where] = weights
+    long = values.new_full((len(values), columns, values.shape[2]), 3.0)
+    long[:, where] = values
+    return wide, long
