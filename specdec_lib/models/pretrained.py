@@ -30,7 +30,7 @@ def pretrained(kind: str, folder: str | Path, **options) -> Any:
 
 
 def refuse_kernels(folder: Path) -> None:
-    """Raises Refusal for a config whose attention is compiled code on the hub, which transformers would fetch and run."""
+    """Raises Refusal for a config whose attention is compiled code on the hub: transformers would fetch and run it."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
