@@ -39,7 +39,9 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
 
 def written(value: Any, digits: int = 6) -> str:
     """A cell or label as HTML: floats rounded, anything else escaped, lists and mappings of texts too."""
-    return f"{value:.{digits}f}" if isinstance(value, float) else escape(str(value))
+    from pandas.api.types import is_float
+
+    return f"{value:.{digits}f}" if is_float(value) else escape(str(value))
 
 
 def source(thing, doc: bool = True) -> Html:
