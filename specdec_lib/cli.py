@@ -27,10 +27,9 @@ def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON."
                  checkpoints: opt.Shelf = None) -> None:
     """Lists the methods, and what is missing for those that cannot run."""
     from specdec_lib.bench.options import shelf_at
-    from specdec_lib.commands.methods import list_methods, listing_table
+    from specdec_lib.commands.methods import list_methods, show_listing
 
-    found = list_methods(shelf_at(checkpoints))
-    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else listing_table(found))
+    show_listing(list_methods(shelf_at(checkpoints)), as_json)
 
 
 @app.command("parts")
@@ -38,10 +37,9 @@ def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")]
                checkpoints: opt.Shelf = None) -> None:
     """Lists the parts of the rooms when, what and how."""
     from specdec_lib.bench.options import shelf_at
-    from specdec_lib.commands.methods import list_parts, listing_table
+    from specdec_lib.commands.methods import list_parts, show_listing
 
-    found = list_parts(shelf_at(checkpoints))
-    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else listing_table(found))
+    show_listing(list_parts(shelf_at(checkpoints)), as_json)
 
 
 @app.command()
