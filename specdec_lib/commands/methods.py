@@ -11,7 +11,7 @@ import typer
 
 from specdec_lib import catalog
 from specdec_lib.cards import Card, Kit
-from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.checkpoints.card import SHIPPED, checkpoint_names
 from specdec_lib.commands.exit_codes import say
 from specdec_lib.types import LM
 
@@ -19,7 +19,7 @@ from specdec_lib.types import LM
 def bare_kit(shelf: Path = SHIPPED) -> Kit:
     """What every run has: a target, a draft model (see `bench/draft_source.py`), the checkpoints in a folder."""
     here = cast(LM, object())                      # only asked whether it is there
-    return Kit(target=here, draft=here, checkpoints=CheckpointFolder(shelf, here))
+    return Kit(target=here, draft=here, checkpoints=dict.fromkeys(checkpoint_names(shelf)))
 
 
 def list_methods(shelf: Path = SHIPPED) -> list[dict]:
