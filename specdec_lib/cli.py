@@ -240,14 +240,16 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
 def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), a "
                                                       "folder of answers; may be repeated.")],
           out: Annotated[Path, typer.Option("--out", help="The file of the store.")],
-          target: opt.Target = "smollm2-135m") -> None:
+          target: opt.Target = "smollm2-135m",
+          threads: Annotated[int | None, typer.Option("--threads", help="Threads that encode; default: all cores.")]
+          = None) -> None:
     """Builds a static store from texts and answers, for methods that retrieve from one: `--store FILE`."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.store import build_from
 
     try:
         with bar("store") as progress:
-            built = build_from(sources, out, target, say, progress)
+            built = build_from(sources, out, target, say, progress, threads)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: {out} is as it was before, the same command starts over") from None
     typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; use them with --store {out}")

@@ -95,6 +95,14 @@ def test_a_config_that_names_a_kernel_to_fetch_is_refused(tmp_path, place):
         pretrained("AutoModelForCausalLM", folder)
 
 
+def test_no_loading_bar_is_drawn(tmp_path, capfd):
+    folder = folder_with_code(tmp_path / "plain", tmp_path / "mark", "llama")
+    transformers.utils.logging.enable_progress_bar()
+    capfd.readouterr()
+    pretrained("AutoModelForCausalLM", folder)
+    assert capfd.readouterr().err == ""
+
+
 def test_transformers_reads_a_folder_in_one_place_only():
     calls = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")
              for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
