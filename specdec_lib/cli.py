@@ -146,7 +146,7 @@ def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_
 
 @app.command()
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
-           drafters: Annotated[str, typer.Option("--drafters",
+           drafters: Annotated[str, typer.Option("--drafters", callback=opt.known_parts,
                                                  help="Parts, or NAME=PART; comma-separated.")] = "",
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto",

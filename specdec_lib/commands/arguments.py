@@ -29,6 +29,16 @@ def known_method(spec: str) -> str:
     return spec
 
 
+def known_parts(words: str) -> str:
+    """These comma-separated words PART or NAME=PART, unchanged; Refusal for the first that names no part."""
+    from specdec_lib import catalog
+
+    for word in filter(None, map(str.strip, words.split(","))):
+        name, _, part = word.partition("=")
+        catalog.part_card(part or name)
+    return words
+
+
 Methods = Annotated[str, typer.Option("--methods", callback=known_methods,
                                       help="Names, separated by commas, as `specdec methods` lists them.")]
 Method = Annotated[str, typer.Option("--method", callback=known_method, help="A name that `specdec methods` lists.")]
