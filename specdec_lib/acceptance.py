@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-
+from specdec_lib.lazy import torch
 from specdec_lib.scores import Categorical, Scores
 from specdec_lib.types import Refusal
 

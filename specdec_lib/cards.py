@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any, Protocol
 
 from specdec_lib.types import LM
+
+NAME = re.compile(r"[\w.+-]+")                     # what a spec can hold: no blank, comma, bracket or @
+FIRST = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 class ForwardCost(Protocol):
@@ -73,3 +78,16 @@ class Card:
     notebook: str = ""
     off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
     learns_across_prompts: bool = False            # always, or where its parameter `remember` is on
+
+    def __post_init__(self):
+        if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
+            raise ValueError(f"a card's name is letters, digits and +-_. without blanks, got {self.name!r}")
+        for name in ("idea", "source", "notebook"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is a text, got {getattr(self, name)!r}")
+        for name in ("needs", "prefers", "parts"):
+            words = getattr(self, name)
+            if not (isinstance(words, tuple) and all(isinstance(word, str) for word in words)):
+                raise TypeError(f"{name} is a tuple of texts, got {words!r}")
+        if not (callable(self.make) and any(word.kind in FIRST for word in signature(self.make).parameters.values())):
+            raise TypeError(f"make is a function whose first parameter is the kit, got {self.make!r}")

@@ -8,6 +8,8 @@ import pkgutil
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cache
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from specdec_lib.cards import Card, Kit
@@ -20,16 +22,48 @@ GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # given by the u
 
 
 @cache
-def _cards(place: str) -> dict[str, Card]:
+def read_cards(place: str) -> tuple[dict[str, Card], tuple[str, ...]]:
+    """The cards of a folder by name, and a sentence for each file whose card cannot be used."""
     package = importlib.import_module(f"specdec_lib.{place}")
     cards: dict[str, Card] = {}
+    wrong: list[str] = []
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        card = getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "CARD", None)
-        if card is not None:
-            if card.name in cards:
-                raise ValueError(f"two cards in {place}/ are named {card.name}")
-            cards[card.name] = card
-    return cards
+        try:
+            card = getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "CARD", None)
+            if card is not None:
+                cards[_new_name(card, cards)] = card
+        except Exception as error:                 # a file that somebody is writing fails in any way
+            wrong.append(_why_left_out(place, f"{info.name}.py", error))
+    return cards, tuple(wrong)
+
+
+def _new_name(card: Any, cards: dict[str, Card]) -> str:
+    if not isinstance(card, Card):
+        raise TypeError(f"CARD is a Card, got {type(card).__name__}")
+    if card.name in cards:
+        raise ValueError(f"another file has a card named {card.name}")
+    return card.name
+
+
+def _why_left_out(place: str, file: str, error: Exception) -> str:
+    inside = [frame.lineno for frame in extract_tb(error.__traceback__) if Path(frame.filename).name == file]
+    line = error.lineno if isinstance(error, SyntaxError) else inside[-1] if inside else None
+    said = (str(error) or "no reason given").splitlines()[0]
+    return (f"specdec_lib/{place}/{file} is left out: {f'line {line}: ' if line else ''}{type(error).__name__}: {said};"
+            " correct it, the other cards work")
+
+
+def _cards(place: str) -> dict[str, Card]:
+    return read_cards(place)[0]
+
+
+def left_out() -> list[str]:
+    """A sentence for each file of the rooms and of methods/ whose card cannot be used."""
+    return [sentence for place in (*ROOMS, "methods") for sentence in read_cards(place)[1]]
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> Refusal:
+    return Refusal("; ".join([f"there is no {kind} named {name!r}; there are: {', '.join(known)}", *left_out()]))
 
 
 def parts() -> dict[str, dict[str, Card]]:
@@ -49,7 +83,7 @@ def part_card(name: str) -> Card:
     for room in ROOMS:
         if name in rooms[room]:
             return rooms[room][name]
-    raise Refusal(f"there is no part named {name!r}; there are: {', '.join(n for r in ROOMS for n in rooms[r])}")
+    raise _unknown("part", name, (known for room in ROOMS for known in rooms[room]))
 
 
 def missing(card: Card, kit: Kit | None = None) -> list[str]:
@@ -88,7 +122,7 @@ def method_spec(spec: MethodSpec | str) -> MethodSpec:
         return spec
     own, *others = map(parse_part, spec.split("@"))
     if own.name not in methods():
-        raise Refusal(f"there is no method named {own.name!r}; there are: {', '.join(methods())}")
+        raise _unknown("method", own.name, methods())
     rooms, replaced = {room: parts()[room] for room in REPLACED}, {}
     for other in others:
         room = next((room for room, cards in rooms.items() if other.name in cards), None)

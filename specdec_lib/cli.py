@@ -26,27 +26,25 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                  checkpoints: opt.Shelf = None) -> None:
     """Lists the methods, and what is missing for those that cannot run."""
-    from specdec_lib.bench.options import shelf_at
-    from specdec_lib.commands.methods import list_methods, listing_table
+    from specdec_lib.checkpoints.card import shelf_at
+    from specdec_lib.commands.methods import list_methods, show_listing
 
-    found = list_methods(shelf_at(checkpoints))
-    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else listing_table(found))
+    show_listing(list_methods(shelf_at(checkpoints)), as_json)
 
 
 @app.command("parts")
 def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                checkpoints: opt.Shelf = None) -> None:
     """Lists the parts of the rooms when, what and how."""
-    from specdec_lib.bench.options import shelf_at
-    from specdec_lib.commands.methods import list_parts, listing_table
+    from specdec_lib.checkpoints.card import shelf_at
+    from specdec_lib.commands.methods import list_parts, show_listing
 
-    found = list_parts(shelf_at(checkpoints))
-    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else listing_table(found))
+    show_listing(list_parts(shelf_at(checkpoints)), as_json)
 
 
 @app.command()
 def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from stdin.")],
-             method: Annotated[str, typer.Option("--method", help="A name that `specdec methods` lists.")] = "ar",
+             method: opt.Method = "ar",
              target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
              threads: opt.Threads = None,
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
@@ -124,7 +122,8 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="JSON file for th
 
 
 @app.command()
-def overhead(method: Annotated[str, typer.Option("--method", help="respec, or a method with its trigger.")] = "respec",
+def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_method,
+                                                 help="respec, or a method with its trigger.")] = "respec",
              tokens: Annotated[str, typer.Option(help="Context lengths, comma-separated.")] = "500,1000,2000,4000",
              nodes: Annotated[int, typer.Option("--nodes", help="Nodes per draft.")] = 8, seed: opt.Seed = 0,
              out: Annotated[Path | None, typer.Option("--out", help="JSON file for the result.")] = None) -> None:
@@ -147,7 +146,7 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or a 
 
 @app.command()
 def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
-           drafters: Annotated[str, typer.Option("--drafters",
+           drafters: Annotated[str, typer.Option("--drafters", callback=opt.known_parts,
                                                  help="Parts, or NAME=PART; comma-separated.")] = "",
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto",
@@ -227,8 +226,8 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
                repeats: Annotated[int, typer.Option("--repeats", help="Repeats per measurement.")] = 11,
                write: Annotated[bool, typer.Option("--write", help="Write it into their cards.")] = False) -> None:
     """Costs of trained drafters, computed and measured, and the tokens per forward needed to break even and reached."""
-    from specdec_lib.bench.options import shelf_at
     from specdec_lib.bench.progress import bar
+    from specdec_lib.checkpoints.card import shelf_at
     from specdec_lib.commands.break_even import break_even_table, break_evens
 
     with bar("break-even") as progress:
@@ -241,14 +240,16 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
 def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), a "
                                                       "folder of answers; may be repeated.")],
           out: Annotated[Path, typer.Option("--out", help="The file of the store.")],
-          target: opt.Target = "smollm2-135m") -> None:
+          target: opt.Target = "smollm2-135m",
+          threads: Annotated[int | None, typer.Option("--threads", help="Threads that encode; default: all cores.")]
+          = None) -> None:
     """Builds a static store from texts and answers, for methods that retrieve from one: `--store FILE`."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.store import build_from
 
     try:
         with bar("store") as progress:
-            built = build_from(sources, out, target, say, progress)
+            built = build_from(sources, out, target, say, progress, threads)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: {out} is as it was before, the same command starts over") from None
     typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; use them with --store {out}")

@@ -11,8 +11,7 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
-
+from specdec_lib.lazy import torch
 from specdec_lib.scores import Categorical
 
 

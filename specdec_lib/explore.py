@@ -7,6 +7,7 @@ The function is pure: it takes the choices by name and returns a Figure, or a va
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from html import escape
@@ -154,7 +155,7 @@ def _pages(drawn: list, name: str, steps: Choices, fixed: str):
     turn = ("const b=this.parentNode,v=JSON.parse(b.dataset.v);"
             "b.querySelectorAll(':scope>.page').forEach((e,i)=>{e.hidden=i!=this.value});"
             "b.querySelector('b').textContent=v[this.value]")
-    labels = "[" + ",".join(f'"{value}"' for value in steps.values) + "]"
+    labels = json.dumps([str(value) for value in steps.values])
     note = f"{escape(fixed)}; " if fixed else ""
     pages = "".join(f'<div class="page"{"" if place == steps.place else " hidden"}>{one._repr_html_()}</div>'
                     for place, one in enumerate(drawn))

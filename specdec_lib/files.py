@@ -1,16 +1,20 @@
-"""Files: written whole or not at all, and identified by their SHA-256. Knows no format."""
+"""Files: written whole or not at all, named safely, and identified by their SHA-256. Knows no format."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from specdec_lib.types import Refusal
+
+UNSAFE = re.compile(r'^\.|[\x00-\x1f\x7f/\\:*?"<>|%\ud800-\udfff]')       # no part of a name, on one system or another
+LONGEST = 120                                      # bytes of a name: file systems take 255, endings included
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -44,3 +48,15 @@ def file_sha256(path: Path) -> str:
     """Hexadecimal SHA-256 of a file, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_stem(word: str) -> str:
+    """A word from data as a file name without its ending: it names no other folder, and different words differ.
+
+    Unsafe characters are written as in a URL; the end of a long word is replaced by its checksum.
+    """
+    stem = UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass")), word)
+    if len(stem.encode()) <= LONGEST:
+        return stem
+    digest = hashlib.sha256(word.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{stem.encode()[:LONGEST - 17].decode(errors='ignore')}-{digest}"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 
+from specdec_lib.lazy import torch
 from specdec_lib.types import Lattice, Refusal, up_to_end
 
 NOTHING = -1                                       # placeholder for a missing token

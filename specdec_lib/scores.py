@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
-
+from specdec_lib.lazy import torch
 from specdec_lib.topk import argmax, block_maxima, top_k
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class RandomNumbers(Protocol):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from specdec_lib.scores import Categorical, Distribution, RandomNumbers, RowStats, Scores, TokenStats
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROOT = -1                                          # the parent of a node that follows the context directly
 QUERY = "query"                                    # note of a budget: tokens of suffix that retrieval must match

@@ -1,8 +1,11 @@
 """The catalogue finds cards; specs name methods with parameters and policies."""
 
+import re
+import sys
+
 import pytest
 
-from specdec_lib import catalog
+from specdec_lib import catalog, cli, what
 from specdec_lib.cards import Card, Kit
 from specdec_lib.how.match import Match
 from specdec_lib.how.relaxed import Relaxed
@@ -63,6 +66,61 @@ def test_commas_inside_brackets_do_not_split_a_list():
 def test_a_wrong_spec_is_refused_in_a_sentence(spec, word):
     with pytest.raises(Refusal, match=word):
         catalog.build(spec, kit())
+
+
+BAD = {"wrong_field": ("from specdec_lib.cards import Card\n\nCARD = Card('w', idea='', source='', maker=print)\n",
+                       r"line 3: TypeError: .*unexpected keyword argument 'maker'"),
+       "no_card": ("CARD = 'echo'\n", "TypeError: CARD is a Card, got str"),
+       "text_for_parts": ("from specdec_lib.cards import Card\nCARD = Card('t', 'i', 's', print, parts='eagle')\n",
+                          "line 2: TypeError: parts is a tuple of texts, got 'eagle'"),
+       "no_make": ("from specdec_lib.cards import Card\nCARD = Card('n', 'i', 's', make=None)\n",
+                   "line 2: TypeError: make is a function whose first parameter is the kit, got None"),
+       "no_kit": ("from specdec_lib.cards import Card\nCARD = Card('k', 'i', 's', make=lambda: None)\n",
+                  "line 2: TypeError: make is a function whose first parameter is the kit, got .*lambda"),
+       "no_name": ("from specdec_lib.cards import Card\nCARD = Card('a b', 'i', 's', make=print)\n",
+                   "line 2: ValueError: a card's name .* got 'a b'"),
+       "no_python": ("CARD = Card(\n", "line 1: SyntaxError"),
+       "no_module": ("import nowhere_at_all\n", "line 1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+       "taken": ("from specdec_lib.cards import Card\nCARD = Card('eagle', 'i', 's', make=lambda kit: None)\n",
+                 "ValueError: another file has a card named eagle")}
+
+
+@pytest.fixture
+def with_bad_cards(tmp_path, monkeypatch):
+    """A catalogue with every bad card among the parts *what*, and a good one."""
+    for name, (text, _) in BAD.items():
+        (tmp_path / f"zz_{name}.py").write_text(text)
+    (tmp_path / "zz_good.py").write_text("from specdec_lib.cards import Card\nCARD = Card('good', 'i', 's', "
+                                         "make=lambda kit: None)\n")
+    monkeypatch.setattr(what, "__path__", [*what.__path__, str(tmp_path)])
+    catalog.read_cards.cache_clear()
+    yield
+    monkeypatch.undo()
+    catalog.read_cards.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("specdec_lib.what.zz_")]:
+        del sys.modules[name]
+
+
+def test_a_bad_card_is_named_in_one_sentence_and_the_others_work(with_bad_cards, capsys):
+    assert {"good", "eagle"} <= catalog.parts()["what"].keys()
+    assert cli.run(["methods"]) == 0
+    listed = capsys.readouterr()
+    assert "eagle2" in listed.out
+    said = listed.err.splitlines()
+    assert len(said) == len(BAD)
+    for name, (_, wrong) in BAD.items():
+        [line] = [line for line in said if f"zz_{name}.py" in line]
+        assert re.fullmatch(rf"specdec_lib/what/zz_{name}\.py is left out: {wrong}.*; correct it, the other cards work",
+                            line)
+
+
+def test_an_unknown_name_says_which_cards_were_left_out(with_bad_cards):
+    with pytest.raises(Refusal, match=r"no part named 'echo'; there are: .*zz_no_python\.py is left out"):
+        catalog.part_card("echo")
+
+
+def test_every_card_of_the_package_can_be_used():
+    assert catalog.left_out() == []
 
 
 def test_a_method_without_its_part_is_listed_with_what_it_lacks():

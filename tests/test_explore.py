@@ -1,5 +1,9 @@
 """explore: the same figure function, moved live, shown still, or stepped inside an exported page."""
 
+import json
+import re
+from html import unescape
+
 import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
@@ -86,6 +90,13 @@ def test_html_clears_lines_that_the_next_step_does_not_have(mode):
     shapes = [step.args[1]["shapes"] for step in figure.layout.sliders[0].steps]
     assert len(shapes[0]) == 1
     assert len(shapes[1]) == 0
+
+
+def test_the_labels_of_a_slider_may_hold_quotes(mode):
+    mode("html")
+    page = explore(lambda k: show.text(k), k=Choices('sam(mode="first")', "</script>"))
+    [labels] = re.findall(r'data-v="([^"]*)"', page.html)
+    assert json.loads(unescape(labels)) == ['sam(mode="first")', "</script>"]
 
 
 def test_html_of_text_hides_all_pages_but_one(mode):

@@ -3,10 +3,13 @@
 import errno
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from specdec_lib.files import file_sha256, write_atomically
+from specdec_lib.files import LONGEST, file_sha256, file_stem, write_atomically
 from specdec_lib.types import Refusal
 
 
@@ -59,3 +62,20 @@ def test_the_checksum_of_a_file_is_that_of_its_bytes(tmp_path):
     data = os.urandom(300_000)
     (tmp_path / "a").write_bytes(data)
     assert file_sha256(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
+def test_any_word_names_a_file_of_its_own_in_one_folder(one, other):
+    for word in (one, other):
+        stem = file_stem(word)
+        assert Path("folder", stem).name == stem
+        assert not stem.startswith(".")
+        assert 0 < len(stem.encode()) <= LONGEST
+    assert (file_stem(one) == file_stem(other)) == (one == other)
+
+
+@pytest.mark.parametrize(("word", "stem"), [("multi_turn", "multi_turn"), ("math_reasoning-7", "math_reasoning-7"),
+                                            ("my texts", "my texts"), ("übung", "übung"), ("../x", "%2E.%2Fx")])
+def test_a_harmless_word_is_its_own_file_name(word, stem):
+    assert file_stem(word) == stem

@@ -13,7 +13,7 @@ LIB = ROOT / "specdec_lib"
 FILES = sorted(LIB.rglob("*.py"))
 ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
-FLOORS = [("topk",), ("scores",), ("types",), ("cards",),
+FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate"),
           ("cost.lengths", "cost.curves"), ("models",), ("cost.flops",), ("hub",), ("checkpoints",), ("heads",),
           ("index",),

@@ -3,16 +3,18 @@
 import copy
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
 
-from specdec_lib import show
+from specdec_lib import figures, show
 from specdec_lib.how.match import Match
 from specdec_lib.loop import decode
 from specdec_lib.models.table import Table
 from specdec_lib.trees import deterministic_chain, deterministic_tree
 from specdec_lib.types import NO_DICE, Budget, Draft, Lattice, Verdict
+from tests.hostile import SCRIPT, running
 
 ALWAYS_NEXT = Table({(): (1, 0, 0), (0,): (0, 1, 0), (1,): (0, 0, 1), (2,): (1, 0, 0)})
 
@@ -66,6 +68,30 @@ def test_tokens_cannot_inject_html():
     drawn = show.draft(deterministic_chain((0,)), lambda token: "<script>")
     assert "<script>" not in drawn.html
     assert "&lt;script&gt;" in drawn.html
+
+
+def test_text_from_outside_is_text_wherever_a_notebook_shows_it():
+    assert running(f"<p>{SCRIPT}</p>")             # it would run if it were not escaped
+    hostile, chain = lambda token: SCRIPT, deterministic_chain((0, 1))
+    cells = [SCRIPT, [SCRIPT], {SCRIPT: SCRIPT}, (SCRIPT, 1), None, 0.5]
+    session, _ = decoded()
+    shown = {
+        "cells": show.table([{"name": cell} for cell in cells]),
+        "headers": show.table({SCRIPT: {SCRIPT: 1.0, "other": 2.0}}),
+        "headers of two levels": show.table({(SCRIPT, 1): {(SCRIPT, SCRIPT): 1.0}}),
+        "caption": show.table([{"a": 1}], caption=SCRIPT),
+        "strip": show.strip(session, hostile, by_round=True), "round": show.round(session.rounds[0], hostile),
+        "draft": show.draft(replace(chain, source=(SCRIPT, SCRIPT)), hostile),
+        "tokens": show.tokens([SCRIPT], ["draft"], [SCRIPT], SCRIPT), "check": show.check(SCRIPT, True),
+        "text": show.text(SCRIPT), "stack": show.stack(show.text(SCRIPT), SCRIPT),
+        "lattice": show.lattice(Lattice(torch.tensor([[0]]), torch.zeros(1, 1)), hostile)}
+    assert {name: running(one._repr_html_()) for name, one in shown.items()} == dict.fromkeys(shown, [])
+    assert all("boom()" in one._repr_html_() for one in shown.values())
+
+
+def test_figures_keep_names_from_outside_as_data():
+    bars = figures.tokens_per_forward([SCRIPT], [1.5], title=SCRIPT)
+    assert running(bars.to_html(include_plotlyjs=False, full_html=False)) == []
 
 
 def test_a_toy_draft_names_its_tokens_by_itself():

@@ -17,8 +17,7 @@ from specdec_lib.bench.environment import Environment, device_of, dtype_of, open
 from specdec_lib.bench.plan import FILE, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder
-from specdec_lib.checkpoints.card import CARD, read_card
-from specdec_lib.checkpoints.checkpoint_files import SHIPPED
+from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.cost import curves
 from specdec_lib.specs import MethodSpec, split_specs
 from specdec_lib.types import Refusal
@@ -123,13 +122,6 @@ def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[s
         return wanted | dict.fromkeys(preferred(plan.methods, shelf))
     del wanted[diffuser.STANDS_FOR]
     return wanted
-
-
-def shelf_at(folder: Path | None) -> Path:
-    """The folder of checkpoints, by default the shipped one; Refusal if the given one does not exist."""
-    if folder is not None and not folder.is_dir():
-        raise Refusal(f"there is no folder of checkpoints at {folder}: check the path")
-    return SHIPPED if folder is None else folder
 
 
 def preferred(specs: Iterable[MethodSpec], shelf: Path) -> list[str]:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from specdec_lib.bench.results import Outcome
+from specdec_lib.models.pretrained import pretrained
 from specdec_lib.types import Refusal, up_to_end
 
 LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 2}      # transformers' own example and default
@@ -96,7 +97,7 @@ def counted(model):
 def load_peers(names: Sequence[str], folder: str, dtype: torch.dtype, device: str, end: frozenset[int],
                context: int | None = None, temperature: float = 0.0, draft: str | None = None,
                read: Callable[..., Any] | None = None) -> tuple[Peer, ...]:
-    """The peers of these names on one transformers model; `folder` is a local folder or a hub name."""
+    """The peers of these names on one transformers model; `folder` is a local folder."""
     check_peers(names, draft)
     if not names:
         return ()
@@ -107,10 +108,7 @@ def load_peers(names: Sequence[str], folder: str, dtype: torch.dtype, device: st
 
 
 def _read(folder: str, dtype: torch.dtype, device: str):
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    model = cast(Any, AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True))
-    return model.to(device).eval()
+    return pretrained("AutoModelForCausalLM", folder, dtype=dtype, use_safetensors=True).to(device).eval()

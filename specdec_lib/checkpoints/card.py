@@ -15,10 +15,23 @@ from typing import Any
 from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
+SHIPPED = Path(__file__).parents[2] / "data" / "checkpoints"
 CARD = "card.json"
 GIVEN = ("target", "made", "settings", "measured", "limits")       # by the training; saving fills in the rest
 SECTIONS = {"made": "How it was made", "settings": "Settings", "measured": "Measured",
             "break_even": "Break-even: costs in plain forwards, expected and measured"}
+
+
+def shelf_at(folder: Path | None) -> Path:
+    """The folder of checkpoints, by default the shipped one; Refusal if the given one does not exist."""
+    if folder is not None and not folder.is_dir():
+        raise Refusal(f"there is no folder of checkpoints at {folder}: check the path")
+    return SHIPPED if folder is None else folder
+
+
+def checkpoint_names(folder: str | Path) -> list[str]:
+    """The checkpoints in a folder, by name; empty where there is no such folder."""
+    return sorted(path.parent.name for path in Path(folder).glob(f"*/{CARD}"))
 
 
 def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from specdec_lib.checkpoints import quantize
-from specdec_lib.checkpoints.card import CARD, GIVEN, read_card, write_card
+from specdec_lib.checkpoints.card import CARD, GIVEN, checkpoint_names, read_card, write_card
+from specdec_lib.checkpoints.card import SHIPPED as SHIPPED
 from specdec_lib.checkpoints.fingerprint import compare, fingerprint
 from specdec_lib.files import file_sha256, write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.types import LM, Refusal
 
-SHIPPED = Path(__file__).parents[2] / "data" / "checkpoints"
 WEIGHTS, FORMAT = "model.safetensors", 1
 Reader = Callable[[Path], Any]                     # the file of weights -> what a kit holds
 
@@ -160,11 +160,6 @@ class CheckpointFolder(Mapping):
         warning = compare(self.here, made_for["fingerprint"], name, self.name, made_for.get("name", "another model"))
         if warning:
             self.warn(warning)
-
-
-def checkpoint_names(folder: str | Path) -> list[str]:
-    """The checkpoints in a folder, by name; empty where there is no such folder."""
-    return sorted(path.parent.name for path in Path(folder).glob(f"*/{CARD}"))
 
 
 def difference_base(folder: str | Path, name: str, weights: LlamaWeights | None,

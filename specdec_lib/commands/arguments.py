@@ -1,4 +1,7 @@
-"""Options shared by several commands, with their help. Imports nothing heavy: help and refusals are fast."""
+"""Options shared by several commands, with their help. Imports nothing heavy: help and refusals are fast.
+
+Names of methods and parts are checked while options are read, from the cards alone, before torch is loaded.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,38 @@ from typing import Annotated
 
 import typer
 
-Methods = Annotated[str, typer.Option("--methods", help="Names, separated by commas, as `specdec methods` lists them.")]
+
+def known_methods(specs: str) -> str:
+    """These comma-separated specs, unchanged; Refusal for the first that names no method or part."""
+    from specdec_lib import catalog
+    from specdec_lib.specs import split_specs
+
+    for spec in split_specs(specs):
+        catalog.method_spec(spec)
+    return specs
+
+
+def known_method(spec: str) -> str:
+    """This spec, unchanged; Refusal where it names no method or part."""
+    from specdec_lib import catalog
+
+    catalog.method_spec(spec)
+    return spec
+
+
+def known_parts(words: str) -> str:
+    """These comma-separated words PART or NAME=PART, unchanged; Refusal for the first that names no part."""
+    from specdec_lib import catalog
+
+    for word in filter(None, map(str.strip, words.split(","))):
+        name, _, part = word.partition("=")
+        catalog.part_card(part or name)
+    return words
+
+
+Methods = Annotated[str, typer.Option("--methods", callback=known_methods,
+                                      help="Names, separated by commas, as `specdec methods` lists them.")]
+Method = Annotated[str, typer.Option("--method", callback=known_method, help="A name that `specdec methods` lists.")]
 Prompts = Annotated[Path | None, typer.Option("--prompts", help="Spec-Bench's JSON lines; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]

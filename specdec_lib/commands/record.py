@@ -7,6 +7,7 @@ that was recorded before changes. `NAME=PART` records a part under a name of its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,10 @@ from specdec_lib.bench import provenance
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.cards import Kit
+from specdec_lib.files import file_stem
 from specdec_lib.models.replay import Recording, load_recording, save_recording
 from specdec_lib.recordings.record import NODES, Say, drafter_names, extended, record
+from specdec_lib.types import Refusal
 
 DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model")
 
@@ -30,12 +33,11 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
 
     Existing files stay as they are, or with `add` get those of `drafters` that they lack.
     """
-    parts = drafter_names(drafters)
+    parts, names = drafter_names(drafters), recording_names(prompts)
     out.mkdir(parents=True, exist_ok=True)
     paths, source = [], provenance.provenance()    # taken before tracked files change
-    for prompt in prompts:
-        taken = [other.family for other in prompts].count(prompt.family) > 1
-        path = out / f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}.safetensors"
+    for prompt, name in zip(prompts, names, strict=True):
+        path = out / name
         paths.append(path)
         old = load_recording(path) if add and path.exists() else None
         lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
@@ -53,6 +55,19 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
             recording = extended(old, ids, kit, lacking, say=tell)
             save_recording(replace(recording, about=describe_added(recording, lacking, world, source)), path)
     return paths
+
+
+def recording_names(prompts: Sequence[Prompt]) -> list[str]:
+    """The file of each prompt: its family, and its question_id where the family has several. Refusal for two alike."""
+    families, by_name = Counter(prompt.family for prompt in prompts), {}
+    for prompt in prompts:
+        taken = families[prompt.family] > 1
+        name = file_stem(f"{prompt.family}{f'-{prompt.question_id}' if taken else ''}") + ".safetensors"
+        if name in by_name:
+            raise Refusal(f"prompts {by_name[name]} and {prompt.question_id} would both be recorded in {name}:"
+                          " give one of them another category")
+        by_name[name] = prompt.question_id
+    return list(by_name)
 
 
 def describe(recording: Recording, prompt: Prompt, world: Environment, source: dict) -> dict:

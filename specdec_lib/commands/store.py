@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from specdec_lib.training.data import shards
 from specdec_lib.types import Refusal
 
 LINES = 2000                                       # of a text file that are encoded at a time
+CORES = os.cpu_count() or 1
 BYTES = 60                                         # of memory that sorting takes per token
 Progress = Callable[[int, int, str], None]
 
@@ -38,14 +40,16 @@ class Built(NamedTuple):
 
 
 def build_from(sources: Sequence[Path], out: Path, target: str, say: Callable[[str], None],
-               progress: Progress) -> Built:
+               progress: Progress, threads: int | None = None) -> Built:
     """Writes the store of these files and folders to `out` atomically; an older one stays until then.
 
+    `threads` encode a text, by default one a core; the store is the same for any number of them.
     Refusal for a source that is missing, unreadable, empty or made of other token ids, and for too little memory.
     """
     check_sources(sources, out)
+    threads = encoding_threads(threads)
     text = Tokenizer(locate.model_folder(target, say))
-    found = list(documents(sources, text, progress))
+    found = list(documents(sources, text, progress, threads))
     tokens = sum(map(len, found))
     free = free_memory("cpu")
     if free is not None and tokens * BYTES > free:
@@ -69,12 +73,22 @@ def check_sources(sources: Sequence[Path], out: Path) -> None:
         raise Refusal(f"{out} is a folder: give --out a file")
 
 
-def documents(sources: Sequence[Path], text: Tokenizer, progress: Progress) -> Iterator[np.ndarray]:
+def encoding_threads(threads: int | None) -> int:
+    """The number of threads that encode, at most one a core; the tokenizer starts as many. Refusal below 1."""
+    if threads is not None and threads < 1:
+        raise Refusal(f"threads must be at least 1, got {threads}")
+    found = min(threads or CORES, CORES)
+    if threads is not None:
+        os.environ["RAYON_NUM_THREADS"] = str(found)   # read when the tokenizer first encodes several
+    return found
+
+
+def documents(sources: Sequence[Path], text: Tokenizer, progress: Progress, threads: int = 1) -> Iterator[np.ndarray]:
     """Token ids of every document, empty ones left out; Refusal naming the source that holds none."""
     done, total, tokens = 0, sum(map(size, sources)), 0
     for path in sources:
         some = False
-        for ids, place in of_one(path, text):
+        for ids, place in of_one(path, text, threads):
             if len(ids):
                 some, tokens = True, tokens + len(ids)
                 yield ids
@@ -84,7 +98,7 @@ def documents(sources: Sequence[Path], text: Tokenizer, progress: Progress) -> I
         done += size(path)
 
 
-def of_one(path: Path, text: Tokenizer) -> Iterator[tuple[np.ndarray, int]]:
+def of_one(path: Path, text: Tokenizer, threads: int = 1) -> Iterator[tuple[np.ndarray, int]]:
     """The documents of one source, empty ones too, each with the bytes of the source that were read so far."""
     if path.is_dir():
         for n, record in enumerate(answers_in(path), 1):
@@ -97,8 +111,9 @@ def of_one(path: Path, text: Tokenizer) -> Iterator[tuple[np.ndarray, int]]:
                     yield as_ids(parsed(row, f"line {n} of {path}"), f"line {n} of {path}", text), read()
             return
         pieces = [encode_text("", text)]
-        for some in iter(lambda: list(islice(rows, LINES)), []):
-            pieces.append(encode_text("".join(some), text))
+        texts = map("".join, iter(lambda: list(islice(rows, LINES)), []))
+        for some in iter(lambda: list(islice(texts, threads)), []):
+            pieces += encode_texts(some, text)
             yield pieces[0], read()
         yield np.concatenate(pieces), read()
 
@@ -148,6 +163,13 @@ def as_ids(record: Any, where: str, text: Tokenizer) -> np.ndarray:
         raise Refusal(f"{where} has token ids from {min(found)} to {max(found)} and the target knows 0 to {known - 1}:"
                       " it was answered by another model, give its --target")
     return np.array(found, dtype=np.int64)
+
+
+def encode_texts(written: list[str], text: Tokenizer) -> list[np.ndarray]:
+    """Ids of several texts, as `encode_text` gives them; the tokenizer encodes them at the same time."""
+    found = text.tokenizer(written, add_special_tokens=False, verbose=False, return_attention_mask=False,
+                           return_token_type_ids=False)["input_ids"]
+    return [np.array(ids, dtype=np.int64) for ids in found]
 
 
 def encode_text(written: str, text: Tokenizer) -> np.ndarray:

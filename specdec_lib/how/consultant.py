@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-import torch
-
 from specdec_lib.cards import Card, Kit
+from specdec_lib.lazy import torch
 from specdec_lib.scores import Scores
 from specdec_lib.trees import longest_path, offered, passing_paths
 from specdec_lib.types import ROOT, Draft, RandomNumbers, Refusal, Round, Session, Verdict

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
-
 from specdec_lib.cards import Card
 from specdec_lib.dice import Dice
+from specdec_lib.lazy import torch
 from specdec_lib.scores import Categorical, Scores
 from specdec_lib.types import ROOT, Draft, RandomNumbers, Session, Verdict
 

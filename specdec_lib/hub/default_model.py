@@ -18,6 +18,7 @@ import numpy as np
 
 from specdec_lib.files import file_sha256
 from specdec_lib.hub.build_cache import Say
+from specdec_lib.models.pretrained import pretrained
 from specdec_lib.types import Refusal
 
 NAME = "smollm2-135m"
@@ -131,9 +132,8 @@ def write_tokenizer(gguf: Path, into: Path) -> None:
     other than those the model was trained on.
     """
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
-    from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    tokenizer = pretrained("AutoTokenizer", gguf.parent, gguf_file=gguf.name)
     tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
         [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)])
     tokenizer.save_pretrained(into)

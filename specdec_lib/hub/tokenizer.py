@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_lib.cards import TokenizerFacts
+from specdec_lib.models.pretrained import pretrained
 from specdec_lib.types import Refusal
 
 HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
@@ -112,13 +113,13 @@ def as_messages(history: History) -> list[dict[str, str]]:
 
 def load_tokenizer(folder: Path) -> Any:
     """transformers' tokenizer of a folder; Refusal where it cannot be read."""
-    from transformers import AutoTokenizer
-
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return pretrained("AutoTokenizer", folder)
+    except Refusal:
+        raise
     except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
-                      f"model ({type(error).__name__})") from error
+                      f"model ({type(error).__name__}): copy its files again, or choose another model") from error
 
 
 def read_facts(folder: Path, tokenizer: Any) -> TokenizerFacts:

@@ -10,7 +10,6 @@ round.
 from __future__ import annotations
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.dream_llada import Pretrained
 from specdec_lib.types import Method
 
 ALIGNED = "diffusion-lm-aligned"
@@ -32,6 +31,8 @@ def make(kit: Kit, depth: int = 4, chains: int = 4, nodes: int | None = None, te
 
 def drafter(kit: Kit) -> str:
     """The default checkpoint."""
+    from specdec_lib.heads.dream_llada import Pretrained
+
     given = isinstance(kit.checkpoints.get("diffusion-lm"), Pretrained)
     return ALIGNED if ALIGNED in kit.checkpoints and not given else "diffusion-lm"
 

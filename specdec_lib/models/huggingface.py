@@ -18,6 +18,7 @@ from specdec_lib.models.llama.attention import visible
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.weights import safetensors_files
+from specdec_lib.models.pretrained import pretrained
 from specdec_lib.models.shared_weights import SharedWeights, shared_weights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft, Refusal
@@ -38,12 +39,9 @@ class HuggingFace:
     @staticmethod
     def load(folder: str | Path, dtype: torch.dtype = torch.float32, device="cpu", why: str = "") -> HuggingFace:
         """The checkpoint in this folder, and `why` our decoder does not run it; Refusal if transformers cannot."""
-        from transformers import AutoModelForCausalLM
-
         safetensors_files(folder)
         try:
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True,
-                                                         trust_remote_code=False, local_files_only=True)
+            model = pretrained("AutoModelForCausalLM", folder, dtype=dtype, use_safetensors=True)
         except Exception as error:                 # loading code raises anything; in each case there is no model
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise Refusal(f"transformers cannot load {folder} as a causal language model"

@@ -25,15 +25,23 @@ def check(sentence: str, condition) -> Html:
 
 
 def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, caption: str = ""):
-    """A plain table of rows: a list of mappings, or a mapping from row names to rows."""
+    """A plain table of rows: a list of mappings, or a mapping from row names to rows; every text in it stays text."""
     import pandas as pd  # imported here, so that strips need no pandas
 
     named = isinstance(rows, Mapping)
     style = (pd.DataFrame.from_dict(dict(rows), orient="index") if named else pd.DataFrame(list(rows))).style
-    style.format(precision=digits, na_rep="–")
+    style.format(lambda value: written(value, digits), na_rep="–")
+    style.format_index(written, axis="index").format_index(written, axis="columns")
     style = style if named else style.hide(axis="index")
     left: Any = {"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}
-    return style.set_table_styles([left]).set_caption(caption) if caption else style.set_table_styles([left])
+    return style.set_table_styles([left]).set_caption(escape(caption)) if caption else style.set_table_styles([left])
+
+
+def written(value: Any, digits: int = 6) -> str:
+    """A cell or label as HTML: floats rounded, anything else escaped, lists and mappings of texts too."""
+    from pandas.api.types import is_float
+
+    return f"{value:.{digits}f}" if is_float(value) else escape(str(value))
 
 
 def source(thing, doc: bool = True) -> Html:

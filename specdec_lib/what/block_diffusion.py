@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, ForwardCost, Kit
 from specdec_lib.cost.lengths import expected_rates
-from specdec_lib.heads.block_diffusion import Block, BlockHead, block_head
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.trees import prune
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, up_to_end
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.block_diffusion import Block, BlockHead
+    from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "block-diffusion"
 
@@ -82,7 +84,9 @@ def profitable_length(confidences: Sequence[float], seconds: Callable[[int], flo
 
 def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28) -> BlockDiffusion:
     """Taps the kit's target. `block` defaults to the trained length; `cut` uses the kit's cost curve, if it has one."""
-    head = block_head(kit.checkpoints[NAME], cast(Transformer, kit.target), block)
+    from specdec_lib.heads.block_diffusion import block_head
+
+    head = block_head(kit.checkpoints[NAME], cast("Transformer", kit.target), block)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
 
 

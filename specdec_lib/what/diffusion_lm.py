@@ -10,14 +10,15 @@ probability in its slot. Cost: one forward of the drafter per denoising step.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.diffusion import DiffusionLM, diffusion_lm
-from specdec_lib.heads.dream_llada import Pretrained
 from specdec_lib.scores import Scores
 from specdec_lib.trees import grow, with_notes
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, TappedLM
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.diffusion import DiffusionLM
 
 NAME, ALIGNED = "diffusion-lm", "diffusion-lm-aligned"
 
@@ -61,6 +62,9 @@ def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, we
     `weights` names the checkpoint: diffusion-lm, or diffusion-lm-aligned, trained further to draft in one step
     (SpecDiff-2).
     """
+    from specdec_lib.heads.diffusion import diffusion_lm
+    from specdec_lib.heads.dream_llada import Pretrained
+
     if steps < 1 or block < 1:
         raise Refusal(f"block and steps must be at least 1, got {block} and {steps}")
     if weights not in (NAME, ALIGNED):

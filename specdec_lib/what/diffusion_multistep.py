@@ -22,14 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.diffusion import DiffusionLM
 from specdec_lib.scores import Categorical, Scores
 from specdec_lib.trees import grow, with_notes
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specdec_lib.heads.diffusion import DiffusionLM
 
 NAME = "denoised"
 

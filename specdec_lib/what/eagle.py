@@ -7,13 +7,15 @@ through a single layer per drafted token. A prompt of one token has no hidden st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.eagle import EagleHead, eagle_head
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.trees import grow
 from specdec_lib.types import Budget, Draft, RandomNumbers, Session
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.eagle import EagleHead
+    from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "eagle"
 
@@ -32,7 +34,9 @@ class Eagle:
 
 def make(kit: Kit) -> Eagle:
     """Taps the kit's target; weights are packed once for all decodes."""
-    return Eagle(eagle_head(kit.checkpoints["eagle"], cast(Transformer, kit.target)))
+    from specdec_lib.heads.eagle import eagle_head
+
+    return Eagle(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target)))
 
 
 CARD = Card(NAME, idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",

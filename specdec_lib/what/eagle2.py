@@ -17,13 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.eagle import EagleHead, eagle_head
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.scores import Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.eagle import EagleHead
+    from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "eagle2"
 GAIN = 1.5                                         # tokens generated per forward time while the head drafts
@@ -136,7 +138,9 @@ def make(kit: Kit, price: float | None = None) -> Eagle2:
 
     The price defaults to the cost of a node in forwards times the tokens generated per forward time.
     """
-    return Eagle2(eagle_head(kit.checkpoints["eagle"], cast(Transformer, kit.target)),
+    from specdec_lib.heads.eagle import eagle_head
+
+    return Eagle2(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target)),
                   min(1.0, GAIN * kit.price) if price is None else price)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.exits import PACKED
 from specdec_lib.trees import grow
 from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Refusal, Session, TappedLM
 
@@ -30,6 +29,8 @@ class EarlyExit:
 
 def make(kit: Kit, layer: int | None = None) -> EarlyExit:
     """`layer` defaults to the lowest one with a trained exit."""
+    from specdec_lib.heads.exits import PACKED
+
     checkpoint = kit.checkpoints["early-exit"]
     trained = sorted(checkpoint.meta["layers"])
     chosen: int = trained[0] if layer is None else layer

@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import Protocol
 
-import torch
-
 from specdec_lib.cards import Card, Kit
 from specdec_lib.dice import Dice
 from specdec_lib.lattice import to_host
+from specdec_lib.lazy import torch
 from specdec_lib.scores import Categorical, TokenStats
 from specdec_lib.trees import deterministic_tree, with_notes
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, up_to_end

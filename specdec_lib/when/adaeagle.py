@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, prod
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.heads.length import length_predictor
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Session, Trail
+
+if TYPE_CHECKING:
+    from specdec_lib.models.llama.decoder import Transformer
 
 NAME, NEED = "adaeagle", "length-predictor"
 Predict = Callable[[tuple[int, ...]], float | None]    # tokens -> length; None if no state exists yet
@@ -65,10 +66,12 @@ def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool
 
     `longest` defaults to the maximal length in training.
     """
+    from specdec_lib.heads.length import length_predictor
+
     checkpoint = kit.checkpoints[NEED]
     most: int = checkpoint.meta["longest"] if longest is None else longest
     whose = drafter or kit.drafter or "eagle"
-    return AdaEagle(length_predictor(checkpoint, whose, cast(Transformer, kit.target)), most, combined, least)
+    return AdaEagle(length_predictor(checkpoint, whose, cast("Transformer", kit.target)), most, combined, least)
 
 
 CARD = Card(NAME, idea="a trained predictor sets the draft length", source="AdaEAGLE, arXiv 2412.18910",

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Any, NamedTuple, cast
 
-import torch
-
 from specdec_lib.cards import Card, Kit
+from specdec_lib.lazy import torch
 from specdec_lib.memory.value import carried_value
 from specdec_lib.scores import Categorical
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session, Stop, Trail, When

@@ -100,6 +100,35 @@ def test_every_candidate_of_a_lattice_has_its_text(kit, tmp_path):
     assert recording.about["digit"] == [2]
 
 
+HOSTILE = ["../../away", "/absolute", "with/slash", "..", ".hidden", "a\\b", "nul\0", "x" * 300, "<b>:?", "two\nrows"]
+
+
+def test_no_category_leads_out_of_the_folder(kit, tmp_path):
+    out = tmp_path / "some" / "folder"
+    absolute = str(tmp_path / "elsewhere")
+    prompts = [replace(QUESTION, question_id=place, family=family)
+               for place, family in enumerate([*HOSTILE, absolute])]
+    paths = record_all(prompts, world(kit), out, ["prompt-lookup"], 2)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != out] == []
+    assert sorted(out.iterdir()) == sorted(paths)
+    assert [load_recording(path).about["family"] for path in paths] == [*HOSTILE, absolute]
+    assert not [path.name for path in paths if path.name.startswith(".")]
+
+
+def test_names_of_questions_lead_nowhere_either(kit, tmp_path):
+    two = [replace(QUESTION, question_id=name) for name in ("../../a", "/b")]
+    paths = record_all(two, world(kit), tmp_path / "out", ["prompt-lookup"], 2)
+    assert [path.parent for path in paths] == [tmp_path / "out"] * 2
+    assert all(path.is_file() for path in paths)
+
+
+def test_two_prompts_never_share_a_file(kit, tmp_path):
+    three = [QUESTION, replace(QUESTION, question_id=8), replace(QUESTION, question_id=9, family="qa-7")]
+    with pytest.raises(Refusal, match="prompts 7 and 9 would both be recorded in qa-7.safetensors"):
+        record_all(three, world(kit), tmp_path / "out", ["prompt-lookup"], 2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_decoded_where_a_recording_has_all_the_drafters_or_may_not_be_added_to(kit, tmp_path):
     [path] = record_all([QUESTION], world(kit), tmp_path, ["eagle"], 9)
     whole, said = path.read_bytes(), []

@@ -1,4 +1,4 @@
-"""The report of a small run is one page that stands alone."""
+"""The report of a small run is one page that stands alone, and that runs nothing which its data bring along."""
 
 import json
 import re
@@ -14,9 +14,10 @@ from specdec_lib.commands import report
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.table import Table
+from tests.hostile import SCRIPT, running
 
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
-ABOUT = {"name": "table", "device": "cpu", "dtype": "float64", "threads": 1}
+ABOUT = {"name": f"table {SCRIPT}", "device": "cpu", "dtype": "float64", "threads": 1}
 
 
 def encode(messages):
@@ -24,15 +25,15 @@ def encode(messages):
 
 
 def spell(ids):
-    return "".join("ab."[i] for i in ids)
+    return "".join((SCRIPT, "b", ".")[i] for i in ids)
 
 
 def finished(folder, methods):
     """A run over six prompts of a three-token world."""
-    prompts = [Prompt(i, "qa", "qa", ("ab" * (1 + i),), None) for i in range(6)]
+    prompts = [Prompt(f"{i} {SCRIPT}", SCRIPT, SCRIPT, ("ab" * (1 + i) + SCRIPT,), None) for i in range(6)]
     world = Environment(TARGET, encode, spell, lambda: TextStream(spell), TokenizerFacts(vocab=3), draft=TARGET,
                         about=ABOUT)
-    run_bench(Plan(methods, max_new_tokens=8), world, prompts, folder,
+    run_bench(Plan(methods, max_new_tokens=8, prompts=SCRIPT, draft=SCRIPT), world, prompts, folder,
               lambda: CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),)))
 
 
@@ -43,6 +44,8 @@ def test_the_report_is_one_page_with_figures_without_code_and_without_a_network(
     html = report.write_report(tmp_path).read_text()
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=.https?:", html)
     assert html.count("plotly-graph-div") >= 7
+    assert running(html) == []
+    assert html.count("boom()") > 10
     assert "Which speculative method is the fastest here?" in html
     assert "reading.overview" not in html
     assert str(tmp_path) not in html

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
@@ -71,6 +72,26 @@ def test_a_long_text_is_one_document_however_it_is_cut_for_reading(model, write,
     assert run_store(model, tmp_path / "s", write("a.txt", "a\nb\nc\nd\ne\n")) == 0
     assert StaticStore(tmp_path / "s").size == 6
     assert followed(tmp_path / "s", "a b") == ids("c d e")
+
+
+def test_any_number_of_threads_makes_the_same_store(model, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "LINES", 2)
+    monkeypatch.setattr(store, "CORES", 3)
+    monkeypatch.setenv("RAYON_NUM_THREADS", "1")
+    text, files = write("a.txt", "a b\nred\n" * 20 + "blue c\n"), []
+    for threads in (1, 2, 100_000):
+        out = tmp_path / f"with {threads}"
+        assert cli.run(["store", "--from", str(text), "--target", model, "--out", str(out), "--threads",
+                        str(threads)]) == 0
+        files.append(out.read_bytes())
+        assert os.environ["RAYON_NUM_THREADS"] == str(min(threads, 3))
+    assert files[0] == files[1] == files[2]
+
+
+def test_no_threads_at_all_is_refused_before_anything_is_read(model, write, tmp_path, capsys):
+    assert cli.run(["store", "--from", str(write("a.txt", "a")), "--target", model, "--out", str(tmp_path / "s"),
+                    "--threads", "0"]) == 2
+    assert "threads must be at least 1, got 0" in capsys.readouterr().err
 
 
 def test_a_store_that_was_built_is_taken_by_a_method(model, write, tmp_path, capsys):

@@ -50,6 +50,14 @@ def test_ids_of_a_conversation_are_those_of_transformers(smol):
     assert smol.encode_chat(["Name three rivers."]) == tuple(theirs)
 
 
+@pytest.mark.parametrize("template", ["{{ ''.__class__.__mro__[1].__subclasses__() }}",
+                                      "{{ cycler.__init__.__globals__ }}", "{% include '/etc/hostname' %}",
+                                      "{% set x = messages.append(1) %}"])
+def test_a_chat_template_reaches_neither_pythons_objects_nor_files(tmp_path, template):
+    with pytest.raises(Refusal, match="has a chat template that refuses this"):
+        Tokenizer(small(tmp_path, template)).encode_chat(["a"])
+
+
 def test_pairs_of_role_and_text_encode_as_turns_do(smol):
     pairs = [("user", "a"), ("assistant", "b"), ("user", "c")]
     assert smol.encode_chat(pairs) == smol.encode_chat(["a", "b", "c"])
