@@ -73,10 +73,14 @@ def equality_sentence(report: Report) -> str:
     found = [row for row in first_differences(report) if row["method"] in lossless]
     outputs = sum(report.entries[name]["prompts"] for name in lossless)
     if not found:
-        return f"All {outputs} outputs of lossless methods equal plain decoding's in every id."
-    widest = max(row["margin (logits)"] or 0.0 for row in found)
-    bound, dtype = (1e-3 if "32" in about["target"]["dtype"] or "64" in about["target"]["dtype"] else 0.5,
-                    about["target"]["dtype"])
+        why = ", and must: a row's bits do not depend on the rows computed with it" if about["target"].get(
+            "batch_invariant") else ""
+        return f"All {outputs} outputs of lossless methods equal plain decoding's in every id{why}."
+    widest, dtype = max(row["margin (logits)"] or 0.0 for row in found), about["target"]["dtype"]
+    bound = 1e-3 if "32" in dtype or "64" in dtype else 0.5
+    if about["target"].get("batch_invariant"):
+        return (f"{len(found)} of {outputs} outputs of lossless methods differ from plain decoding, although a row's"
+                " bits do not depend on the other rows here: investigate it.")
     verdict = f"at most {widest:.3g} logits between the two best tokens there, a near tie in {dtype}."
     if widest >= bound:
         verdict = f"one of them at a margin of {widest:.3g} logits, too wide for a tie in {dtype}: investigate it."

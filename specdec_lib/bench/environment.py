@@ -100,7 +100,8 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
     others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                               beside and str(beside))
-    about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads}
+    about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
+             "batch_invariant": getattr(lm, "batch_invariant", False)}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
                        text.name, small)

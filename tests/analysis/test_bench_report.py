@@ -83,6 +83,15 @@ def test_equality_is_a_promise_of_greedy_lossless_methods_and_a_wide_margin_is_n
     assert "sampled" in report_text.equality_sentence(report(*PLAIN, *OTHER, temperature=1.0))
 
 
+def test_where_rows_do_not_depend_on_each_other_no_difference_is_forgiven():
+    close = [one("ar", q, [row(7, 1.0, margin=0.01)] * 4) for q in range(5)]
+    at, equal = report(*close, *OTHER), report(*PLAIN, *FAST)
+    for run in (at, equal):
+        run.summary["target"]["batch_invariant"] = True
+    assert "investigate" in report_text.equality_sentence(at)
+    assert "equal plain decoding's in every id, and must" in report_text.equality_sentence(equal)
+
+
 def test_the_output_shown_is_the_one_with_the_most_drafted_tokens():
     longer = one("fast", 9, [row(7, 2.0, accepted=3)] * 2)
     at = report(*PLAIN, one("ar", 9, [row(7, 1.0)] * 8), *FAST, longer)

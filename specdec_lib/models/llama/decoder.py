@@ -80,6 +80,11 @@ class Transformer:
         return self.shape.vocab
 
     @property
+    def batch_invariant(self) -> bool:
+        """Whether the bits of a row do not depend on the rows that are computed with it (`kernels.py`)."""
+        return self.layout is not None
+
+    @property
     def layers(self) -> int:
         return len(self.weights.layers)
 

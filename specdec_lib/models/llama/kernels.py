@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import products
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.models.llama.invariant_attention import Layout, padded
+from specdec_lib.models.llama.invariant_attention import STEP, Layout, padded
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
 from specdec_lib.models.llama.weights import LlamaWeights
 
@@ -56,7 +56,8 @@ def linear_agrees(out: int, into: int, rows: tuple[int, ...] = ROWS) -> bool:
 
 def keys_agree(layout: Layout, kv_heads: int, head_dim: int, count: int, rows: tuple[int, ...] = ROWS) -> bool:
     """Whether q k^T has the same bits in either order, for any number of rows and of columns behind."""
-    heads = [cancelling(layout.columns(count) + 64, max(rows), head_dim, torch.bfloat16, seed) for seed in range(kv_heads)]
+    heads = [cancelling(layout.columns(count) + STEP, max(rows) * layout.group, head_dim, torch.bfloat16, seed)
+             for seed in range(kv_heads)]
     k, q = (torch.stack(both) for both in zip(*heads, strict=True))
     few = max(2, layout.group)
     alone = products(q[:, :few], k[:, :layout.columns(count)])
@@ -67,7 +68,7 @@ def keys_agree(layout: Layout, kv_heads: int, head_dim: int, count: int, rows: t
 
 def values_agree(layout: Layout, kv_heads: int, head_dim: int, count: int, rows: tuple[int, ...] = ROWS) -> bool:
     """Whether sums over values have the same bits among other rows, with columns behind, and pairs between."""
-    heads = [cancelling(head_dim, max(rows), count, torch.bfloat16, seed) for seed in range(kv_heads)]
+    heads = [cancelling(head_dim, max(rows) * layout.group, count, torch.bfloat16, seed) for seed in range(kv_heads)]
     values, weights = torch.stack([v.T for v, _ in heads]), torch.stack([w for _, w in heads])
     few, columns = max(2, layout.group), layout.columns(count)
     alone = torch.bmm(*spread(weights[:, :few], values, torch.arange(count), columns))

@@ -1,0 +1,68 @@
+"""What this machine's kernels promise is tried on the shapes of real models, and a broken promise is noticed."""
+
+import pytest
+import torch
+
+from specdec_lib.models.llama import kernels
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.invariant_attention import Layout
+from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
+
+SMOL = LlamaConfig(layers=1, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=64, context=2048)
+SMALL = LlamaConfig(layers=1, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=64, context=512)
+
+
+def test_at_every_width_and_context_the_kernels_keep_what_a_short_trial_showed():
+    """The short trial runs whenever a model is loaded; this one has all widths, and contexts around every border."""
+    thorough = kernels.layout_for(SMOL, kernels.ALL_ROWS, kernels.ALL_COUNTS)
+    assert (thorough is not None) == packs_dtype(torch.bfloat16), (
+        "a kernel of this torch adds in another order than at the short trial: add the case to ROWS or COUNTS of"
+        " kernels.py, so that models fall back to today's attention, and look for the new order")
+
+
+def test_a_layer_gives_a_row_alone_the_bits_of_a_row_among_others():
+    weight, x = cancelling(576, 9, 1536, torch.bfloat16)
+    layer = PackedLinear(weight)
+    alone, among = layer(x[:1].contiguous()), layer(x)[:1]
+    assert torch.equal(alone, among) or not layer.packed
+
+
+def test_numbers_that_cancel_show_the_order_of_a_sum():
+    weight, x = cancelling(8, 4, 64, torch.float32)
+    assert torch.allclose(x.double() @ weight.double().T, torch.zeros(4, 8, dtype=torch.float64), atol=1e-5)
+    halves = x[:, :32] @ weight[:, :32].T + x[:, 32:] @ weight[:, 32:].T
+    at_once = sum(x[:, i, None] * weight[None, :, i] for i in range(64))
+    assert (halves != at_once).float().mean() > .5
+
+
+@pytest.mark.parametrize("broken", ["linear_agrees", "keys_agree", "values_agree"])
+def test_a_model_on_a_machine_that_fails_a_trial_takes_the_other_attention(broken, monkeypatch):
+    monkeypatch.setattr(kernels, broken, lambda *about: False)
+    kernels.layout_for.cache_clear()
+    try:
+        model = Transformer.random(SMALL, dtype=torch.bfloat16)
+        assert not model.batch_invariant
+        assert model.rope[0].dtype == torch.bfloat16
+    finally:
+        kernels.layout_for.cache_clear()
+
+
+def test_a_trial_notices_a_kernel_whose_sum_depends_on_the_rows(monkeypatch):
+    product = torch.bmm
+
+    def by_halves(a, b, **options):
+        if a.shape[1] < 20:
+            return product(a, b)
+        half = a.shape[2] // 2
+        return product(a[..., :half], b[:, :half]) + product(a[..., half:], b[:, half:])
+
+    layout = Layout.of(SMOL.group, SMOL.kv_heads, SMOL.head_dim)
+    assert kernels.values_agree(layout, 3, 64, 192, (3, 17)) or not packs_dtype(torch.bfloat16)
+    monkeypatch.setattr(torch, "bmm", by_halves)
+    assert not kernels.values_agree(layout, 3, 64, 192, (3, 17))
+
+
+def test_full_precision_and_bidirectional_models_take_the_other_attention():
+    assert not Transformer.random(SMALL).batch_invariant
+    assert not Transformer.random(SMALL, dtype=torch.bfloat16).fresh(bidirectional=True).batch_invariant
