@@ -84,7 +84,7 @@ def make_part(name: str, kit: Kit, **values) -> Any:
 
 
 def method_spec(spec: MethodSpec | str) -> MethodSpec:
-    """The parsed spec; Refusal for a name or a parameter that no card has, and for two parts of one kind behind an @."""
+    """The parsed spec; Refusal for a name or a parameter that no card has, and for two parts of a kind behind an @."""
     if isinstance(spec, MethodSpec):
         return spec
     own, *others = map(parse_part, spec.split("@"))

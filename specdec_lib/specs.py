@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from specdec_lib.types import Refusal
 
-
 LONGEST = 1000                                     # characters of a spec
 
 
