@@ -272,7 +272,7 @@ def measured(out: Path, options: dict) -> None:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
-    for warning in summary["settings"]["warnings"]:
+    for warning in summary.get("settings", {}).get("warnings", []):
         say(warning)
 
 

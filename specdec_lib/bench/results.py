@@ -129,9 +129,9 @@ def tables(decodes: Sequence[Decode]) -> Tables:
 def check_finished(folder: Path, summary: Any) -> None:
     """Refuses the folder of a finished run whose summary is none, or whose tables are gone or cut short."""
     remedy = "copy the run again, or measure it again in another folder with `specdec bench --out FOLDER`"
-    settings = summary.get("settings") if isinstance(summary, dict) else None
-    parts = (settings, *(summary.get(name) for name in ("methods", "peers", "target"))) if settings else (None,)
-    if not all(isinstance(part, dict) for part in parts) or not isinstance(settings.get("warnings"), list):
+    told = summary if isinstance(summary, dict) else {}
+    parts = [told.get("methods"), *(told.get(name, {}) for name in ("settings", "peers", "target", "prompts"))]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(parts[1].get("warnings", []), list):
         raise Refusal(f"{folder / 'summary.json'} is not the summary of a run: {remedy}")
     for name in ("rounds.parquet", "decodes.parquet"):
         try:
@@ -146,8 +146,8 @@ def read_results(folder: Path) -> list[Decode]:
     try:
         return decodes_in(folder)
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-        raise Refusal(f"the tables in {folder} are not those of a run, or damaged ({type(error).__name__}): copy the"
-                      " run again, or measure it again in another folder") from None
+        raise Refusal(f"the run in {folder} cannot be read, its tables are damaged ({type(error).__name__}): copy it"
+                      " again, or measure it again in another folder") from None
 
 
 def decodes_in(folder: Path) -> list[Decode]:

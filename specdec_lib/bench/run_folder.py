@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-
 from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan, changed_settings
 from specdec_lib.bench.results import Decode
@@ -60,7 +58,7 @@ class RunFolder:
             return None
         try:
             return results.read_results(path)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, Refusal) as error:
             raise Refusal(f"the part {path} cannot be read ({error}): remove it and run the same command"
                           " again") from None
 
