@@ -62,7 +62,8 @@ class TrainingOrder:
         if not 0 < self.minutes <= YEAR:
             raise Refusal(f"--minutes is how long this may take, above 0 and at most a year, got {self.minutes}")
         if not 0 <= self.cache < inf or abs(self.seed) >= 2 ** 63:
-            raise Refusal(f"--cache-gb is 0 or more and --seed of at most 63 bits, got {self.cache / 1e9} and {self.seed}")
+            raise Refusal(f"--cache-gb is 0 or more and --seed has at most 63 bits, got {self.cache / 1e9} and"
+                          f" {self.seed}")
         if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not 0 < self.rate < inf:
             raise Refusal("drafters are fitted by adamw or muon at a rate above 0, got "
                           f"{self.optimiser} at {self.rate}")
@@ -166,13 +167,17 @@ def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, d
     write_atomically(path, lambda rough: rough.write_text(told))
 
 
-def read_answers(path: Path, vocab: int = 2 ** 31) -> Iterator[Mapping]:
-    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content."""
+def read_answers(path: Path, vocab: int | None = None) -> Iterator[Mapping]:
+    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content.
+
+    Without `vocab`, token ids of any size pass.
+    """
+    largest, whose = (2 ** 31, "") if vocab is None else (vocab, f" of this target, 0 to {vocab - 1}")
     for place, record in enumerate(shards.read_shards(path) if path.is_dir() else read_json_lines(path), 1):
         output = record.get("output", []) if isinstance(record, Mapping) else None
         if (not isinstance(record, Mapping) or not isinstance(output, list)
-                or not all(type(token) is int and 0 <= token < vocab for token in output)):
-            raise Refusal(f"record {place} of {path} has no output of token ids of this target, 0 to {vocab - 1}")
+                or not all(type(token) is int and 0 <= token < largest for token in output)):
+            raise Refusal(f"record {place} of {path} has no output of token ids{whose}")
         refuse_odd_fields(record, f"record {place} of {path}")
         yield record
 

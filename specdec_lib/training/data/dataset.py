@@ -78,7 +78,7 @@ def refuse_too_few(train: int, held: int) -> None:
     if not train or not held:
         raise Refusal(f"there {'is 1 example' if train == 1 else f'are {train} examples'} to train on and"
                       f" {held or 'no'} greedy {'one' if held == 1 else 'ones'} of held-out prompts to measure with:"
-                      " give more --data, or without --data more --minutes or more --prompts")
+                      " more data is needed, give more --minutes or more --prompts, or more of it with --data")
 
 
 def batches_of(data: Sequence[Example], chosen: Sequence[int], batch: int) -> tuple[tuple[int, ...], ...]:
