@@ -24,6 +24,7 @@ HOSTILE = (None, True, -1, 0, 3, 1.5, 10**30, float("inf"), float("nan"), "", "x
 WORDS = ("", " ", "x", "-", "--", "²", "None", "1.5", "../up", "a/b", "😀", "'", "(", "ar", "," * 9, "9" * 40)
 WHOLE = ("-1", "0", "1", "2", "3", "x", "1.5", "", "²", "9" * 30, "1e3", "nan")
 REAL = ("0", "1", "0.5", "-1", "inf", "nan", "1e400", "1e-320", "x", "", "9" * 400)
+INSTEAD = (b"", b"\xff\xfe\x00", b"[" * 100_000, b"null", b"{}", b"[]", b'"x"', b"1", b"{\n")
 METHODS = ("ar", "sam", "sam(depth=2)", "draft-model", "token-recycling", "prompt-lookup@fixed(depth=1)", "respec",
            "draft-model@svip", "sam@typical", "eagle", "eagle2", "early-exit", "specdiff", "sam(depth=True)", "ar@svip",
            "sam@tapout(arms=['x'])", "sam()()", "sam(", "nope", "sam(depth='x')", "draft-model@typical(eps=[1])",
@@ -31,7 +32,7 @@ METHODS = ("ar", "sam", "sam(depth=2)", "draft-model", "token-recycling", "promp
 # Values that would run for minutes are left out; an option that is not named here takes whatever its type takes.
 POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,respec"), "peers": ("", "hf-generate", "x"),
          "repeats": ("-1", "0", "1", "x"), "nodes": ("-1", "0", "1", "8", "x"), "minutes": ("0.001", "0", "nan", "inf"),
-         "tokens": ("300", "0", "-5", "x", "²", "300,", "1", "9" * 40), "contexts": ("8", "0", "²", "x", "9999999", "8,"),
+         "tokens": ("300", "0", "-5", "x", "²", "300,", "1", "9" * 40), "contexts": ("8", "0", "²", "x", "9999999"),
          "max_new_tokens": ("1", "3", "0", "-1", "x", "9" * 30), "device": ("cpu", "auto", "tpu", "cuda:99", ""),
          "dtype": ("float32", "auto", "float64", "int3", "fp32", ""), "threads": ("1", "0", "-1", "100000", "x"),
          "orders": ("file", "shuffled", "file,shuffled", "x", ""), "positions": ("-1", "0", "9", "x"),
@@ -40,12 +41,13 @@ POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,resp
          "names": ("eagle", "ngram", "x"), "prompt": ("a b c", "", " ", "-", "red " * 99, "😀", "-x"),
          "cache_gb": ("0.001", "-1", "nan", "inf", "x"), "longest": ("3", "0", "-1", "101", "x")}
 USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json",
-         "prompts": "prompts.jsonl", "data": "data.jsonl", "limit": "2",
+         "prompts": "prompts.jsonl", "data": "data.jsonl", "limit": "2", "peers": "",
          "max_new_tokens": "3", "threads": "1", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
          "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf"}
 FILES = {"target": "model", "draft": "draft", "diffusion": "model", "prompts": "prompts.jsonl", "cost": "curve.json",
          "store": "a.store", "checkpoints": "shelf", "data": "data.jsonl", "forbid": "prompts.jsonl",
          "sources": "data.jsonl"}
+BEGUN = "begun"                                    # a bench that was stopped after its first prompt
 OUTS = {"bench": "run", "report": "run", "record": "recordings", "train": "shelf", "store": "a.store",
         "cost": "curve.json", "overhead": "curve.json"}
 
@@ -62,13 +64,13 @@ class Case:
 
     command: str
     given: tuple[tuple[object, str], ...]
-    damage: tuple[tuple[str, int], ...]            # name of a file or folder, seed of the damage
-    filled: bool                                   # whether --out holds an earlier result
+    damage: tuple[tuple[str, int], ...] = ()       # name of a file or folder, seed of the damage
+    earlier: str = ""                              # which earlier result --out holds, if any
     stdin: str = "a b"
 
     def __repr__(self) -> str:
         said = [(param.name, word) for param, word in self.given]
-        return f"Case({self.command!r}, {said}, {self.damage}, filled={self.filled})"
+        return f"Case({self.command!r}, {said}, {self.damage}, {self.earlier!r})"
 
 
 @st.composite
@@ -79,11 +81,17 @@ def cases(draw) -> Case:
     odd = draw(st.lists(st.sampled_from(range(len(known))), max_size=3, unique=True)) if known else []
     given = [(param, draw(word_for(param)) if place in odd else USUAL[param.name])
              for place, param in enumerate(known) if place in odd or param.name in USUAL]
-    filled, read = draw(st.booleans()), [word for _, word in given if word in FILES.values()]
-    places = sorted({*read, *([OUTS[command]] if filled and command in OUTS else [])})
+    results = {"": 0, OUTS.get(command, ""): 0, BEGUN if OUTS.get(command) == "run" else "": 0}
+    earlier = draw(st.sampled_from(list(results)))
+    places = sorted({word for _, word in given if word in FILES.values()} | ({earlier} if earlier else set()))
     chosen = draw(st.lists(st.sampled_from(places), max_size=2, unique=True)) if places else []
     damage = tuple((name, draw(st.integers(0, 10**6))) for name in chosen)
-    return Case(command, tuple(given), damage, filled, draw(st.sampled_from(WORDS)))
+    return Case(command, tuple(given), damage, earlier, draw(st.sampled_from(WORDS)))
+
+
+def usual(command: str) -> Case:
+    """The command as it runs to its end."""
+    return Case(command, tuple((param, USUAL[param.name]) for param in commands()[command] if param.name in USUAL))
 
 
 def word_for(param) -> st.SearchStrategy[str]:
@@ -115,8 +123,8 @@ def lay_out(case: Case, world: Path, here: Path) -> None:
     shutil.copytree(world, here)
     for name, seed in case.damage:
         damage(here / name, random.Random(seed))
-    if case.filled and (here / OUTS.get(case.command, "run")).exists():
-        source = here / OUTS.get(case.command, "run")
+    source = here / (case.earlier or "none")
+    if source.exists():
         (shutil.copytree if source.is_dir() else shutil.copy)(source, here / "out")
 
 
@@ -141,7 +149,7 @@ def damage(path: Path, dice: random.Random) -> None:
         place = dice.randrange(len(data))
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << dice.randrange(8)]) + data[place + 1:])
     elif how == 4:
-        path.write_bytes(dice.choice((b"", b"\xff\xfe\x00", b"[" * 100_000, b"null", b"{}", b"[]", b'"x"', b"1", b"{\n")))
+        path.write_bytes(dice.choice(INSTEAD))
     elif path.suffix in (".json", ".jsonl"):
         rewrite(path, data, dice)
     else:

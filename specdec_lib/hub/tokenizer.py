@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from specdec_lib.cards import TokenizerFacts
+from specdec_lib.models.llama.config import UnsupportedConfig, config_of
+from specdec_lib.models.llama.weights import read_config
 from specdec_lib.types import Refusal
 
 HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
+FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 ROLES = ("user", "assistant")
 History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
 
@@ -117,8 +121,17 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
+        if any((folder / name).is_file() for name in FILES):
+            refuse_broken_config(folder)           # transformers reads it to find the tokenizer
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
-                      f"model ({type(error).__name__})") from error
+                      f"model, or its config.json is broken ({type(error).__name__}): copy or download it again"
+                      ) from error
+
+
+def refuse_broken_config(folder: Path) -> None:
+    """Raises Refusal where the config is one of ours and describes no model."""
+    with suppress(UnsupportedConfig):
+        config_of(read_config(folder))
 
 
 def read_facts(folder: Path, tokenizer: Any) -> TokenizerFacts:
