@@ -130,6 +130,11 @@ def test_a_break_even_that_cannot_be_is_one_sentence(model, shelf, capsys, words
     assert sentence in refused(["break-even", "--checkpoints", shelf, "--target", model, *HERE, *words], capsys)
 
 
+def test_a_context_that_would_be_cut_is_refused(shelf, model, capsys):
+    words = ["break-even", "ngram", "--checkpoints", shelf, "--target", model, "--context", "9999", *HERE]
+    assert "half of the target's context at most, 256 tokens" in refused(words, capsys)
+
+
 def test_an_empty_folder_has_no_break_even(model, tmp_path, capsys):
     said = refused(["break-even", "--checkpoints", tmp_path, "--target", model, *HERE], capsys)
     assert "no trained drafter" in said
