@@ -121,7 +121,7 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
-        if any((folder / name).is_file() for name in FILES):
+        if (folder / "config.json").exists() and any((folder / name).is_file() for name in FILES):
             refuse_broken_config(folder)           # transformers reads it to find the tokenizer
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
                       f"model, or its config.json is broken ({type(error).__name__}): copy or download it again"
