@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,8 @@ from traceback import extract_tb
 from typing import Any
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.specs import MethodSpec, parse_part
+from specdec_lib.parameters import check_parameters
+from specdec_lib.specs import MethodSpec, PartSpec, parse_part
 from specdec_lib.types import Method, Refusal
 
 ROOMS = ("when", "what", "how")
@@ -117,7 +118,7 @@ def make_part(name: str, kit: Kit, **values) -> Any:
 
 
 def method_spec(spec: MethodSpec | str) -> MethodSpec:
-    """The parsed spec; Refusal for a name that no card has, and for two parts of one kind behind an @."""
+    """The parsed spec; Refusal for a name or a parameter that no card has, and for two parts of a kind behind an @."""
     if isinstance(spec, MethodSpec):
         return spec
     own, *others = map(parse_part, spec.split("@"))
@@ -132,7 +133,19 @@ def method_spec(spec: MethodSpec | str) -> MethodSpec:
         if room in replaced:
             raise Refusal(f"{spec!r} names two parts of one kind, {replaced[room].name} and {other.name}: one decides")
         replaced[room] = other
+    check_parts(own, replaced)
     return MethodSpec(spec, own, replaced)
+
+
+def check_parts(own: PartSpec, replaced: Mapping[str, PartSpec]) -> None:
+    """Refuses parameters that a card does not take, and a policy of draft length where nothing is drafted."""
+    card = methods()[own.name]
+    check_parameters(card, own.values)
+    for room, part in replaced.items():
+        check_parameters(parts()[room][part.name], part.values)
+    if "when" in replaced and "nothing" in card.parts:
+        raise Refusal(f"{own.name} drafts nothing, so {replaced['when'].name} has no length to decide: name a method"
+                      " that drafts, or leave the policy out")
 
 
 def build(spec: MethodSpec | str, kit: Kit) -> Method:
@@ -204,9 +217,5 @@ def checkpoints_among(needed: Iterable[str]) -> list[str]:
 
 
 def _make(card: Card, kit: Kit, values: dict[str, Any]) -> Any:
-    known = [name for name in inspect.signature(card.make).parameters][1:]
-    strange = [name for name in values if name not in known]
-    if strange:
-        choice = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise Refusal(f"{card.name} has no parameter {strange[0]!r}; {choice}")
+    check_parameters(card, values)
     return card.make(kit, **values)

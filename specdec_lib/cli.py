@@ -54,11 +54,9 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
     """Streams an answer, then one line of statistics."""
     options = locals()
     from specdec_lib.bench.options import RunOptions, prepare
-    from specdec_lib.commands.generate import stream_answer
+    from specdec_lib.commands.generate import read_prompt, stream_answer
 
-    prompt = sys.stdin.read() if prompt == "-" else prompt
-    if not prompt.strip():
-        raise Refusal("the prompt is empty: give some text to answer")
+    prompt = read_prompt(prompt, sys.stdin)
     here = prepare(RunOptions.of(options, methods=method))
     try:
         for piece in stream_answer(here.plan, method, here.environment(say), here.saved_curve, prompt):
@@ -69,7 +67,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
 
 
 @app.command("bench")
-def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the results.")] = OUT / "bench",
+def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the results.")] = OUT / "bench",
               methods: opt.Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
               prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
               dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128,
@@ -83,7 +81,7 @@ def run_bench(out: Annotated[Path, typer.Option("--out", help="The folder of the
 
 
 @app.command()
-def report(out: Annotated[Path, typer.Option("--out", help="The folder of the results.")] = OUT / "report",
+def report(out: Annotated[Path, opt.path_option("--out", "The folder of the results.")] = OUT / "report",
            methods: opt.Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 96,
@@ -102,7 +100,7 @@ def report(out: Annotated[Path, typer.Option("--out", help="The folder of the re
 
 
 @app.command("cost")
-def cost_curve(out: Annotated[Path, typer.Option("--out", help="JSON file for the curve.")],
+def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the curve.")],
                target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
                threads: opt.Threads = None,
                contexts: Annotated[str, typer.Option("--contexts", help="Context lengths, comma-separated.")] = "256",
@@ -111,11 +109,12 @@ def cost_curve(out: Annotated[Path, typer.Option("--out", help="JSON file for th
     from specdec_lib.bench.options import RunOptions, measured_curve, prepare
     from specdec_lib.bench.progress import bar
 
-    if repeats < 1 or not all(word.strip().isdigit() and int(word) > 0 for word in contexts.split(",")):
-        raise Refusal("contexts are whole numbers above 0 with commas between, and repeats is at least 1")
+    if repeats < 1:
+        raise Refusal(f"repeats is at least 1, got {repeats}")
+    sizes = opt.whole_numbers(contexts, "--contexts")
     here = prepare(RunOptions(target=target, device=device, dtype=dtype, threads=threads))
     with bar("cost curve") as progress:
-        curve = measured_curve(here, tuple(sorted({int(word) for word in contexts.split(",")})), repeats, progress,
+        curve = measured_curve(here, tuple(sorted(set(sizes))), repeats, progress,
                                here.environment(say))
     curve.save(out)
     typer.echo(f"{curve.nodes()} draft nodes cost at most 1.25 plain forwards here; the curve is in {out}")
@@ -126,16 +125,15 @@ def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_
                                                  help="respec, or a method with its trigger.")] = "respec",
              tokens: Annotated[str, typer.Option(help="Context lengths, comma-separated.")] = "500,1000,2000,4000",
              nodes: Annotated[int, typer.Option("--nodes", help="Nodes per draft.")] = 8, seed: opt.Seed = 0,
-             out: Annotated[Path | None, typer.Option("--out", help="JSON file for the result.")] = None) -> None:
+             out: Annotated[Path | None, opt.path_option("--out", "JSON file for the result.")] = None) -> None:
     """Measures the time per round of trigger, scores and trie as a text grows, without a model."""
     from specdec_lib.bench import overhead
     from specdec_lib.bench.progress import bar
     from specdec_lib.bench.provenance import provenance
 
-    if not all(word.strip().isdigit() for word in tokens.split(",")):
-        raise Refusal(f"tokens are whole numbers with commas between, got {tokens!r}")
+    sizes = opt.whole_numbers(tokens, "--tokens")
     with bar("overhead") as progress:
-        found = overhead.overheads(method, [int(word) for word in tokens.split(",")], nodes, seed=seed,
+        found = overhead.overheads(method, sizes, nodes, seed=seed,
                                    progress=progress)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +143,7 @@ def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_
 
 
 @app.command()
-def record(out: Annotated[Path, typer.Option("--out", help="The folder of the recordings.")] = OUT / "recordings",
+def record(out: Annotated[Path, opt.path_option("--out", "The folder of the recordings.")] = OUT / "recordings",
            drafters: Annotated[str, typer.Option("--drafters", callback=opt.known_parts,
                                                  help="Parts, or NAME=PART; comma-separated.")] = "",
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
@@ -176,10 +174,10 @@ def train(name: Annotated[str, typer.Argument(
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,
-          prompts: Annotated[list[Path] | None, typer.Option("--prompts", help="Prompts to generate from.")] = None,
-          data: Annotated[list[Path] | None, typer.Option("--data", help="Existing answers to train on.")] = None,
-          forbid: Annotated[list[Path] | None, typer.Option("--forbid", help="Prompts never to train on.")] = None,
-          out: Annotated[Path, typer.Option("--out", help="The folder of the checkpoints.")] = OUT / "checkpoints",
+          prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "Prompts to generate from.")] = None,
+          data: Annotated[list[Path] | None, opt.path_option("--data", "Existing answers to train on.")] = None,
+          forbid: Annotated[list[Path] | None, opt.path_option("--forbid", "Prompts never to train on.")] = None,
+          out: Annotated[Path, opt.path_option("--out", "The folder of the checkpoints.")] = OUT / "checkpoints",
           loss: Annotated[str | None, typer.Option("--loss", help="ce (the default), tv or mixed.")] = None,
           depths: Annotated[str | None, typer.Option("--depths", help="Depth weights: decay (the default, but not "
                                                             "for diffusion-lm-aligned), dpace or streak.")] = None,
@@ -237,9 +235,9 @@ def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained d
 
 
 @app.command()
-def store(sources: Annotated[list[Path], typer.Option("--from", help="A text file, JSON lines (output or text), a "
-                                                      "folder of answers; may be repeated.")],
-          out: Annotated[Path, typer.Option("--out", help="The file of the store.")],
+def store(sources: Annotated[list[Path], opt.path_option("--from", "A text file, JSON lines (output or text), a "
+                                                         "folder of answers; may be repeated.")],
+          out: Annotated[Path, opt.path_option("--out", "The file of the store.")],
           target: opt.Target = "smollm2-135m",
           threads: Annotated[int | None, typer.Option("--threads", help="Threads that encode; default: all cores.")]
           = None) -> None:
@@ -275,7 +273,7 @@ def measured(out: Path, options: dict) -> None:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
-    for warning in summary["settings"]["warnings"]:
+    for warning in summary.get("settings", {}).get("warnings", []):
         say(warning)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -106,6 +107,10 @@ def step(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_
 
 
 def logprobs(scores: Scores, row_stats: RowStats, verdict: Verdict) -> tuple[float, ...]:
-    """Log-probability of each emitted token under the raw softmax of its row."""
-    return tuple(scores.logit(row, token) - lse
-                 for row, token, lse in zip(row_stats.rows, verdict.tokens, row_stats.lse, strict=True))
+    """Log-probability of each emitted token under the raw softmax of its row; Refusal where one is not a number."""
+    out = tuple(scores.logit(row, token) - lse
+                for row, token, lse in zip(row_stats.rows, verdict.tokens, row_stats.lse, strict=True))
+    if any(map(isnan, out)):
+        raise Refusal("the target's logits are not numbers (NaN or infinite): its weights are damaged or too large for"
+                      " the dtype, fetch the model again or take --dtype float32")
+    return out

@@ -22,8 +22,8 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self):
-        if self.temperature < 0:
-            raise Refusal(f"temperature must be 0 or more, got {self.temperature}")
+        if not (self.temperature == 0 or 1e-6 <= self.temperature <= 1e6):       # beyond, logits overflow or vanish
+            raise Refusal(f"temperature must be 0 or more, from 0.000001 to 1000000 if above 0, got {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise Refusal(f"top_p must be above 0 and at most 1, got {self.top_p}")
         if self.top_k < 0:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from specdec_lib.types import Refusal
 
+LONGEST = 1000                                     # characters of a spec
+
 
 class PartSpec(NamedTuple):
     """A card's name and the parameters it is made with."""
@@ -45,6 +47,8 @@ class MethodSpec:
 
 def parse_part(text: str) -> PartSpec:
     """`respec(theta=1.0)` -> ("respec", {"theta": 1.0}); values are Python literals. Refusal for anything else."""
+    if len(text) > LONGEST:
+        raise Refusal(f"a method is written in at most {LONGEST:,} characters, got {len(text):,}: {text[:40]!r}...")
     name, bracket, inside = text.strip().partition("(")
     if not bracket:
         return PartSpec(name, {})
@@ -56,8 +60,9 @@ def parse_part(text: str) -> PartSpec:
         if len(words) < len(call.keywords):
             raise ValueError
         return PartSpec(name, words)
-    except (SyntaxError, ValueError) as error:
-        raise Refusal(f"{text!r} is not a name with parameters such as sam(mode='first')") from error
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:   # ast raises all of them
+        short = text if len(text) <= 80 else f"{text[:77]}..."
+        raise Refusal(f"{short!r} is not a name with parameters such as sam(mode='first')") from error
 
 
 def write_part(part: PartSpec) -> str:

@@ -1,5 +1,6 @@
 """The command line on a random model: what it writes, and that bad input is one sentence and exit code 2."""
 
+import io
 import json
 import shutil
 
@@ -181,7 +182,17 @@ def test_a_cost_curve_is_measured_saved_and_can_be_used(model, tmp_path, capsys)
     (["--cost", "/nowhere.json"], "cost curve /nowhere.json cannot be read"),
     (["--store", "/nowhere.store"], "no store at /nowhere.store"),
     (["--batch", "2"], "No such option"),
-    (["--out", "/proc/nowhere/out"], "cannot be written")])
+    (["--out", "/proc/nowhere/out"], "cannot be written"),
+    (["--target", "/nowhere", "--methods", "sam(depth=-1)"], "depth >= 0"),      # before the target is looked for
+    (["--target", "/nowhere", "--methods", "sam@typical(eps='a')"], "cannot take eps='a'"),
+    (["--threads", "100000"], "threads must be at least 1 and at most"),
+    (["--temperature", "nan"], "temperature must be 0 or more"),
+    (["--temperature", "inf"], "temperature must be 0 or more"),
+    (["--temperature", "1e-300"], "temperature must be 0 or more"),
+    (["--seed", str(2 ** 63)], "at most 63 bits"),
+    (["--out", ""], "it is empty"), (["--checkpoints", ""], "it is empty"),
+    (["--prompts", "\udcff"], "not UTF-8 text"), (["--target", "a\0b"], "not UTF-8 text"),
+    (["--target", "~no-such-person/model"], "there is no folder")])
 def test_bad_words_are_one_sentence_and_exit_code_2(bench, words, sentence, capsys):
     assert sentence in refused([*bench, *words], capsys)
 
@@ -367,3 +378,139 @@ def test_the_checkpoints_of_a_spec_are_those_of_its_parts_and_nothing_a_kit_brin
     assert needed_checkpoints("ar") == needed_checkpoints("draft-model(depth=2)@confidence(threshold=0.3)") == []
     assert needed_checkpoints("eagle") == ["eagle"]
     assert needed_checkpoints("early-exit") == ["early-exit"]
+
+
+def write_curve(path, **changed):
+    path.write_text(json.dumps(CURVE.as_dict() | changed))
+    return path
+
+
+@pytest.mark.parametrize(("changed", "sentence"), [
+    ({"seconds": [[1.0, float("inf"), 2.0]]}, "finite"), ({"widths": [1, 5.5, 9]}, "whole numbers"),
+    ({"widths": [True, 5, 9]}, "whole numbers"), ({"contexts": [8.5]}, "whole numbers"),
+    ({"provenance": [1]}, "in words"),
+    ({"target": "other"}, "measured with the target other and this run has tiny"),
+    ({"device": "cuda"}, "measured with the device cuda"), ({"dtype": "bfloat16"}, "measured with the dtype bfloat16")])
+def test_a_cost_curve_of_odd_numbers_or_of_another_setting_is_refused(bench, tmp_path, changed, sentence, capsys):
+    assert sentence in refused([*bench, "--cost", write_curve(tmp_path / "odd.json", **changed)], capsys)
+
+
+def test_a_cost_curve_nested_too_deeply_is_refused(bench, tmp_path, capsys):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    assert "is no cost curve" in refused([*bench, "--cost", tmp_path / "deep.json"], capsys)
+
+
+@pytest.mark.parametrize("words", [["cost", "--contexts", "²"], ["cost", "--contexts", "8,"],
+                                   ["overhead", "--tokens", "²"], ["overhead", "--tokens", "9" * 5000]])
+def test_lists_of_sizes_are_whole_numbers_in_digits(tmp_path, words, capsys):
+    assert "takes whole numbers from 1" in refused([*words, "--out", tmp_path / "x.json"], capsys)
+
+
+@pytest.mark.parametrize(("line", "sentence"), [
+    ({"question_id": 10 ** 30}, "beyond 64 bits"), ({"question_id": "a\ud800"}, "broken Unicode"),
+    ({"category": "a\udfff"}, "broken Unicode"), ({"reference": ["\ud800"]}, "broken Unicode")])
+def test_what_no_table_can_keep_is_refused_before_anything_is_decoded(bench, prompts, tmp_path, line, sentence, capsys):
+    prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": ["a"]} | line))
+    assert sentence in refused(bench, capsys)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("stdin", [b"\xff\xfe\x00", b"a \xed\xa0\x80 b"])
+def test_a_prompt_of_bytes_on_stdin_is_refused(model, stdin, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+    assert "not UTF-8 text" in refused(["generate", "--target", model, "-"], capsys)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8", errors="surrogateescape"))
+    assert "not UTF-8 text" in refused(["generate", "--target", model, "-"], capsys)
+
+
+def changed_model(model, folder, config=None, weights=None):
+    """A copy of a model with other values in its config, or with one tensor changed."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | (config or {})))
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if weights:
+        tensors = load_file(folder / "model.safetensors")
+        weights(tensors)
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(("config", "sentence"), [
+    ({"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 3, "head_dim": None}, "cannot share"),
+    ({"num_attention_heads": 3, "head_dim": None}, "cannot share"), ({"num_hidden_layers": -1}, "whole number above 0"),
+    ({"num_hidden_layers": "5"}, "whole number above 0"), ({"num_hidden_layers": 3}, "3 layers"),
+    ({"vocab_size": 30}, "by its config.json 30 x 16"), ({"max_position_embeddings": 0}, "context is a whole number"),
+    ({"eos_token_id": 9999}, "end token 9999"), ({"eos_token_id": "x"}, "its config.json is broken"),
+    ({"rms_norm_eps": float("nan")}, "epsilon"), ({"rope_parameters": {"rope_theta": -1.0}}, "rotary angles"),
+    ({"rope_parameters": [1], "rope_scaling": [1]}, "wrong kind"),
+    ({"intermediate_size": [3]}, "whole number above 0")])
+def test_a_config_that_no_model_can_have_is_refused_by_what_is_wrong(bench, model, tmp_path, config, sentence, capsys):
+    folder = changed_model(model, tmp_path / "odd", config)
+    assert sentence in refused([*bench, "--methods", "ar", "--target", folder], capsys)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "[" * 100_000])
+def test_a_broken_config_is_named_and_not_a_missing_tokenizer(bench, model, tmp_path, text, capsys):
+    folder = changed_model(model, tmp_path / "odd")
+    (folder / "config.json").write_text(text)
+    said = refused([*bench, "--methods", "ar", "--target", folder], capsys)
+    assert "config.json" in said
+    assert "tokenizer" not in said
+
+
+def test_a_link_in_a_circle_and_a_file_are_no_model_and_the_hub_is_not_asked(bench, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *words, **more: pytest.fail("the hub was asked"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("x")
+    assert "loop is a link that leads to no folder" in refused([*bench, "--target", "loop"], capsys)
+    assert "file is a file, and a model is a folder" in refused([*bench, "--target", "file"], capsys)
+    assert "file is a file, and a model is a folder" in refused([*bench, "--draft", "file"], capsys)
+
+
+@pytest.mark.parametrize("command", ["generate", "bench", "record", "cost"])
+def test_weights_that_are_no_numbers_are_refused_at_the_first_forward(bench, model, tmp_path, command, capsys):
+    def spoil(tensors):
+        tensors["model.norm.weight"].fill_(float("nan"))
+    folder = changed_model(model, tmp_path / "nan", weights=spoil)
+    more = {"generate": ["a b c"], "bench": bench[3:5], "record": [*bench[3:5], "--out", tmp_path / "out"],
+            "cost": ["--contexts", "8", "--out", tmp_path / "out"]}[command]
+    said = refused([command, "--target", folder, "--dtype", "float32", *more], capsys)
+    assert "are not numbers" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_row_that_is_no_number_ends_an_answer_in_a_sentence(model, tmp_path, capsys):
+    def spoil(tensors):
+        tensors["model.embed_tokens.weight"][5] = float("nan")           # of "d" alone
+    folder = changed_model(model, tmp_path / "row", weights=spoil)
+    words = ["generate", "--target", str(folder), "--dtype", "float32", "--max-new-tokens", "2"]
+    assert cli.run([*words, "a b"]) == 0
+    assert "are not numbers" in refused([*words, "a d b"], capsys)
+
+
+def test_a_draft_model_that_cannot_hold_the_prompts_is_refused(bench, prompts, tmp_path, capsys):
+    small = model_folder(tmp_path / "small", seed=1)
+    path = small / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 4}))
+    said = refused([*bench, "--methods", "ar,draft-model", "--draft", small], capsys)
+    assert "prompt 1 has 5 tokens" in said
+    assert "draft model holds 4" in said
+
+
+@pytest.mark.parametrize(("name", "text", "sentence"), [
+    ("summary.json", "{}", "is not the summary of a run"), ("summary.json", "[]", "holds no JSON object"),
+    ("settings.json", "[1]", "holds no JSON object"), ("summary.json", "[" * 100_000, "cannot be read"),
+    ("decodes.parquet", None, "its decodes.parquet is missing"),
+    ("rounds.parquet", "noise", "its rounds.parquet cannot be read")])
+def test_a_damaged_run_is_neither_taken_for_finished_nor_overwritten(bench, tmp_path, name, text, sentence, capsys):
+    out = tmp_path / "out"
+    assert cli.run([*bench, "--methods", "ar"]) == 0
+    path = out / name
+    path.unlink() if text is None else path.write_text(text)
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in out.iterdir())
+    assert sentence in refused([*bench, "--methods", "ar"], capsys)
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in out.iterdir()) == before

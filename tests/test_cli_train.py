@@ -130,6 +130,11 @@ def test_a_break_even_that_cannot_be_is_one_sentence(model, shelf, capsys, words
     assert sentence in refused(["break-even", "--checkpoints", shelf, "--target", model, *HERE, *words], capsys)
 
 
+def test_a_context_that_would_be_cut_is_refused(shelf, model, capsys):
+    words = ["break-even", "ngram", "--checkpoints", shelf, "--target", model, "--context", "9999", *HERE]
+    assert "half of the target's context at most, 256 tokens" in refused(words, capsys)
+
+
 def test_an_empty_folder_has_no_break_even(model, tmp_path, capsys):
     said = refused(["break-even", "--checkpoints", tmp_path, "--target", model, *HERE], capsys)
     assert "no trained drafter" in said
@@ -198,14 +203,42 @@ def test_bad_words_are_one_sentence(model, data, tmp_path, capsys, change, sente
 @pytest.mark.parametrize(("line", "sentence"), [
     ({"prompt": "a b", "output": [3, 4]}, "lacks 'source': it needs source, temperature, prompt, output"),
     ({"source": "x", "temperature": 0.0, "prompt": "a b"}, "lacks 'output'"),
-    ({"source": "x", "temperature": 0.0, "prompt": "a b", "output": [3, 999]}, "no output of token ids of this target"),
-    ({"source": "x", "temperature": 0.0, "prompt": "a b", "output": [3, 4]}, "more data is needed")], ids=range(4))
+    ({"source": "x", "temperature": 0.0, "prompt": "a b", "output": [3, -1]}, "no output of token ids"),
+    ({"source": "x", "temperature": "hot", "prompt": "a b", "output": [3, 4]}, "temperature 'hot'"),
+    ({"source": "x", "temperature": 0.0, "prompt": ["a"], "output": [3, 4]}, "source and prompt as text"),
+    ({"source": "x", "temperature": 0.0, "prompt": "a \ud800", "output": [3, 4]}, "source and prompt as text"),
+    ({"source": "x", "temperature": 0.0, "prompt": "a", "earlier": {"b": 1}, "output": [3]}, "a list of texts"),
+    ({"source": "x", "temperature": 0.0, "prompt": "a b", "output": [3, 4]}, "there is 1 example to train on")],
+    ids=range(8))
 @pytest.mark.parametrize("name", ["eagle", "ngram"])
-def test_data_that_cannot_be_learned_from_are_refused(model, tmp_path, capsys, name, line, sentence):
+def test_data_that_cannot_be_learned_from_are_refused_before_a_model_is_loaded(tmp_path, capsys, name, line, sentence):
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(line) + "\n")
-    words = ["train", name, "--target", model, "--data", path, "--minutes", "0.02", "--out", tmp_path, *HERE]
+    words = ["train", name, "--target", "/nowhere", "--data", path, "--minutes", "0.02", "--out", tmp_path, *HERE]
     assert sentence in refused(words, capsys)
+
+
+def test_token_ids_of_another_target_are_refused(model, data, tmp_path, capsys):
+    path = tmp_path / "data.jsonl"
+    path.write_text(data.read_text() + json.dumps({"source": "x", "temperature": 0, "prompt": "a", "output": [999]}))
+    words = ["train", "eagle", "--target", model, "--data", path, "--minutes", "0.02", "--out", tmp_path, *HERE]
+    assert "no output of token ids of this target, 0 to 30" in refused(words, capsys)
+
+
+def test_deeply_nested_data_are_refused_by_their_file(tmp_path, capsys):
+    path = tmp_path / "deep.jsonl"
+    path.write_text("[" * 100_000)
+    words = ["train", "eagle", "--target", "/nowhere", "--data", path, "--out", tmp_path, *HERE]
+    assert "deep.jsonl is no file of answers" in refused(words, capsys)
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["--minutes", "inf"], "at most a year"), (["--minutes", "nan"], "at most a year"),
+    (["--cache-gb", "nan"], "--cache-gb is 0 or more"), (["--cache-gb", "-1"], "--cache-gb is 0 or more"),
+    (["--rate", "inf"], "a rate above 0"), (["--seed", str(2 ** 63)], "at most 63 bits"),
+    (["--threads", "100000"], "threads must be at least 1 and at most"), (["--out", ""], "it is empty")])
+def test_numbers_that_no_training_can_use_are_refused(tmp_path, capsys, words, sentence):
+    assert sentence in refused(["train", "eagle", "--target", "/nowhere", "--out", tmp_path, *words], capsys)
 
 
 def test_a_target_of_another_family_is_refused(tmp_path, data, capsys):

@@ -49,7 +49,24 @@ def test_a_plan_holds_parsed_specs_and_writes_their_texts():
 
 
 @pytest.mark.parametrize("wrong", ["sam(1)", "sam(**{'a': 1})", "sam(a=b)", "sam(a=1", "sam(a=__import__('os'))",
-                                   "sam()()"])
+                                   "sam()()", "sam(a={[]: 1})", f"sam(a={'-' * 900}1)"])
 def test_anything_but_named_literals_is_refused(wrong):
     with pytest.raises(Refusal, match="not a name with parameters"):
         parse_part(wrong)
+
+
+@pytest.mark.parametrize(("wrong", "why"), [
+    ("sam@typical(eps='a')", "cannot take eps='a'"), ("sam@typical(eps=None)", "cannot take eps=None"),
+    ("sam(depth=[1])", "valid integer"), ("sam@fixed(depth='x')", "valid integer"), ("sam(depth=1.5)", "valid integer"),
+    ("sam(depth=True)", "valid integer"), ("respec(theta=1e999)", "finite number"), ("sam(depth=9999999999)", "up to"),
+    ("sam@tapout(arms='svip')", "cannot take arms"), ("ar@svip", "drafts nothing"), ("-" * 50_000, "at most 1,000"),
+    ("sam@svip(g=1)", "no parameter 'g'")])
+def test_values_of_a_wrong_type_are_refused_when_the_spec_is_read(wrong, why):
+    with pytest.raises(Refusal, match=why) as error:
+        catalog.method_spec(wrong)
+    assert len(str(error.value)) < 300
+
+
+def test_a_whole_number_stands_for_a_fraction_and_a_list_for_a_tuple():
+    assert catalog.method_spec("sam@typical(eps=1)").replaced["how"].values == {"eps": 1}
+    assert catalog.method_spec("sam@tapout(arms=['svip'])").replaced["when"].values == {"arms": ["svip"]}

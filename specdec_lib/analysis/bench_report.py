@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.bench import summary as sums
-from specdec_lib.bench.results import Decode, read_results, select
+from specdec_lib.bench.results import Decode, check_finished, read_results, select
 from specdec_lib.cost import curves
 from specdec_lib.types import Refusal
 
@@ -77,8 +77,12 @@ def load_report(folder: str | Path) -> Report:
     """The report of a finished run; Refusal if the folder holds none."""
     folder = Path(folder)
     try:
-        return Report(json.loads((folder / "summary.json").read_text(encoding="utf-8")), tuple(read_results(folder)))
-    except (OSError, ValueError, KeyError) as error:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        check_finished(folder, summary)
+        return Report(summary, tuple(read_results(folder)))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, Refusal):
+            raise
         raise Refusal(f"{folder} holds no finished run ({error}): measure one with `specdec bench`") from None
 
 

@@ -17,6 +17,7 @@ from specdec_lib.bench.environment import Environment, device_of, dtype_of, open
 from specdec_lib.bench.plan import FILE, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.cost import curves
 from specdec_lib.specs import MethodSpec, split_specs
@@ -92,7 +93,7 @@ def prepare(options: RunOptions) -> PreparedRun:
     needed = list(dict.fromkeys([*needed, *(spec.checkpoint for spec in plan.methods if spec.checkpoint)]))
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf)
-    saved = None if options.cost is None else curves.load_curve(options.cost)
+    saved = None if options.cost is None else matching_curve(options.cost, plan)
     return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, tuple(needed))
 
 
@@ -111,7 +112,19 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
                 threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion)
+    try_specs(plan.methods, plan.sampling)
     return plan, path
+
+
+def matching_curve(path: Path, plan: Plan) -> curves.CostCurve:
+    """The saved curve; Refusal where it names another target, device or dtype than the plan's."""
+    curve, asked = curves.load_curve(path), plan.as_dict()
+    for name in ("target", "device", "dtype"):
+        measured = getattr(curve, name)
+        if measured and measured != asked[name]:
+            raise Refusal(f"the cost curve {path} was measured with the {name} {measured} and this run has"
+                          f" {asked[name]}: measure one with `specdec cost`, or leave --cost out")
+    return curve
 
 
 def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[str, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,6 +16,7 @@ from specdec_lib.types import Refusal
 
 REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
+SEEDS = 2 ** 63                                    # torch takes no larger ones
 FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # orders of a stream's prompts
 
 
@@ -49,8 +51,9 @@ class Plan:
             raise Refusal(f"repeats must be at least 1, got {self.repeats}")
         if self.limit is not None and self.limit < 1:
             raise Refusal(f"a limit of {self.limit} prompts leaves nothing to run: give 1 or more")
-        if self.threads is not None and self.threads < 1:
-            raise Refusal(f"threads must be at least 1, got {self.threads}")
+        check_threads(self.threads)
+        if abs(self.seed) >= SEEDS:
+            raise Refusal(f"a seed is a whole number of at most 63 bits, got {self.seed}")
         object.__setattr__(self, "methods", tuple(map(catalog.method_spec, self.methods)))
         texts = tuple(map(str, self.methods))
         for kind, names in (("method", texts), ("peer", self.peers), ("order", self.orders)):
@@ -84,6 +87,13 @@ class Plan:
             del plain["diffusion"]
         paths = ("target", "draft", "store", "cost", "diffusion")
         return plain | {name: without_folders(plain[name]) for name in paths if plain.get(name)}
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuses a number of threads that torch cannot start: far too many end the process without a word."""
+    most = max(64, 4 * (os.cpu_count() or 1))
+    if threads is not None and not 1 <= threads <= most:
+        raise Refusal(f"threads must be at least 1 and at most {most} on this machine, got {threads}")
 
 
 def changed_settings(one: dict, two: dict) -> list[str]:

@@ -120,10 +120,15 @@ def _prompt(line: str, where: str) -> Prompt:
     name, category = record["question_id"], record["category"]
     if isinstance(name, bool) or not isinstance(name, int | str) or name == "":
         raise Refusal(f"{where} has question_id {name!r}: it must be a whole number or a name")
+    if isinstance(name, int) and not -2 ** 63 <= name < 2 ** 63:
+        raise Refusal(f"{where} has a question_id beyond 64 bits: write it as a name, in quotes")
     if not isinstance(category, str) or not category.strip():
         raise Refusal(f"{where} has category {category!r}: it must be a name")
-    return Prompt(name, category, family_of(category), _turns(record["turns"], where),
-                  _reference(record.get("reference"), where))
+    prompt = Prompt(name, category, family_of(category), _turns(record["turns"], where),
+                    _reference(record.get("reference"), where))
+    if broken_unicode(str(name), category, *(prompt.reference or ())):
+        raise Refusal(f"{where} has broken Unicode outside its turns: an escape of half a character")
+    return prompt
 
 
 def _turns(turns, where: str) -> tuple[str, ...]:
@@ -132,9 +137,14 @@ def _turns(turns, where: str) -> tuple[str, ...]:
     for number, turn in enumerate(turns, start=1):
         if not turn.strip():
             raise Refusal(f"{where} has an empty prompt (turn {number}): write its text or remove the line")
-        if any("\ud800" <= letter <= "\udfff" for letter in turn):      # half a surrogate pair: no tokenizer takes it
+        if broken_unicode(turn):
             raise Refusal(f"{where} has broken Unicode in turn {number}: an escape of half a character")
     return tuple(turns)
+
+
+def broken_unicode(*texts: str) -> bool:
+    """Whether one of these holds half a surrogate pair, which no tokenizer takes and no file can keep."""
+    return any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
 
 
 def _reference(reference, where: str) -> tuple[str, ...] | None:

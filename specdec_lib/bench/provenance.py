@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -27,17 +28,29 @@ def now() -> str:
 
 
 def command(argv: list[str]) -> str:
-    """The command line with every path cut to its file's name, and our own entry point as `specdec`."""
+    """The command line as a shell takes it, to be run again in the same folder; our own entry point is `specdec`.
+
+    Paths are relative to the working folder or to the home. Elsewhere they would name folders of one machine: there
+    they are cut to `.../NAME`.
+    """
     own = argv[:1] and Path(argv[0]).parts[-2:] == ("specdec_lib", "cli.py")
-    return " ".join(["specdec" if own else without_folders(argv[0]), *(without_folders(word) for word in argv[1:])]
-                    if argv else [])
+    first = ["specdec" if own else Path(word).name for word in argv[:1]]
+    return " ".join([*first, *(as_typed(word) for word in argv[1:])])
+
+
+def as_typed(word: str) -> str:
+    """A word of a command line, quoted for a shell where that is needed, an absolute path made relative."""
+    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    if not value.startswith(os.sep):
+        return shlex.quote(word)
+    for place, written in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if Path(value).is_relative_to(place):
+            return f"{option}{equals}{written}{shlex.quote(str(Path(value).relative_to(place)))}"
+    return f"{option}{equals}{shlex.quote(f'.../{Path(value).name}')}"
 
 
 def without_folders(word: str) -> str:
-    """A word of a command line, without the folders of a path in it."""
-    if word.startswith("-") and "=" in word:
-        option, _, value = word.partition("=")
-        return f"{option}={without_folders(value)}"
+    """A name without the folders of a path in it."""
     looks_local = word[:1] in ("/", ".", "~") or word.count(os.sep) > 1 or os.path.exists(word)
     return Path(word).name if os.sep in word and looks_local else word      # owner/model on a hub stays whole
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specdec_lib.measure import Cost, Row
+from specdec_lib.types import Refusal
 
 Q = [("question_id", pa.int64()), ("family", pa.string()), ("method", pa.string()), ("repeat", pa.int32()),
      ("turn", pa.int32())]
@@ -125,8 +126,31 @@ def tables(decodes: Sequence[Decode]) -> Tables:
     return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
 
 
+def check_finished(folder: Path, summary: Any) -> None:
+    """Refuses the folder of a finished run whose summary is none, or whose tables are gone or cut short."""
+    remedy = "copy the run again, or measure it again in another folder with `specdec bench --out FOLDER`"
+    told = summary if isinstance(summary, dict) else {}
+    parts = [told.get("methods"), *(told.get(name, {}) for name in ("settings", "peers", "target", "prompts"))]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(parts[1].get("warnings", []), list):
+        raise Refusal(f"{folder / 'summary.json'} is not the summary of a run: {remedy}")
+    for name in ("rounds.parquet", "decodes.parquet"):
+        try:
+            pq.read_metadata(folder / name)
+        except (OSError, pa.ArrowException) as error:
+            why = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
+            raise Refusal(f"the finished run in {folder} is incomplete, its {name} {why}: {remedy}") from None
+
+
 def read_results(folder: Path) -> list[Decode]:
-    """The decodes written to this folder, in order."""
+    """The decodes written to this folder, in order; Refusal where its tables are not those of a run."""
+    try:
+        return decodes_in(folder)
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise Refusal(f"the run in {folder} cannot be read, its tables are damaged ({type(error).__name__}): copy it"
+                      " again, or measure it again in another folder") from None
+
+
+def decodes_in(folder: Path) -> list[Decode]:
     rounds: dict[tuple, list[Row]] = {}
     for record in pq.read_table(folder / "rounds.parquet").to_pylist():
         said = (record.get(name) for name in Row._fields)          # older tables lack the newer fields

@@ -134,6 +134,10 @@ def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> 
     if context is not None and len(ids) >= context:
         raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"
                       f" target's context holds {context}: shorten it or leave it out, nothing is cut silently")
+    small = None if world.draft is None else world.draft.context
+    if small is not None and len(ids) >= small:
+        raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"
+                      f" context of the draft model holds {small}: give another --draft, or leave the prompt out")
     return ids
 
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-
 from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan, changed_settings
 from specdec_lib.bench.results import Decode
@@ -60,7 +58,7 @@ class RunFolder:
             return None
         try:
             return results.read_results(path)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, Refusal) as error:
             raise Refusal(f"the part {path} cannot be read ({error}): remove it and run the same command"
                           " again") from None
 
@@ -89,7 +87,11 @@ class RunFolder:
         return results.read_results(self.path)
 
     def summary(self) -> dict | None:
-        return self._json("summary.json")
+        """The summary of a finished run, None of another; Refusal where the run's results are damaged or gone."""
+        found = self._json("summary.json")
+        if found is not None:
+            results.check_finished(self.path, found)
+        return found
 
     def save(self, name: str, value: dict) -> None:
         """Writes a JSON file atomically."""
@@ -113,6 +115,9 @@ class RunFolder:
     def _json(self, name: str) -> dict | None:
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        except (OSError, ValueError) as error:
+            read = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        except (OSError, ValueError, RecursionError) as error:
             raise Refusal(f"{path} cannot be read ({error}): give another --out") from None
+        if read is not None and not isinstance(read, dict):
+            raise Refusal(f"{path} holds no JSON object, so it is not of a run: give another --out")
+        return read

@@ -6,7 +6,7 @@ Names of methods and parts are checked while options are read, from the cards al
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,10 +39,32 @@ def known_parts(words: str) -> str:
     return words
 
 
+def some_path(word: str | Path) -> Path:
+    """A path that is not empty: an empty one would mean the folder that the command runs in. Defaults come as paths."""
+    if not str(word).strip():
+        raise typer.BadParameter("it is empty: give a path, or . for the folder that you are in")
+    return Path(word)
+
+
+def path_option(name: str, help: str) -> Any:
+    """An option whose value is a path."""
+    return typer.Option(name, help=help, parser=some_path, metavar="PATH")
+
+
+def whole_numbers(words: str, option: str) -> list[int]:
+    """The numbers of a comma-separated list; BadParameter for anything but whole numbers from 1 to a million."""
+    numbers = [int(word) if word.strip().isascii() and word.strip().isdigit() and len(word.strip()) <= 7 else 0
+               for word in words.split(",")]
+    if not all(1 <= number <= 1_000_000 for number in numbers):
+        shown = words if len(words) <= 60 else f"{words[:57]}..."
+        raise typer.BadParameter(f"{option} takes whole numbers from 1 to 1,000,000 with commas between, got {shown!r}")
+    return numbers
+
+
 Methods = Annotated[str, typer.Option("--methods", callback=known_methods,
                                       help="Names, separated by commas, as `specdec methods` lists them.")]
 Method = Annotated[str, typer.Option("--method", callback=known_method, help="A name that `specdec methods` lists.")]
-Prompts = Annotated[Path | None, typer.Option("--prompts", help="Spec-Bench's JSON lines; default: the shipped file.")]
+Prompts = Annotated[Path | None, path_option("--prompts", "Spec-Bench's JSON lines; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where kernels exist), float32, bfloat16, ...")]
@@ -52,13 +74,13 @@ Limit = Annotated[int | None, typer.Option("--limit", help="At most this many, s
 Repeats = Annotated[int, typer.Option("--repeats", help="Measurements of each decode.")]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
-Store = Annotated[Path | None, typer.Option("--store", help="A file that `specdec store` made, for retrieval.")]
-Curve = Annotated[Path | None, typer.Option("--cost", help="A saved cost curve; default: measured at the start.")]
+Store = Annotated[Path | None, path_option("--store", "A file that `specdec store` made, for retrieval.")]
+Curve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: measured at the start.")]
 Peers = Annotated[str, typer.Option("--peers", help="Of transformers: hf-generate,hf-prompt-lookup,hf-assisted.")]
 Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "
                                            "default: draft-lm if it fits the target, else first-layers.")]
 Diffusion = Annotated[str | None, typer.Option("--diffusion", help="A folder or hub name of a Dream or LLaDA model, "
                                                "instead of diffusion-lm.")]
-Shelf = Annotated[Path | None, typer.Option("--checkpoints", help="Folder of trained drafters; default: the shipped.")]
+Shelf = Annotated[Path | None, path_option("--checkpoints", "Folder of trained drafters; default: the shipped.")]
 Orders = Annotated[str, typer.Option("--orders", help="Prompt orders for methods that learn across prompts: file, "
                                      "shuffled or file,shuffled.")]

@@ -12,6 +12,7 @@ from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import read_card, write_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
 from specdec_lib.commands.train import card_provenance, open_target
+from specdec_lib.cost.break_even import CONTEXT, NEW
 from specdec_lib.training.eval.break_even import DRAFTERS, break_even
 from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Refusal
@@ -29,6 +30,9 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
 
     Refusal for a name that is no drafter or has no checkpoint here, and for a target that it does not fit.
     """
+    if depth < 1 or repeats < 1 or context <= NEW:
+        raise Refusal(f"a break-even takes a depth and repeats of at least 1 and a context above {NEW}, got {depth}, "
+                      f"{repeats} and {context}")
     drafters = tuple(drafters) or tuple(name for name in checkpoint_names(shelf) if name in DRAFTERS)
     for name in drafters:
         if name not in DRAFTERS:
@@ -37,6 +41,7 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
     if not drafters:
         raise Refusal(f"there is no trained drafter in {without_folders(str(shelf))}: `specdec train eagle` makes one")
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
+    refuse_long_context(context, lm.context)
     if threads is not None:
         torch.set_num_threads(threads)
     kept, made, out = CheckpointFolder(shelf, lm, text, target, say, {NGRAM: read_ngram}), provenance(), {}
@@ -49,6 +54,13 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
         if write:
             write_card(shelf, name, {**card, "break_even": out[name]})
     return out
+
+
+def refuse_long_context(context: int, held: int) -> None:
+    """Raises Refusal for a context that was asked for and would be cut; the default one is cut to what fits."""
+    if context != CONTEXT and context > held // 2:
+        raise Refusal(f"a break-even is measured at half of the target's context at most, {held // 2} tokens, and"
+                      f" --context asks for {context}: give a smaller one")
 
 
 def break_even_rows(found: Mapping[str, Mapping]) -> Iterator[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import cast
 
 import typer
@@ -21,9 +22,17 @@ def say(line: str) -> None:
     typer.echo(line, err=True)
 
 
+def check_words(words: list[str]) -> None:
+    """Refuses a word that no file and no tokenizer can hold: bytes that are not UTF-8, or a zero byte."""
+    for place, word in enumerate(words, 1):
+        if "\0" in word or any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise Refusal(f"word {place} of the command is not UTF-8 text: save it as UTF-8, or rename the file")
+
+
 def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     """Runs the command that these words name and returns its exit code."""
     try:
+        check_words(sys.argv[1:] if words is None else words)
         code = app(words, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except Refusal as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TextIO
 
 from specdec_lib import catalog, measure
 from specdec_lib.bench.environment import Environment
@@ -10,7 +11,7 @@ from specdec_lib.bench.plan import Plan
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin, run
-from specdec_lib.types import Session
+from specdec_lib.types import Refusal, Session
 
 
 def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | None, prompt: str) -> Iterator[str]:
@@ -24,6 +25,18 @@ def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | 
         yield stream.push(session.rounds[-1].verdict.tokens)
     yield stream.finish()
     yield f"\n{statistics(session, spec, plan)}\n"
+
+
+def read_prompt(word: str, stdin: TextIO) -> str:
+    """The prompt itself, or for `-` what stdin holds; Refusal for an empty one and for what is no text."""
+    try:
+        prompt = stdin.read() if word == "-" else word
+        prompt.encode("utf-8")                     # fails for bytes that were read as halves of characters
+    except UnicodeError:
+        raise Refusal("the prompt is not UTF-8 text: give a text file on stdin, saved as UTF-8") from None
+    if not prompt.strip():
+        raise Refusal("the prompt is empty: give some text to answer")
+    return prompt
 
 
 def statistics(session: Session, spec: str, plan: Plan) -> str:

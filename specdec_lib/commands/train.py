@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
+from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
@@ -16,7 +17,7 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
-from specdec_lib.training.pipeline import TrainingOrder, train_drafter
+from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
@@ -40,6 +41,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed,
                           objective=objective(which, loss, depths, smooth), cache=cache, target=without_folders(target))
+    check_sources(order)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     made = card_provenance(provenance(), dtype)
     if asked is not None:
@@ -73,9 +75,11 @@ def open_target(target: str, device: str, dtype: str, threads: int | None,
 
     Refusal for one that does not run in our own decoder: it samples the answers, and drafters start from its layers.
     """
+    check_threads(threads)
     device = device_of(device)
     dtype = dtype_of(dtype, device)
     folder = locate.model_folder(target, say)
+    say(f"loading {without_folders(target)}")
     lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say)
     if not isinstance(lm, Transformer):
         raise Refusal(f"{without_folders(target)} runs through transformers: an eagle checkpoint can draft for it, but"

@@ -36,13 +36,15 @@ class CostCurve:
     provenance: Mapping = field(default_factory=dict)
 
     def __post_init__(self):
+        if not all(type(place) is int for place in (*self.widths, *self.contexts)):
+            raise Refusal("a cost curve needs widths and contexts that are whole numbers")
         ordered = all(list(x) == sorted(set(x)) and x for x in (self.widths, self.contexts))
         if not ordered or self.widths[0] != 1:
             raise Refusal("a cost curve needs rising widths that start at 1, and rising contexts")
         if [len(row) for row in self.seconds] != [len(self.widths)] * len(self.contexts):
             raise Refusal("a cost curve needs one time for every width at every context")
-        if not all(s > 0 for row in self.seconds for s in row):
-            raise Refusal("a cost curve needs times above zero")
+        if not all(1e-12 < s < 1e12 for row in self.seconds for s in row):
+            raise Refusal("a cost curve needs times above zero, finite ones, in seconds")
 
     def __call__(self, width: float, context: float | None = None) -> float:
         """Seconds of a forward of `width` tokens: linear between measurements, extrapolated after the last.
@@ -94,15 +96,17 @@ def load_curve(path: str | Path) -> CostCurve:
                       " 'specdec cost --out FILE'") from None
     except Refusal as error:
         raise Refusal(f"{path} is no cost curve: {error}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise Refusal(f"{path} is no cost curve ({error}): make one with 'specdec cost --out FILE'") from None
 
 
 def from_dict(saved: Mapping) -> CostCurve:
     """The inverse of `as_dict`."""
+    names = (saved.get("target", ""), saved.get("device", ""), saved.get("dtype", ""))
+    if not all(isinstance(name, str) for name in names) or not isinstance(saved.get("provenance", {}), Mapping):
+        raise Refusal("a cost curve names its target, device and dtype in words")
     return CostCurve(tuple(saved["widths"]), tuple(saved["contexts"]), tuple(tuple(row) for row in saved["seconds"]),
-                     saved.get("target", ""), saved.get("device", ""), saved.get("dtype", ""), saved.get("threads"),
-                     saved.get("provenance", {}))
+                     *names, saved.get("threads"), saved.get("provenance", {}))
 
 
 def node_budget(curve: CostCurve | None, tolerance: float = TOLERANCE) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, prod
 from pathlib import Path
 from typing import Literal
 
@@ -11,8 +12,8 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import UnsupportedConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
-from specdec_lib.models.llama.weights import safetensors_files
-from specdec_lib.types import LM, Refusal
+from specdec_lib.models.llama.weights import tensor_sizes
+from specdec_lib.types import LM, Draft, Refusal
 
 SPARE = 1.15                                       # times the weights: packing and caches need memory, too
 
@@ -35,11 +36,20 @@ def load_lm(folder: str | Path, dtype: torch.dtype | Literal["auto"] = "auto", d
         torch.set_num_threads(threads)
     refuse_too_large(Path(folder), dtype, device)
     try:
-        return Transformer.load(folder, dtype, device)
+        lm: LM = Transformer.load(folder, dtype, device)
     except UnsupportedConfig as why:
         from specdec_lib.models.huggingface import HuggingFace
 
-        return HuggingFace.load(folder, dtype, device, why=str(why))
+        lm = HuggingFace.load(folder, dtype, device, why=str(why))
+    refuse_without_numbers(lm, Path(folder).name, str(dtype).removeprefix("torch."))
+    return lm
+
+
+def refuse_without_numbers(lm: LM, name: str, dtype: str) -> None:
+    """Raises Refusal where one forward gives logits that are no numbers: nothing can be decoded or measured then."""
+    if not lm.fresh()((0,), Draft()).row_stats((0,)).lse[0] < inf:
+        raise Refusal(f"the logits of {name} in {dtype} are not numbers (NaN or infinite): its weights are damaged or"
+                      " too large for the dtype, fetch the model again or take --dtype float32")
 
 
 def default_dtype(device: str) -> torch.dtype:
@@ -61,17 +71,7 @@ def refuse_too_large(folder: Path, dtype: torch.dtype, device: str) -> None:
 
 def parameter_count(folder: Path) -> int:
     """How many numbers the checkpoint holds, read from the headers of its files."""
-    from safetensors import safe_open
-
-    total = 0
-    for path in sorted(set(safetensors_files(folder).values())):
-        with safe_open(path, "pt") as file:
-            for name in file.keys():               # noqa: SIM118
-                size = 1
-                for side in file.get_slice(name).get_shape():
-                    size *= side
-                total += size
-    return total
+    return sum(map(prod, tensor_sizes(folder).values()))
 
 
 def free_memory(device: str) -> int | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from specdec_lib.hub import default_model
 from specdec_lib.hub.build_cache import Say, build_once
+from specdec_lib.models.llama.weights import read_config
 from specdec_lib.types import Refusal
 
 DEFAULT = default_model.NAME
@@ -39,11 +40,23 @@ def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES) -
     """
     if name == DEFAULT:
         return default_target(say)
-    if name.strip() and Path(name).expanduser().is_dir():
-        return is_model_folder(Path(name).expanduser())
+    local = path_of(name)
+    if name.strip() and local.is_dir():
+        return is_model_folder(local)
+    if name.strip() and os.path.lexists(local):    # a file, or a link that leads nowhere or in a circle
+        what = "a link that leads to no folder" if local.is_symlink() else "a file"
+        raise Refusal(f"{name} is {what}, and a model is a folder: give {instead}")
     if looks_like_path(name):
         raise Refusal(f"there is no folder {name!r}: give {instead}")
     return is_model_folder(from_hub(name, say, instead))
+
+
+def path_of(name: str) -> Path:
+    """The name as a path, a leading ~ written out where there is such a home."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:                           # ~nobody
+        return Path(name)
 
 
 def default_target(say: Say = silent, make: Callable[[Path, Say], None] | None = None) -> Path:
@@ -69,6 +82,7 @@ def is_model_folder(folder: Path) -> Path:
     """The folder itself, if it holds a config and complete safetensors weights; else Refusal."""
     if not (folder / "config.json").is_file():
         raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
+    read_config(folder)
     weights = list(folder.glob("*.safetensors"))
     if not weights:
         pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
@@ -86,7 +100,7 @@ def shards(folder: Path) -> list[Path]:
         return []
     try:
         return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
-    except (ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refusal(f"{index} is not readable: copy or download it again") from error
 
 

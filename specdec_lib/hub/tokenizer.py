@@ -8,15 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from specdec_lib.cards import TokenizerFacts
+from specdec_lib.models.llama.config import UnsupportedConfig, config_of
+from specdec_lib.models.llama.weights import read_config
 from specdec_lib.models.pretrained import pretrained
 from specdec_lib.types import Refusal
 
 HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
+FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 ROLES = ("user", "assistant")
 History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
 
@@ -118,24 +122,36 @@ def load_tokenizer(folder: Path) -> Any:
     except Refusal:
         raise
     except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
+        if (folder / "config.json").exists() and any((folder / name).is_file() for name in FILES):
+            refuse_broken_config(folder)           # transformers reads it to find the tokenizer
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
-                      f"model ({type(error).__name__}): copy its files again, or choose another model") from error
+                      f"model, or its config.json is broken ({type(error).__name__}): copy or download it again"
+                      ) from error
+
+
+def refuse_broken_config(folder: Path) -> None:
+    """Raises Refusal where the config is one of ours and describes no model."""
+    with suppress(UnsupportedConfig):
+        config_of(read_config(folder))
 
 
 def read_facts(folder: Path, tokenizer: Any) -> TokenizerFacts:
     """End, control, digit and fence tokens, vocabulary context, from the folder and its tokenizer."""
     config = read_json(folder / "config.json")
-    config = config.get("text_config", config)
+    config = config["text_config"] if isinstance(config.get("text_config"), dict) else config
     generation = read_json(folder / "generation_config.json")
     pieces = {token: decoded_piece(piece) for piece, token in tokenizer.get_vocab().items()}
     special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     control = frozenset(special | set(tokenizer.all_special_ids))
+    vocab = config.get("vocab_size") or len(tokenizer)
+    end = end_tokens(generation.get("eos_token_id", config.get("eos_token_id")))
+    refuse_unknown_end(end, vocab, folder)
     return TokenizerFacts(
-        end=end_tokens(generation.get("eos_token_id", config.get("eos_token_id"))) | end_tokens(tokenizer.eos_token_id),
+        end=end | end_tokens(tokenizer.eos_token_id),
         control=control,
         digit=frozenset(t for t, piece in pieces.items() if t not in control and re.search("[0-9]", piece)),
         fence=frozenset(t for t, piece in pieces.items() if t not in control and "```" in piece),
-        vocab=config.get("vocab_size") or len(tokenizer),
+        vocab=vocab,
         context=config.get("max_position_embeddings"),
     )
 
@@ -146,9 +162,22 @@ def decoded_piece(piece: str) -> str:
     return chr(int(byte[1], 16)) if byte else piece
 
 
+def refuse_unknown_end(end: frozenset, vocab: object, folder: Path) -> None:
+    """Raises Refusal for an end token that the model cannot emit: no answer would end there."""
+    strange = [token for token in end if type(token) is not int or isinstance(vocab, int) and not 0 <= token < vocab]
+    if strange:
+        raise Refusal(f"{folder} names the end token {strange[0]!r} and its vocabulary has {vocab} tokens, counted from"
+                      " 0: correct eos_token_id in its generation_config.json or config.json")
+
+
 def end_tokens(value: int | list[int] | None) -> frozenset[int]:
     """End tokens as a set; configurations give one, several, or none."""
-    return frozenset() if value is None else frozenset([value] if isinstance(value, int) else value)
+    return frozenset() if value is None else frozenset(map(as_token, value if isinstance(value, list) else [value]))
+
+
+def as_token(value: Any) -> Any:
+    """The value, or its text where a set cannot hold it."""
+    return value if isinstance(value, int) else str(value)
 
 
 def read_json(path: Path) -> dict:
@@ -156,6 +185,9 @@ def read_json(path: Path) -> dict:
     if not path.is_file():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} is not readable JSON: copy or download it again") from error
+    if not isinstance(read, dict):
+        raise Refusal(f"{path} holds no JSON object: copy or download it again")
+    return read

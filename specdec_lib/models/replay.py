@@ -10,6 +10,7 @@ off the path is never reached, since its node is rejected.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -154,12 +155,25 @@ def save_recording(recording: Recording, path: Path) -> None:
     header = {"format": str(FORMAT), "prompt": str(recording.prompt), "about": json.dumps(dict(recording.about)),
               "trees": json.dumps(trees), "blocks": json.dumps(dict(recording.blocks))}
     tensors = {key: value.contiguous() for key, value in arrays.items()}
+    header["sha256"] = content_sha256(tensors, header)
 
     def write(partial: Path) -> None:
         save_file(tensors, partial, header)
         partial.chmod(0o644)                       # safetensors makes the file readable for its owner alone
 
     write_atomically(path, write)
+
+
+def content_sha256(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Hexadecimal SHA-256 of all arrays and of the header's other entries, in the order of their names."""
+    total = hashlib.sha256()
+    for name, value in sorted(header.items()):
+        if name != "sha256":
+            total.update(f"{name}={value}\n".encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
 
 
 def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:
@@ -178,11 +192,14 @@ def load_recording(path: Path | str) -> Recording:
             arrays = {key: file.get_tensor(key) for key in file.keys()}       # noqa: SIM118
         if header.get("format") not in READABLE:
             raise Refusal(f"{path.name} is not a recording of format {FORMAT}: record it again")
+        if header.get("sha256", (written := content_sha256(arrays, header))) != written:   # older ones have none
+            raise Refusal(f"the recording {path.name} is damaged, its checksum is not the one it was written with:"
+                          " copy it again, or record it in another folder")
         trees = {name: Budget(*largest) for name, largest in json.loads(header.get("trees", "{}")).items()}
         blocks = {name: tuple(sizes) for name, sizes in json.loads(header.get("blocks", "{}")).items()}
         recording = _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
         return replace(recording, lattices=_lattices(arrays), blocks=blocks)
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, OSError) as error:
         if isinstance(error, Refusal):
             raise
         raise Refusal(f"the recording {path.name} is damaged: make it again with `specdec record`") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from time import perf_counter
 
@@ -42,7 +42,7 @@ class LengthSettings:
             raise Refusal(f"length predictors are for {', '.join(DRAFTERS)}, got {', '.join(strange) or 'none'}")
         if len(set(self.drafters)) < len(self.drafters):
             raise Refusal(f"a drafter is named twice: {', '.join(self.drafters)}")
-        if not 1 <= self.longest <= 100 or not self.weight > 0 or not self.rate > 0:
+        if not 1 <= self.longest <= 100 or not 0 < self.weight < inf or not 0 < self.rate < inf:
             raise Refusal(f"longest lies between 1 and 100, weight and rate above 0, got {self.longest}, {self.weight} "
                           f"and {self.rate}")
         if min(self.positions, self.epochs, self.batch, self.hidden) < 1:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 
 from specdec_lib.checkpoints.card import write_card
@@ -21,9 +23,9 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
 from specdec_lib.training.data import shards
 from specdec_lib.training.data.answers import make_answers, name_of
-from specdec_lib.training.data.dataset import LOOK, Dataset, make_dataset
-from specdec_lib.training.data.examples import normalised
-from specdec_lib.training.data.prompt_sources import shipped, texts
+from specdec_lib.training.data.dataset import LOOK, Dataset, make_dataset, refuse_too_few
+from specdec_lib.training.data.examples import examples, normalised
+from specdec_lib.training.data.prompt_sources import read_prompts, shipped, texts
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
 from specdec_lib.training.fit import Progress, Settings, fit, keep_log
@@ -35,6 +37,7 @@ from specdec_lib.types import Refusal
 ANSWERING = 0.4                                    # share of the minutes for making answers, if none are given
 MEASURING = 0.2                                    # for held-out measurements, during and after the fit
 FITTING = 0.25                                     # least share for the fit, however long the answers took
+YEAR = 366 * 24 * 60                               # in minutes
 Say = Callable[[str], None]
 
 
@@ -56,9 +59,12 @@ class TrainingOrder:
     target: str = "the target"
 
     def __post_init__(self):
-        if not self.minutes > 0:
-            raise Refusal(f"--minutes is how long this may take, got {self.minutes}")
-        if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not self.rate > 0:
+        if not 0 < self.minutes <= YEAR:
+            raise Refusal(f"--minutes is how long this may take, above 0 and at most a year, got {self.minutes}")
+        if not 0 <= self.cache < inf or abs(self.seed) >= 2 ** 63:
+            raise Refusal(f"--cache-gb is 0 or more and --seed has at most 63 bits, got {self.cache / 1e9} and"
+                          f" {self.seed}")
+        if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not 0 < self.rate < inf:
             raise Refusal("drafters are fitted by adamw or muon at a rate above 0, got "
                           f"{self.optimiser} at {self.rate}")
         for path in (*self.prompts, *self.data, *self.forbidden):
@@ -108,9 +114,26 @@ def prepare_dataset(order: TrainingOrder, target: Transformer, text: Tokenizer, 
     mark_folder(work, name_of(target, text))
     if not order.data:
         ensure_answers(order, target, text, deadline, say, progress)
-    kept = frozenset(map(normalised, [*shipped(), *(line for path in order.forbidden for line in texts(path))]))
+    kept = forbidden_texts(order)
     records = (record for path in order.data or (work / "answers",) for record in read_answers(path, target.vocab))
     return make_dataset(target, text, records, work / "features", kept, limit=order.cache, say=say)
+
+
+def forbidden_texts(order: TrainingOrder) -> frozenset[str]:
+    """What is never trained on: the project's own prompts and those of the forbidden files."""
+    return frozenset(map(normalised, [*shipped(), *(line for path in order.forbidden for line in texts(path))]))
+
+
+def check_sources(order: TrainingOrder) -> None:
+    """Reads every given file before a model is loaded. Refusal for a bad one, and for too few answers to train on."""
+    kept = forbidden_texts(order)
+    for path in order.prompts:
+        read_prompts(path)
+    if order.data:
+        records = (record for path in order.data for record in read_answers(path))
+        found = [(one.held_out, one.held_out and one.temperature == 0)
+                 for one in examples(records, lambda turns: (), kept)]
+        refuse_too_few(sum(not held for held, _ in found), sum(greedy for _, greedy in found))
 
 
 def mark_folder(work: Path, target: str, another: str = "a target with other weights") -> None:
@@ -130,8 +153,11 @@ def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, d
     asked = {"minutes": order.minutes, "tokens": order.tokens, "prompts": [str(path) for path in order.prompts],
              "forbidden": [str(path) for path in order.forbidden]}
     path = work / "answered.json"
-    done = json.loads(path.read_text()) if path.is_file() else {}
-    if done.get("asked") == asked:
+    try:
+        done = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):  # missing or damaged: the kept answers are added to
+        done = None
+    if isinstance(done, dict) and done.get("asked") == asked and isinstance(done.get("seconds"), int | float):
         deadline.spend(done["seconds"])
         return
     made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
@@ -141,14 +167,29 @@ def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, d
     write_atomically(path, lambda rough: rough.write_text(told))
 
 
-def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:
-    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content."""
+def read_answers(path: Path, vocab: int | None = None) -> Iterator[Mapping]:
+    """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content.
+
+    Without `vocab`, token ids of any size pass.
+    """
+    largest, whose = (2 ** 31, "") if vocab is None else (vocab, f" of this target, 0 to {vocab - 1}")
     for place, record in enumerate(shards.read_shards(path) if path.is_dir() else read_json_lines(path), 1):
         output = record.get("output", []) if isinstance(record, Mapping) else None
         if (not isinstance(record, Mapping) or not isinstance(output, list)
-                or not all(isinstance(token, int) and 0 <= token < vocab for token in output)):
-            raise Refusal(f"record {place} of {path} has no output of token ids of this target, 0 to {vocab - 1}")
+                or not all(type(token) is int and 0 <= token < largest for token in output)):
+            raise Refusal(f"record {place} of {path} has no output of token ids{whose}")
+        refuse_odd_fields(record, f"record {place} of {path}")
         yield record
+
+
+def refuse_odd_fields(record: Mapping, where: str) -> None:
+    """Raises Refusal for a record whose texts are none, or whose temperature is no number."""
+    earlier, temperature = record.get("earlier", []), record.get("temperature", 0)
+    texts = [record.get("source", ""), record.get("prompt", ""), *(earlier if isinstance(earlier, list) else [None])]
+    if not all(isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text) for text in texts):
+        raise Refusal(f"{where} needs source and prompt as text, and earlier as a list of texts where it has that")
+    if type(temperature) not in (int, float) or not 0 <= temperature < inf:
+        raise Refusal(f"{where} has the temperature {temperature!r}: it needs a number of 0 or more")
 
 
 def read_json_lines(path: Path) -> Iterator[object]:
@@ -158,7 +199,7 @@ def read_json_lines(path: Path) -> Iterator[object]:
         with opener(path, "rt", encoding="utf-8") as file:
             for line in file:
                 yield json.loads(line)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
         raise Refusal(f"{path} is no file of answers as JSON lines ({error})") from None
 
 

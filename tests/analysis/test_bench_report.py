@@ -120,6 +120,13 @@ def test_what_was_written_is_read_back_and_other_folders_are_refused(tmp_path):
         bench_report.load_report(tmp_path / "elsewhere")
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", '{"methods": [1]}', '{"methods": {}, "settings": 1}', "[" * 100_000])
+def test_a_summary_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(Refusal, match="summary.json|no finished run"):
+        bench_report.load_report(tmp_path)
+
+
 def test_every_lossy_method_carries_four_gates_with_intervals_behind_the_fastest_lossless_one():
     loose = [one("loose", q, [row(7, 2.0, accepted=1)._replace(nll=.4)] * 2) for q in range(5)]
     at = report(*PLAIN, *SLOW, *FAST, *loose)

@@ -20,11 +20,18 @@ def test_a_word_too_long_to_be_a_file_name_stays_as_it_is():
     assert provenance.without_folders("sam," * 200) == "sam," * 200
 
 
-def test_paths_are_cut_to_file_names_and_hub_names_stay_whole():
-    argv = ["/opt/env/bin/specdec", "bench", "--out=/home/me/run", "--prompts", "../here/p.jsonl", "--target",
-            "owner/model", "say this/that to me"]
-    assert provenance.command(argv) == ("specdec bench --out=run --prompts p.jsonl --target owner/model"
-                                        " say this/that to me")
+def test_a_recorded_command_can_be_run_again_and_names_no_folder_of_the_machine(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    argv = ["/opt/env/bin/specdec", "bench", f"--out={tmp_path}/work/results/run", "--prompts", "../here/p.jsonl",
+            "--target", f"{tmp_path}/me/my models/tiny", "--store", "/mnt/disk/a.store", "--draft", "owner/model",
+            "--methods", 'sam(mode="first")', "this/that"]
+    assert provenance.command(argv) == (
+        "specdec bench --out=results/run --prompts ../here/p.jsonl --target ~/'my models/tiny' --store .../a.store"
+        " --draft owner/model --methods 'sam(mode=\"first\")' this/that")
+    assert provenance.without_folders("../here/p.jsonl") == "p.jsonl"
+    assert provenance.without_folders("owner/model") == "owner/model"
 
 
 def test_nothing_names_the_person_or_the_folder():

@@ -49,7 +49,7 @@ def given(asked, monkeypatch):
 
 def test_words_become_an_order(given, tmp_path, folder):
     prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("")
+    prompts.write_text('{"prompt": "a b c"}\n')
     which, order, lm, text, made, *_ = given("early-exit", prompts=[prompts], loss="tv", depths="dpace")
     assert which.name == "early-exit"
     assert order.objective == Objective("tv", "dpace")

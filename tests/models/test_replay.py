@@ -139,3 +139,15 @@ def test_rows_off_the_path_hold_no_token_of_the_target(recording):
     draft = Draft((right, wrong, right), (-1, -1, 1))
     best = Replay(recording)(PROMPT, draft).best
     assert best == (right, recording.output[1], -1, -1)
+
+
+def test_flipped_bits_of_a_recording_are_found_and_the_file_stays(recording, tmp_path):
+    path = tmp_path / "a.safetensors"
+    save_recording(recording, path)
+    data = path.read_bytes()
+    for place in (len(data) - 1, len(data) // 2, data.index(b'"prompt":"') + 10):  # the last in the header
+        spoilt = data[:place] + bytes([data[place] ^ 1]) + data[place + 1:]
+        path.write_bytes(spoilt)
+        with pytest.raises(Refusal, match="damaged"):
+            load_recording(path)
+        assert path.read_bytes() == spoilt

@@ -120,7 +120,7 @@ def test_tokens_of_a_large_vocabulary_are_kept_whole(recording, tmp_path):
 def test_a_recording_made_before_there_were_lattices_is_read(recording, tmp_path):
     save_recording(recording, tmp_path / "a.safetensors")
     with safe_open(tmp_path / "a.safetensors", "pt") as file:
-        header = {key: value for key, value in file.metadata().items() if key != "blocks"}
+        header = {key: value for key, value in file.metadata().items() if key not in ("blocks", "sha256")}
         arrays = {key: file.get_tensor(key) for key in file.keys() if not key.startswith("lattice")}   # noqa: SIM118
     save_file(arrays, tmp_path / "old.safetensors", header)
     old = load_recording(tmp_path / "old.safetensors")

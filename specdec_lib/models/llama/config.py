@@ -17,11 +17,17 @@ from torch import Tensor
 from specdec_lib.types import Refusal
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+FETCH = "fetch the model again"                    # what helps where a config cannot be meant
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 class UnsupportedConfig(Refusal):
     """The config describes a model of another family, which transformers runs instead."""
+
+
+def is_positive(value: object) -> bool:
+    """Whether this is a finite number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,12 @@ class Rope:
     low: float = 1.0                               # wavelengths longer than original / low are stretched in full
     high: float = 4.0                              # wavelengths shorter than original / high are left alone
     original: int = 8192                           # context before the stretch
+
+    def __post_init__(self):
+        if not all(map(is_positive, (self.theta, self.factor, self.low, self.high, self.original))):
+            raise Refusal(f"rotary angles come from numbers above 0, and the config.json says {self}: {FETCH}")
+        if self.low == self.high:
+            raise Refusal(f"rotary scaling stretches between two wavelengths, and both are {self.low}: {FETCH}")
 
 
 @dataclass(frozen=True)
@@ -57,10 +69,17 @@ class LlamaConfig:
     head_norms: bool = False                       # Qwen3 normalises every query and key head
 
     def __post_init__(self):
+        for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp", "vocab", "context"):
+            size = getattr(self, name)
+            if type(size) is not int or not 0 < size < 2 ** 31:
+                raise Refusal(f"a model's {name} is a whole number above 0, and its config.json says {size!r}:"
+                              f" {FETCH}")
         if self.heads % self.kv_heads:
-            raise ValueError(f"{self.heads} query heads cannot share {self.kv_heads} key-value heads evenly")
+            raise Refusal(f"{self.heads} query heads cannot share {self.kv_heads} key-value heads evenly: {FETCH}")
         if self.head_dim % 2:
-            raise ValueError(f"rotary angles need an even head size, got {self.head_dim}")
+            raise Refusal(f"rotary angles need an even head size, got {self.head_dim}: {FETCH}")
+        if not is_positive(self.eps):
+            raise Refusal(f"the norms' epsilon is a number above 0, and the config.json says {self.eps!r}: {FETCH}")
 
     @property
     def group(self) -> int:
@@ -69,7 +88,18 @@ class LlamaConfig:
 
 
 def config_of(config: Mapping[str, Any]) -> LlamaConfig:
-    """The shape that a `config.json` describes; UnsupportedConfig if not ours, Refusal for an active sliding window."""
+    """The shape that a `config.json` describes; UnsupportedConfig if not ours, Refusal for an active sliding window.
+
+    Refusal as well for values that no model can have.
+    """
+    try:
+        return shape_in(config)
+    except (TypeError, AttributeError, KeyError) as error:       # a list for a number, a number for a mapping
+        raise Refusal(f"the model's config.json holds a value of a wrong kind ({error}): {FETCH}") from None
+
+
+def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
+    """What `config_of` returns; whatever Python raises for values of a wrong kind."""
     family = config.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedConfig(f"architecture {family!r} is not of the Llama family")
@@ -80,18 +110,28 @@ def config_of(config: Mapping[str, Any]) -> LlamaConfig:
     missing = [name for name in NEEDED if name not in config]
     if missing:
         raise Refusal(f"the model's config.json lacks {', '.join(missing)}: fetch the model again")
-    context = config.get("max_position_embeddings") or 2048
+    context = given(config, "max_position_embeddings", 2048)
+    if type(context) is not int or context < 1:
+        raise Refusal(f"a model's context is a whole number above 0, and its config.json says {context!r}: {FETCH}")
     refuse_window(config, context)
-    heads = config["num_attention_heads"]
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    shared = type(hidden) is type(heads) is int and heads > 0 and hidden % heads == 0
+    if config.get("head_dim") is None and not shared:
+        raise Refusal(f"{heads!r} heads cannot share a hidden size of {hidden!r} evenly: {FETCH}")
     biased = bool(config.get("attention_bias", False))
-    return LlamaConfig(layers=config["num_hidden_layers"], hidden=config["hidden_size"], heads=heads,
-                       kv_heads=config.get("num_key_value_heads") or heads,
-                       head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+    return LlamaConfig(layers=config["num_hidden_layers"], hidden=hidden, heads=heads,
+                       kv_heads=given(config, "num_key_value_heads", heads),
+                       head_dim=given(config, "head_dim", hidden // heads if shared else 0),
                        mlp=config["intermediate_size"], vocab=config["vocab_size"], context=context,
                        eps=config.get("rms_norm_eps", 1e-6), rope=rope_of(config, context),
                        tied=bool(config.get("tie_word_embeddings", False)),
                        qkv_bias=biased or family == "qwen2", out_bias=biased and family != "qwen2",
                        mlp_bias=bool(config.get("mlp_bias", False)), head_norms=family == "qwen3")
+
+
+def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
+    """A value of a config, where null is as good as nothing."""
+    return otherwise if config.get(name) is None else config[name]
 
 
 def refuse_window(config: Mapping[str, Any], context: int) -> None:

@@ -23,7 +23,14 @@ from specdec_lib.models.llama.forward import LayerView, columns, decoder_layer, 
 from specdec_lib.models.llama.invariant_attention import parts_of
 from specdec_lib.models.llama.kernels import layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.weights import LlamaWeights, fuse, random_weights, read_config, reader
+from specdec_lib.models.llama.weights import (
+    LlamaWeights,
+    check_tensors,
+    fuse,
+    random_weights,
+    read_config,
+    reader,
+)
 from specdec_lib.scores import RowStats, Scores
 from specdec_lib.topk import top_k
 from specdec_lib.types import Draft
@@ -64,7 +71,9 @@ class Transformer:
     def load(folder: str | Path, dtype: torch.dtype = torch.float32, device="cpu", layers: int | None = None,
              ids: Tensor | None = None) -> Transformer:
         """The checkpoint in this folder; its first `layers` layers, a head with the rows `ids`. Refusal if not ours."""
-        return Transformer(fuse(config_of(read_config(folder)), reader(folder), dtype, device, layers, ids))
+        shape = config_of(read_config(folder))
+        check_tensors(shape, folder)
+        return Transformer(fuse(shape, reader(folder), dtype, device, layers, ids))
 
     @staticmethod
     def random(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu") -> Transformer:

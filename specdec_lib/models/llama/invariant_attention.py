@@ -104,7 +104,8 @@ def chain_parts(layout: Layout, origin: int, start: int, stop: int) -> Iterator[
         if start < LONG < end:
             end = LONG
         columns = layout.columns(end)
-        yield AttentionPart(slice(start - origin, end - origin), columns, mask_of(tuple(range(end - start)), columns - start - 1))
+        mask = mask_of(tuple(range(end - start)), columns - start - 1)
+        yield AttentionPart(slice(start - origin, end - origin), columns, mask)
         start = end
 
 
@@ -119,7 +120,7 @@ def mask_of(seen: tuple[int, ...], width: int) -> Tensor | None:
 
 def pair_part(layout: Layout, rows: slice, first: int, held: int, context: int, parents: Parents
               ) -> AttentionPart | None:
-    """The last token of a context, where `first` is its row, and the nodes; None where pairs would leave their block."""
+    """The last token of a context, if `first` is its row, and the nodes; None where a pair would leave its block."""
     paths = paths_of(parents)
     start, room = context - context % 2, held + held % 2
     pairs, own = pairs_of(paths, context)

@@ -7,6 +7,7 @@ queries, so the forward does neither. Nothing is ever read through pickle.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.types import Refusal
 
+LAYER = re.compile(r"model\.layers\.(\d+)\.")
 Get = Callable[[str], Tensor]                      # name in a transformers checkpoint -> tensor
 
 
@@ -55,6 +57,31 @@ class LlamaWeights:
     @property
     def device(self) -> torch.device:
         return self.embedding.device
+
+
+def check_tensors(shape: LlamaConfig, folder: str | Path) -> None:
+    """Refuses weights that are of another model than the config: other sizes, or more layers. Reads headers alone."""
+    for name, size in tensor_sizes(folder).items():
+        layer = LAYER.match(name)
+        if layer and int(layer[1]) >= shape.layers:
+            raise Refusal(f"{folder} holds weights of layer {layer[1]}, counted from 0, and its config.json has"
+                          f" {shape.layers} layers: the config is another model's, fetch the model again")
+        wanted = expected_size(shape, name)
+        if wanted is not None and size != wanted:
+            raise Refusal(f"in {folder} the tensor {name} is {side_by_side(size)} and by its config.json"
+                          f" {side_by_side(wanted)}: the config is another model's, fetch the model again")
+
+
+def expected_size(shape: LlamaConfig, name: str) -> tuple[int, ...] | None:
+    """The size of a tensor by the config; None for one that the forward does not read."""
+    try:
+        return size_of(shape, name)
+    except (KeyError, ValueError):
+        return None
+
+
+def side_by_side(size: tuple[int, ...]) -> str:
+    return " x ".join(map(str, size))
 
 
 def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int | None = None,
@@ -133,10 +160,10 @@ def read_config(folder: str | Path) -> dict:
     """The `config.json` of a checkpoint folder; Refusal if there is none or it cannot be read."""
     path = Path(folder) / "config.json"
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Refusal(f"{folder} is no model folder: it has no config.json") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} cannot be read ({error}): fetch the model again") from None
     if not isinstance(config, dict):
         raise Refusal(f"{path} does not hold a model configuration: fetch the model again")
@@ -159,6 +186,17 @@ def safetensors_files(folder: str | Path) -> dict[str, Path]:
                 out |= dict.fromkeys(file.keys(), path)
         except (SafetensorError, OSError) as error:
             raise Refusal(f"{path} is corrupt ({error}): delete it and fetch the model again") from None
+    return out
+
+
+def tensor_sizes(folder: str | Path) -> dict[str, tuple[int, ...]]:
+    """The size of every tensor of a checkpoint folder, from the headers of its files."""
+    from safetensors import safe_open
+
+    where, out = safetensors_files(folder), {}
+    for path in sorted(set(where.values())):
+        with safe_open(path, "pt") as file:
+            out |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}       # noqa: SIM118
     return out
 
 

@@ -63,9 +63,7 @@ def make_dataset(target: Transformer, text: ChatEncoder, records: Iterable[Mappi
     data = tuple(examples(records, text.encode_chat, forbidden, min(640, target.context)))
     train = [i for i, example in enumerate(data) if not example.held_out]
     held = [i for i, example in enumerate(data) if example.held_out and example.temperature == 0]
-    if not train or not held:
-        raise Refusal(f"{len(train)} examples to train on and {len(held)} greedy ones to measure with: more data is "
-                      "needed, give more --minutes or more --prompts")
+    refuse_too_few(len(train), len(held))
     ids = torch.tensor(frequent((data[i] for i in train), rows, text.facts.end))
     levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
     say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
@@ -73,6 +71,14 @@ def make_dataset(target: Transformer, text: ChatEncoder, records: Iterable[Mappi
     held = batches_of(data, held, batch)
     held = tuple(held[i] for i in order(len(held), 0, 0))
     return Dataset(data, ids, batches_of(data, train, batch), held, Features(target, data, levels, folder, limit))
+
+
+def refuse_too_few(train: int, held: int) -> None:
+    """Raises Refusal where there is nothing to train on or nothing to measure with."""
+    if not train or not held:
+        raise Refusal(f"there {'is 1 example' if train == 1 else f'are {train} examples'} to train on and"
+                      f" {held or 'no'} greedy {'one' if held == 1 else 'ones'} of held-out prompts to measure with:"
+                      " more data is needed, give more --minutes or more --prompts, or more of it with --data")
 
 
 def batches_of(data: Sequence[Example], chosen: Sequence[int], batch: int) -> tuple[tuple[int, ...], ...]:
