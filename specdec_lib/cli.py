@@ -132,6 +132,7 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or a 
     from specdec_lib.bench import overhead
     from specdec_lib.bench.progress import bar
     from specdec_lib.bench.provenance import provenance
+    from specdec_lib.files import write_text
 
     if not all(word.strip().isdigit() for word in tokens.split(",")):
         raise Refusal(f"tokens are whole numbers with commas between, got {tokens!r}")
@@ -141,7 +142,7 @@ def overhead(method: Annotated[str, typer.Option("--method", help="respec, or a 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         kept = overhead.as_dict(found, method, nodes, seed, provenance())
-        out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(out, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     typer.echo(f"{overhead.overhead_table(found)}\nmilliseconds a round: {overhead.verdict(found)}")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
-from specdec_lib.files import write_atomically
+from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
@@ -131,7 +131,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
     page = Path(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(page, lambda rough: rough.write_text(OUTSIDE.sub("", body), encoding="utf-8"))
+    write_text(page, OUTSIDE.sub("", body))
     return page
 
 

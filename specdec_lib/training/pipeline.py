@@ -15,7 +15,7 @@ from pathlib import Path
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import write_atomically
+from specdec_lib.files import write_text
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
@@ -118,7 +118,7 @@ def mark_folder(work: Path, target: str, another: str = "a target with other wei
     path = work / "target"
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda rough: rough.write_text(target))
+        write_text(path, target)
     if path.read_text() != target:
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
@@ -137,8 +137,7 @@ def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, d
     made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
                         forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
                         progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
-    told = json.dumps({"asked": asked, "seconds": made.seconds})
-    write_atomically(path, lambda rough: rough.write_text(told))
+    write_text(path, json.dumps({"asked": asked, "seconds": made.seconds}))
 
 
 def read_answers(path: Path, vocab: int) -> Iterator[Mapping]:
