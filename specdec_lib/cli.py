@@ -5,6 +5,9 @@ Heavy modules are imported by the command that needs them, so that help and refu
 
 from __future__ import annotations
 
+from specdec_lib.commands import ctrl_c  # first: it answers Ctrl-C while the rest loads
+
+# isort: split
 import json
 import os
 import sys
@@ -288,5 +291,6 @@ def main() -> None:
     sys.exit(run())
 
 
+ctrl_c.loaded()
 if __name__ == "__main__":
     main()
