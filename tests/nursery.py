@@ -1,11 +1,13 @@
 """A process that has loaded everything once and forks a child for each command; children are killed where it is asked.
 
 `python -m tests.nursery FOLDER` makes a tiny target and its prompts in the folder, then reads a line of JSON for each
-child: `job`, `out`, and one of `before` (SIGKILL before so many changes of files below `out`) and `after` (seconds).
-It answers with a line: `code` (negative: the signal), `changes` and `seconds`, both of a child that was not killed.
+child: `job`, `out`, and one of `before` (SIGKILL before so many changes of files below `out`), `after` (seconds)
+and `full` (from so many changes on the disk takes no more). It answers with a line: `code` (negative: the signal),
+`said`, and `changes` and `seconds` of a child that was not killed.
 """
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -70,9 +72,8 @@ class Worlds:
 
     def record(self, out: Path) -> int:
         words = ["record", *self.target, "--prompts", str(self.folder / "prompts.jsonl"), "--out", str(out)]
-        for drafters in ("prompt-lookup", "suffix-automaton"):
-            code = cli.run([*words, "--drafters", drafters, "--max-new-tokens", "6", "--add"])
-        return code
+        return next(filter(None, (cli.run([*words, "--drafters", drafters, "--max-new-tokens", "6", "--add"])
+                                  for drafters in ("prompt-lookup", "suffix-automaton"))), 0)
 
     def train(self, out: Path) -> int:
         begun_shard.EVERY = 0.05
@@ -103,7 +104,7 @@ class Worlds:
         return locate.main([])
 
 
-def count_changes(out: Path, before: int | None) -> list[int]:
+def count_changes(out: Path, before: int | None, full: int | None) -> list[int]:
     """Counts, in a list of one number, the changes of files below `out`; kills the group before the given one."""
     counted, below = [0], str(out)
 
@@ -118,19 +119,21 @@ def count_changes(out: Path, before: int | None) -> list[int]:
             if counted[0] == before:
                 os.killpg(os.getpgrp(), signal.SIGKILL)
                 time.sleep(60)                     # the signal comes before that is over
+            if full and counted[0] >= full and event in ("open", "os.mkdir"):
+                raise OSError(errno.ENOSPC, "No space left on device", path)
 
     sys.addaudithook(hook)
     return counted
 
 
-def child(job, out: Path, before: int | None, log: Path, told: int) -> None:
+def child(job, out: Path, asked: dict, log: Path, told: int) -> None:
     """Runs the job in this process, a fork in a group of its own, and ends it."""
     os.setsid()
-    with log.open("ab", buffering=0) as file:
+    with log.open("wb", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     sys.argv = ["specdec"]
-    counted = count_changes(out, before)
+    counted = count_changes(out, asked.get("before"), asked.get("full"))
     code = job(out)
     os.write(told, str(counted[0]).encode())
     os._exit(code)
@@ -144,7 +147,7 @@ def run(worlds: Worlds, asked: dict) -> dict:
     process = os.fork()
     if not process:
         try:
-            child(getattr(worlds, asked["job"]), out, asked.get("before"), log, told)
+            child(getattr(worlds, asked["job"]), out, asked, log, told)
         finally:
             import traceback
 
@@ -159,7 +162,8 @@ def run(worlds: Worlds, asked: dict) -> dict:
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     changes = os.read(hear, 20)
     os.close(hear)
-    return {"code": code, "changes": int(changes or 0), "seconds": time.monotonic() - began,
+    said = log.read_text(errors="replace") if log.exists() else ""
+    return {"code": code, "said": said, "changes": int(changes or 0), "seconds": time.monotonic() - began,
             "hung": code == -signal.SIGKILL and seconds == PATIENCE and not asked.get("before")}
 
 

@@ -1,4 +1,5 @@
 """SIGKILL at any moment of any command that writes: resumed, it ends as one that was not killed, and loses nothing.
+So does a disk that is full from any moment on, which is one sentence.
 
 Most kills come before a change of a file that is drawn at random (creating, renaming, removing), so that every state
 of the disk between two changes can be met; the others come after random seconds, in the midst of a file as well.
@@ -6,6 +7,7 @@ of the disk between two changes can be met; the others come after random seconds
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -16,7 +18,10 @@ import pytest
 from safetensors import safe_open
 
 SHORT = {"bench": 3, "train": 3, "record": 1, "store": 1, "cost": 1, "conversion": 1}           # kills of each job
-LONG = {"bench": 30, "train": 24, "record": 14, "report": 12, "store": 5, "cost": 5, "overhead": 3, "conversion": 7}
+FILLED = {"bench": 2, "train": 1, "record": 1, "store": 1, "cost": 1, "overhead": 1, "conversion": 1}
+FULL = re.compile(r"^(?:specdec: )?\S+ cannot be (?:written|made): its disk is full, with [\d.]+ MB free", re.MULTILINE)
+LONG = {"bench": 30, "train": 24, "record": 14, "report": 12, "store": 5, "cost": 5, "overhead": 3,
+        "conversion": 7}
 TIMES = {"when", "what", "target", "how", "seconds", "prefill", "wall"}                # columns of tables
 # What no two runs have in common: times, what follows from them, and the process that ran.
 OWN = {"seconds", "created", "date", "machine", "command", "commit", "changed", "minutes", "break_even", "load", "now",
@@ -28,7 +33,7 @@ class Nursery:
     """The process that forks the children."""
 
     def __init__(self, folder: Path):
-        self.folder = folder
+        self.folder, self.calm = folder, {}
         self.process = subprocess.Popen([sys.executable, "-m", "tests.nursery", str(folder)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                         cwd=Path(__file__).parents[1])
@@ -40,8 +45,16 @@ class Nursery:
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         assert not answer["hung"], f"{job} {kill} hangs"
-        assert answer["code"] in (0, -9), f"{job} {kill}: {(self.folder / 'log').read_text()[-3000:]}"
+        allowed = (0, 2) if "full" in kill else (0, -9)
+        assert answer["code"] in allowed, f"{job} {kill}: {answer['said'][-3000:]}"
         return answer
+
+    def unharmed(self, job: str) -> tuple[dict, dict]:
+        """The answer and the end state of a run that was left alone."""
+        if job not in self.calm:
+            out = self.folder / f"calm-{job}"
+            self.calm[job] = self(job, out), state(out)
+        return self.calm[job]
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +101,8 @@ def visible(out: Path) -> dict:
 
 def kills(nursery: Nursery, folder: Path, job: str, count: int, dice: random.Random) -> list[str]:
     """So many kills of a job, up to four before it is let through; returns what differs from a run without kills."""
-    calm = nursery(job, folder / "calm")
-    expected, wrong, done, runs = state(folder / "calm"), [], 0, 0
+    calm, expected = nursery.unharmed(job)
+    wrong, done, runs = [], 0, 0
     while done < count:
         out, runs, story = folder / f"killed-{runs}", runs + 1, []
         for _ in range(min(dice.randint(1, 4), count - done)):
@@ -100,10 +113,14 @@ def kills(nursery: Nursery, folder: Path, job: str, count: int, dice: random.Ran
             done += ended["code"] == -9
             visible(out)
         nursery(job, out)
-        found = state(out)
-        wrong += [f"{job}, {story}: {name}" for name in sorted(found.keys() | expected.keys())
-                  if found.get(name, "missing") != expected.get(name, "missing")]
+        wrong += differences(f"{job}, {story}", state(out), expected)
     return wrong
+
+
+def differences(what: str, found: dict, expected: dict) -> list[str]:
+    """The files that differ, are missing or are too many."""
+    return [f"{what}: {name}" for name in sorted(found.keys() | expected.keys())
+            if found.get(name, "missing") != expected.get(name, "missing")]
 
 
 def kill_all(nursery: Nursery, folder: Path, counts: dict, seed: int) -> dict:
@@ -124,3 +141,31 @@ def test_ten_kills_lose_nothing_double_nothing_and_leave_nothing_behind(nursery,
 def test_a_hundred_kills_lose_nothing_double_nothing_and_leave_nothing_behind(nursery, tmp_path):
     assert sum(LONG.values()) == 100
     assert kill_all(nursery, tmp_path, LONG, 2) == {}
+
+
+def fill_all(nursery: Nursery, folder: Path, counts: dict, seed: int) -> list[str]:
+    """What is wrong with these jobs on a disk that is full from a random change on, and after there is room again."""
+    wrong = []
+    for job, count in counts.items():
+        calm, expected = nursery.unharmed(job)
+        dice = random.Random(f"{seed} {job}")
+        for number, full in enumerate(dice.sample(range(1, calm["changes"] + 1), min(count, calm["changes"]))):
+            out, what = folder / f"{job}-{number}", f"{job} from change {full} on"
+            ended = nursery(job, out, full=full)
+            sentences = FULL.findall(ended["said"])
+            if ended["code"] and (len(sentences) != 1 or "Traceback" in ended["said"]):
+                wrong.append(f"{what}: {ended['said'][-2000:]}")
+            if out.exists():
+                visible(out)
+            nursery(job, out)
+            wrong += differences(what, state(out), expected)
+    return wrong
+
+
+def test_a_disk_that_is_full_from_any_change_on_is_one_sentence_and_loses_nothing(nursery, tmp_path):
+    assert fill_all(nursery, tmp_path, FILLED, 3) == []
+
+
+@pytest.mark.long
+def test_a_disk_that_is_full_at_a_hundred_moments_is_one_sentence_and_loses_nothing(nursery, tmp_path):
+    assert fill_all(nursery, tmp_path, LONG, 4) == []
