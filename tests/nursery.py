@@ -22,6 +22,7 @@ import torch
 
 from specdec_lib import cli
 from specdec_lib.commands import report, train
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub import default_model, locate
 from specdec_lib.training import pipeline
 from specdec_lib.training.data import begun_shard
@@ -46,7 +47,8 @@ class Worlds:
                        "--threads", "1"]
         (folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in PROMPTS))
         (folder / "text.txt").write_text("a b c red green a b c blue\n" * 40)
-        (folder / "gguf").mkdir()
+        CostCurve((1, 5, 9), (8,), ((1.0, 1.2, 2.0),)).save(folder / "curve.json")      # a measured one would decide
+        (folder / "gguf").mkdir()                                                        # how much is drafted
         self.gguf = write_gguf(folder / "gguf")[0]
         self.write_notebook(folder / "notebooks" / "90_report.ipynb")
 
@@ -64,7 +66,7 @@ class Worlds:
     def bench(self, out: Path, command: str = "bench") -> int:
         return cli.run([command, *self.target, "--prompts", str(self.folder / "prompts.jsonl"), "--out", str(out),
                         "--methods", "ar,sam,draft-model(depth=2)", "--draft", "first-layers", "--peers", "",
-                        "--max-new-tokens", "6"])
+                        "--max-new-tokens", "6", "--cost", str(self.folder / "curve.json")])
 
     def report(self, out: Path) -> int:
         report.ROOT = self.folder
