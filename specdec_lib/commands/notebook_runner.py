@@ -92,11 +92,11 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
     """
     from papermill.exceptions import PapermillExecutionError
 
-    failed: list[Exception] = []
+    given, failed = checked_values(notebook, values or {}), list[Exception]()
 
     def execute(rough: Path) -> None:
         try:
-            execute_in_thread(str(notebook), str(rough), values, cwd=str(Path(notebook).parent), progress_bar=progress,
+            execute_in_thread(str(notebook), str(rough), given, cwd=str(Path(notebook).parent), progress_bar=progress,
                               execution_timeout=cell_seconds, stdout_file=echo, stderr_file=echo)
         except Exception as error:
             failed.append(error)
@@ -105,7 +105,6 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
             if not rough.exists():                 # it never began: the notebook itself is kept
                 shutil.copyfile(notebook, rough)
 
-    values = checked_values(notebook, values or {})
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     start = perf_counter()
