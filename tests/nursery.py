@@ -141,6 +141,15 @@ def child(job, out: Path, asked: dict, log: Path, told: int) -> None:
     os._exit(code)
 
 
+def answered(hear: int, seconds: float) -> bool:
+    """Waits so long at most; seconds in which this process was stopped count as one."""
+    while seconds > 0:
+        if select.select([hear], [], [], min(1.0, seconds))[0]:
+            return True
+        seconds -= 1.0
+    return False
+
+
 def run(worlds: Worlds, asked: dict) -> dict:
     """Forks one child and waits for it, or kills it after its seconds."""
     out, log = Path(asked["out"]), worlds.folder / "log"
@@ -157,7 +166,7 @@ def run(worlds: Worlds, asked: dict) -> dict:
             os._exit(1)
     os.close(told)
     seconds = asked.get("after") or PATIENCE
-    if not select.select([hear], [], [], seconds)[0]:       # neither an answer nor an end
+    if not answered(hear, seconds):                # neither an answer nor an end
         with contextlib.suppress(ProcessLookupError):       # it has no group yet
             os.killpg(process, signal.SIGKILL)
         os.kill(process, signal.SIGKILL)
