@@ -26,7 +26,7 @@ test: setup   ## every test but the long ones, notebooks included
 test-fast: setup  ## the tests without the notebooks
 	$(PYTEST) -m "not long and not notebooks" $(ARGS)
 
-test-long: setup  ## the long ones: every method equals plain decoding on every shipped prompt
+test-long: setup  ## the long ones: every method equals plain decoding on every shipped prompt; a hundred kills
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 lint: setup   ## ruff over everything

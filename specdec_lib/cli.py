@@ -5,6 +5,9 @@ Heavy modules are imported by the command that needs them, so that help and refu
 
 from __future__ import annotations
 
+from specdec_lib.commands import ctrl_c  # first: it answers Ctrl-C while the rest loads
+
+# isort: split
 import json
 import os
 import sys
@@ -130,6 +133,7 @@ def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_
     from specdec_lib.bench import overhead
     from specdec_lib.bench.progress import bar
     from specdec_lib.bench.provenance import provenance
+    from specdec_lib.files import write_text
 
     sizes = opt.whole_numbers(tokens, "--tokens")
     with bar("overhead") as progress:
@@ -138,7 +142,7 @@ def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         kept = overhead.as_dict(found, method, nodes, seed, provenance())
-        out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(out, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     typer.echo(f"{overhead.overhead_table(found)}\nmilliseconds a round: {overhead.verdict(found)}")
 
 
@@ -286,5 +290,6 @@ def main() -> None:
     sys.exit(run())
 
 
+ctrl_c.loaded()
 if __name__ == "__main__":
     main()

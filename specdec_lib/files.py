@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, named safely, and identified by their SHA-256. Knows no format."""
+"""Files and folders: written whole or not at all, by one process at a time; safe names, and checksums. No format."""
 
 from __future__ import annotations
 
@@ -7,41 +7,143 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from specdec_lib.types import Refusal
 
 UNSAFE = re.compile(r'^\.|[\x00-\x1f\x7f/\\:*?"<>|%\ud800-\udfff]')       # no part of a name, on one system or another
 LONGEST = 120                                      # bytes of a name: file systems take 255, endings included
+LOCK, OWNER = ".lock", ".lock.owner"               # of a folder that one process at a time may change
+FULL = {errno.ENOSPC: "its disk is full", errno.EDQUOT: "its disk is full",
+        errno.EFBIG: "it is larger than this process may write (ulimit -f)"}
+
+
+class DiskFull(Refusal):
+    """A disk, a quota or a limit of this process took no more; the sentence names the file and the space."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Has `write` fill a temporary neighbour and renames it: `path` is the old file or the new one, never a part.
 
-    The folder must exist. Raises Refusal when the disk is full, and whatever else `write` raises; a failed write
-    removes the neighbour, a killed process leaves it.
+    The folder must exist. Raises DiskFull, and whatever else `write` raises; a failed write
+    removes the neighbour, a killed process leaves it, and the next write of the same file removes it.
     """
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partial = partial_neighbour(path)
+    with writing(path):
+        try:
+            write(partial)
+            sync(partial)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text whole or not at all; the folder must exist."""
+    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def write_folder(folder: Path, fill: Callable[[Path], Any]) -> None:
+    """Has `fill` fill a temporary neighbour and renames it to `folder`, which must not exist; makes missing parents.
+
+    Raises and leaves behind what `write_atomically` does.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = partial_neighbour(folder)
+        try:
+            partial.mkdir()
+            fill(partial)
+            for path in partial.rglob("*"):
+                if path.is_file():
+                    sync(path)
+            os.replace(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of a disk that takes no more, while `path` is written, into a DiskFull."""
     try:
-        write(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())                # the content is on the disk before the name points to it
-        os.replace(partial, path)
+        yield
     except Exception as error:
-        if not disk_is_full(error):
+        why = why_full(error)
+        if isinstance(error, Refusal) or why is None:
             raise
-        free = shutil.disk_usage(path.parent).free
-        raise Refusal(f"{path} cannot be written: its disk is full, with {free / 1e6:.1f} MB free; "
+        place = next(parent for parent in path.absolute().parents if parent.exists())
+        free = shutil.disk_usage(place).free
+        raise DiskFull(f"{path} cannot be written: {why}, with {free / 1e6:.1f} MB free; "
                       "free some space and run the command again") from error
+
+
+def why_full(error: Exception) -> str | None:
+    """Why a disk took no more, or None for another error; safetensors gives the number in its text alone."""
+    said = re.search(r"\(os error (\d+)\)", str(error))
+    return FULL.get(int(said[1]) if said else getattr(error, "errno", None) or 0)
+
+
+def sync(path: Path) -> None:
+    """Waits until the content is on the disk, so that a name never points to less."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def partial_neighbour(path: Path) -> Path:
+    """The name under which this process writes `path`; removes what killed processes left of the same file."""
+    stem = f".{path.name}.partial-"
+    for name in os.listdir(path.parent):
+        if name.startswith(stem) and not is_running(name.removeprefix(stem)):
+            left = path.with_name(name)
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    return path.with_name(f"{stem}{os.getpid()}")
+
+
+def is_running(process: str) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except OSError:                                # somebody else's
+        return True
+    return True
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keeps every other process out of a folder, which is made if missing; Refusal naming the one that is in it.
+
+    The lock ends with the process, and may be taken again by the process that holds it. Where a file system has no
+    locks, nobody is kept out.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock, owner = FileLock(folder / LOCK, is_singleton=True), folder / OWNER
+        outermost = not lock.is_locked
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
+            raise Refusal(f"{folder} is in use by {who}: wait until it has ended, or give another --out") from None
+        except (OSError, NotImplementedError):
+            outermost = False
+    try:
+        if outermost:
+            write_text(owner, f"process {os.getpid()} on {socket.gethostname()}")
+        yield
     finally:
-        partial.unlink(missing_ok=True)
-
-
-def disk_is_full(error: Exception) -> bool:
-    """Whether a write failed for lack of space or quota; safetensors says so only in its text."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error)
+        if outermost:
+            with suppress(OSError):
+                owner.unlink()
+                (folder / LOCK).unlink()
+        lock.release()
 
 
 def file_sha256(path: Path) -> str:

@@ -3,14 +3,38 @@
 import errno
 import hashlib
 import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_lib.files import LONGEST, file_sha256, file_stem, write_atomically
+from specdec_lib.files import (
+    LOCK,
+    LONGEST,
+    DiskFull,
+    alone_in,
+    file_sha256,
+    file_stem,
+    write_atomically,
+    write_folder,
+    write_text,
+    writing,
+)
 from specdec_lib.types import Refusal
+
+HOLDER = """
+import sys
+from pathlib import Path
+from specdec_lib.files import alone_in
+
+with alone_in(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 def failing(error):
@@ -55,6 +79,79 @@ def test_a_failed_write_raises_its_error_and_keeps_the_old_file(tmp_path, error)
 def test_a_full_disk_is_refused_with_the_file_and_the_space_left(tmp_path, error):
     with pytest.raises(Refusal, match=r"a\.json cannot be written: its disk is full, with \d+\.\d MB free"):
         write_atomically(tmp_path / "a.json", failing(error))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def no_room():
+    """A real limit in the place of a full disk: no file of this process may grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def safetensors(path):
+    import torch
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(9)}, path)
+
+
+def table(path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1]}), path)
+
+
+@pytest.mark.parametrize("write", [lambda path: path.write_text("text"), safetensors, table],
+                         ids=["text", "safetensors", "parquet"])
+def test_every_library_that_writes_is_understood_where_a_file_may_not_grow(tmp_path, no_room, write):
+    with pytest.raises(DiskFull, match=r"a\.json cannot be written: it is larger than this process may write"):
+        write_atomically(tmp_path / "a.json", write)
+    with pytest.raises(DiskFull, match="a_folder cannot be written"):
+        write_folder(tmp_path / "a_folder", lambda folder: write(folder / "a"))
+    with pytest.raises(DiskFull, match=r"log cannot be written"), writing(tmp_path / "log"):
+        write(tmp_path / "log")
+    assert {path.name for path in tmp_path.iterdir()} <= {"log"}
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    def half(folder):
+        (folder / "a").write_text("a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "deep" / "one", half)
+    assert not list((tmp_path / "deep").iterdir())
+    write_folder(tmp_path / "deep" / "one", lambda folder: (folder / "a").write_text("a"))
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["deep", "deep/one", "deep/one/a"]
+
+
+def test_what_a_killed_process_left_goes_with_the_next_write_and_what_a_living_one_writes_stays(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for process in (dead.pid, os.getppid()):
+        (tmp_path / f".a.partial-{process}").write_text("half")
+    write_text(tmp_path / "a", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f".a.partial-{os.getppid()}", "a"]
+
+
+def test_a_folder_in_use_is_refused_with_the_process_that_has_it_and_free_when_that_is_killed(tmp_path):
+    held = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
+    assert held.stdout.readline() == "held\n"
+    with pytest.raises(Refusal, match=f"is in use by process {held.pid} on .*: wait until it has ended"), \
+            alone_in(tmp_path):
+        pass
+    held.kill()
+    held.communicate()
+    with alone_in(tmp_path):
+        assert (tmp_path / LOCK).exists()
+        with alone_in(tmp_path):                   # the same process may come in twice
+            pass
+        assert (tmp_path / LOCK).exists()
     assert not list(tmp_path.iterdir())
 
 

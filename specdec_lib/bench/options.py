@@ -150,14 +150,14 @@ def digests(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
 
 def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Say) -> dict:
     """Runs or resumes the prepared bench in `out`. A finished one is only read; no model is loaded."""
-    folder = RunFolder(out, here.plan)
-    finished = folder.summary()
-    if finished is not None:
-        say(f"{out} already holds this finished run: nothing is measured again")
-        return finished
-    opened = here.environment(say)
-    return run.run_bench(here.plan, opened, here.prompts, out,
-                         lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)
+    with RunFolder.alone(out, here.plan) as folder:
+        finished = folder.summary()
+        if finished is not None:
+            say(f"{out} already holds this finished run: nothing is measured again")
+            return finished
+        opened = here.environment(say)
+        return run.run_bench(here.plan, opened, here.prompts, out,
+                             lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)
 
 
 def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, progress: run.Progress,

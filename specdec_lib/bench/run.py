@@ -35,10 +35,13 @@ def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: st
 
     `curve` is called once, at a run's start; a resume uses the curve that the run began with.
     """
-    folder = RunFolder(out, plan)
-    finished = folder.summary()
-    if finished is not None:
-        return finished
+    with RunFolder.alone(out, plan) as folder:
+        return folder.summary() or run_rest(folder, plan, world, prompts, curve, progress)
+
+
+def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequence[Prompt],
+             curve: Callable[[], CostCurve | None], progress: Progress) -> dict:
+    """Measures what the folder lacks, finishes it and returns the summary."""
     if plan.store is not None:
         open_store(plan.store)                     # if damaged, refused now and not after measuring
     first = [fitting(world, prompt, [("user", prompt.turns[0])]) for prompt in prompts]

@@ -5,19 +5,18 @@ A killed run loses only the current prompt. A folder belongs to one plan: others
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan, changed_settings
 from specdec_lib.bench.results import Decode
 from specdec_lib.cost import curves
-from specdec_lib.files import write_atomically
+from specdec_lib.files import DiskFull, alone_in, sync, write_folder, write_text, writing
 from specdec_lib.types import Refusal
 
 
@@ -26,7 +25,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path, plan: Plan):
         self.path = Path(path)
-        with self.writing():
+        with writing_run(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             for leftover in (self.path / "parts").glob(".*"):
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -37,6 +36,17 @@ class RunFolder:
         elif changed_settings(kept, plan.as_dict()):
             raise Refusal(f"{self.path} holds a run with other settings"
                           f" ({'; '.join(changed_settings(kept, plan.as_dict())[:3])}): give another --out")
+        elif self.finished:
+            shutil.rmtree(self.path / "parts", ignore_errors=True)      # a kill after the summary left them
+
+    @classmethod
+    @contextmanager
+    def alone(cls, path: str | Path, plan: Plan) -> Iterator[RunFolder]:
+        """The folder, which no other process changes meanwhile; Refusal naming the one that is at it."""
+        with ExitStack() as stack:
+            with writing_run(Path(path)):
+                stack.enter_context(alone_in(Path(path)))
+            yield cls(path, plan)
 
     @property
     def finished(self) -> bool:
@@ -65,22 +75,20 @@ class RunFolder:
     def write_part(self, index: int, of_prompt: Sequence[Decode]) -> None:
         """Writes all decodes of one prompt atomically."""
         final = self.path / "parts" / f"{index:05d}"
-        rough = final.with_name(f".{final.name}")
-        with self.writing():
-            rough.mkdir(parents=True)
-            results.tables(of_prompt).write(rough)
-            os.replace(rough, final)
+        with writing_run(self.path):
+            write_folder(final, results.tables(of_prompt).write)
 
     def finish(self, everything: Sequence[Decode], summary: dict) -> None:
         """Merges the parts; summary.json is written last, so it marks a complete run."""
         rough = self.path / "parts" / ".merged"
-        with self.writing():
+        with writing_run(self.path):
             rough.mkdir(parents=True, exist_ok=True)
             results.tables(everything).write(rough)
             for table in sorted(rough.iterdir()):
+                sync(table)
                 os.replace(table, self.path / table.name)
-            self.save("summary.json", summary)
-            shutil.rmtree(self.path / "parts")
+        self.save("summary.json", summary)
+        shutil.rmtree(self.path / "parts", ignore_errors=True)      # else the next start removes them
 
     def everything(self) -> list[Decode]:
         """All decodes of a finished run."""
@@ -96,21 +104,8 @@ class RunFolder:
     def save(self, name: str, value: dict) -> None:
         """Writes a JSON file atomically."""
         text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        with self.writing():
-            write_atomically(self.path / name, lambda rough: rough.write_text(text, encoding="utf-8"))
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Turns errors of the file system into a Refusal."""
-        try:
-            yield
-        except Refusal as error:                   # of a single file, by `write_atomically`
-            raise Refusal(f"{error}; finished prompts are kept") from None
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            why = "there is no space left on its disk: free some" if full else f"{error.strerror}: choose another --out"
-            raise Refusal(f"{self.path} cannot be written ({why}, and run the same command again;"
-                          " finished prompts are kept)") from None
+        with writing_run(self.path):
+            write_text(self.path / name, text)
 
     def _json(self, name: str) -> dict | None:
         path = self.path / name
@@ -121,3 +116,16 @@ class RunFolder:
         if read is not None and not isinstance(read, dict):
             raise Refusal(f"{path} holds no JSON object, so it is not of a run: give another --out")
         return read
+
+
+@contextmanager
+def writing_run(folder: Path) -> Iterator[None]:
+    """Turns errors of the file system into a Refusal that says what is kept."""
+    try:
+        with writing(folder):
+            yield
+    except DiskFull as error:
+        raise Refusal(f"{error}; finished prompts are kept") from None
+    except OSError as error:
+        raise Refusal(f"{folder} cannot be written ({error.strerror or error}: choose another --out, and run the same"
+                      " command again; finished prompts are kept)") from None

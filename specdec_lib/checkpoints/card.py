@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.files import write_atomically
+from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "checkpoints"
@@ -38,8 +38,8 @@ def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:
     """Replaces FOLDER/NAME/card.json and its README.md; ValueError for what JSON cannot hold."""
     place = Path(folder) / name
     text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(place / "README.md", lambda path: path.write_text(card_text(card), encoding="utf-8"))
-    write_atomically(place / CARD, lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(place / "README.md", card_text(card))
+    write_text(place / CARD, text)
 
 
 def read_card(folder: str | Path, name: str) -> dict:

@@ -7,9 +7,10 @@ from typing import cast
 
 import typer
 
+from specdec_lib.commands.ctrl_c import SENTENCE, STOPPED
 from specdec_lib.types import Refusal
 
-BAD_INPUT, STOPPED, FAILED = 2, 130, 1
+BAD_INPUT, FAILED = 2, 1
 CLICK = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])    # click's base of usage errors, wherever it is
 
 
@@ -29,11 +30,20 @@ def check_words(words: list[str]) -> None:
             raise Refusal(f"word {place} of the command is not UTF-8 text: save it as UTF-8, or rename the file")
 
 
+def after_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C led to this error: modules in C that are interrupted while they load raise one of their own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     """Runs the command that these words name and returns its exit code."""
     try:
         check_words(sys.argv[1:] if words is None else words)
         code = app(words, standalone_mode=False)
+        if code == STOPPED:                        # typer's answer to Ctrl-C, which says nothing
+            say(SENTENCE)
         return code if isinstance(code, int) else 0
     except Refusal as error:
         say(f"specdec: {error}")
@@ -43,9 +53,12 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
         say(str(error))
         return STOPPED
     except (KeyboardInterrupt, typer.Abort):
-        say("stopped")
+        say(SENTENCE)
         return STOPPED
-    except RuntimeError as error:
+    except (RuntimeError, ImportError, SystemError) as error:
+        if after_interrupt(error):
+            say(SENTENCE)
+            return STOPPED
         if type(error).__name__ != "NotebookError":    # expected: it says which cell failed and what is kept
             raise
         say(f"specdec: {error}")

@@ -7,16 +7,20 @@ name, type, full value, the value for a quick test, and the meaning. Knows nothi
 from __future__ import annotations
 
 import ast
+import logging
 import os
 import re
+import shutil
+import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
-from specdec_lib.files import write_atomically
+from specdec_lib.files import why_full, write_atomically, write_text
 from specdec_lib.types import Refusal
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
@@ -84,27 +88,69 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
     `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
     left, `echo` gets what the cells print while they print it. Raises Refusal before anything runs, NotebookError if
-    a cell fails; then the output so far is kept.
+    a cell fails; then the output so far is kept. An interrupted or killed run leaves an older output as it was.
     """
-    import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    values = checked_values(notebook, values or {})
+    given, failed = checked_values(notebook, values or {}), list[Exception]()
+
+    def execute(rough: Path) -> None:
+        try:
+            execute_in_thread(str(notebook), str(rough), given, cwd=str(Path(notebook).parent), progress_bar=progress,
+                              execution_timeout=cell_seconds, stdout_file=echo, stderr_file=echo)
+        except Exception as error:
+            failed.append(error)
+            if why_full(error):
+                raise
+            if not rough.exists():                 # it never began: the notebook itself is kept
+                shutil.copyfile(notebook, rough)
+
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     start = perf_counter()
     try:
         with _environment(env or {}):
-            papermill.execute_notebook(str(notebook), str(output), values, cwd=str(Path(notebook).parent),
-                                       progress_bar=progress, execution_timeout=cell_seconds, stdout_file=echo,
-                                       stderr_file=echo)
+            write_atomically(output, execute)
+        for error in failed:
+            raise error
     except PapermillExecutionError as error:
         raise NotebookError(f"{Path(notebook).name} failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
                             f" (kept in {output})") from error
+    except Refusal:
+        raise
     except Exception as error:                     # a cell over its time, a kernel that died or never came up
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise NotebookError(f"{Path(notebook).name} did not finish: {said[0]} (kept in {output})") from error
     return NotebookRun(output, perf_counter() - start)
+
+
+def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], **how: Any) -> None:
+    """Has papermill execute the notebook in a thread, where Ctrl-C does not reach it; Ctrl-C then ends its kernel."""
+    import papermill
+    from jupyter_client.manager import AsyncKernelManager
+
+    kernels: list[AsyncKernelManager] = []
+
+    class HeldKernel(AsyncKernelManager):
+        def __init__(self, *words: Any, **more: Any):
+            super().__init__(*words, **more)
+            kernels.append(self)
+
+    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings(action="ignore", category=UserWarning):
+        running = pool.submit(papermill.execute_notebook, notebook, output, dict(values),
+                              kernel_manager_class=HeldKernel, **how)
+        try:
+            running.result()
+        except KeyboardInterrupt:
+            logging.disable(logging.ERROR)         # that the kernel died is no news
+            while not running.done():
+                for kernel in kernels:
+                    process = getattr(kernel.provisioner, "process", None)
+                    if process is not None:
+                        process.kill()
+                wait([running], 0.1)
+            logging.disable(logging.NOTSET)
+            raise
 
 
 def export_env(explore: str = "html") -> dict[str, str]:
@@ -131,7 +177,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
     page = Path(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(page, lambda rough: rough.write_text(OUTSIDE.sub("", body), encoding="utf-8"))
+    write_text(page, OUTSIDE.sub("", body))
     return page
 
 

@@ -120,7 +120,7 @@ def of_one(path: Path, text: Tokenizer, threads: int = 1) -> Iterator[tuple[np.n
 
 def answers_in(folder: Path) -> Iterator[Mapping[str, Any]]:
     """Records with an `output`, from a folder of training or of a finished bench; Refusal for any other."""
-    if (folder / "parts").exists():
+    if (folder / "parts").exists() and not (folder / "summary.json").exists():
         raise Refusal(f"the run in {folder} is not finished: run its command again")
     if not (folder / "decodes.parquet").exists():
         yield from shards.read_shards(folder)

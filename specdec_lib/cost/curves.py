@@ -15,6 +15,7 @@ from time import perf_counter
 
 from specdec_lib.cards import Kit
 from specdec_lib.cost.lengths import best_length
+from specdec_lib.files import write_text
 from specdec_lib.types import LM, Draft, Refusal
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
@@ -84,7 +85,7 @@ class CostCurve:
         """Writes one JSON file; creates a missing folder."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.as_dict(), indent=1) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(self.as_dict(), indent=1) + "\n")
 
 
 def load_curve(path: str | Path) -> CostCurve:

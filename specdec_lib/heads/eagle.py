@@ -27,10 +27,10 @@ from specdec_lib.heads.base import (
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
-from specdec_lib.models.llama.decoder import row_stats_of
 from specdec_lib.models.llama.forward import LayerView, columns, layer_after, scaled, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.row_stats import row_stats_of
 from specdec_lib.models.llama.weights import LayerWeights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft

@@ -6,7 +6,6 @@ processes that start together one builds. Knows nothing about models.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from specdec_lib.files import file_sha256
+from specdec_lib.files import file_sha256, why_full, write_text
 from specdec_lib.types import Refusal
 
 MANIFEST = "manifest.json"
@@ -41,12 +40,14 @@ def build(folder: Path, make: Callable[[Path, Say], None], say: Say) -> None:
     partial.mkdir()
     try:
         make(partial, say)
-        (partial / MANIFEST).write_text(json.dumps(file_manifest(partial), indent=1) + "\n")
+        write_text(partial / MANIFEST, json.dumps(file_manifest(partial), indent=1) + "\n")
         rename_complete(partial, folder)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refusal(f"the disk of {folder.parent} is full: free some space or set XDG_CACHE_HOME") from error
-        raise
+    except Exception as error:
+        if why_full(error) is None:
+            raise
+        free = shutil.disk_usage(folder.parent).free
+        raise Refusal(f"{folder} cannot be made: {why_full(error)}, with {free / 1e6:.1f} MB free; free some space, or"
+                      " set XDG_CACHE_HOME to a folder on another disk") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.files import write_folder
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.recipes import Recipe
@@ -47,9 +47,4 @@ def lineage(folder: Path, name: str) -> list[str]:
 
 def copy_folder(source: Path, place: Path) -> None:
     """Copies a folder completely or not at all."""
-    rough = place.with_name(f".{place.name}.partial-{os.getpid()}")
-    try:
-        shutil.copytree(source, rough)
-        rough.rename(place)
-    finally:
-        shutil.rmtree(rough, ignore_errors=True)
+    write_folder(place, lambda rough: shutil.copytree(source, rough, dirs_exist_ok=True))

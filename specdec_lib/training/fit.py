@@ -9,7 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +19,7 @@ from typing import TextIO
 import torch
 from torch import Tensor, nn
 
-from specdec_lib.files import write_atomically
+from specdec_lib.files import write_atomically, write_text, writing
 from specdec_lib.training.data.batches import Batch, order
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.muon import Muon
@@ -243,7 +244,8 @@ def fixed_settings(settings: Settings) -> str:
 
 def keep_log(folder: Path, checkpoint: Path) -> None:
     """Stores the log of a fit beside its checkpoint, compressed."""
-    (checkpoint / KEPT_LOG).write_bytes(packed_log((folder / LOG).read_text()))
+    packed = packed_log((folder / LOG).read_text())
+    write_atomically(checkpoint / KEPT_LOG, lambda partial: partial.write_bytes(packed))
 
 
 def packed_log(log: str) -> bytes:
@@ -258,8 +260,9 @@ def read_log(path: Path) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def open_log(path: Path, now: Progress) -> TextIO:
-    """The log opened for appending, without the lines written after the last save."""
+@contextmanager
+def open_log(path: Path, now: Progress) -> Iterator[TextIO]:
+    """The log opened for appending, without the lines written after the last save; DiskFull where it cannot grow."""
     kept = []
     if path.is_file():
         for line in path.read_text().splitlines():
@@ -268,8 +271,9 @@ def open_log(path: Path, now: Progress) -> TextIO:
                     kept.append(line)
             except (ValueError, KeyError):
                 break                              # a line that was cut off by the kill
-    path.write_text("".join(line + "\n" for line in kept))
-    return path.open("a")
+    write_text(path, "".join(line + "\n" for line in kept))
+    with writing(path), path.open("a") as log:
+        yield log
 
 
 def log_line(log: TextIO, line: dict) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import write_atomically
+from specdec_lib.files import alone_in, write_text
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
@@ -95,8 +95,9 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text
     settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
                         seed=order.seed)
     say(f"training {which.name} for {minutes:.1f} minutes")
-    now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
-              folder, judge, shown)
+    with alone_in(folder):
+        now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
+                  folder, judge, shown)
     about = {"target": order.target, "limits": [*which.limits, *general_limits(len(drafter.frozen.ids))],
              "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,
                       "tokens_of_data": lessons.tokens, "device": str(target.device),
@@ -141,7 +142,7 @@ def mark_folder(work: Path, target: str, another: str = "a target with other wei
     path = work / "target"
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda rough: rough.write_text(target))
+        write_text(path, target)
     if path.read_text() != target:
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
@@ -160,11 +161,11 @@ def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, d
     if isinstance(done, dict) and done.get("asked") == asked and isinstance(done.get("seconds"), int | float):
         deadline.spend(done["seconds"])
         return
-    made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
-                        forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
-                        progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
-    told = json.dumps({"asked": asked, "seconds": made.seconds})
-    write_atomically(path, lambda rough: rough.write_text(told))
+    with alone_in(work / "answers"):
+        made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
+                            forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
+                            progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
+    write_text(path, json.dumps({"asked": asked, "seconds": made.seconds}))
 
 
 def read_answers(path: Path, vocab: int | None = None) -> Iterator[Mapping]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import write_atomically
+from specdec_lib.files import write_atomically, write_text
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import order as shuffled
@@ -79,7 +79,8 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Transforme
     done = save_checkpoint(order.out, LENGTH, state, meta, about, {}, None, fingerprint(target, text))
     card = {**done.card, "measured": {"held-out": stored_figures(done, held, asked, target)}}
     write_card(order.out, LENGTH, card)
-    (order.out / LENGTH / KEPT_LOG).write_bytes(packed_log("".join(logs)))
+    packed = packed_log("".join(logs))
+    write_atomically(order.out / LENGTH / KEPT_LOG, lambda partial: partial.write_bytes(packed))
     return Checkpoint(done.name, done.state, done.meta, card)
 
 
@@ -116,7 +117,7 @@ def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[st
         train, held = read_in_time(reader, groups, lessons.held, asked.positions, deadline, progress)
         counts = [len(train), len(held)]
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda partial: partial.write_text(json.dumps(counts)))
+        write_text(path, json.dumps(counts))
     texts = sum(map(len, groups[:counts[0]])), sum(map(len, lessons.held[:counts[1]]))
     return join_labels(train), join_labels(held), texts
 

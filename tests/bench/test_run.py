@@ -191,7 +191,7 @@ def test_no_space_on_the_disk_is_one_sentence_and_keeps_what_is_written(tmp_path
     def full(*args):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(run_folder.os, "replace", full)
-    with pytest.raises(Refusal, match="no space left"):
+    with pytest.raises(Refusal, match="disk is full"):
         there.write_part(0, [])
     assert there.part(0) is None
 

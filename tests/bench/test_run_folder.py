@@ -1,11 +1,14 @@
 """The folder of a run: parts stand whole or not at all, a resume finds them, and one folder belongs to one plan."""
 
 import pytest
+from filelock import FileLock
 
 from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.commands.store import answers_in
 from specdec_lib.cost.curves import CostCurve
+from specdec_lib.files import LOCK, OWNER
 from specdec_lib.types import Refusal
 from tests.bench.made_up import decodes, turn
 
@@ -52,6 +55,31 @@ def test_the_summary_is_written_last_and_replaces_the_parts(begun):
     assert again.everything() == ONE + TWO
     assert sorted(one.name for one in begun.path.iterdir()) == [
         "cost.json", "decodes.parquet", "rounds.parquet", "settings.json", "summary.json"]
+
+
+def test_parts_that_a_kill_left_beside_the_summary_are_removed_and_never_hide_that_the_run_is_finished(begun):
+    parts = begun.path / "parts" / "00000"
+    begun.finish(ONE, {"methods": {}})
+    parts.mkdir(parents=True)
+    assert list(answers_in(begun.path)) == [{"output": list(ONE[0].outcome.tokens)}]
+    assert RunFolder(begun.path, PLAN).summary() == {"methods": {}}
+    assert not parts.parent.exists()
+
+
+def test_a_run_that_another_process_is_at_is_refused_and_stays_as_it_is(begun):
+    half = begun.path / "parts" / ".00001.partial-1"
+    half.mkdir()
+    with FileLock(begun.path / LOCK):
+        (begun.path / OWNER).write_text("process 7 on tiny")
+        with pytest.raises(Refusal, match="in use by process 7 on tiny: wait until it has ended") as refused, \
+                RunFolder.alone(begun.path, PLAN):
+            pass
+        assert "finished prompts are kept" not in str(refused.value)
+        assert half.exists()
+    with RunFolder.alone(begun.path, PLAN) as again:
+        assert again.part(0) == ONE
+    assert not half.exists()
+    assert not list(begun.path.glob(".*"))
 
 
 def test_a_begun_run_refuses_another_plan_and_stays_as_it_was(begun):

@@ -1,7 +1,11 @@
 """The notebook runner: refuses before it starts, keeps what it ran, exports one page that needs no network."""
 
+import errno
 import io
 import os
+import signal
+from threading import Thread
+from time import sleep
 
 import nbformat
 import pytest
@@ -104,3 +108,36 @@ def test_a_cell_that_takes_too_long_is_stopped_and_what_ran_is_kept(write, tmp_p
         notebook_runner.run_notebook(write("print('before')", "import time; time.sleep(60)"), tmp_path / "out.ipynb",
                                      cell_seconds=2)
     assert "before" in (tmp_path / "out.ipynb").read_text()
+
+
+def test_ctrl_c_ends_the_kernel_at_once_quietly_and_leaves_the_older_output(write, tmp_path, capfd):
+    output, ids = tmp_path / "out.ipynb", tmp_path / "kernel"
+    output.write_text("older")
+    path = write(f"import os, pathlib; pathlib.Path({str(ids)!r}).write_text(str(os.getpid()))",
+                 "import time; time.sleep(60)")
+
+    def interrupt():
+        while not ids.is_file() or not ids.read_text():
+            sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        notebook_runner.run_notebook(path, output)
+    assert output.read_text() == "older"
+    assert not list(tmp_path.glob(".*"))
+    assert "Traceback" not in capfd.readouterr().err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ids.read_text()), 0)
+
+
+def test_a_full_disk_is_refused_and_the_older_output_stays(write, tmp_path, monkeypatch):
+    def full(*words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    output = tmp_path / "out.ipynb"
+    output.write_text("older")
+    monkeypatch.setattr(notebook_runner, "execute_in_thread", lambda *words, **how: full())
+    with pytest.raises(Refusal, match=r"out\.ipynb cannot be written: its disk is full"):
+        notebook_runner.run_notebook(write(), output)
+    assert output.read_text() == "older"

@@ -33,10 +33,8 @@ def letters() -> list[str]:
     return list(bytes_to_unicode().values())
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
+def write_gguf(folder):
     """A one-layer Llama as GGUF, and its tensors by GGUF name as written."""
-    folder = tmp_path_factory.mktemp("gguf")
     tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *letters(), "ĊĊ"]
     writer = gguf.GGUFWriter(folder / "tiny.gguf", "llama")
     writer.add_name("tiny")
@@ -64,6 +62,11 @@ def tiny(tmp_path_factory):
     writer.write_tensors_to_file()
     writer.close()
     return folder / "tiny.gguf", tensors
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return write_gguf(tmp_path_factory.mktemp("gguf"))
 
 
 @pytest.fixture(scope="module")

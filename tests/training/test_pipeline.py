@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from filelock import FileLock
 
 from specdec_lib.checkpoints import checkpoint_files
+from specdec_lib.files import LOCK, OWNER
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import pipeline as module
@@ -264,6 +266,15 @@ def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeyp
     ensure_answers(TrainingOrder(tmp_path, 20), target, text, TimeBudget(20, clock), quiet, quiet)
     assert len(calls) == 2
     assert calls[1][2] == 8.0
+
+
+@pytest.mark.parametrize("place", ["work/answers", "work/draft-lm"])
+def test_what_another_process_is_making_is_refused_with_its_name(target, text, data, tmp_path, place, twenty_steps):
+    order = TrainingOrder(tmp_path, LONG, data=() if place == "work/answers" else (data,))
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / OWNER).write_text("process 7 on tiny")
+    with FileLock(tmp_path / place / LOCK), pytest.raises(Refusal, match=f"{place} is in use by process 7 on tiny"):
+        train_drafter(recipe("draft-lm"), order, target, text, MADE)
 
 
 def test_a_folder_that_was_begun_for_another_target_is_refused(target, text, data, tmp_path):

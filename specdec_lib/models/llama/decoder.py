@@ -23,16 +23,9 @@ from specdec_lib.models.llama.forward import LayerView, columns, decoder_layer, 
 from specdec_lib.models.llama.invariant_attention import parts_of
 from specdec_lib.models.llama.kernels import layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.weights import (
-    LlamaWeights,
-    check_tensors,
-    fuse,
-    random_weights,
-    read_config,
-    reader,
-)
-from specdec_lib.scores import RowStats, Scores
-from specdec_lib.topk import top_k
+from specdec_lib.models.llama.row_stats import row_stats_of
+from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, fuse, random_weights, read_config, reader
+from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
@@ -289,16 +282,3 @@ class Transformer:
         """The rotary table of the whole cache, in single precision where a row must not depend on the others."""
         dtype = self.dtype if self.layout is None else torch.float32
         return rope_table(self.shape, self.cache.capacity, dtype, self.device)
-
-
-def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = 8) -> RowStats:
-    """Top k, log-sum-exp and entropy of every row, moved to the host in one transfer."""
-    value, column = top_k(logits, min(k, logits.shape[1]))
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))         # sums over V in 16 bits would be rough
-    lse = torch.logsumexp(wide, -1)
-    entropy = lse - ((wide - lse[:, None]).exp() * wide).sum(-1)
-    column = column if ids is None else ids.to(column.device)[column]
-    packed = torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1).cpu()
-    value, column = packed[:, :value.shape[1]], packed[:, value.shape[1]:-2].long()
-    return RowStats(column, value.to(logits.dtype), tuple(range(len(logits))), tuple(packed[:, -2].tolist()),
-                    tuple(packed[:, -1].clamp(min=0).tolist()))

@@ -1,8 +1,8 @@
 """The data drafters are trained on: what the target answers to prompts of its own and to those of a file.
 
 Half of the answers are greedy, three in ten at temperature 0.7, two in ten at 1, so that a drafter meets the texts it
-will be asked to draft. A killed run goes on after its last whole shard and makes what it would have made. Where a
-prompt has several turns, the target answers one after the other.
+will be asked to draft. A killed run goes on where it was, as `begun_shard` says, and makes what it would have made.
+Where a prompt has several turns, the target answers one after the other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batched_sampling import Reply, Request, sample_batched
+from specdec_lib.training.data.begun_shard import BegunShard
 from specdec_lib.training.data.prompt_sources import (
     Asked,
     Sieve,
@@ -186,10 +187,13 @@ def make_answers(lm: Transformer, text: Tokenizer, folder: str | Path, tokens: i
     late = lambda: clock() - begun >= 60 * minutes               # noqa: E731
     while shards.tokens < tokens and stopped == "tokens":
         place = shards.free                        # one that was damaged is made as long as it was
-        lot = PromptLot(text, plan, place, Sieve(closed), iter(given), tokens - shards.before(place), lm.context)
-        for reply in sample_batched(lm.weights, lot.poll, text.facts.end, max(PROMPT, plan.max_new), batch, top_p, late,
-                                    rows):
-            lot.take(reply)
+        settings = plan, max(PROMPT, plan.max_new), batch, top_p, tokens - shards.before(place), sorted(closed), given
+        kept = BegunShard(shards, place, lambda: PromptLot(      # the lambda is called in this turn alone
+            text, plan, place, Sieve(closed), iter(given), settings[4], lm.context), settings)   # noqa: B023
+        lot = kept.lot
+        for reply in sample_batched(lm.weights, kept.poll, text.facts.end, settings[1], batch, top_p, late, rows,
+                                    kept.running, kept.steps, kept.keep):
+            kept.take(reply)
             progress(shards.tokens + lot.tokens, clock() - begun)
         tried += lot.tried
         if lot.records:

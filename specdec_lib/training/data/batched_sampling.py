@@ -39,21 +39,36 @@ class Reply:
     whole: bool
 
 
+@dataclass(frozen=True)
+class RunningRow:
+    """A row between two steps: what it was asked and what it has said, or None; and the tokens that it takes up."""
+
+    request: Request | None
+    said: tuple[int, ...]
+    size: int
+
+
 def sample_batched(weights: LlamaWeights, poll: Callable[[], Request | None], ends: Iterable[int], limit: int,
                    rows: int = 32,
                    top_p: float = 0.98, over: Callable[[], bool] = lambda: False,
-                   batch: BatchedLlama | None = None) -> Iterator[Reply]:
+                   batch: BatchedLlama | None = None, begun: Sequence[RunningRow] = (), steps: int = 0,
+                   watch: Callable[[BatchRows], None] = lambda rows: None) -> Iterator[Reply]:
     """Replies as they come; `poll` is asked for more whenever a row is free, until nothing runs and it has none.
 
     A text ends with one of `ends`, at its limit (none above `limit`), where it starts to loop, or cut when `over`.
-    `batch` lends its memory; what is in it is forgotten.
+    `batch` lends its memory; what is in it is forgotten. `watch` is called between two steps; the rows that it found
+    running in an earlier process go on as `begun`, after so many `steps`.
     """
-    first = take(poll, rows)
-    if not first:
+    first = [] if begun else take(poll, rows)
+    if not first and not begun:
         return
     slots = BatchRows(batch or BatchedLlama(weights), sorted(ends), limit, top_p)
-    slots.open(first)
+    if begun:
+        slots.resume(begun, steps)
+    else:
+        slots.open(first)
     while True:
+        watch(slots)
         for _ in range(LOOKS.get(weights.device.type, 1)):
             slots.advance()
         late = over()
@@ -93,8 +108,29 @@ class BatchRows:
 
     def open(self, requests: list[Request]) -> None:
         """As many rows as requests."""
-        rows, device = len(requests), self.device
-        self.asked = list(requests)
+        self.make_room(len(requests))
+        self.fill(list(range(len(requests))), requests)
+
+    def resume(self, rows: Sequence[RunningRow], steps: int) -> None:
+        """The rows of an earlier batch as they were after so many steps, what they have said included."""
+        self.make_room(len(rows))
+        self.batch.steps = steps
+        free = [row for row, one in enumerate(rows) if one.request is None]
+        if free:
+            self.batch.prefill([(0,) * rows[row].size for row in free], free)
+        going = [(row, one.request, one.said) for row, one in enumerate(rows) if one.request is not None]
+        self.fill([row for row, _, _ in going], [request for _, request, _ in going], [said for _, _, said in going])
+
+    def running(self) -> list[RunningRow]:
+        """The rows as they are between two steps."""
+        told = zip(self.asked, self.said.tolist(), self.count.tolist(), self.batch.sizes, strict=True)
+        return [RunningRow(request, tuple(said[:count]) if request else (), size)
+                for request, said, count, size in told]
+
+    def make_room(self, rows: int) -> None:
+        """That many free rows."""
+        device = self.device
+        self.asked = [None] * rows
         self.token, self.count, self.most = (torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3))
         self.alive = torch.zeros(rows, dtype=torch.bool, device=device)
         self.temperature = torch.zeros(rows, device=device)
@@ -103,23 +139,34 @@ class BatchRows:
         self.recent = torch.full((rows, self.limit), -1, device=device)
         self.runs = torch.zeros(rows, self.limit, dtype=torch.long, device=device)
         self.batch.prefill([()] * rows)
-        self.fill(list(range(rows)), requests)
 
-    def fill(self, rows: list[int], requests: list[Request]) -> None:
-        """Starts these requests in these rows."""
+    def fill(self, rows: list[int], requests: list[Request], said: Sequence[tuple[int, ...]] = ()) -> None:
+        """Starts these requests in these rows, or goes on with them after what they have said."""
         if not rows:
             return
         for row, request in zip(rows, requests, strict=True):
             if not request.prompt or not 0 < request.limit <= self.limit:
                 raise ValueError(f"a request needs a text and a limit up to {self.limit}, got {request}")
             self.asked[row] = request
-        self.batch.prefill([request.prompt[:-1] for request in requests], rows)
+        texts = [(*request.prompt, *words) for request, words in
+                 zip(requests, said or [()] * len(rows), strict=True)]
+        self.batch.prefill([text[:-1] for text in texts], rows)
         at = torch.tensor(rows, device=self.device)
-        self.token[at] = torch.tensor([request.prompt[-1] for request in requests], device=self.device)
+        self.token[at] = torch.tensor([text[-1] for text in texts], device=self.device)
         self.most[at] = torch.tensor([request.limit for request in requests], device=self.device)
         self.temperature[at] = torch.tensor([float(request.temperature) for request in requests], device=self.device)
         self.coins[at] = torch.stack([self.toss(request.key) for request in requests]).to(self.device)
         self.alive[at], self.count[at], self.recent[at], self.runs[at] = True, 0, -1, 0
+        for row, words in zip(rows, said, strict=False):
+            self.repeat(row, words)
+
+    def repeat(self, row: int, words: tuple[int, ...]) -> None:
+        """Takes note of what this row has said."""
+        recent, runs = self.recent[row:row + 1], self.runs[row:row + 1]
+        for token in torch.tensor(words, dtype=torch.long, device=self.device):
+            recent, runs = loop_runs(recent, runs, token[None])
+        self.recent[row], self.runs[row], self.count[row] = recent[0], runs[0], len(words)
+        self.said[row, :len(words)] = torch.tensor(words, dtype=torch.long, device=self.device)
 
     def toss(self, key: int) -> Tensor:
         """All coins of one text, made on the host, so that they are the same on every device."""

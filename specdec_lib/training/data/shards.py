@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -46,6 +47,23 @@ class Shards:
             for path in self.folder.glob(pattern):
                 if path.name not in self.listed:
                     path.unlink()
+        for name in self.listed:                   # a kill came before the state of a whole shard was removed
+            self.begun_path(shard_number(name)).unlink(missing_ok=True)
+
+    def begun(self, place: int) -> dict | None:
+        """What `keep_begun` last wrote for this shard; None where there is nothing that can be read."""
+        try:
+            kept = json.loads(gzip.decompress(self.begun_path(place).read_bytes()))
+        except (OSError, EOFError, ValueError, zlib.error):
+            return None
+        return kept if isinstance(kept, dict) else None
+
+    def keep_begun(self, place: int, state: str) -> None:
+        """Writes the state (JSON) of a shard under way; the whole shard replaces it."""
+        replace(self.begun_path(place), gzip.compress(state.encode(), compresslevel=1, mtime=0))
+
+    def begun_path(self, place: int) -> Path:
+        return self.folder / f"begun-{place:05d}.json.gz"
 
     @property
     def tokens(self) -> int:
@@ -78,6 +96,7 @@ class Shards:
         self.listed[path.name] = {"sha256": hashlib.sha256(data).hexdigest(), "records": len(records),
                                   "tokens": sum(len(record["output"]) for record in records)}
         self.write_manifest()
+        self.begun_path(place).unlink(missing_ok=True)
         return path
 
     def write_manifest(self) -> None:
