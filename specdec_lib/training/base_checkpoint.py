@@ -10,13 +10,13 @@ from pathlib import Path
 
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.recipes import Recipe
 from specdec_lib.types import Refusal
 
 
-def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokenizer | None, name: str,
+def start_from_base(which: Recipe, out: Path, target: Target, text: Tokenizer | None, name: str,
                     shipped: Path = SHIPPED, say: Callable[[str], None] = lambda line: None) -> Recipe:
     """The recipe with its base checkpoint, if it has one: the one in `out`, else the shipped one.
 

@@ -30,6 +30,8 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]      # queries, keys, val
 class BatchedLlama:
     """Rows of a batch, each with a text of its own. `lengths` [rows] counts the tokens fed, on the device."""
 
+    rows: int | None = None                        # as many as memory holds
+
     def __init__(self, weights: LlamaWeights):
         self.weights, self.shape = weights, weights.shape
         self.cache = RowBlocks(self.shape, len(weights.layers), weights.dtype, weights.device)
@@ -37,6 +39,20 @@ class BatchedLlama:
         self.born: list[int] = []                  # per row, length minus steps when it was filled: no transfer
         self.steps = 0
         self.rope = rope_table(self.shape, PACK, weights.dtype, weights.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.device
+
+    @property
+    def ids(self) -> Tensor | None:
+        """The tokens of a restricted head; None where it is the whole vocabulary."""
+        return self.weights.ids
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that the cache is in: with more than one, rows of like length belong together."""
+        return len(self.cache.blocks)
 
     @property
     def sizes(self) -> list[int]:
