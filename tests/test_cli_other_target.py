@@ -59,8 +59,8 @@ def test_its_break_even_is_measured_and_not_counted(shelf, model, capsys):
 def test_what_was_trained_drafts_and_every_answer_is_that_of_plain_decoding(shelf, model, prompts, tmp_path):
     methods = ["eagle(depth=3)", "eagle(depth=3)@adaeagle", "eagle2(depth=3)", "draft-model(depth=2)"]
     assert cli.run(["bench", "--target", str(model), "--methods", ",".join(methods), "--checkpoints", str(shelf),
-                    "--draft", "ngram", "--prompts", str(prompts), "--max-new-tokens", "24", "--dtype", "float32", "--out",
-                    str(tmp_path), *HERE]) == 0
+                    "--draft", "ngram", "--prompts", str(prompts), "--max-new-tokens", "24", "--dtype", "float32",
+                    "--out", str(tmp_path), *HERE]) == 0
     answers = {name: [one.outcome.tokens for one in read_results(tmp_path) if one.method == name]
                for name in ("ar", *methods)}
     assert all(found == answers["ar"] for found in answers.values())

@@ -23,6 +23,14 @@ from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
 
+def methods_of(path: str | Path) -> list[str] | None:
+    """The methods of the run that was begun in this folder; None where none was."""
+    try:
+        return list(json.loads((Path(path) / "settings.json").read_text(encoding="utf-8"))["methods"])
+    except (OSError, ValueError, KeyError, TypeError):         # `RunFolder` says what is wrong
+        return None
+
+
 class RunFolder:
     """The results of a run; `RunFolder(path, plan)` creates them or opens those of the same plan."""
 

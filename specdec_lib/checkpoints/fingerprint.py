@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
@@ -71,7 +71,7 @@ def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: s
     tokenizer. Keys that `made_for` lacks are not compared (an n-gram table fits any model with its tokenizer). An
     unknown tokenizer of the target gives a warning, an unknown architecture a Refusal.
     """
-    advised = advice or (lambda: f"`specdec train {name} --target {shlex.quote(target)}` makes one that fits")
+    advised = advice or (lambda: f"{training_command(name, target)} makes one that fits")
     for what in ("architecture", "tokenizer"):
         mine, theirs = here.get(what), made_for.get(what)
         if theirs is not None and mine != theirs and not (what == "tokenizer" and mine is None):

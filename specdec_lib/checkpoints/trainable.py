@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.types import LM, Refusal
@@ -16,8 +17,8 @@ def why_untrainable(name: str, target: LM) -> str | None:
     if not isinstance(target, HuggingFace):
         return None
     if name not in ANY_TARGET:
-        return ("it starts from the target's own layers, and transformers runs this target, not our decoder of the"
-                f" Llama family; {', '.join(ANY_TARGET[:-1])} and {ANY_TARGET[-1]} can be trained for it")
+        return (f"{name} starts from the layers of a target that our own decoder runs, and transformers runs this one;"
+                f" {', '.join(ANY_TARGET[:-1])} and {ANY_TARGET[-1]} can be trained for it")
     try:
         whole = target.head_gives_logits()
     except Refusal as why:
@@ -37,5 +38,12 @@ def refuse_untrainable(name: str, target: LM, called: str) -> None:
 def training_advice(name: str, target: LM, called: str) -> str:
     """The command that makes a checkpoint which fits the target, or the reason why there is none."""
     why = why_untrainable(name, target)
-    return (f"`specdec train {name} --target {shlex.quote(called)}` makes one that fits" if why is None else
+    return (f"{training_command(name, called)} makes one that fits" if why is None else
             f"none can be trained for this target: {why}")
+
+
+def training_command(name: str, target: str = "", out: Path | None = None) -> str:
+    """The command as it can be typed, in backticks; the target as a person calls it, "" for the default one."""
+    words = ["specdec", "train", name, *(["--target", target] if target else []),
+             *(["--out", str(out)] if out is not None else [])]
+    return f"`{shlex.join(words)}`"

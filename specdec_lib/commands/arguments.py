@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-Methods = Annotated[str, typer.Option("--methods", help="Names, separated by commas, as `specdec methods` lists them.")]
+DEFAULT_METHODS = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model"      # as in bench/plan.py
+Methods = Annotated[str | None, typer.Option("--methods", help="Names, separated by commas, as `specdec methods` lists "
+                                             "them; by default those of these that the target can run.",
+                                             show_default=DEFAULT_METHODS)]
 Prompts = Annotated[Path | None, typer.Option("--prompts", help="Spec-Bench's JSON lines; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]

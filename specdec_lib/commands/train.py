@@ -40,8 +40,8 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     which = None if name in (NGRAM, LENGTH) else recipe(name)
     asked = length_settings(name, lengths or {}, rate, seed)
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
-                          seed=seed,
-                          objective=objective(which, loss, depths, smooth), cache=cache, target=without_folders(target))
+                          seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
+                          target=without_folders(target), given=target)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
     made = card_provenance(provenance(), dtype)

@@ -54,7 +54,8 @@ class TrainingOrder:
     rate: float | None = None
     seed: int = 0
     cache: float = 10e9                            # bytes of features on disk
-    target: str = "the target"
+    target: str = "the target"                     # its name on the card
+    given: str = ""                                # the target as it was named, which may be a path
 
     def __post_init__(self):
         if not self.minutes > 0:
@@ -72,7 +73,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
                   progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
     """Trains, measures and stores the drafter; `made` is its provenance (command, commit, machine, date)."""
     deadline = TimeBudget(order.minutes)
-    which = start_from_base(which, order.out, target, text, order.target, say=say)
+    which = start_from_base(which, order.out, target, text, order.given or order.target, say=say)
     objective = order.objective or which.objective
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)

@@ -15,6 +15,7 @@ from pathlib import Path
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.files import write_atomically
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -86,12 +87,13 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
 def find_drafters(names: Sequence[str], order: TrainingOrder, target: Target, text: Tokenizer, say: Callable,
                   shipped: Path) -> dict[str, Checkpoint]:
     """The drafters by name, from `order.out` or shipped. Refusal if a checkpoint is missing or incompatible."""
-    shelves, out = [CheckpointFolder(place, target, text, order.target, say) for place in (order.out, shipped)], {}
+    called = order.given or order.target
+    shelves, out = [CheckpointFolder(place, target, text, called, say) for place in (order.out, shipped)], {}
     for name in names:
         shelf = next((shelf for shelf in shelves if name in shelf), None)
         if shelf is None:
             raise Refusal(f"a length predictor needs its drafter, and there is no {name} in {order.out}: "
-                          f"`specdec train {name} --out {order.out}` makes it, --drafters leaves it out")
+                          f"{training_command(name, order.given, order.out)} makes it, --drafters leaves it out")
         out[name] = shelf[name]
     return out
 
