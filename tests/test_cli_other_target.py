@@ -1,15 +1,22 @@
 """A target that transformers runs, end to end: drafters are trained for it, measured on it, and change no answer."""
 
 import json
+import re
+import shlex
+from functools import partial
 
 import pytest
 import torch
 
 from specdec_lib import cli
 from specdec_lib.bench.results import read_results
+from specdec_lib.models.replay import load_recording
+from specdec_lib.training.fit import Settings
+from specdec_lib.types import Refusal
 from tests.training.folder import HELD, TRAIN, answers_file
 from tests.training.other_target import other_folder
 
+STEPS = 60
 HERE = ["--device", "cpu", "--threads", "1"]
 
 
@@ -30,12 +37,14 @@ def prompts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shelf(model, tmp_path_factory):
-    """A folder with every drafter that can be trained for it, made by the command."""
+    """A folder with every drafter that can be trained for it, made by the command; the fit takes the same steps."""
     out = tmp_path_factory.mktemp("shelf")
     data = answers_file(model, out / "answers.jsonl")
-    for name in ("eagle", "ngram", "length-predictor"):
-        assert cli.run(["train", name, "--target", str(model), "--data", str(data), "--minutes", "0.03", "--out",
-                        str(out), "--dtype", "float32", *HERE]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specdec_lib.training.pipeline.Settings", partial(Settings, steps=STEPS))
+        for name in ("eagle", "ngram", "length-predictor"):
+            assert cli.run(["train", name, "--target", str(model), "--data", str(data), "--minutes", "0.2", "--out",
+                            str(out), "--dtype", "float32", *HERE]) == 0
     return out
 
 
@@ -66,3 +75,77 @@ def test_what_was_trained_drafts_and_every_answer_is_that_of_plain_decoding(shel
     assert all(found == answers["ar"] for found in answers.values())
     summary = json.loads((tmp_path / "summary.json").read_text())["methods"]
     assert summary[methods[0]]["tokens_per_target_forward"] > 1
+
+
+def said(words, capsys, code=0) -> str:
+    """What the command prints on stderr; it ends with this exit code."""
+    assert cli.run([*map(str, words), "--dtype", "float32", *HERE]) == code
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    return told
+
+
+def names_in(folder) -> list[str]:
+    return json.loads((folder / "settings.json").read_text())["methods"]
+
+
+def test_a_bench_without_methods_takes_those_that_the_target_can_run_and_is_read_again_without_a_model(
+        model, prompts, tmp_path, capsys, monkeypatch):
+    words = ["bench", "--target", model, "--prompts", prompts, "--limit", 1, "--max-new-tokens", 4, "--out", tmp_path]
+    told = said(words, capsys)
+    assert "left out by default: draft-model (draft is missing (--draft NAME))" in told
+    assert names_in(tmp_path) == ["ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling"]
+    monkeypatch.setattr("specdec_lib.bench.options.open_environment", None)
+    assert "already holds this finished run" in said(words, capsys)
+    asked = [*words, "--methods", "ar,draft-model"]
+    assert "holds a run with other settings" in said(asked, capsys, 2)
+
+
+def test_a_method_that_is_named_is_refused_and_not_left_out(model, prompts, tmp_path, capsys):
+    told = said(["bench", "--target", model, "--prompts", prompts, "--methods", "ar,draft-model", "--out", tmp_path],
+                capsys, 2)
+    assert "specdec: draft-model cannot be made: draft is missing (--draft NAME)" in told
+
+
+def test_recordings_have_the_drafters_that_the_target_can_have(model, prompts, tmp_path, capsys):
+    words = ["record", "--target", model, "--prompts", prompts, "--limit", 1, "--max-new-tokens", 4, "--out", tmp_path]
+    assert "left out by default: draft-model" in said(words, capsys)
+    [path] = tmp_path.iterdir()
+    assert set(load_recording(path).drafts) == {"prompt-lookup", "suffix-automaton", "token-recycling"}
+
+
+@pytest.mark.parametrize(("drafters", "why"), [
+    ("recorded", "recorded cannot be recorded: recording is missing; name others with --drafters"),
+    ("sam=draft-model", "sam cannot be recorded: draft is missing (--draft NAME); name others with --drafters"),
+    ("fixed", "fixed is no drafter; there are: ")])
+def test_a_named_drafter_that_cannot_be_recorded_is_refused_before_anything_is_decoded(model, tmp_path, capsys,
+                                                                                      drafters, why):
+    told = said(["record", "--target", model, "--drafters", drafters, "--out", tmp_path / "out"], capsys, 2)
+    assert f"specdec: {why}" in told
+    assert "plain decoding" not in told
+
+
+ADVISED = {"a shipped eagle": (["bench", "--methods", "ar,eagle"], ["eagle"]),
+           "a shipped early exit": (["bench", "--methods", "ar,early-exit"], []),
+           "no eagle": (["bench", "--methods", "ar,eagle", "--checkpoints", "EMPTY"], ["eagle"]),
+           "no draft model": (["bench", "--draft", "draft-lm"], []),
+           "no n-gram": (["bench", "--draft", "ngram", "--checkpoints", "EMPTY"], ["ngram"]),
+           "no drafter of a predictor": (["train", "length-predictor"], ["eagle"])}
+
+
+@pytest.mark.parametrize("case", ADVISED)
+def test_a_command_that_is_advised_is_accepted(model, tmp_path, capsys, monkeypatch, case):
+    def accepted(*order):
+        raise Refusal("accepted")
+
+    words, advised = ADVISED[case]
+    (tmp_path / "none").mkdir()
+    words = [str(tmp_path / "none") if word == "EMPTY" else word for word in words]
+    told = said([*words, "--target", model, "--out", tmp_path / "out"], capsys, 2)
+    monkeypatch.setattr("specdec_lib.commands.train.train_drafter", accepted)
+    monkeypatch.setattr("specdec_lib.commands.train.train_ngram", accepted)
+    commands = [shlex.split(line)[1:] for line in re.findall(r"`(specdec [^`]*)`", told)]
+    assert [command[1] for command in commands] == advised
+    for command in commands:
+        assert ["--target", str(model)] == command[2:4]
+        assert "specdec: accepted" in said(command, capsys, 2)

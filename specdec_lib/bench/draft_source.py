@@ -11,7 +11,7 @@ from specdec_lib import catalog
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
-from specdec_lib.checkpoints.trainable import training_advice
+from specdec_lib.checkpoints.trainable import ANY_TARGET, training_advice
 from specdec_lib.heads.draft_lm import PACKED
 from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -36,10 +36,10 @@ class DraftSource:
     checkpoint: str | None = None
 
 
-def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = ()) -> None:
+def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = (), target: str = "") -> None:
     """Refuses, before anything is loaded, a name that is not a draft model and a missing checkpoint."""
     if draft in MODELS:
-        read_card(shelf, draft)
+        read_card(shelf, draft, target if draft in ANY_TARGET else "")
     elif draft is not None and draft != FIRST and not Path(draft).is_dir() and (
             draft in checkpoint_names(shelf) or catalog.remedy(draft).startswith("specdec train")):
         raise Refusal(f"the checkpoint {draft} is not a language model, only its own methods use it: give {TAKES}")

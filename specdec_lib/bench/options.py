@@ -96,7 +96,7 @@ def prepare(options: RunOptions) -> PreparedRun:
     """The run that these options describe, checked before anything is loaded. Refusal for the first that is wrong."""
     plan, path = plan_of(options)
     shelf = shelf_at(options.checkpoints)
-    draft_source.check_draft(plan.draft, shelf, plan.peers)
+    draft_source.check_draft(plan.draft, shelf, plan.peers, plan.target)
     cards = [card for spec in plan.methods for card in catalog.cards_of(spec)]
     needed = catalog.needs(cards + [*map(catalog.part_card, options.parts)])
     diffuser.check_diffusion(plan.diffusion, needed)
