@@ -33,21 +33,12 @@ class BatchedLlama:
     rows: int | None = None                        # as many as memory holds
 
     def __init__(self, weights: LlamaWeights):
-        self.weights, self.shape = weights, weights.shape
+        self.weights, self.shape, self.device, self.ids = weights, weights.shape, weights.device, weights.ids
         self.cache = RowBlocks(self.shape, len(weights.layers), weights.dtype, weights.device)
         self.lengths = torch.zeros(0, dtype=torch.long, device=weights.device)
         self.born: list[int] = []                  # per row, length minus steps when it was filled: no transfer
         self.steps = 0
         self.rope = rope_table(self.shape, PACK, weights.dtype, weights.device)
-
-    @property
-    def device(self) -> torch.device:
-        return self.weights.device
-
-    @property
-    def ids(self) -> Tensor | None:
-        """The tokens of a restricted head; None where it is the whole vocabulary."""
-        return self.weights.ids
 
     @property
     def blocks(self) -> int:
