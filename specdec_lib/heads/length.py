@@ -18,6 +18,7 @@ from specdec_lib.heads.base import Target, checked_tensors, new_features, tap_le
 from specdec_lib.models.llama.forward import scaled
 from specdec_lib.types import Refusal
 
+DRAFTERS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit"}      # checkpoint -> its *what*
 LAYERS = ("first", "second", "third", "out")
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.heads.base import Target
+from specdec_lib.heads.length import DRAFTERS
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.eval.teacher_forced import matches
@@ -26,7 +27,6 @@ from specdec_lib.training.nets.eagle import EagleNet
 from specdec_lib.training.nets.early_exit import EarlyExitNet
 from specdec_lib.types import Refusal
 
-DRAFTERS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit"}      # checkpoint -> its *what*
 UNKNOWN = -1
 
 

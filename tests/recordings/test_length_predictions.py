@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from specdec_lib.analysis import length_predictions
 from specdec_lib.analysis.length_replay import LengthReplay
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.heads.length import LengthPredictor
+from specdec_lib.recordings import length_predictions
 from specdec_lib.toys import length
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.data.features import Features
