@@ -97,8 +97,15 @@ def test_a_bench_without_methods_takes_those_that_the_target_can_run_and_is_read
     assert names_in(tmp_path) == ["ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling"]
     monkeypatch.setattr("specdec_lib.bench.options.open_environment", None)
     assert "already holds this finished run" in said(words, capsys)
+    assert json.loads((tmp_path / "summary.json").read_text())["settings"]["left_out"] == ["draft-model"]
     asked = [*words, "--methods", "ar,draft-model"]
     assert "holds a run with other settings" in said(asked, capsys, 2)
+
+
+def test_a_run_of_fewer_methods_that_were_named_is_not_taken_for_the_default_one(model, prompts, tmp_path, capsys):
+    words = ["bench", "--target", model, "--prompts", prompts, "--limit", 1, "--max-new-tokens", 4, "--out", tmp_path]
+    said([*words, "--methods", "ar,sam"], capsys)
+    assert "holds a run with other settings" in said(words, capsys, 2)
 
 
 def test_a_method_that_is_named_is_refused_and_not_left_out(model, prompts, tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.bench.run_folder import RunFolder, methods_of
+from specdec_lib.bench.run_folder import RunFolder, left_out_of
 from specdec_lib.checkpoints.card import CARD, read_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED
 from specdec_lib.checkpoints.trainable import ANY_TARGET
@@ -69,10 +69,13 @@ class PreparedRun:
     needs: tuple[str, ...] = ()                    # what its methods need of a kit
     by_default: bool = False                       # nobody named the methods: some may be left out
 
-    def only(self, methods: Sequence[str]) -> PreparedRun:
-        """The same run with these of its methods, and with the checkpoints that these use."""
-        specs = tuple(spec for spec in self.plan.methods if str(spec) in methods)
-        plan = replace(self.plan, methods=specs)
+    def without(self, methods: Collection[str]) -> PreparedRun:
+        """The same run without these of its methods, and with the checkpoints that the others use."""
+        lost = tuple(str(spec) for spec in self.plan.methods if str(spec) in methods)
+        if not lost:
+            return self
+        specs = tuple(spec for spec in self.plan.methods if str(spec) not in lost)
+        plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost))
         needed = tuple(catalog.needs([card for spec in specs for card in catalog.cards_of(spec)]))
         used = digests(wanted_checkpoints(plan, needed, self.shelf), self.shelf, plan.target)
         return replace(self, plan=replace(plan, checkpoints=used), needs=needed)
@@ -157,9 +160,8 @@ def digests(names: Iterable[str], shelf: Path, target: str) -> dict[str, str] | 
 
 def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Say) -> dict:
     """Runs or resumes the prepared bench in `out`. A finished one is only read; no model is loaded."""
-    begun = methods_of(out) if here.by_default else None
-    if begun is not None and {*begun} <= {*map(str, here.plan.methods)}:
-        here = here.only(begun)                    # what was left out when this run began
+    if here.by_default:
+        here = here.without(left_out_of(out))      # of the run that was begun there
     folder = RunFolder(out, here.plan)
     finished = folder.summary()
     if finished is not None:
@@ -176,10 +178,9 @@ def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> Prepared
     """The run without the methods that this target cannot run; one line on `say` names them."""
     why = {str(spec): usable.why_unusable(spec, opened.kit(here.plan, None)) for spec in here.plan.methods}
     lost = {name: reason for name, reason in why.items() if reason is not None}
-    if not lost:
-        return here
-    say(usable.left_out(lost))
-    return here.only([name for name in why if name not in lost])
+    if lost:
+        say(usable.left_out(lost))
+    return here.without(lost)
 
 
 def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, progress: run.Progress,

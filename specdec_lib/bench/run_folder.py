@@ -23,12 +23,12 @@ from specdec_lib.files import write_atomically
 from specdec_lib.types import Refusal
 
 
-def methods_of(path: str | Path) -> list[str] | None:
-    """The methods of the run that was begun in this folder; None where none was."""
+def left_out_of(path: str | Path) -> list[str]:
+    """The default methods that were left out when the run in this folder began."""
     try:
-        return list(json.loads((Path(path) / "settings.json").read_text(encoding="utf-8"))["methods"])
-    except (OSError, ValueError, KeyError, TypeError):         # `RunFolder` says what is wrong
-        return None
+        return list(json.loads((Path(path) / "settings.json").read_text(encoding="utf-8"))["left_out"])
+    except (OSError, ValueError, KeyError, TypeError):         # if it is damaged, `RunFolder` says so
+        return []
 
 
 class RunFolder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.types import LM, Refusal
 
 NGRAM, LENGTH = "ngram", "length-predictor"
@@ -14,6 +13,8 @@ ANY_TARGET = ("eagle", NGRAM, LENGTH)              # the others start from the t
 
 def why_untrainable(name: str, target: LM) -> str | None:
     """Why no drafter of this name can be trained for the target; None where one can be."""
+    from specdec_lib.models.huggingface import HuggingFace  # heavy, and most who ask for a command need none
+
     if not isinstance(target, HuggingFace):
         return None
     if name not in ANY_TARGET:
