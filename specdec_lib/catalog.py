@@ -105,6 +105,13 @@ def remedy(name: str) -> str:
     return GIVEN.get(name, f"specdec train {name}" if trained else "")
 
 
+def lacking(spec: MethodSpec | Card | str, kit: Kit) -> str:
+    """What a method or a card lacks to be made from the kit, with what makes it available; "" where nothing."""
+    cards = (spec,) if isinstance(spec, Card) else (methods()[method_spec(spec).name],
+                                                    *replacing_cards(method_spec(spec)).values())
+    return ", ".join(map(_lacking, dict.fromkeys(need for card in cards for need in missing(card, kit))))
+
+
 def _lacking(name: str) -> str:
     command = remedy(name)
     if command.startswith("specdec"):
@@ -115,6 +122,13 @@ def _lacking(name: str) -> str:
 def make_part(name: str, kit: Kit, **values) -> Any:
     """A part by its card's name, made from the kit with these parameters; the usual `parts` of a kit."""
     return _make(part_card(name), kit, values)
+
+
+def refuse_lacking(card: Card, kit: Kit) -> None:
+    """Raises Refusal where the kit lacks what this card is made from."""
+    lacks = lacking(card, kit)
+    if lacks:
+        raise Refusal(f"{card.name} cannot be made: {lacks}")
 
 
 def method_spec(spec: MethodSpec | str) -> MethodSpec:
@@ -153,9 +167,7 @@ def build(spec: MethodSpec | str, kit: Kit) -> Method:
     spec = method_spec(spec)
     card, others = methods()[spec.name], replacing_cards(spec)
     for some in (card, *others.values()):
-        lacks = missing(some, kit)
-        if lacks:
-            raise Refusal(f"{some.name} cannot be made: " + ", ".join(map(_lacking, lacks)))
+        refuse_lacking(some, kit)
     kit = replace(kit, drafter=next((part for part in card.parts if part in parts()["what"]), ""))
     method = _make(card, kit, spec.method.values)
     made = {room: _make(other, kit, spec.replaced[room].values) for room, other in others.items()}

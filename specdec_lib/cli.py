@@ -71,7 +71,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
 
 @app.command("bench")
 def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the results.")] = OUT / "bench",
-              methods: opt.Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
+              methods: opt.Methods = None,
               prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
               dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128,
               limit: opt.Limit = None,
@@ -85,7 +85,7 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
 
 @app.command()
 def report(out: Annotated[Path, opt.path_option("--out", "The folder of the results.")] = OUT / "report",
-           methods: opt.Methods = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model",
+           methods: opt.Methods = None,
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 96,
            limit: opt.Limit = 12,
@@ -162,8 +162,8 @@ def record(out: Annotated[Path, opt.path_option("--out", "The folder of the reco
     from specdec_lib.commands.record import DRAFTERS, record_all
     from specdec_lib.recordings.record import drafter_names
 
-    names = [name.strip() for name in drafters.split(",") if name.strip()] or DRAFTERS
-    here = prepare(RunOptions.of(options, parts=tuple(drafter_names(names).values())))
+    names = [name.strip() for name in drafters.split(",") if name.strip()]
+    here = prepare(RunOptions.of(options, parts=tuple(drafter_names(names or DRAFTERS).values())))
     try:
         for path in record_all(here.prompts, here.environment(say), out, names, max_new_tokens, say, add):
             typer.echo(str(path))

@@ -10,6 +10,7 @@ from specdec_lib import cli
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, checkpoint_names
 from specdec_lib.training.fit import KEPT_LOG, read_log
 from tests.training.folder import HELD, answers_file, model_folder
+from tests.training.other_target import other_folder
 
 HERE = ["--device", "cpu", "--dtype", "float32", "--threads", "1"]
 METHODS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit",
@@ -241,14 +242,15 @@ def test_numbers_that_no_training_can_use_are_refused(tmp_path, capsys, words, s
     assert sentence in refused(["train", "eagle", "--target", "/nowhere", "--out", tmp_path, *words], capsys)
 
 
-def test_a_target_of_another_family_is_refused(tmp_path, data, capsys):
-    from transformers import GPT2Config, GPT2LMHeadModel
+def test_a_target_that_caps_its_logits_is_refused_before_anything_is_made(tmp_path, capsys):
+    from transformers import Gemma2Config, Gemma2ForCausalLM
 
-    folder = model_folder(tmp_path / "model")
-    GPT2LMHeadModel(GPT2Config(vocab_size=31, n_positions=64, n_embd=16, n_layer=1, n_head=2, bos_token_id=1,
-                               eos_token_id=1)).save_pretrained(folder)
-    said = refused(["train", "eagle", "--target", folder, "--data", data, "--out", tmp_path, *HERE], capsys)
-    assert "drafters are trained on models of the Llama family alone" in said
+    folder = other_folder(tmp_path / "model", Gemma2ForCausalLM(Gemma2Config(
+        vocab_size=31, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, initializer_range=0.4, eos_token_id=1, bos_token_id=None)))
+    said = refused(["train", "eagle", "--target", folder, "--out", tmp_path / "out", *HERE], capsys)
+    assert "eagle cannot be trained for model: drafters learn from the product of the output matrix" in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_data_or_the_time_to_make_them_the_way_out_is_named(model, tmp_path, capsys):

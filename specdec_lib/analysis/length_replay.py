@@ -73,7 +73,7 @@ class LengthReplay:
         return Recorded(recording, self.drafter)(here, Budget(self.depth).within(here), NO_DICE)
 
     @cached_property
-    def right(self) -> Mapping[str, tuple[int, ...]]:
+    def accepted(self) -> Mapping[str, tuple[int, ...]]:
         """How many tokens of the longest chain would be accepted, at every position."""
         return {name: tuple(accepted_depth(chain, recording.output[place:])
                             for place, chain in enumerate(self.chains[name]))
@@ -84,23 +84,23 @@ class LengthReplay:
         most = self.depth if depth is None else depth
         return tuple(min(most, stop_length(chain, stop)) for chain in self.chains[name])
 
-    def judged(self, names: Iterable[str] | None = None) -> list[tuple[Trail, bool]]:
-        """(trail, is its last token right?) for every drafted token whose predecessors in the draft are right."""
+    def labelled_trails(self, names: Iterable[str] | None = None) -> list[tuple[Trail, bool]]:
+        """(trail, is its last token accepted?) for every drafted token whose predecessors in the draft are accepted."""
         out = []
         for name in self.recordings if names is None else names:
-            for chain, right in zip(self.chains[name], self.right[name], strict=True):
-                out += [(chain.stats[:i + 1], i < right) for i in range(min(right + 1, len(chain)))]
+            for chain, accepted in zip(self.chains[name], self.accepted[name], strict=True):
+                out += [(chain.stats[:i + 1], i < accepted) for i in range(min(accepted + 1, len(chain)))]
         return out
 
-    def turns(self, name: str, lengths: Sequence[int]) -> list[ReplayedRound]:
+    def rounds(self, name: str, lengths: Sequence[int]) -> list[ReplayedRound]:
         """The rounds of one text if a round from position i drafts `lengths[i]` tokens."""
         out, place = [], 0
         while place < len(lengths):
-            out.append(ReplayedRound(lengths[place], min(lengths[place], self.right[name][place])))
+            out.append(ReplayedRound(lengths[place], min(lengths[place], self.accepted[name][place])))
             place += out[-1].kept + 1
         return out
 
-    def told(self, name: str, when: When, dice: RandomNumbers = NO_DICE) -> Session:
+    def decode_text(self, name: str, when: When, dice: RandomNumbers = NO_DICE) -> Session:
         """One text decoded under a policy."""
         recording = self.recordings[name]
         *_, last = decode(recording.tokens[:recording.prompt], Replay(recording), when,
@@ -108,25 +108,25 @@ class LengthReplay:
                           max_new_tokens=len(recording.output), end=recording.end, id=name, dice=dice)
         return last
 
-    def walked(self, name: str, when: When, dice: RandomNumbers = NO_DICE,
+    def walk_text(self, name: str, when: When, dice: RandomNumbers = NO_DICE,
                memory: Mapping[str, Any] = NO_MEMORY) -> Session:
         """The same without target scores, in milliseconds; for policies that only use what was drafted and accepted.
 
         `memory` is that of the kit which made the policy; it learns the whole decode at the end.
         """
-        recording, chains, right = self.recordings[name], self.chains[name], self.right[name]
+        recording, chains, accepted = self.recordings[name], self.chains[name], self.accepted[name]
         now = begin(recording.tokens[:recording.prompt], len(recording.output), recording.end, id=name)
         while now.remaining:
             place = len(now.output)
             budget = when(now, dice.fork(len(now.rounds)).fork("when")).within(now)
             draft = prune(chains[place], budget)
-            kept = min(len(draft), right[place])
+            kept = min(len(draft), accepted[place])
             verdict = Verdict(tuple(range(kept)), recording.output[place:place + kept + 1])
             now = now.after(Round(budget, draft, RowStats(NO_ROWS, NO_ROWS), verdict, ()))
         finish(memory, now)
         return now
 
-    def seer(self, name: str, rule: str = "quickest") -> Oracle:
+    def oracle_of(self, name: str, rule: str = "quickest") -> Oracle:
         """The oracle of one text, with the prices of this replay."""
         recording = self.recordings[name]
         return Oracle(recording, Recorded(recording, self.drafter), self.depth, rule, self.curve, self.level)
@@ -134,38 +134,39 @@ class LengthReplay:
     @cached_property
     def quickest(self) -> Mapping[str, tuple[int, ...]]:
         """At every position, the draft length from which the rest of the text takes the least predicted time."""
-        return {name: self.seer(name).lengths for name in self.recordings}
+        return {name: self.oracle_of(name).lengths for name in self.recordings}
 
-    def _ms(self, turn: ReplayedRound) -> float:
-        return 1000 * (self.curve(turn.drafted + 1) + self.level * self.curve(1) * turn.drafted)
+    def _ms(self, round: ReplayedRound) -> float:
+        return 1000 * (self.curve(round.drafted + 1) + self.level * self.curve(1) * round.drafted)
 
     @cached_property
     def oracle(self) -> ReplayOutcome:
         """The outcome of the quickest lengths; they use the future text, so no rule is predicted to be faster."""
-        return self._counts([turn for name, lengths in self.quickest.items() for turn in self.turns(name, lengths)])
+        return self._counts([one for name, lengths in self.quickest.items() for one in self.rounds(name, lengths)])
 
     def under(self, stop: Stop | None, depth: int | None = None) -> ReplayOutcome:
         """All texts under one stop rule for every round; None drafts to `depth`."""
-        return self.total([turn for name in self.recordings
-                           for turn in self.turns(name, self.lengths(name, stop, depth))])
+        return self.total([one for name in self.recordings
+                           for one in self.rounds(name, self.lengths(name, stop, depth))])
 
-    def played(self, when: When, dice: Dice | None = None) -> ReplayOutcome:
+    def policy_outcome(self, when: When, dice: Dice | None = None) -> ReplayOutcome:
         """All texts under a policy that uses the history, each text with its own fork of `dice`."""
-        return self.counted([self.walked(name, when, dice.fork(name) if dice else NO_DICE) for name in self.recordings])
+        return self.counted([self.walk_text(name, when, dice.fork(name) if dice else NO_DICE)
+                             for name in self.recordings])
 
     def counted(self, sessions: Iterable[Session]) -> ReplayOutcome:
         """Counts and predictions of decodes of these texts."""
         return self.total([ReplayedRound(len(round.draft), len(round.verdict.path))
                            for session in sessions for round in session.rounds])
 
-    def total(self, turns: Sequence[ReplayedRound]) -> ReplayOutcome:
+    def total(self, rounds: Sequence[ReplayedRound]) -> ReplayOutcome:
         """Counts and predictions of the rounds over all texts."""
-        found = self._counts(turns)
+        found = self._counts(rounds)
         return found._replace(regret=self.oracle.speed / found.speed - 1)
 
-    def _counts(self, turns: Sequence[ReplayedRound]) -> ReplayOutcome:
-        drafted, kept, forwards = sum(t.drafted for t in turns), sum(t.kept for t in turns), len(turns)
-        tokens, spent = kept + forwards, sum(map(self._ms, turns))
+    def _counts(self, rounds: Sequence[ReplayedRound]) -> ReplayOutcome:
+        drafted, kept, forwards = sum(t.drafted for t in rounds), sum(t.kept for t in rounds), len(rounds)
+        tokens, spent = kept + forwards, sum(map(self._ms, rounds))
         return ReplayOutcome(drafted, kept, forwards, tokens / forwards, 1000 * tokens * self.curve(1) / spent, 0.0)
 
 

@@ -11,6 +11,7 @@ from specdec_lib import catalog
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
+from specdec_lib.checkpoints.trainable import ANY_TARGET, training_advice
 from specdec_lib.heads.draft_lm import PACKED
 from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -35,10 +36,10 @@ class DraftSource:
     checkpoint: str | None = None
 
 
-def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = ()) -> None:
+def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = (), target: str = "") -> None:
     """Refuses, before anything is loaded, a name that is not a draft model and a missing checkpoint."""
     if draft in MODELS:
-        read_card(shelf, draft)
+        read_card(shelf, draft, target if draft in ANY_TARGET else "")
     elif draft is not None and draft != FIRST and not Path(draft).is_dir() and (
             draft in checkpoint_names(shelf) or catalog.remedy(draft).startswith("specdec train")):
         raise Refusal(f"the checkpoint {draft} is not a language model, only its own methods use it: give {TAKES}")
@@ -78,7 +79,7 @@ def choose_draft(draft: str | None, target: LM, shelf: CheckpointFolder, say: Sa
         found = trained_draft(TRAINED, ours, shelf)
     except Refusal as why:
         found = untrained_draft(ours)
-        say(f"{why}; until then {found.name or 'no model'} will draft")
+        say(f"{why}; " + (f"until then {found.name} will draft" if found.name else "no model drafts"))
         return found
     say(f"{TRAINED} is the draft model; --draft {FIRST} selects the untrained baseline")
     return found
@@ -86,12 +87,14 @@ def choose_draft(draft: str | None, target: LM, shelf: CheckpointFolder, say: Sa
 
 def trained_draft(name: str, target: TappedLM, shelf: CheckpointFolder) -> DraftSource:
     """The trained language model of this name; Refusal if it is missing, damaged or for another target."""
-    read_card(shelf.folder, name)
+    if name not in shelf:
+        raise Refusal(f"there is no checkpoint {name} in {shelf.folder}:"
+                      f" {training_advice(name, shelf.target, shelf.name)}")
     found = shelf[name]
     lm = found if isinstance(found, Ngram) else Transformer(PACKED(found, target.weights))
     if lm.vocab != target.vocab:
         raise Refusal(f"the checkpoint {name} knows {lm.vocab} tokens and {shelf.name} has {target.vocab}: "
-                      f"`specdec train {name} --target {shelf.name}` makes one that fits")
+                      f"{training_advice(name, shelf.target, shelf.name)}")
     return DraftSource(lm, name, name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench import diffusion_source as diffuser
-from specdec_lib.bench import draft_source, provenance, run
+from specdec_lib.bench import draft_source, provenance, run, usable
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
-from specdec_lib.bench.plan import FILE, Plan
+from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.bench.run_folder import RunFolder, left_out_of
 from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
+from specdec_lib.checkpoints.trainable import ANY_TARGET
 from specdec_lib.cost import curves
 from specdec_lib.specs import MethodSpec, split_specs
 from specdec_lib.types import Refusal
@@ -30,7 +31,7 @@ Say = Callable[[str], None]
 class RunOptions:
     """Unchecked command-line options; every command that loads a target passes one of these on."""
 
-    methods: str = "ar"
+    methods: str | None = "ar"                      # None: those of `REPORT_METHODS` that the target can run
     prompts: Path | None = None                    # None = our own
     target: str = "smollm2-135m"
     device: str = "auto"
@@ -66,6 +67,18 @@ class PreparedRun:
     saved_curve: curves.CostCurve | None = None
     shelf: Path = SHIPPED                          # the folder of trained checkpoints
     needs: tuple[str, ...] = ()                    # what its methods need of a kit
+    by_default: bool = False                       # nobody named the methods: some may be left out
+
+    def without(self, methods: Collection[str]) -> PreparedRun:
+        """The same run without these of its methods, and with the checkpoints that the others use."""
+        lost = tuple(str(spec) for spec in self.plan.methods if str(spec) in methods)
+        if not lost:
+            return self
+        specs = tuple(spec for spec in self.plan.methods if str(spec) not in lost)
+        plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost))
+        needed = tuple(catalog.needs([card for spec in specs for card in catalog.cards_of(spec)]))
+        used = digests(wanted_checkpoints(plan, needed, self.shelf), self.shelf, plan.target)
+        return replace(self, plan=replace(plan, checkpoints=used), needs=needed)
 
     def environment(self, say: Say) -> Environment:
         """Loads target, tokenizer, draft model, peers and the checkpoints its methods need, no others.
@@ -86,20 +99,22 @@ def prepare(options: RunOptions) -> PreparedRun:
     """The run that these options describe, checked before anything is loaded. Refusal for the first that is wrong."""
     plan, path = plan_of(options)
     shelf = shelf_at(options.checkpoints)
-    draft_source.check_draft(plan.draft, shelf, plan.peers)
+    draft_source.check_draft(plan.draft, shelf, plan.peers, plan.target)
     cards = [card for spec in plan.methods for card in catalog.cards_of(spec)]
     needed = catalog.needs(cards + [*map(catalog.part_card, options.parts)])
     diffuser.check_diffusion(plan.diffusion, needed)
     needed = list(dict.fromkeys([*needed, *(spec.checkpoint for spec in plan.methods if spec.checkpoint)]))
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
-    used = digests(wanted_checkpoints(plan, needed, shelf), shelf)
+    used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
     saved = None if options.cost is None else matching_curve(options.cost, plan)
-    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, tuple(needed))
+    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, tuple(needed),
+                       options.methods is None)
 
 
 def plan_of(options: RunOptions) -> tuple[Plan, Path]:
     """The plan without its checkpoints, and the file of its prompts."""
-    device, names = device_of(options.device), split_specs(options.methods)
+    device = device_of(options.device)
+    names = REPORT_METHODS if options.methods is None else split_specs(options.methods)
     if not names:
         raise Refusal("name at least one method, such as ar; `specdec methods` lists them")
     if options.store is not None and not options.store.exists():
@@ -143,21 +158,34 @@ def preferred(specs: Iterable[MethodSpec], shelf: Path) -> list[str]:
     return [name for name in liked if (shelf / name / CARD).is_file()]
 
 
-def digests(names: Iterable[str], shelf: Path) -> dict[str, str] | None:
+def digests(names: Iterable[str], shelf: Path, target: str) -> dict[str, str] | None:
     """Checkpoint -> SHA-256 of its weights, or None; Refusal for one that is missing."""
-    return {name: read_card(shelf, name)["sha256"] for name in names} or None
+    return {name: read_card(shelf, name, target if name in ANY_TARGET else "")["sha256"] for name in names} or None
 
 
 def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Say) -> dict:
     """Runs or resumes the prepared bench in `out`. A finished one is only read; no model is loaded."""
+    if here.by_default:
+        here = here.without(left_out_of(out))      # of the run that was begun there
     with RunFolder.alone(out, here.plan) as folder:
         finished = folder.summary()
         if finished is not None:
             say(f"{out} already holds this finished run: nothing is measured again")
             return finished
         opened = here.environment(say)
+        if here.by_default:
+            here = usable_methods(here, opened, say)
         return run.run_bench(here.plan, opened, here.prompts, out,
                              lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)
+
+
+def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> PreparedRun:
+    """The run without the methods that this target cannot run; one line on `say` names them."""
+    why = {str(spec): usable.why_unusable(spec, opened.kit(here.plan, None)) for spec in here.plan.methods}
+    lost = {name: reason for name, reason in why.items() if reason is not None}
+    if lost:
+        say(usable.left_out(lost))
+    return here.without(lost)
 
 
 def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, progress: run.Progress,

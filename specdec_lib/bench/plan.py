@@ -43,6 +43,7 @@ class Plan:
     checkpoints: Mapping[str, str] | None = None   # of the methods: name -> sha256 of its weights
     orders: tuple[str, ...] = (FILE,)              # one stream each, for methods that learn across prompts
     diffusion: str | None = None                   # a pretrained model instead of `diffusion-lm`
+    left_out: tuple[str, ...] = ()                 # default methods that the target cannot run
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -83,8 +84,9 @@ class Plan:
         plain["methods"] = [*map(str, self.methods)]
         if self.orders == (FILE,):
             del plain["orders"]
-        if self.diffusion is None:
-            del plain["diffusion"]
+        for name in ("diffusion", "left_out"):
+            if not plain[name]:
+                del plain[name]
         paths = ("target", "draft", "store", "cost", "diffusion")
         return plain | {name: without_folders(plain[name]) for name in paths if plain.get(name)}
 

@@ -20,6 +20,14 @@ from specdec_lib.files import DiskFull, alone_in, sync, write_folder, write_text
 from specdec_lib.types import Refusal
 
 
+def left_out_of(path: str | Path) -> list[str]:
+    """The default methods that were left out when the run in this folder began."""
+    try:
+        return list(json.loads((Path(path) / "settings.json").read_text(encoding="utf-8"))["left_out"])
+    except (OSError, ValueError, KeyError, TypeError):         # if it is damaged, `RunFolder` says so
+        return []
+
+
 class RunFolder:
     """The results of a run; `RunFolder(path, plan)` creates them or opens those of the same plan."""
 

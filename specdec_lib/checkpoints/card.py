@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
@@ -42,11 +43,11 @@ def write_card(folder: str | Path, name: str, card: Mapping[str, Any]) -> None:
     write_text(place / CARD, text)
 
 
-def read_card(folder: str | Path, name: str) -> dict:
-    """The card of FOLDER/NAME; Refusal where there is none or it cannot be read."""
+def read_card(folder: str | Path, name: str, target: str = "") -> dict:
+    """The card of FOLDER/NAME; Refusal, which advises to train it for `target`, without a readable one."""
     path = Path(folder) / name / CARD
     if not path.is_file():
-        raise Refusal(f"there is no checkpoint {name} in {folder}: `specdec train {name}` makes it")
+        raise Refusal(f"there is no checkpoint {name} in {folder}: {training_command(name, target)} makes it")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         needed = card["bytes"], card["sha256"], card["target"]["fingerprint"].items(), card["target"]["name"]

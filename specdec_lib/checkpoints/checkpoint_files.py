@@ -19,6 +19,7 @@ from specdec_lib.checkpoints import quantize
 from specdec_lib.checkpoints.card import CARD, GIVEN, checkpoint_names, read_card, write_card
 from specdec_lib.checkpoints.card import SHIPPED as SHIPPED
 from specdec_lib.checkpoints.fingerprint import compare, fingerprint
+from specdec_lib.checkpoints.trainable import training_advice
 from specdec_lib.files import file_sha256, write_atomically
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import LlamaWeights
@@ -157,7 +158,8 @@ class CheckpointFolder(Mapping):
         made_for = read_card(self.folder, name)["target"]
         if self.here is None:
             self.here = fingerprint(self.target, self.text)
-        warning = compare(self.here, made_for["fingerprint"], name, self.name, made_for.get("name", "another model"))
+        warning = compare(self.here, made_for["fingerprint"], name, self.name, made_for.get("name", "another model"),
+                          lambda: training_advice(name, self.target, self.name))
         if warning:
             self.warn(warning)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
@@ -63,23 +64,24 @@ def weight_sample(weights: Any) -> str:
 
 
 def compare(here: Mapping[str, str | None], made_for: Mapping[str, Any], name: str, target: str,
-            model: str = "another model") -> str | None:
+            model: str = "another model", advice: Callable[[], str] | None = None) -> str | None:
     """None where the checkpoint `name`, made for `model`, fits the target; else a warning.
 
-    Raises Refusal, with the command that makes a fitting one, for another architecture or tokenizer. Keys
-    that `made_for` lacks are not compared (an n-gram table fits any model with its tokenizer). An unknown tokenizer of
-    the target gives a warning, an unknown architecture a Refusal.
+    Raises Refusal, with `advice`, by default the command that makes a fitting one, for another architecture or
+    tokenizer. Keys that `made_for` lacks are not compared (an n-gram table fits any model with its tokenizer). An
+    unknown tokenizer of the target gives a warning, an unknown architecture a Refusal.
     """
-    remedy = f"`specdec train {name} --target {target}` makes one that fits"
+    advised = advice or (lambda: f"{training_command(name, target)} makes one that fits")
     for what in ("architecture", "tokenizer"):
         mine, theirs = here.get(what), made_for.get(what)
         if theirs is not None and mine != theirs and not (what == "tokenizer" and mine is None):
-            raise Refusal(f"the checkpoint {name} was trained for {model}, and {target} has another {what}: {remedy}")
+            raise Refusal(f"the checkpoint {name} was trained for {model}, and {target} has another {what}:"
+                          f" {advised()}")
     if made_for.get("tokenizer") is not None and here.get("tokenizer") is None:
         return f"{target} comes without a tokenizer: that the checkpoint {name} knows its tokens is not checked"
     if made_for.get("weights") is not None and not samples_match(here.get("weights") or "", made_for["weights"]):
         return (f"the checkpoint {name} was trained on other weights than {target} has: its drafts stay lossless but"
-                f" may be accepted less often; {remedy}")
+                f" may be accepted less often; {advised()}")
     return None
 
 

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+DEFAULT_METHODS = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model"      # as in bench/plan.py
 
-def known_methods(specs: str) -> str:
+def known_methods(specs: str | None) -> str | None:
     """These comma-separated specs, unchanged; Refusal for the first that names no method or part."""
     from specdec_lib import catalog
     from specdec_lib.specs import split_specs
 
-    for spec in split_specs(specs):
+    for spec in split_specs(specs or ""):
         catalog.method_spec(spec)
     return specs
 
@@ -61,8 +62,9 @@ def whole_numbers(words: str, option: str) -> list[int]:
     return numbers
 
 
-Methods = Annotated[str, typer.Option("--methods", callback=known_methods,
-                                      help="Names, separated by commas, as `specdec methods` lists them.")]
+Methods = Annotated[str | None, typer.Option("--methods", callback=known_methods, show_default=DEFAULT_METHODS,
+                                             help="Names, separated by commas, as `specdec methods` lists them; by "
+                                             "default those of these that the target can run.")]
 Method = Annotated[str, typer.Option("--method", callback=known_method, help="A name that `specdec methods` lists.")]
 Prompts = Annotated[Path | None, path_option("--prompts", "Spec-Bench's JSON lines; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]

@@ -17,6 +17,7 @@ from specdec_lib.training.eval.break_even import DRAFTERS, break_even
 from specdec_lib.training.recipes import NGRAM
 from specdec_lib.types import Refusal
 
+NOT_COUNTED = ("not counted",) * 2               # of a target that transformers runs
 COLUMNS = ("draft", "verify", "tokens_per_target_forward")
 HEADS = (("", "weights read", "multiplied", "measured", "tokens per forward"),
          ("drafter", *("draft + verify = needed",) * 3, "reached: forced, live"))
@@ -56,9 +57,9 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
     return out
 
 
-def refuse_long_context(context: int, held: int) -> None:
+def refuse_long_context(context: int, held: int | None) -> None:
     """Raises Refusal for a context that was asked for and would be cut; the default one is cut to what fits."""
-    if context != CONTEXT and context > held // 2:
+    if held is not None and context != CONTEXT and context > held // 2:
         raise Refusal(f"a break-even is measured at half of the target's context at most, {held // 2} tokens, and"
                       f" --context asks for {context}: give a smaller one")
 
@@ -68,9 +69,9 @@ def break_even_rows(found: Mapping[str, Mapping]) -> Iterator[tuple[str, ...]]:
     for one in found.values():
         for part, sides in one.items():
             if isinstance(sides, Mapping):
-                costs = (*sides["expected"].values(), sides["measured"])
+                counted = [side(cost) for cost in sides["expected"].values()] if sides["expected"] else NOT_COUNTED
                 rates = [f"{value:.2f}" for value in sides["reached"].values() if value is not None]
-                yield part, *(side(cost) for cost in costs), ", ".join(rates) or "not measured"
+                yield part, *counted, side(sides["measured"]), ", ".join(rates) or "not measured"
 
 
 def side(cost: Mapping[str, float]) -> str:

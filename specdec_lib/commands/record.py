@@ -18,6 +18,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import provenance
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
+from specdec_lib.bench.usable import left_out, why_unrecordable
 from specdec_lib.cards import Kit
 from specdec_lib.files import file_stem
 from specdec_lib.models.replay import Recording, load_recording, save_recording
@@ -27,13 +28,14 @@ from specdec_lib.types import Refusal
 DRAFTERS = ("prompt-lookup", "suffix-automaton", "token-recycling", "draft-model")
 
 
-def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafters: Sequence[str] = DRAFTERS,
+def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafters: Sequence[str] = (),
                max_new_tokens: int = 128, say: Say = lambda line: None, add: bool = False) -> list[Path]:
     """Records the first turn of each prompt in a file named by its family.
 
-    Existing files stay as they are, or with `add` get those of `drafters` that they lack.
+    Existing files stay as they are, or with `add` get those of `drafters` that they lack. Without `drafters` those of
+    `DRAFTERS` are recorded that the target can have; Refusal where a named one cannot be.
     """
-    parts, names = drafter_names(drafters), recording_names(prompts)
+    parts, names = recordable(drafters, world, say), recording_names(prompts)
     out.mkdir(parents=True, exist_ok=True)
     paths, source = [], provenance.provenance()    # taken before tracked files change
     for prompt, name in zip(prompts, names, strict=True):
@@ -44,8 +46,7 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
         if path.exists() and (old is None or not lacking):
             say(f"{path.name} exists and is kept" if old is None else f"{path.name} has these drafters already")
             continue
-        kit = Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft,
-                  checkpoints=world.checkpoints, parts=catalog.make_part)
+        kit = recording_kit(world)
         tell = lambda line: say(f"{path.stem}: {line}")      # noqa: B023, E731
         ids = world.encode([("user", prompt.turns[0])])
         if old is None:
@@ -68,6 +69,24 @@ def recording_names(prompts: Sequence[Prompt]) -> list[str]:
                           " give one of them another category")
         by_name[name] = prompt.question_id
     return list(by_name)
+
+
+def recording_kit(world: Environment) -> Kit:
+    return Kit(world.target.fresh(), world.facts, nodes=NODES, draft=world.draft, checkpoints=world.checkpoints,
+               parts=catalog.make_part)
+
+
+def recordable(drafters: Sequence[str], world: Environment, say: Say) -> dict[str, str]:
+    """Name -> part of these drafters, or of the default ones that this target can have; Refusal for a named one."""
+    parts = drafter_names(drafters or DRAFTERS)
+    why = {name: why_unrecordable(part, recording_kit(world)) for name, part in parts.items()}
+    lost = {name: reason for name, reason in why.items() if reason is not None}
+    if lost and drafters:
+        name, reason = next(iter(lost.items()))
+        raise Refusal(f"{name} cannot be recorded: {reason}; name others with --drafters")
+    if lost:
+        say(left_out(lost))
+    return {name: part for name, part in parts.items() if name not in lost}
 
 
 def describe(recording: Recording, prompt: Prompt, world: Environment, source: dict) -> dict:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
+from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
+from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
@@ -39,10 +41,11 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     which = None if name in (NGRAM, LENGTH) else recipe(name)
     asked = length_settings(name, lengths or {}, rate, seed)
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
-                          seed=seed,
-                          objective=objective(which, loss, depths, smooth), cache=cache, target=without_folders(target))
+                          seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
+                          target=without_folders(target), given=target)
     check_sources(order)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
+    asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
     made = card_provenance(provenance(), dtype)
     if asked is not None:
         return card_text(train_length(asked, order, lm, text, made, say, progress).card)
@@ -70,22 +73,33 @@ def length_settings(name: str, given: Mapping[str, Any], rate: float | None, see
 
 
 def open_target(target: str, device: str, dtype: str, threads: int | None,
-                say: Say) -> tuple[Transformer, Tokenizer, str, str]:
-    """The target and its tokenizer, and the resolved device and dtype.
-
-    Refusal for one that does not run in our own decoder: it samples the answers, and drafters start from its layers.
-    """
+                say: Say) -> tuple[Target, Tokenizer, str, str]:
+    """The target and its tokenizer, and the resolved device and dtype."""
     check_threads(threads)
     device = device_of(device)
     dtype = dtype_of(dtype, device)
     folder = locate.model_folder(target, say)
     say(f"loading {without_folders(target)}")
     lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say)
-    if not isinstance(lm, Transformer):
-        raise Refusal(f"{without_folders(target)} runs through transformers: an eagle checkpoint can draft for it, but"
-                      " drafters are trained on models of the Llama family alone, since our own decoder samples the"
-                      " answers and gives the layers that they start from")
-    return lm, text, device, dtype
+    return cast(Target, lm), text, device, dtype   # what `load_lm` returns is one of the two
+
+
+def for_target(name: str, asked: LengthSettings | None, given: bool, target: Target, called: str,
+               say: Say) -> LengthSettings | None:
+    """The settings with the drafters that the target can have, unless drafters were given.
+
+    Refusal for a drafter that cannot be trained for this target, which a person calls `called`.
+    """
+    refuse_untrainable(name, target, called)
+    if asked is None:
+        return None
+    left_out = [drafter for drafter in asked.drafters if why_untrainable(drafter, target) is not None]
+    if given:
+        for drafter in left_out:
+            refuse_untrainable(drafter, target, called)
+    if left_out:
+        say(f"left out, since they start from the target's own layers: {', '.join(left_out)}")
+    return replace(asked, drafters=tuple(drafter for drafter in asked.drafters if drafter not in left_out))
 
 
 def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from specdec_lib.models.llama.decoder import CHUNK, Transformer
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.models.shared_weights import SharedWeights
-from specdec_lib.types import Refusal
+from specdec_lib.types import LM, Refusal
 
 Target = Transformer | HuggingFace                 # keeps hidden states: both have weights, shape, tap and features
 TargetWeights = LlamaWeights | SharedWeights
@@ -23,6 +23,15 @@ def output_rows(weights: TargetWeights, ids: Tensor) -> PackedLinear:
     """The target's own output rows of these tokens: the head of every drafter with a restricted vocabulary."""
     rows = weights.embedding if weights.shape.tied else weights.head.dense()
     return PackedLinear(rows[ids.to(rows.device)].contiguous())
+
+
+def shared_weights(target: LM) -> TargetWeights:
+    """The target's embedding and output matrix, with which a drafter reads and writes; Refusal where it has none."""
+    if isinstance(target, HuggingFace):
+        return target.shared_weights()
+    if not hasattr(target, "weights"):
+        raise Refusal("the drafter needs the target's embedding and output matrix: a recording and a table have none")
+    return cast(Transformer, target).weights
 
 
 def tap_levels(target: Target, levels: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, checked_tensors
+from specdec_lib.heads.base import PerTarget, TargetWeights, checked_tensors
 from specdec_lib.heads.draft_lm import draft_lm_weights
 from specdec_lib.models.bidirectional import Bidirectional
 from specdec_lib.models.llama.decoder import Transformer
@@ -25,7 +25,7 @@ from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.types import ROOT, Draft, Lattice, Refusal
 
 
-def diffusion_weights(state: Mapping[str, Tensor], target: LlamaWeights) -> LlamaWeights:
+def diffusion_weights(state: Mapping[str, Tensor], target: TargetWeights) -> LlamaWeights:
     """The draft model of these tensors; its embedding has one row more than the target's: `mask`, token id V.
 
     The larger table is a copy (57 MB for SmolLM2-135M in bfloat16), so that a mask is looked up like any token. Refusal
@@ -138,7 +138,7 @@ class DiffusionLM:
 PACKED = PerTarget(lambda checkpoint, target: diffusion_weights(checkpoint.state, target))
 
 
-def diffusion_lm(checkpoint, target: LlamaWeights, window: int | None = None) -> DiffusionLM:
+def diffusion_lm(checkpoint, target: TargetWeights, window: int | None = None) -> DiffusionLM:
     """A loaded checkpoint ready to draft, its cache empty; its weights are packed once for all decodes."""
     meta = checkpoint.meta
     return DiffusionLM(PACKED(checkpoint, target), bool(meta.get("shifted", True)), window,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, output_rows
+from specdec_lib.heads.base import PerTarget, TargetWeights, checked_tensors, draft_vocabulary, output_rows
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import LlamaWeights, packed_layer
 
 
-def draft_lm_weights(state: Mapping[str, Tensor], target: LlamaWeights) -> LlamaWeights:
+def draft_lm_weights(state: Mapping[str, Tensor], target: TargetWeights) -> LlamaWeights:
     """The layers `layers.0`, `layers.1`, ... of a checkpoint's tensors with the target's embedding and output rows.
 
     Refusal where they do not fit the target.
@@ -37,6 +37,6 @@ def draft_lm_weights(state: Mapping[str, Tensor], target: LlamaWeights) -> Llama
 PACKED = PerTarget(lambda checkpoint, target: draft_lm_weights(checkpoint.state, target))
 
 
-def draft_lm(state: Mapping[str, Tensor], target: LlamaWeights) -> Transformer:
+def draft_lm(state: Mapping[str, Tensor], target: TargetWeights) -> Transformer:
     """The draft model of these tensors, with an empty cache; its head has the rows `ids` alone."""
     return Transformer(draft_lm_weights(state, target))

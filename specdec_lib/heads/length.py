@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import checked_tensors, new_features, tap_levels
-from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.heads.base import Target, checked_tensors, new_features, tap_levels
 from specdec_lib.models.llama.forward import scaled
 from specdec_lib.types import Refusal
 
+DRAFTERS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit"}      # checkpoint -> its *what*
 LAYERS = ("first", "second", "third", "out")
 
 
@@ -30,7 +30,7 @@ class LengthWeights:
     biases: tuple[Tensor, ...]
 
     @staticmethod
-    def pack(state: Mapping[str, Tensor], drafter: str, target: Transformer) -> LengthWeights:
+    def pack(state: Mapping[str, Tensor], drafter: str, target: Target) -> LengthWeights:
         """Those of one drafter, on the target's device. Refusal where there are none or they do not fit the target."""
         there = sorted(name.removesuffix(".out.bias") for name in state if name.endswith(".out.bias"))
         if drafter not in there:
@@ -64,7 +64,7 @@ class LengthPredictor:
     the hidden state of the last token but one, which the target has computed. One number moves to the host.
     """
 
-    def __init__(self, state: Mapping[str, Tensor], drafter: str, target: Transformer):
+    def __init__(self, state: Mapping[str, Tensor], drafter: str, target: Target):
         tap_levels(target, (target.layers,))
         self.target, self.weights = target, LengthWeights.pack(state, drafter, target)
 
@@ -78,7 +78,7 @@ class LengthPredictor:
                                            self.target.shape.eps))
 
 
-def length_predictor(checkpoint, drafter: str, target: Transformer) -> LengthPredictor:
+def length_predictor(checkpoint, drafter: str, target: Target) -> LengthPredictor:
     """The predictor of this drafter from a loaded checkpoint. Refusal where the target keeps no features."""
     tap_levels(target, ())                         # refused first: such a target has no shape to check weights against
     return LengthPredictor(checkpoint.state, drafter, target)

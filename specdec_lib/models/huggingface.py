@@ -24,6 +24,7 @@ from specdec_lib.scores import Scores
 from specdec_lib.types import Draft, Refusal
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
+TRIAL = 16                                         # tokens of a trial text
 
 
 class HuggingFace:
@@ -99,12 +100,11 @@ class HuggingFace:
         output of layer i, the last one the normed state before the head. Raises Refusal where a drafter could not share
         the model's embedding and output matrix.
         """
-        if isinstance(self.shared, Refusal):
-            raise Refusal(*self.shared.args)
+        shared = self.shared_weights()
         if not all(0 <= level <= self.layers for level in levels):
             raise ValueError(f"taps lie between 0 and {self.layers}, got {tuple(levels)}")
         if tuple(levels) != self.cache.taps:
-            self.cache.tap(tuple(levels), self.shared)
+            self.cache.tap(tuple(levels), shared)
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
         """The taps [fed, taps, hidden] of exactly this context, without a forward; accepted nodes are included.
@@ -119,7 +119,25 @@ class HuggingFace:
             raise ValueError(f"only {fed} of these {len(tokens)} tokens have been fed")
         return self.cache.features[:fed]
 
-    def exit(self, layer: int) -> HuggingFace:
+    def head_gives_logits(self) -> bool:
+        """Whether the output matrix times the last hidden state gives the logits, up to rounding: a trial text.
+
+        Not so where the model scales or caps its logits afterwards. Raises Refusal where `tap` does.
+        """
+        tokens = [i * self.vocab // TRIAL for i in range(TRIAL)]
+        with torch.no_grad():
+            out = self.model(input_ids=torch.tensor([tokens], device=self.device), output_hidden_states=True,
+                             use_cache=False)
+            product, logits = self.shared_weights().head(self.states_of(out)[-1]).float(), out.logits.float()
+        return bool((product - logits).abs().max() <= max(1e-5, torch.finfo(self.dtype).eps) * logits.abs().max())
+
+    def shared_weights(self) -> SharedWeights:
+        """What drafters share with the model; Refusal where they cannot."""
+        if isinstance(self.shared, Refusal):
+            raise Refusal(*self.shared.args)
+        return self.shared
+
+    def exit(self, layer: int, head: object = None) -> HuggingFace:
         raise Refusal("an early exit of this architecture is not available: transformers runs all its layers")
 
     def prefill(self, tokens: tuple[int, ...]) -> None:

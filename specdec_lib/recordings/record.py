@@ -89,6 +89,8 @@ def drafter_names(drafters: Sequence[str]) -> dict[str, str]:
     for word in drafters:
         name, _, part = word.partition("=")
         parts[name] = catalog.part_card(part or name).name
+        if parts[name] not in catalog.parts()["what"]:
+            raise Refusal(f"{parts[name]} is no drafter; there are: {', '.join(catalog.parts()['what'])}")
         if not name or "/" in name:
             raise Refusal(f"{word!r} has no name that a recording can store: write NAME=PART")
     return parts

@@ -72,11 +72,11 @@ def toy_recording(target: Transformer, drafter: Checkpoint, prompt: str, tokens:
     return record(text.encode_chat([prompt]), kit, (DRAFTER,), tokens, (longest,), about)
 
 
-def fit_toy_predictor(world: LengthToy, weight: float = 3.0, longest: int = 6, epochs: int = 6,
+def fit_toy_predictor(toy: LengthToy, weight: float = 3.0, longest: int = 6, epochs: int = 6,
                       seed: int = 0) -> FittedPredictor:
     """A predictor of the toy's lengths; `weight` is the loss weight of a draft that is too short."""
     asked = LengthSettings((DRAFTER,), longest, weight, epochs=epochs, batch=64, rate=3e-3, hidden=32, seed=seed)
-    model = LengthNet(world.target.weights.embedding, world.target.shape.eps, asked.hidden, seed)
+    model = LengthNet(toy.target.weights.embedding, toy.target.shape.eps, asked.hidden, seed)
     with TemporaryDirectory() as folder:
-        fit_length(model, DRAFTER, world.train, world.held, asked, Path(folder))
+        fit_length(model, DRAFTER, toy.train, toy.held, asked, Path(folder))
         return FittedPredictor(model.state(DRAFTER), tuple(epoch_log(Path(folder))))

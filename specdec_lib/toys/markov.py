@@ -60,7 +60,7 @@ class MarkovWorld:
         value, ids = torch.stack(rows).log().topk(min(top, self.vocab), -1)
         return Lattice(ids, value)
 
-    def said(self, tokens: int, seed: int = 0) -> list[int]:
+    def sample_text(self, tokens: int, seed: int = 0) -> list[int]:
         """A text sampled from the chain."""
         dice, text = random.Random(seed), [0, 1]
         dists = self.dists.tolist()
@@ -85,4 +85,4 @@ def markov_recordings(answers: int = 8, tokens: int = 32, depth: int = 8, read: 
     dice = random.Random(seed)
     recordings = {f"known {i}": record_markov(world, [dice.randrange(world.vocab) for _ in range(6)], tokens, depth)
                   for i in range(1, answers + 1)}
-    return recordings, Ngram(count_ngrams([world.said(read, seed)], world.vocab))
+    return recordings, Ngram(count_ngrams([world.sample_text(read, seed)], world.vocab))

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
+from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
@@ -63,7 +64,7 @@ def toy_answers(target: Transformer, count: int = 400, length: int = 48, seed: i
                   for i in range(count)])
     return [{"source": NAME, "temperature": reply.request.temperature, "output": list(reply.output),
              "prompt": ToyText().decode(reply.request.prompt)}
-            for reply in sample_batched(target.weights, lambda: next(asked, None), (), length, rows=64)]
+            for reply in sample_batched(BatchedLlama(target.weights), lambda: next(asked, None), (), length, rows=64)]
 
 
 def toy_checkpoint(name: str, target: Transformer, steps: int = 80, base: Checkpoint | None = None) -> Checkpoint:

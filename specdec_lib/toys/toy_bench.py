@@ -64,13 +64,13 @@ def toy_bench(specs: Sequence[str], prompts: int = 6, tokens: int = 16, steps: i
     return toy_report(toy_environment(steps), toy_methods(specs), prompts, tokens)
 
 
-def toy_report(world: Environment, specs: Sequence[str], prompts: int = 6, tokens: int = 16,
+def toy_report(environment: Environment, specs: Sequence[str], prompts: int = 6, tokens: int = 16,
                temperature: float = 0.0) -> Report:
     """A finished run of these methods in an environment of the toy; its prompts belong to three families in turn."""
     asked = [Prompt(place, f"toy {'abc'[place % 3]}", f"toy {'abc'[place % 3]}", (one["prompt"],), None)
-             for place, one in enumerate(toy_answers(cast(Transformer, world.target), prompts, seed=1))]
+             for place, one in enumerate(toy_answers(cast(Transformer, environment.target), prompts, seed=1))]
     plan = Plan(tuple(map(catalog.method_spec, specs)), prompts="toy", sha256="0" * 64, target="toy",
                 max_new_tokens=tokens, temperature=temperature)
     with TemporaryDirectory() as folder:
-        run.run_bench(plan, world, asked, Path(folder))
+        run.run_bench(plan, environment, asked, Path(folder))
         return load_report(folder)

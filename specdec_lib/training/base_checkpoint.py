@@ -9,14 +9,15 @@ from pathlib import Path
 
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.files import write_folder
+from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.recipes import Recipe
 from specdec_lib.types import Refusal
 
 
-def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokenizer | None, name: str,
+def start_from_base(which: Recipe, out: Path, target: Target, text: Tokenizer | None, name: str,
                     shipped: Path = SHIPPED, say: Callable[[str], None] = lambda line: None) -> Recipe:
     """The recipe with its base checkpoint, if it has one: the one in `out`, else the shipped one.
 
@@ -29,7 +30,7 @@ def start_from_base(which: Recipe, out: Path, target: Transformer, text: Tokeniz
     found = here if which.upon in here else CheckpointFolder(shipped, target, text, name, say)
     if which.upon not in found:
         raise Refusal(f"{which.name} goes on from the checkpoint {which.upon}, and there is none in {out}: "
-                      f"`specdec train {which.upon} --out {out}` makes it")
+                      f"{training_command(which.upon, name, out)} makes it")
     base = found[which.upon]
     if found is not here:
         say(f"{which.name} starts from the shipped {which.upon}, which is copied into {out}")

@@ -18,6 +18,7 @@ from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.files import alone_in, write_text
+from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
@@ -56,7 +57,8 @@ class TrainingOrder:
     rate: float | None = None
     seed: int = 0
     cache: float = 10e9                            # bytes of features on disk
-    target: str = "the target"
+    target: str = "the target"                     # its name on the card
+    given: str = ""                                # the target as it was named, which may be a path
 
     def __post_init__(self):
         if not 0 < self.minutes <= YEAR:
@@ -72,12 +74,12 @@ class TrainingOrder:
                 raise Refusal(f"there is no file {path}")
 
 
-def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
+def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,
                   say: Say = lambda line: None,
                   progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
     """Trains, measures and stores the drafter; `made` is its provenance (command, commit, machine, date)."""
     deadline = TimeBudget(order.minutes)
-    which = start_from_base(which, order.out, target, text, order.target, say=say)
+    which = start_from_base(which, order.out, target, text, order.given or order.target, say=say)
     objective = order.objective or which.objective
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
@@ -108,7 +110,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Transformer, text
     return store_and_measure(which, order, lessons, drafter, target, text, about, folder, deadline)
 
 
-def prepare_dataset(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
+def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,
                     progress: Callable) -> Dataset:
     """The dataset that the order describes; makes the answers first if none are given."""
     work = order.out / "work"
@@ -147,7 +149,7 @@ def mark_folder(work: Path, target: str, another: str = "a target with other wei
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
 
-def ensure_answers(order: TrainingOrder, target: Transformer, text: Tokenizer, deadline: TimeBudget, say: Say,
+def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,
                    progress: Callable) -> None:
     """Makes the answers of this order, or subtracts the time they took if they exist, so that a fit resumes on them."""
     work = order.out / "work"
@@ -204,13 +206,14 @@ def read_json_lines(path: Path) -> Iterator[object]:
         raise Refusal(f"{path} is no file of answers as JSON lines ({error})") from None
 
 
-def store_and_measure(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Transformer,
+def store_and_measure(which: Recipe, order: TrainingOrder, lessons: Dataset, drafter, target: Target,
                       text: Tokenizer,
                       about: dict, folder: Path, deadline: TimeBudget) -> Checkpoint:
     """Stores the drafter, measures the stored one, and completes the card."""
     batches = deadline.cut(lessons.held_out(drafter.levels), 1 / 5)    # of four such measurements the first is slowest
     measured = {"as trained": teacher_forced_rates(which, drafter, batches)}
-    stored = save_checkpoint(order.out, which.name, drafter.state(), drafter.meta(), about, which.plan, target.weights,
+    stored = save_checkpoint(order.out, which.name, drafter.state(), drafter.meta(), about, which.plan,
+                             target.weights if isinstance(target, Transformer) else None,
                              fingerprint(target, text))
     drafter.take({name: tensor.to(target.device) for name, tensor in stored.state.items()})
     measured["teacher-forced"] = teacher_forced_rates(which, drafter, lessons.held_out(drafter.levels, batches.taken),

@@ -15,9 +15,10 @@ from pathlib import Path
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.files import write_atomically, write_text
+from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import order as shuffled
 from specdec_lib.training.data.dataset import BATCH, Dataset, batches_of
 from specdec_lib.training.data.features import Features, read_features, write_features
@@ -42,7 +43,7 @@ READING = 0.75                                     # share of the remaining minu
 HELD = 0.1                                         # share of positions to measure with, added to those to learn from
 
 
-def train_length(asked: LengthSettings, order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping,
+def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,
                  say: Callable[[str], None] = lambda line: None,
                  progress: Callable[[int, int, str], None] = lambda done, total, what: None,
                  shipped: Path = SHIPPED) -> Checkpoint:
@@ -84,21 +85,22 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Transforme
     return Checkpoint(done.name, done.state, done.meta, card)
 
 
-def find_drafters(names: Sequence[str], order: TrainingOrder, target: Transformer, text: Tokenizer, say: Callable,
+def find_drafters(names: Sequence[str], order: TrainingOrder, target: Target, text: Tokenizer, say: Callable,
                   shipped: Path) -> dict[str, Checkpoint]:
     """The drafters by name, from `order.out` or shipped. Refusal if a checkpoint is missing or incompatible."""
-    shelves, out = [CheckpointFolder(place, target, text, order.target, say) for place in (order.out, shipped)], {}
+    called = order.given or order.target
+    shelves, out = [CheckpointFolder(place, target, text, called, say) for place in (order.out, shipped)], {}
     for name in names:
         shelf = next((shelf for shelf in shelves if name in shelf), None)
         if shelf is None:
             raise Refusal(f"a length predictor needs its drafter, and there is no {name} in {order.out}: "
-                          f"`specdec train {name} --out {order.out}` makes it, --drafters leaves it out")
+                          f"{training_command(name, order.given, order.out)} makes it, --drafters leaves it out")
         out[name] = shelf[name]
     return out
 
 
 def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
-                   sums: Mapping[str, str], target: Transformer, end: frozenset[int], folder: Path,
+                   sums: Mapping[str, str], target: Target, end: frozenset[int], folder: Path,
                    deadline: TimeBudget, progress: Callable[[int, int, str], None]
                    ) -> tuple[LengthLabels, LengthLabels, tuple[int, int]]:
     """Labelled positions to learn from, those to measure with, and how many answers each comes from.
@@ -140,7 +142,7 @@ class PositionReader:
     """The labelled positions of a batch: from disk if they are there, else from the target and the drafters."""
 
     def __init__(self, asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
-                 sums: Mapping[str, str], target: Transformer, end: frozenset[int], folder: Path):
+                 sums: Mapping[str, str], target: Target, end: frozenset[int], folder: Path):
         self.asked, self.lessons, self.drafters, self.sums = asked, lessons, drafters, sums
         self.target, self.end, self.folder = target, end, folder
         self.levels = sorted({target.layers, *(level for drafter in drafters.values() for level in drafter.levels)})
@@ -179,7 +181,7 @@ def read_in_time(reader: PositionReader, groups: Sequence, held_groups: Sequence
     return train, held
 
 
-def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings, target: Transformer) -> dict:
+def stored_figures(stored: Checkpoint, held: LengthLabels, asked: LengthSettings, target: Target) -> dict:
     """Held-out figures of the stored predictors by drafter, and how many positions have no label."""
     out = {}
     for name in held.labels:

@@ -9,8 +9,8 @@ import torch
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, replace_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.training.data import ngram_counts
 from specdec_lib.training.eval.break_even import break_even
@@ -22,7 +22,7 @@ from specdec_lib.training.recipes import DEPTH, NGRAM
 from specdec_lib.training.time_budget import TimeBudget
 
 
-def train_ngram(order: TrainingOrder, target: Transformer, text: Tokenizer, made: Mapping, say: Callable[[str], None],
+def train_ngram(order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping, say: Callable[[str], None],
                 progress: Callable[[int, int, str], None]) -> Checkpoint:
     """Counts, measures and stores the trigram of the target's answers."""
     deadline = TimeBudget(order.minutes)

@@ -10,12 +10,12 @@ probability in its slot. Cost: one forward of the drafter per denoising step.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
 from specdec_lib.trees import grow, with_notes
-from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session, TappedLM
+from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
 
 if TYPE_CHECKING:
     from specdec_lib.heads.diffusion import DiffusionLM
@@ -62,6 +62,7 @@ def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, we
     `weights` names the checkpoint: diffusion-lm, or diffusion-lm-aligned, trained further to draft in one step
     (SpecDiff-2).
     """
+    from specdec_lib.heads.base import shared_weights
     from specdec_lib.heads.diffusion import diffusion_lm
     from specdec_lib.heads.dream_llada import Pretrained
 
@@ -74,9 +75,7 @@ def make(kit: Kit, steps: int = 1, block: int = 1, window: int | None = None, we
     given = kit.checkpoints[weights]
     if isinstance(given, Pretrained):
         return Diffusion(given.head(window), steps, block)
-    if not hasattr(kit.target, "weights"):
-        raise Refusal("a diffusion-lm needs the target's embedding, which a model run by transformers does not expose")
-    return Diffusion(diffusion_lm(given, cast(TappedLM, kit.target).weights, window), steps, block)
+    return Diffusion(diffusion_lm(given, shared_weights(kit.target), window), steps, block)
 
 
 CARD = Card(NAME, idea="a small diffusion model drafts a block in one forward",

@@ -19,7 +19,7 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Budget, RandomNumbers, Refusal, Session, Trail
 
 if TYPE_CHECKING:
-    from specdec_lib.models.llama.decoder import Transformer
+    from specdec_lib.heads.base import Target
 
 NAME, NEED = "adaeagle", "length-predictor"
 Predict = Callable[[tuple[int, ...]], float | None]    # tokens -> length; None if no state exists yet
@@ -71,7 +71,7 @@ def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool
     checkpoint = kit.checkpoints[NEED]
     most: int = checkpoint.meta["longest"] if longest is None else longest
     whose = drafter or kit.drafter or "eagle"
-    return AdaEagle(length_predictor(checkpoint, whose, cast("Transformer", kit.target)), most, combined, least)
+    return AdaEagle(length_predictor(checkpoint, whose, cast("Target", kit.target)), most, combined, least)
 
 
 CARD = Card(NAME, idea="a trained predictor sets the draft length", source="AdaEAGLE, arXiv 2412.18910",

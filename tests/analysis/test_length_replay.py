@@ -31,34 +31,35 @@ def course():
 
 def test_the_right_length_is_what_a_full_draft_keeps_there(course):
     for name, recording in course.recordings.items():
-        assert len(course.right[name]) == len(recording.output)
+        assert len(course.accepted[name]) == len(recording.output)
         here = 0
-        for row in measure.rows(course.told(name, Fixed(4))):
-            assert row.accepted == course.right[name][here]
+        for row in measure.rows(course.decode_text(name, Fixed(4))):
+            assert row.accepted == course.accepted[name][here]
             here += row.emitted
-    assert {0, 1} <= set(course.right["one"])      # the target goes 0 1 2 0, the drafter knows one step of it
+    assert {0, 1} <= set(course.accepted["one"])      # the target goes 0 1 2 0, the drafter knows one step of it
 
 
 @pytest.mark.parametrize("threshold", [0.0, .45, .55, 1.0])
 def test_rounds_worked_out_from_places_are_those_of_a_decode(course, threshold):
     for name in course.recordings:
-        rows = measure.rows(course.told(name, Confidence(4, threshold)))
+        rows = measure.rows(course.decode_text(name, Confidence(4, threshold)))
         lengths = course.lengths(name, BelowConfidence(threshold))
-        assert course.turns(name, lengths) == [(row.drafted, row.accepted) for row in rows]
-    assert course.under(BelowConfidence(threshold)) == course.played(Confidence(4, threshold))
+        assert course.rounds(name, lengths) == [(row.drafted, row.accepted) for row in rows]
+    assert course.under(BelowConfidence(threshold)) == course.policy_outcome(Confidence(4, threshold))
 
 
 @pytest.mark.parametrize("when", [AdaEdl(4, start=.7, step=.9), Heuristic(2, cap=4), Fixed(4, rate=.5)], ids=str)
 def test_a_walk_takes_the_rounds_of_a_decode(course, when):
     for name in course.recordings:
-        walked, told = course.walked(name, when, Dice(3)), course.told(name, when, Dice(3))
+        walked, told = course.walk_text(name, when, Dice(3)), course.decode_text(name, when, Dice(3))
         assert [(r.budget, r.draft, r.verdict) for r in walked.rounds] == [
             (r.budget, r.draft, r.verdict) for r in told.rounds]
         assert walked.tokens == told.tokens
 
 
 def test_fixed_depths_need_no_rule(course):
-    assert [course.under(None, depth) for depth in range(5)] == [course.played(Fixed(depth)) for depth in range(5)]
+    for depth in range(5):
+        assert course.under(None, depth) == course.policy_outcome(Fixed(depth))
 
 
 def test_the_length_under_a_rule_is_that_of_the_pruned_chain(course):
@@ -74,7 +75,7 @@ def test_the_oracle_drafts_nothing_in_vain_and_no_rule_is_faster(course):
     for found in [course.under(None, depth) for depth in range(5)] + [course.under(BelowConfidence(x))
                                                                       for x in (.4, .5, .6)]:
         assert found.regret > 0
-    seer = course.played(lambda session, dice: Budget(course.quickest[session.id][len(session.output)]))
+    seer = course.policy_outcome(lambda session, dice: Budget(course.quickest[session.id][len(session.output)]))
     assert seer == course.oracle
 
 
@@ -85,7 +86,7 @@ def test_where_drafting_is_dear_the_oracle_drafts_nothing(course):
 
 
 def test_regret_is_the_predicted_time_beyond_the_oracles(course):
-    rows = [row for name in course.recordings for row in measure.rows(course.told(name, Fixed(2)))]
+    rows = [row for name in course.recordings for row in measure.rows(course.decode_text(name, Fixed(2)))]
     tokens, spent = sum(row.emitted for row in rows), sum(CURVE(row.width) + .1 * row.depth for row in rows)
     found = course.under(None, 2)
     assert found.speed == pytest.approx(tokens / spent)
@@ -99,7 +100,7 @@ def test_regret_by_hand():
     recording = Recording((7, 1, 2, 3), 1, row_stats, {"hand": {2: said}}, {}, ABOUT)
     tiny = LengthReplay({"one": recording}, "hand", 2, curves.CostCurve((1, 2, 3), (8,), ((10.0, 12.0, 14.0),)), .1)
     assert tiny.quickest == {"one": (1, 0, 0)}
-    assert tiny.right == {"one": (1, 0, 0)}
+    assert tiny.accepted == {"one": (1, 0, 0)}
     # one drafted and kept, then a plain round: 12 + 1 + 10 for three tokens that cost 30 plainly
     assert tiny.oracle[:4] == (1, 1, 2, 1.5)
     assert tiny.oracle.speed == pytest.approx(30 / 23)
@@ -120,14 +121,14 @@ WHENS = [name for name, card in catalog.parts()["when"].items() if not catalog.m
 def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_prices(course, name, level):
     priced = LengthReplay(course.recordings, "draft-model", 4, CURVE, level)
     for nodes in (2, 4):
-        found = priced.played(kit(None, nodes=nodes).part(name), Dice(1))
+        found = priced.policy_outcome(kit(None, nodes=nodes).part(name), Dice(1))
         assert found.regret >= -1e-12
         assert found.tokens_per_forward >= 1
 
 
 def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_kept_is_no_faster(course):
     for rule, regret in (("quickest", 0.0), ("kept", None)):
-        sessions = [course.walked(name, kit(None, cost=CURVE, recording=recording).part(
+        sessions = [course.walk_text(name, kit(None, cost=CURVE, recording=recording).part(
             "oracle", drafter="draft-model", rule=rule, longest=4)) for name, recording in course.recordings.items()]
         found = course.counted(sessions)
         assert found.drafted == found.kept
@@ -136,11 +137,11 @@ def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_
 
 
 def test_judged_tokens_are_those_whose_predecessors_were_right(course):
-    told = course.judged(["two"])
-    assert sum(right for _, right in told) == sum(course.right["two"])
+    told = course.labelled_trails(["two"])
+    assert sum(right for _, right in told) == sum(course.accepted["two"])
     assert sum(not right for _, right in told) == sum(
-        right < len(chain) for right, chain in zip(course.right["two"], course.chains["two"], strict=True))
-    assert len(course.judged()) > len(told)
+        right < len(chain) for right, chain in zip(course.accepted["two"], course.chains["two"], strict=True))
+    assert len(course.labelled_trails()) > len(told)
     assert all(1 <= len(trail) <= 4 for trail, _ in told)
 
 
@@ -151,6 +152,6 @@ def test_a_course_without_depth_is_refused(course):
 
 def test_a_walk_tells_the_memory_of_its_policy_when_it_is_over(course):
     name, world = next(iter(course.recordings)), kit(None, nodes=4)
-    done = course.walked(name, world.part("tapout"), memory=world.memory)
+    done = course.walk_text(name, world.part("tapout"), memory=world.memory)
     (arms,) = (value.value for value in world.memory.values())
     assert sum(arm.pulls for arm in arms.values()) == sum(len(one.draft) > 0 for one in done.rounds)

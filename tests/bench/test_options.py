@@ -56,12 +56,17 @@ def test_a_limit_takes_from_every_family_alike(prepared):
 @pytest.mark.parametrize(("words", "sentence"), [
     ({"methods": "ar,nope"}, "no method named 'nope'"), ({"peers": "hf-nope"}, "no peer named 'hf-nope'"),
     ({"methods": " , "}, "name at least one method"), ({"device": "abacus"}, "no device named 'abacus'"),
-    ({"dtype": "int3"}, "no dtype named 'int3'"), ({"methods": "eagle"}, "`specdec train eagle` makes it"),
+    ({"dtype": "int3"}, "no dtype named 'int3'"), ({"methods": "early-exit"}, "`specdec train early-exit` makes it"),
     ({"orders": "backwards"}, "got backwards")])
 def test_a_bad_word_is_refused_before_the_target_is_looked_for(prepared, words, sentence):
     with pytest.raises(Refusal, match=sentence) as refused:
         prepared(**words)
     assert NOWHERE not in str(refused.value)
+
+
+def test_a_drafter_that_any_target_can_have_is_trained_for_the_one_that_was_named(prepared):
+    with pytest.raises(Refusal, match=f"`specdec train eagle --target {NOWHERE}` makes it"):
+        prepared(methods="eagle")
 
 
 def test_files_and_folders_that_do_not_exist_are_refused_by_their_path(prepared, tmp_path):

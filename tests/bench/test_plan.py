@@ -36,8 +36,9 @@ def test_a_plan_equals_what_was_kept_of_it_as_json():
 
 
 def test_settings_that_older_runs_did_not_know_are_written_only_where_they_are_used():
-    assert not {"orders", "diffusion"} & set(Plan(("ar",)).as_dict())
+    assert not {"orders", "diffusion", "left_out"} & set(Plan(("ar",)).as_dict())
     assert Plan(("ar",), diffusion="dream").as_dict()["diffusion"] == "dream"
+    assert Plan(("ar",), left_out=("sam",)).as_dict()["left_out"] == ["sam"]
 
 
 def test_every_changed_setting_is_named_with_both_values_whichever_side_lacks_it():

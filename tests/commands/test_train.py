@@ -9,6 +9,7 @@ from specdec_lib.commands import train
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.types import Refusal
 from tests.training.folder import model_folder
+from tests.training.other_target import other_target
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +84,34 @@ def test_wrong_words_are_refused_in_a_sentence(asked, wrong, sentence):
         asked(**wrong)
 
 
-def test_a_target_that_runs_through_transformers_is_refused(asked, monkeypatch):
-    monkeypatch.setattr(train, "load_lm", lambda *told: object())
-    with pytest.raises(Refusal, match="drafters are trained on models of the Llama family alone"):
-        asked()
+@pytest.fixture
+def neox(monkeypatch):
+    """Every folder holds a model that transformers runs."""
+    monkeypatch.setattr(train, "load_lm", lambda *told: other_target())
+
+
+def test_a_drafter_that_starts_from_layers_is_refused_for_a_target_that_transformers_runs(asked, neox):
+    with pytest.raises(Refusal, match="draft-lm cannot be trained for tiny: draft-lm starts from the layers"):
+        asked("draft-lm")
+
+
+def test_a_drafter_that_any_target_can_have_is_trained_for_one_that_transformers_runs(given, neox):
+    assert given("eagle")[0].name == "eagle"
+    assert given("ngram")[1].vocab == 40
+
+
+def test_length_predictors_leave_out_the_drafters_that_the_target_cannot_have(asked, neox, monkeypatch):
+    def training(*told):
+        raise Seen(*told)
+
+    said = []
+    monkeypatch.setattr(train, "train_length", training)
+    with pytest.raises(Seen) as caught:
+        asked("length-predictor", say=said.append)
+    assert caught.value.args[0].drafters == ("eagle",)
+    assert said == ["left out, since they start from the target's own layers: draft-lm, early-exit"]
+    with pytest.raises(Refusal, match="early-exit cannot be trained for tiny"):
+        asked("length-predictor", lengths={"drafters": ("eagle", "early-exit")})
 
 
 def test_an_unknown_optimiser_or_a_rate_of_zero_is_refused(tmp_path):

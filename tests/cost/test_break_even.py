@@ -6,6 +6,7 @@ from specdec_lib.cost.break_even import break_even_of_part, costs_in_forwards, r
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Budget, Method, Refusal
 from tests.cost.ticks import Ticks
+from tests.training.other_target import other_target
 from tests.training.tiny import tiny_target
 
 RATES = {"tokens_per_target_forward": 1.5}
@@ -49,6 +50,12 @@ def test_a_draft_that_is_too_short_is_refused():
 def test_a_method_without_weights_has_no_expected_draft_cost():
     found = break_even_of_part(chains(3), tiny_target(), {}, {}, None, 3, 20, 1, Ticks(1, 3, 12, 10))
     assert found["expected"]["by weights read"] == costs_in_forwards(0, 1)
+    assert found["measured"]["tokens_per_target_forward"] == 1.5
+
+
+def test_nothing_is_expected_of_layers_that_are_not_counted():
+    found = break_even_of_part(chains(3), other_target(), {}, {}, None, 3, 20, 1, Ticks(1, 3, 12, 10))
+    assert found["expected"] is None
     assert found["measured"]["tokens_per_target_forward"] == 1.5
 
 

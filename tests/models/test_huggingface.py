@@ -1,5 +1,6 @@
 """Other architectures behind the same seam: chains always, trees where the mask is obeyed, else one clear sentence."""
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -216,6 +217,26 @@ def test_drafters_share_the_models_own_embedding_and_output_matrix(load):
     assert (shape.tied, load("gpt2").shape.tied, load("gemma").shape.kv_heads) == (False, True, 2)
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_that_are_the_product_with_the_output_matrix_are_found_to_be(load, name, dtype):
+    assert HuggingFace(copy.deepcopy(load(name).model).to(dtype)).head_gives_logits()
+
+
+CHANGED = {
+    "scaled": lambda: transformers.CohereConfig(**LLAMA_LIKE, logit_scale=0.5),
+    "divided": lambda: transformers.GraniteConfig(**LLAMA_LIKE, logits_scaling=4.0),
+    "capped": lambda: transformers.Gemma2Config(**LLAMA_LIKE, head_dim=8, final_logit_softcapping=30.0)}
+
+
+@pytest.mark.parametrize("how", CHANGED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_that_are_changed_after_the_output_matrix_are_told_apart(how, dtype):
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(CHANGED[how]()).eval()
+    assert not HuggingFace(model.to(dtype)).head_gives_logits()
+
+
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 97}
 UNSHARED = {
     "has a bias": lambda: transformers.PhiConfig(**SMALL, intermediate_size=48, bos_token_id=0, eos_token_id=0),
@@ -228,6 +249,8 @@ def test_a_model_that_no_drafter_can_read_refuses_taps_in_one_sentence_and_has_n
     lm = HuggingFace(transformers.AutoModelForCausalLM.from_config(UNSHARED[reason]()).eval())
     with pytest.raises(Refusal, match=f"not available to a drafter: .*{reason}"):
         lm.tap((1,))
+    with pytest.raises(Refusal, match="not available to a drafter"):
+        lm.head_gives_logits()
     assert not hasattr(lm, "weights")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
+from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.examples import Example, is_held_out
 from tests.training.lessons import answered
 
@@ -20,13 +20,20 @@ OPEN = HELD + TRAIN
 
 def model_folder(path: Path, context: int = 512) -> Path:
     """Five random layers that say something else at every step, and a tokenizer that splits at blanks."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), hidden_size=16, intermediate_size=32, num_hidden_layers=5,
                                  num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=context,
                                  initializer_range=0.3, bos_token_id=None, eos_token_id=1)).save_pretrained(path)
+    return save_tokenizer(path)
+
+
+def save_tokenizer(path: Path) -> Path:
+    """Saves a tokenizer of `WORDS` that splits at blanks; returns its folder."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>").save_pretrained(path)
@@ -35,7 +42,7 @@ def model_folder(path: Path, context: int = 512) -> Path:
 
 def answers_file(folder: Path, path: Path, tokens: int = 12) -> Path:
     """Its greedy answers to all prompts of `OPEN`, a few of them held out, as JSON lines."""
-    target, text = Transformer.load(folder), Tokenizer(folder)
+    target, text = load_lm(folder, torch.float32, "cpu"), Tokenizer(folder)
     said = answered(target, [Example(text.encode_chat([prompt]), ()) for prompt in OPEN], tokens, text.facts.end)
     lines = [{"source": "even" if place % 2 else "odd", "temperature": 0.0, "prompt": prompt,
               "output": list(example.output)} for place, (prompt, example) in enumerate(zip(OPEN, said, strict=True))]

@@ -80,7 +80,7 @@ def test_a_shipped_base_is_copied_with_its_own_base(target, places):
 
 def test_with_neither_it_is_refused_with_the_command_that_makes_one(target, places):
     with pytest.raises(Refusal, match=r"^diffusion-lm-aligned goes on from the checkpoint diffusion-lm, and there is "
-                                      r"none in .*out: `specdec train diffusion-lm --out .*out` makes it$"):
+                                      r"none in .*out: `specdec train diffusion-lm --target tiny --out .*` makes it$"):
         found(target, places)
 
 

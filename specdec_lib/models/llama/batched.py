@@ -30,13 +30,20 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]      # queries, keys, val
 class BatchedLlama:
     """Rows of a batch, each with a text of its own. `lengths` [rows] counts the tokens fed, on the device."""
 
+    rows: int | None = None                        # as many as memory holds
+
     def __init__(self, weights: LlamaWeights):
-        self.weights, self.shape = weights, weights.shape
+        self.weights, self.shape, self.device, self.ids = weights, weights.shape, weights.device, weights.ids
         self.cache = RowBlocks(self.shape, len(weights.layers), weights.dtype, weights.device)
         self.lengths = torch.zeros(0, dtype=torch.long, device=weights.device)
         self.born: list[int] = []                  # per row, length minus steps when it was filled: no transfer
         self.steps = 0
         self.rope = rope_table(self.shape, PACK, weights.dtype, weights.device)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that the cache is in: with more than one, rows of like length belong together."""
+        return len(self.cache.blocks)
 
     @property
     def sizes(self) -> list[int]:

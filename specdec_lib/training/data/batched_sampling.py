@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from specdec_lib.models.llama.batched import BatchedLlama, draw, draws_for
-from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.models.llama.batched import draw, draws_for
 
 SPAN = 64                                          # a text that repeats so many tokens of itself in a row loops
 SORTED = 16                                        # steps after which the rows of a batch are put in order of length
@@ -48,28 +48,48 @@ class RunningRow:
     size: int
 
 
-def sample_batched(weights: LlamaWeights, poll: Callable[[], Request | None], ends: Iterable[int], limit: int,
-                   rows: int = 32,
-                   top_p: float = 0.98, over: Callable[[], bool] = lambda: False,
-                   batch: BatchedLlama | None = None, begun: Sequence[RunningRow] = (), steps: int = 0,
+class BatchedModel(Protocol):
+    """Many texts at once through one model: `BatchedLlama`, `BatchedHuggingFace`."""
+
+    steps: int                                     # taken by this batch
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def ids(self) -> Tensor | None: ...            # tokens of a restricted head
+    @property
+    def blocks(self) -> int: ...                   # of its cache: with more than one, rows are sorted by length
+    @property
+    def rows(self) -> int | None: ...              # at most; None = as many as memory holds
+    @property
+    def sizes(self) -> list[int]: ...              # per row at least as many tokens as it holds
+
+    def prefill(self, sequences: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> None: ...
+    def step(self, tokens: Tensor, alive: Tensor | None = None) -> Tensor: ...
+    def keep(self, rows: Sequence[int]) -> None: ...
+
+
+def sample_batched(batch: BatchedModel, poll: Callable[[], Request | None], ends: Iterable[int], limit: int,
+                   rows: int = 32, top_p: float = 0.98, over: Callable[[], bool] = lambda: False,
+                   begun: Sequence[RunningRow] = (), steps: int = 0,
                    watch: Callable[[BatchRows], None] = lambda rows: None) -> Iterator[Reply]:
     """Replies as they come; `poll` is asked for more whenever a row is free, until nothing runs and it has none.
 
     A text ends with one of `ends`, at its limit (none above `limit`), where it starts to loop, or cut when `over`.
-    `batch` lends its memory; what is in it is forgotten. `watch` is called between two steps; the rows that it found
-    running in an earlier process go on as `begun`, after so many `steps`.
+    `batch` runs at most `rows` at once; what is in it is forgotten. `watch` is called between two steps; the rows that
+    it found running in an earlier process go on as `begun`, after so many `steps`.
     """
-    first = [] if begun else take(poll, rows)
+    first = [] if begun else take(poll, rows if batch.rows is None else min(rows, batch.rows))
     if not first and not begun:
         return
-    slots = BatchRows(batch or BatchedLlama(weights), sorted(ends), limit, top_p)
+    slots = BatchRows(batch, sorted(ends), limit, top_p)
     if begun:
         slots.resume(begun, steps)
     else:
         slots.open(first)
     while True:
         watch(slots)
-        for _ in range(LOOKS.get(weights.device.type, 1)):
+        for _ in range(LOOKS.get(batch.device.type, 1)):
             slots.advance()
         late = over()
         yield from slots.close(everything=late)
@@ -97,8 +117,8 @@ def take(poll: Callable[[], Request | None], count: int) -> list[Request]:
 class BatchRows:
     """The rows of a batch with what each has said so far [rows, limit + 1], all of it on the device."""
 
-    def __init__(self, batch: BatchedLlama, ends: Sequence[int], limit: int, top_p: float):
-        self.batch, self.device, self.limit, self.top_p = batch, batch.weights.device, limit, top_p
+    def __init__(self, batch: BatchedModel, ends: Sequence[int], limit: int, top_p: float):
+        self.batch, self.device, self.limit, self.top_p = batch, batch.device, limit, top_p
         self.ends = torch.tensor(ends, dtype=torch.long, device=self.device)
         self.asked: list[Request | None] = []
 
@@ -178,7 +198,7 @@ class BatchRows:
         row = torch.arange(len(self.token), device=self.device)
         logits = self.batch.step(self.token, self.alive)
         column = draw(logits, self.temperature, self.coins[row, self.count], self.top_p)
-        ids = self.batch.weights.ids
+        ids = self.batch.ids
         self.token = column if ids is None else ids.to(self.device)[column]
         self.said[row, self.count] = self.token
         self.recent, self.runs = loop_runs(self.recent, self.runs, self.token)
@@ -204,7 +224,7 @@ class BatchRows:
 
     def sort(self) -> None:
         """Puts rows of like length together, where the cache is in blocks."""
-        if len(self.batch.cache.blocks) > 1:
+        if self.batch.blocks > 1:
             sizes = self.batch.sizes
             self.keep(sorted(range(len(sizes)), key=lambda row: sizes[row]))
 

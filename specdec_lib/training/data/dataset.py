@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.cards import TokenizerFacts
-from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.heads.base import Target
 from specdec_lib.training.data.batches import Batch, grouped, order
 from specdec_lib.training.data.examples import Example, examples, frequent
 from specdec_lib.training.data.features import Features
@@ -24,6 +24,7 @@ from specdec_lib.types import Refusal
 
 ROWS = 8192                                        # of the draft vocabulary
 BATCH = 2048                                       # padded tokens in a step
+LONGEST = 640                                      # tokens of an example
 LOOK = 8                                           # held-out batches measured while training
 
 
@@ -56,11 +57,11 @@ class ChatEncoder(Protocol):
     def encode_chat(self, history: Sequence[str], /) -> tuple[int, ...]: ...
 
 
-def make_dataset(target: Transformer, text: ChatEncoder, records: Iterable[Mapping], folder: Path | None,
+def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], folder: Path | None,
                  forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int = BATCH, limit: float = 8e9,
                  say: Callable[[str], None] = lambda line: None) -> Dataset:
     """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with."""
-    data = tuple(examples(records, text.encode_chat, forbidden, min(640, target.context)))
+    data = tuple(examples(records, text.encode_chat, forbidden, min(LONGEST, target.context or LONGEST)))
     train = [i for i, example in enumerate(data) if not example.held_out]
     held = [i for i, example in enumerate(data) if example.held_out and example.temperature == 0]
     refuse_too_few(len(train), len(held))

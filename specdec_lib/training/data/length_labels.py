@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
+from specdec_lib.heads.base import Target
+from specdec_lib.heads.length import DRAFTERS
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.eval.teacher_forced import matches
@@ -24,7 +27,6 @@ from specdec_lib.training.nets.eagle import EagleNet
 from specdec_lib.training.nets.early_exit import EarlyExitNet
 from specdec_lib.types import Refusal
 
-DRAFTERS = {"eagle": "eagle", "draft-lm": "draft-model", "early-exit": "early-exit"}      # checkpoint -> its *what*
 UNKNOWN = -1
 
 
@@ -40,23 +42,23 @@ class LengthLabels:
         return len(self.tokens)
 
 
-def ready_drafter(name: str, stored: Checkpoint, target: Transformer) -> TrainableDrafter:
+def ready_drafter(name: str, stored: Checkpoint, target: Target) -> TrainableDrafter:
     """The trained drafter as it drafts by default, on the target's device. Refusal for an unknown one."""
     ids, meta = stored.state["ids"].to(target.device), stored.meta
     if name == "eagle":
         drafter: TrainableDrafter = EagleNet(target, ids, tuple(meta["taps"]))
     elif name == "draft-lm":
-        drafter = DraftLMNet(target, ids, tuple(meta["layers"]))
+        drafter = DraftLMNet(cast(Transformer, target), ids, tuple(meta["layers"]))
     elif name == "early-exit":
         lowest = min(meta["layers"])
-        drafter = EarlyExitNet(target, ids, (lowest,), len(stored.state[f"exit.{lowest}.down"]))
+        drafter = EarlyExitNet(cast(Transformer, target), ids, (lowest,), len(stored.state[f"exit.{lowest}.down"]))
     else:
         raise Refusal(f"there is no length predictor for {name!r}; there are: {', '.join(DRAFTERS)}")
     drafter.take(stored.state)
     return drafter.to(target.device)
 
 
-def labelled_positions(target: Transformer, batch: Batch, drafters: Mapping[str, TrainableDrafter], longest: int,
+def labelled_positions(target: Target, batch: Batch, drafters: Mapping[str, TrainableDrafter], longest: int,
                        end: frozenset[int] = frozenset()) -> LengthLabels:
     """All positions of greedy answers from which a token is drafted; `batch` has the hidden states of all levels.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
+from specdec_lib.heads.base import Target
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
@@ -38,11 +40,11 @@ def teacher_forced_rates(which: Recipe, drafter: TrainableDrafter, batches: Iter
     return out
 
 
-def live_rates(which: Recipe, lessons: Dataset, stored: Checkpoint, target: Transformer, text: Tokenizer,
+def live_rates(which: Recipe, lessons: Dataset, stored: Checkpoint, target: Target, text: Tokenizer,
                deadline: TimeBudget) -> dict:
     """Rates of decoding held-out prompts, the same prompts for every part of the drafter."""
     prompts, parts = some_prompts(lessons), which.parts(stored.meta)
-    draft = draft_lm(stored.state, target.weights) if which.name == "draft-lm" else None
+    draft = draft_lm(stored.state, cast(Transformer, target).weights) if which.name == "draft-lm" else None
     out = {}
     for place, name in enumerate(parts):
         cut = deadline.cut(prompts, 1 / len(parts) if place == 0 else 1.0, len(prompts) if place else LEAST)

@@ -7,14 +7,14 @@ from typing import Any
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
+from specdec_lib.heads.base import Target
 from specdec_lib.loop import decode
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.eval.teacher_forced import Tally
 from specdec_lib.types import LM, Session
 
 
-def decode_live(spec: str, target: Transformer, facts: TokenizerFacts, prompts: Iterable[Example],
+def decode_live(spec: str, target: Target, facts: TokenizerFacts, prompts: Iterable[Example],
                 checkpoints: Mapping[str, Any] | None = None, draft: LM | None = None) -> dict[str, Tally]:
     """The tally of every family when the method `spec` answers these prompts, each as long as its example.
 

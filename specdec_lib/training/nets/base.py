@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdec_lib.heads.base import Target
 from specdec_lib.models.llama.config import rope_table
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.data.features import text_features
 from specdec_lib.training.losses.chunked_head import TeacherRows, teacher_rows
@@ -51,7 +51,7 @@ class Frozen(nn.Module):
     sin: Tensor
     columns: Tensor
 
-    def __init__(self, target: Transformer, ids: Tensor, longest: int = 2048):
+    def __init__(self, target: Target, ids: Tensor, longest: int = 2048):
         super().__init__()
         weights, self.shape, self.ids = target.weights, target.shape, ids
         rows = weights.head.dense()[ids].contiguous()
@@ -80,7 +80,7 @@ def normed(x: Tensor, norm: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x.float(), x.shape[-1:], norm, eps)
 
 
-def usual_size(target: Transformer, level: int) -> float:
+def usual_size(target: Target, level: int) -> float:
     """The median root mean square of this layer's hidden states over a few tokens; a few huge rows dominate a mean."""
     tokens = tuple(range(min(64, target.vocab)))
     stream = text_features(target, tokens, (level,))["streams"][:, 0].float()

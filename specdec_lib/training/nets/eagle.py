@@ -2,7 +2,8 @@
 
 Source: Li et al. 2025 (arXiv 2503.01840), training-time test: at depth k the hidden input is the head's own output at
 depth k - 1, and a row sees the true rows before it and its own drafted ones. It starts from the target's last layer
-with the last tap passed through, so that it starts as a weak drafter and not as a random one.
+with the last tap passed through, so that it starts as a weak drafter and not as a random one; where transformers runs
+the target, its layers are of another kind, and it starts from random weights.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from specdec_lib.heads.base import Target
+from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.nets.base import Frozen, normed, usual_size
@@ -28,13 +31,14 @@ class EagleNet(nn.Module):
 
     unrolled = True
 
-    def __init__(self, target: Transformer, ids: Tensor, taps: tuple[int, ...] = (), depth: int = 3,
+    def __init__(self, target: Target, ids: Tensor, taps: tuple[int, ...] = (), depth: int = 3,
                  random: bool = False):
         super().__init__()
         self.frozen = Frozen(target, ids)
         self.levels, self.depth = taps or default_taps(target.layers), depth
         self.shape = target.shape
-        start = random_start(target, self.levels) if random else copied_start(target, self.levels)
+        copied = copied_start(target, self.levels) if isinstance(target, Transformer) and not random else None
+        start = copied or random_start(self.shape, len(self.levels))
         self.fc = nn.Parameter(start.pop("fc"))
         self.norm = nn.Parameter(start.pop("norm"))
         self.layer = TrainableLayer(self.shape, start)
@@ -105,11 +109,11 @@ def copied_start(target: Transformer, taps: tuple[int, ...]) -> dict[str, Tensor
     return state | {"fc": fc, "norm": target.weights.norm.detach().float().cpu().clone()}
 
 
-def random_start(target: Transformer, taps: tuple[int, ...], seed: int = 0) -> dict[str, Tensor]:
-    """The same shapes with random weights: the control for the copied start."""
+def random_start(shape: LlamaConfig, taps: int, seed: int = 0) -> dict[str, Tensor]:
+    """Random weights of these shapes, the norm of ones: where nothing can be copied, and the control where it can."""
     dice = torch.Generator().manual_seed(seed)
-    start = copied_start(target, taps)
-    return {name: torch.ones_like(tensor) if name == "norm" else
-            torch.randn(tensor.shape, generator=dice) * tensor.shape[1] ** -0.5 for name, tensor in start.items()}
-
-
+    hidden, heads = shape.hidden, shape.heads * shape.head_dim
+    sizes = {"qkv": (heads + 2 * shape.kv_heads * shape.head_dim, 2 * hidden), "out": (hidden, heads),
+             "gate_up": (2 * shape.mlp, hidden), "down": (hidden, shape.mlp), "fc": (hidden, taps * hidden)}
+    start = {name: torch.randn(size, generator=dice) * size[1] ** -0.5 for name, size in sizes.items()}
+    return start | {"norm": torch.ones(hidden)}

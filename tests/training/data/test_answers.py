@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers, name_of
-from specdec_lib.training.data.prompt_sources import normalised
+from specdec_lib.training.data.answers import MIX, PROMPT, AnswerPlan, PromptLot, make_answers, name_of
+from specdec_lib.training.data.prompt_sources import Sieve, normalised
 from specdec_lib.training.data.shards import read_shards
 from specdec_lib.types import Draft, Refusal
 from tests.training.babble import END, VOCAB, Babble, target
+from tests.training.other_target import other_target
 
 TEXT, SMALL = Babble(), AnswerPlan(size=10, max_new=40)
 
@@ -70,6 +71,37 @@ def kill_after(answers):
             raise Killed
 
     return progress
+
+
+def test_a_target_that_transformers_runs_says_its_greedy_answers_and_goes_on_after_a_kill(tmp_path):
+    lm, path = other_target(VOCAB, num_hidden_layers=1), questions(tmp_path / "q.jsonl", 16)
+
+    def speak(folder, **more):
+        return make_answers(lm, TEXT, folder, 10_000, 5, [path], plan=AnswerPlan(size=8, max_new=20, own=0.0), batch=4,
+                            **more)
+
+    speak(tmp_path / "whole")
+    with pytest.raises(Killed):
+        speak(tmp_path / "killed", progress=kill_after(11))
+    assert speak(tmp_path / "killed").shards == 1  # the first was whole
+    records = list(read_shards(tmp_path / "whole"))
+    assert list(read_shards(tmp_path / "killed")) == records
+    greedy = [record for record in records if record["temperature"] == 0]
+    assert greedy
+    for record in greedy[:4]:
+        tokens = TEXT.encode_chat([record["prompt"]])
+        for token in record["output"]:
+            assert int(lm(tokens, Draft()).logits[0].argmax()) == token
+            tokens += (token,)
+
+
+def test_a_prompt_is_made_up_within_a_context_that_is_shorter_than_prompts_may_be(tmp_path):
+    short = other_target(VOCAB, max_position_embeddings=60, num_hidden_layers=1)
+    lot = PromptLot(TEXT, SMALL, 0, Sieve(set()), iter(()), 100, short.context)
+    request = lot.poll()
+    assert len(request.prompt) + request.limit == 60
+    assert PromptLot(TEXT, SMALL, 0, Sieve(set()), iter(()), 100).poll().limit == PROMPT
+    assert PromptLot(TEXT, SMALL, 0, Sieve(set()), iter(()), 100, len(request.prompt)).poll() is None
 
 
 @pytest.mark.parametrize("file", [False, True])
@@ -225,5 +257,3 @@ def test_nonsense_is_refused(tmp_path):
             made(tmp_path, **{"tokens": 10, **more})
     with pytest.raises(Refusal, match="share"):
         AnswerPlan(own=1.5)
-    with pytest.raises(Refusal, match="our own decoder"):
-        make_answers(object(), TEXT, tmp_path, 10, 1.0)

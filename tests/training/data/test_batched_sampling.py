@@ -6,11 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.models.huggingface_batch import BatchedHuggingFace
+from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data import batched_sampling as module
 from specdec_lib.training.data.batched_sampling import SPAN, Request, loop_runs, sample_batched
 from specdec_lib.types import Draft
+from tests.training.other_target import other_target
 
 SHAPE = LlamaConfig(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=16, vocab=29, context=512)
 
@@ -19,6 +22,11 @@ SHAPE = LlamaConfig(layers=2, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=16
 def lm():
     torch.set_num_threads(1)
     return Transformer.random(SHAPE, seed=1)
+
+
+@pytest.fixture(params=["our own decoder", "transformers"])
+def either(request, lm):
+    return lm if request.param == "our own decoder" else other_target(29)
 
 
 def requests(count, limit=24, temperatures=(0.0, 1.0)):
@@ -30,7 +38,8 @@ def requests(count, limit=24, temperatures=(0.0, 1.0)):
 def replies(lm, asked, rows, ends=(0, 1), **more):
     """By key."""
     queue = list(asked)
-    found = list(sample_batched(lm.weights, lambda: queue.pop(0) if queue else None, ends, 200, rows, **more))
+    batch = BatchedLlama(lm.weights) if isinstance(lm, Transformer) else BatchedHuggingFace(lm.model)
+    found = list(sample_batched(batch, lambda: queue.pop(0) if queue else None, ends, 200, rows, **more))
     assert not queue or more
     return {reply.request.key: reply for reply in found}
 
@@ -43,25 +52,25 @@ def greedy(lm, prompt, limit, ends):
     return tokens[len(prompt):]
 
 
-def test_greedy_replies_are_the_single_decoders(lm):
+def test_greedy_replies_are_the_single_decoders(either):
     asked = requests(11, temperatures=(0.0,))
-    for reply in replies(lm, asked, rows=4).values():
-        assert reply.output == greedy(lm, reply.request.prompt, reply.request.limit, (0, 1))
+    for reply in replies(either, asked, rows=4).values():
+        assert reply.output == greedy(either, reply.request.prompt, reply.request.limit, (0, 1))
         assert reply.whole
 
 
-def test_a_reply_does_not_depend_on_what_runs_beside_it(lm):
+def test_a_reply_does_not_depend_on_what_runs_beside_it(either):
     asked = requests(13)
-    alone, together = replies(lm, asked, rows=1), replies(lm, asked, rows=5)
+    alone, together = replies(either, asked, rows=1), replies(either, asked, rows=5)
     assert alone == together
     assert len({reply.output for reply in alone.values()}) > 6
 
 
-def test_looking_less_often_changes_nothing(lm, monkeypatch):
+def test_looking_less_often_changes_nothing(either, monkeypatch):
     asked = requests(9)
-    often = replies(lm, asked, rows=3)
+    often = replies(either, asked, rows=3)
     monkeypatch.setattr(module, "LOOKS", {"cpu": 8})
-    assert replies(lm, asked, rows=3) == often
+    assert replies(either, asked, rows=3) == often
 
 
 def test_replies_end_with_the_end_token_or_at_their_limit(lm):
@@ -74,7 +83,7 @@ def test_replies_end_with_the_end_token_or_at_their_limit(lm):
 
 def test_what_a_reply_brings_up_is_run_in_the_row_that_is_free(lm):
     queue, seen = requests(3), []
-    for reply in sample_batched(lm.weights, lambda: queue.pop(0) if queue else None, (), 30, rows=3):
+    for reply in sample_batched(BatchedLlama(lm.weights), lambda: queue.pop(0) if queue else None, (), 30, rows=3):
         seen.append(reply.request.key)
         if reply.request.key < 10:
             queue.append(Request(reply.output[-3:], 5, key=reply.request.key + 10))

@@ -9,6 +9,7 @@ from specdec_lib.training.data import features
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.data.features import TOP, Features, text_features
 from specdec_lib.types import Draft
+from tests.training.other_target import other_target
 from tests.training.tiny import tiny_examples, tiny_target
 
 LEVELS = (1, 2, 4)                                 # 4 is the last: the normed stream before the head
@@ -55,6 +56,16 @@ def test_distributions_of_the_answer_are_the_top_tokens_of_the_full_forward(targ
             best = logp.topk(TOP)
             assert torch.equal(batch.top_ids[b, row], best.indices)
             assert torch.allclose(batch.top_logp[b, row], best.values, rtol=2e-3)      # kept in half precision
+
+
+def test_distributions_are_those_of_the_full_forward_of_a_model_that_transformers_runs(data):
+    other = other_target()
+    batch = Features(other, data, LEVELS, None)(GROUP)
+    for b, i in enumerate(GROUP):
+        for row in range(len(data[i].prompt) - 1, len(data[i])):
+            best = other.fresh()(data[i].tokens[:row + 1], Draft()).logits[0].log_softmax(-1).topk(TOP)
+            assert torch.equal(batch.top_ids[b, row], best.indices)
+            assert torch.allclose(batch.top_logp[b, row], best.values, rtol=2e-3)
 
 
 def test_distributions_of_the_prompt_are_zero(target, data):

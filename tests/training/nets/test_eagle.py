@@ -9,6 +9,7 @@ from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.training.nets.eagle import EagleNet, default_taps
 from specdec_lib.types import Draft
 from tests.training.lessons import IDS, batch_of, drafters, logits, stirred
+from tests.training.other_target import other_target
 
 TAPS = (1, 2, 3)
 
@@ -30,16 +31,35 @@ def at_inference(drafter, target, tokens, draft):
     return made(tuple(tokens), chain).logits
 
 
-@pytest.mark.parametrize("random", [False, True])
-def test_every_slot_at_every_depth_equals_the_head_at_inference(target, data, batch, random):
-    drafter = stirred(drafters(target, random=random)["eagle"], 1)
+def check_against_inference(drafter, target, data):
+    """Every slot at every depth equals what the head says that the checkpoint becomes."""
     drafter.depth = 4
-    slots = logits(drafter, batch)
+    slots = logits(drafter, batch_of(target, data, TAPS))
     for i, example in enumerate(data):
         for t in range(1, len(example) - 3):
             there = at_inference(drafter, target, example.tokens[:t + 1], example.tokens[t + 1:t + 4])
             for k in range(4):
                 assert torch.allclose(slots[k][i, t], there[k], atol=1e-4), (i, t, k)
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_every_slot_at_every_depth_equals_the_head_at_inference(target, data, random):
+    check_against_inference(stirred(drafters(target, random=random)["eagle"], 1), target, data)
+
+
+def test_every_slot_equals_the_head_on_a_target_that_transformers_runs(data):
+    other = other_target()
+    check_against_inference(stirred(EagleNet(other, IDS, TAPS), 1), other, data)
+
+
+def test_on_a_target_that_transformers_runs_it_starts_from_random_weights_of_its_shape():
+    other = other_target()
+    made, control = EagleNet(other, IDS, TAPS).state(), EagleNet(other, IDS, TAPS, random=True).state()
+    assert made["qkv"].shape == (48, 32)
+    assert made["gate_up"].shape == (64, 16)
+    assert all(torch.equal(made[name], tensor) for name, tensor in control.items())
+    assert made["norm"].unique().tolist() == [1]
+    assert min(float(made[name].std()) for name in ("qkv", "out", "gate_up", "down", "fc")) > .1
 
 
 def test_hidden_states_from_the_anchor_on_are_seen_at_no_depth(batch, head):

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from specdec_lib.analysis import length_predictions
 from specdec_lib.analysis.length_replay import LengthReplay
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.heads.length import LengthPredictor
+from specdec_lib.recordings import length_predictions
 from specdec_lib.toys import length
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.data.features import Features
@@ -41,7 +41,7 @@ def test_recorded_streaks_of_the_toy_are_the_labels_that_its_places_have(toy):
         data = [Example(recording.tokens[:recording.prompt], recording.output)]
         found = labelled_positions(toy.target, Features(toy.target, data, levels, None)((0,), levels),
                                    {"eagle": drafter}, 3)
-        pairs = list(zip(found.labels["eagle"].tolist(), course.right[name], strict=True))
+        pairs = list(zip(found.labels["eagle"].tolist(), course.accepted[name], strict=True))
         assert all(label == right for label, right in pairs[:6] if label != UNKNOWN)
         assert len(pairs) == 10
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 import torch
 
-from specdec_lib.heads.length import LengthWeights, predicted_lengths
+from specdec_lib.heads.length import DRAFTERS, LengthWeights, predicted_lengths
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import Recording
-from specdec_lib.training.data.length_labels import DRAFTERS
 
 DRAFTER = "eagle"
 WHO = {"eagle2": "eagle", **DRAFTERS}              # drafter of a recording -> its predictor

@@ -1,0 +1,58 @@
+"""Default methods that a target cannot run are found before anything is measured."""
+
+import pytest
+import torch
+import transformers
+
+from specdec_lib import catalog
+from specdec_lib.bench.plan import REPORT_METHODS
+from specdec_lib.bench.usable import CHAINS_ONLY, left_out, why_unrecordable, why_unusable
+from specdec_lib.cards import Kit
+from specdec_lib.commands.arguments import DEFAULT_METHODS
+from specdec_lib.models.huggingface import HuggingFace
+from tests.training.other_target import other_target
+from tests.training.tiny import tiny_target
+
+NO_DRAFT = "draft is missing (--draft NAME)"
+
+
+def bloom() -> HuggingFace:
+    torch.manual_seed(0)
+    config = transformers.BloomConfig(hidden_size=16, n_layer=1, n_head=2, vocab_size=40)
+    lm = HuggingFace(transformers.AutoModelForCausalLM.from_config(config).eval())
+    lm.takes_trees = lm.obeys_tree_masks()
+    return lm
+
+
+def kit(target, draft=None) -> Kit:
+    return Kit(target, draft=draft, parts=catalog.make_part)
+
+
+def test_a_target_of_our_own_decoder_runs_every_default_method():
+    ours = tiny_target()
+    assert {why_unusable(spec, kit(ours, ours.first_layers(1))) for spec in REPORT_METHODS} == {None}
+
+
+def test_without_a_draft_model_only_the_method_that_needs_one_is_unusable():
+    why = {spec: why_unusable(spec, kit(other_target())) for spec in REPORT_METHODS}
+    assert {spec: reason for spec, reason in why.items() if reason} == {"draft-model": NO_DRAFT}
+
+
+def test_a_target_that_takes_chains_only_runs_the_methods_that_draft_chains():
+    why = {spec: why_unusable(spec, kit(bloom(), tiny_target())) for spec in REPORT_METHODS}
+    assert {spec for spec, reason in why.items() if reason is None} == {"ar", "prompt-lookup", "sam", "draft-model"}
+    assert {reason for reason in why.values() if reason} == {CHAINS_ONLY}
+
+
+@pytest.mark.parametrize(("part", "why"), [("prompt-lookup", None), ("token-recycling", CHAINS_ONLY),
+                                           ("draft-model", NO_DRAFT), ("recorded", "recording is missing")])
+def test_a_drafter_is_recordable_if_it_can_be_made_and_its_own_run_is_possible(part, why):
+    assert why_unrecordable(part, kit(bloom())) == why
+
+
+def test_what_was_left_out_is_one_line():
+    assert left_out({"a": "x", "b": "y (z)"}) == "left out by default: a (x), b (y (z))"
+
+
+def test_the_help_of_the_command_names_the_default_methods():
+    assert tuple(DEFAULT_METHODS.split(",")) == REPORT_METHODS
