@@ -36,6 +36,9 @@ POLICIES += [f"{drafter}@{name}" for drafter in ("draft-model", "early-exit")
 POLICIES += ["eagle@svip@match", "eagle@typical", "eagle@top-beta(beta=1)"]     # rules that are strict at temperature 0
 
 
+only_bf16 = pytest.mark.parametrize("world", [torch.bfloat16], indirect=True, ids=["bf16"])
+
+
 @pytest.fixture(scope="module", params=[torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 def world(request):
     """The default target, its tokenizer and a kit with the trained drafters."""
@@ -79,9 +82,12 @@ PLAIN: dict = {}
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_lossless_method_emits_plain_decodings_ids(name, world):
-    assert differences(name, balanced(load_prompts(default_path()), 6), world, tokens=48) == []
+    prompts = balanced(load_prompts(default_path()), 6)
+    exact = world[0].target.batch_invariant        # in fp32 a third of the prompts, since these take twice the time
+    assert differences(name, prompts if exact else prompts[1::3], world, tokens=48) == []
 
 
+@only_bf16
 @pytest.mark.parametrize("spec", POLICIES)
 def test_a_drafter_under_a_policy_of_length_emits_plain_decodings_ids(spec, world):
     assert differences(spec, balanced(load_prompts(default_path()), 6)[1::3], world, tokens=48) == []
@@ -91,12 +97,13 @@ def test_a_drafter_under_a_policy_of_length_emits_plain_decodings_ids(spec, worl
 @pytest.mark.parametrize("name", METHODS)
 def test_on_every_shipped_prompt_a_difference_is_a_tie(name, world):
     found = differences(name, load_prompts(default_path()), world, tokens=128)
-    if world[0].target.layout is not None:
+    if world[0].target.batch_invariant:
         assert found == []
     assert all(margin < MARGIN for *_, margin in found), f"(question, position, plain, {name}, margin): {found}"
     assert len(found) <= 1, f"ties on more than one prompt in sixty: {found}"
 
 
+@only_bf16
 def test_a_path_search_is_held_to_this_with_its_trigram(world):
     kit, _ = world
     assert catalog.build("diffuspec", replace(kit, target=kit.target.fresh())).what.proxy is not None

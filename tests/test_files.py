@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from specdec_lib.types import Refusal
 
 HOLDER = """
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from specdec_lib.files import alone_in
 
@@ -82,13 +84,15 @@ def test_a_full_disk_is_refused_with_the_file_and_the_space_left(tmp_path, error
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
+@contextmanager
 def no_room():
-    """A real limit in the place of a full disk: no file of this process may grow."""
+    """A real limit in the place of a full disk: no file of this process may grow, the log of the tests included."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def safetensors(path):
@@ -107,12 +111,12 @@ def table(path):
 
 @pytest.mark.parametrize("write", [lambda path: path.write_text("text"), safetensors, table],
                          ids=["text", "safetensors", "parquet"])
-def test_every_library_that_writes_is_understood_where_a_file_may_not_grow(tmp_path, no_room, write):
-    with pytest.raises(DiskFull, match=r"a\.json cannot be written: it is larger than this process may write"):
+def test_every_library_that_writes_is_understood_where_a_file_may_not_grow(tmp_path, write):
+    with no_room(), pytest.raises(DiskFull, match=r"a\.json cannot be written: it is larger than this process may write"):
         write_atomically(tmp_path / "a.json", write)
-    with pytest.raises(DiskFull, match="a_folder cannot be written"):
+    with no_room(), pytest.raises(DiskFull, match="a_folder cannot be written"):
         write_folder(tmp_path / "a_folder", lambda folder: write(folder / "a"))
-    with pytest.raises(DiskFull, match=r"log cannot be written"), writing(tmp_path / "log"):
+    with no_room(), pytest.raises(DiskFull, match=r"log cannot be written"), writing(tmp_path / "log"):
         write(tmp_path / "log")
     assert {path.name for path in tmp_path.iterdir()} <= {"log"}
 
