@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import platform
 import re
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -136,7 +136,7 @@ def alone_in(folder: Path) -> Iterator[None]:
             outermost = False
     try:
         if outermost:
-            write_text(owner, f"process {os.getpid()} on {socket.gethostname()}")
+            write_text(owner, f"process {os.getpid()} on {platform.node()}")
         yield
     finally:
         if outermost:

@@ -344,7 +344,7 @@ def test_methods_without_a_checkpoint_read_none(bench, tmp_path):
 
 
 @pytest.mark.parametrize(("damage", "sentence"), [
-    ("empty", "`specdec train eagle` makes it"), ("no folder", "no folder of checkpoints at"),
+    ("empty", "`specdec train eagle --target "), ("no folder", "no folder of checkpoints at"),
     ("cut", "bytes and its card says")])
 def test_a_checkpoint_that_is_missing_or_cut_short_is_one_sentence(bench, model, tmp_path, damage, sentence, capsys):
     shelf = tmp_path / "shelf"

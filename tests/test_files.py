@@ -112,7 +112,8 @@ def table(path):
 @pytest.mark.parametrize("write", [lambda path: path.write_text("text"), safetensors, table],
                          ids=["text", "safetensors", "parquet"])
 def test_every_library_that_writes_is_understood_where_a_file_may_not_grow(tmp_path, write):
-    with no_room(), pytest.raises(DiskFull, match=r"a\.json cannot be written: it is larger than this process may write"):
+    said = r"a\.json cannot be written: it is larger than this process may write"
+    with no_room(), pytest.raises(DiskFull, match=said):
         write_atomically(tmp_path / "a.json", write)
     with no_room(), pytest.raises(DiskFull, match="a_folder cannot be written"):
         write_folder(tmp_path / "a_folder", lambda folder: write(folder / "a"))

@@ -44,7 +44,7 @@ class PairColumns:
     by_depth: Tensor                               # [group * rows, depths] the node of the row's path at each depth
     start: int                                     # columns from here on are summed over in pairs of their own
     room: int                                      # the first column of these pairs
-    weights: Tensor                                # [group * rows, columns] the position, from `start`, of each weight
+    weights: Tensor                                # [group * rows, columns from `start`] the position of each weight
     values: Tensor                                 # [columns] the cache column whose values stand there
 
 
@@ -132,7 +132,8 @@ def pair_part(layout: Layout, rows: slice, first: int, held: int, context: int, 
         return None
     deepest = max(map(len, paths))
     nothing = context + deepest - start            # a column that no row sees
-    places = [row_weights(path, own, context, start, len(pairs), nothing) for path in queries]
+    before = [nothing] * (room - start)
+    places = [before + row_weights(path, own, context, start, len(pairs), nothing) for path in queries]
     by_depth = [[*path, *[0] * (deepest - len(path))] for path in queries]
     sources = [context - 1 if node == ROOT else context + node for pair in pairs for node in pair]
     seen = tuple(map(len, queries))
@@ -225,10 +226,11 @@ def attend_in_order(q: Tensor, keys: Tensor, values: Tensor, parts: Sequence[Att
 
 def part_of_attention(q: Tensor, rows: int, keys: Tensor, values: Tensor, part: AttentionPart) -> Tensor:
     """Attention of q [kv_heads, group * rows, d] over the columns of this part."""
-    if part.path is None:
-        k, v = keys[:, :part.columns], values[:, :part.columns]
-    else:
+    k, v = keys, values
+    if part.path is not None:
         k, v = keys.index_select(1, part.path), values.index_select(1, part.path)
+    elif part.columns < keys.shape[1]:
+        k, v = keys[:, :part.columns], values[:, :part.columns]
     count = q.shape[1]
     if count == 1:                                 # a single row may have a kernel of its own
         q = q.expand(-1, 2, -1)
@@ -254,8 +256,6 @@ def put_in_order(weights: Tensor, pairs: PairColumns) -> None:
 
 def put_in_pairs(weights: Tensor, values: Tensor, pairs: PairColumns) -> None:
     """Moves the weights from their positions to the pairs, and writes the values that stand there."""
-    size = len(pairs.values)
-    moved = weights[..., pairs.start:].gather(-1, pairs.weights.expand(len(weights), -1, -1))
-    weights[..., pairs.start:pairs.room] = 0
-    weights[..., pairs.room:pairs.room + size] = moved
-    values[:, pairs.room:pairs.room + size] = values.index_select(1, pairs.values)
+    behind = weights[..., pairs.start:]
+    behind[..., :pairs.weights.shape[1]] = behind.gather(-1, pairs.weights.expand(len(weights), -1, -1))
+    values[:, pairs.room:pairs.room + len(pairs.values)] = values.index_select(1, pairs.values)
