@@ -37,15 +37,20 @@ Parents = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PairColumns:
-    """Where the nodes' columns have to stand for the softmax, and for the sum over values."""
+    """Where the nodes' columns have to stand for the softmax, and for the sum over values.
+
+    `by_depth` [kv_heads, group * rows, columns from `context`] is the node that a row sees at a position, counted from
+    `context`; where it sees none, the last column. `weights` [kv_heads, group * rows, columns from `start`] is the
+    position, counted from `start`, whose weight a column takes; `values` are the cache columns whose values stand in the
+    pairs.
+    """
 
     context: int                                   # tokens before the first node
-    nodes: int
-    by_depth: Tensor                               # [group * rows, depths] the node of the row's path at each depth
+    by_depth: Tensor
     start: int                                     # columns from here on are summed over in pairs of their own
-    room: int                                      # the first column of these pairs
-    weights: Tensor                                # [group * rows, columns from `start`] the position of each weight
-    values: Tensor                                 # [columns] the cache column whose values stand there
+    weights: Tensor
+    room: int                                      # the first column of the pairs
+    values: Tensor
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,12 @@ class Layout:
     """The heads of a model, and how many columns a row of it takes at least."""
 
     group: int                                     # query heads per key head
+    kv_heads: int
     least: int
 
     @staticmethod
     def of(group: int, kv_heads: int, head_dim: int) -> Layout:
-        return Layout(group, padded(SMALL // (group * kv_heads * head_dim) + 1))
+        return Layout(group, kv_heads, padded(SMALL // (group * kv_heads * head_dim) + 1))
 
     def columns(self, count: int) -> int:
         """The columns that are computed where `count` of them count."""
@@ -134,12 +140,13 @@ def pair_part(layout: Layout, rows: slice, first: int, held: int, context: int, 
     nothing = context + deepest - start            # a column that no row sees
     before = [nothing] * (room - start)
     places = [before + row_weights(path, own, context, start, len(pairs), nothing) for path in queries]
-    by_depth = [[*path, *[0] * (deepest - len(path))] for path in queries]
+    nowhere = columns - context - 1
+    by_depth = torch.full((len(queries), columns - context), nowhere)
+    by_depth[:, :deepest] = torch.tensor([[*path, *[nowhere] * (deepest - len(path))] for path in queries])
     sources = [context - 1 if node == ROOT else context + node for pair in pairs for node in pair]
-    seen = tuple(map(len, queries))
-    return AttentionPart(rows, columns, mask_of(seen, columns - context), pairs=PairColumns(
-        context, len(parents), torch.tensor(by_depth).repeat(layout.group, 1), start, room,
-        torch.tensor(places).repeat(layout.group, 1), torch.tensor(sources)))
+    return AttentionPart(rows, columns, None, pairs=PairColumns(
+        context, by_depth.repeat(layout.kv_heads, layout.group, 1), start,
+        torch.tensor(places).repeat(layout.kv_heads, layout.group, 1), room, torch.tensor(sources)))
 
 
 @lru_cache(64)
@@ -248,14 +255,14 @@ def part_of_attention(q: Tensor, rows: int, keys: Tensor, values: Tensor, part: 
 
 
 def put_in_order(weights: Tensor, pairs: PairColumns) -> None:
-    """Moves the nodes' columns of weights [kv_heads, group * rows, columns] to where their positions are."""
-    nodes = weights[..., pairs.context:pairs.context + pairs.nodes]
-    ordered = nodes.gather(-1, pairs.by_depth.expand(len(weights), -1, -1))
-    weights[..., pairs.context:pairs.context + ordered.shape[-1]] = ordered
+    """Moves the nodes' columns of weights [kv_heads, group * rows, columns] to their positions, and hides the others."""
+    behind = weights[..., pairs.context:]
+    behind[..., -1] = float("-inf")
+    behind.copy_(behind.gather(-1, pairs.by_depth))
 
 
 def put_in_pairs(weights: Tensor, values: Tensor, pairs: PairColumns) -> None:
     """Moves the weights from their positions to the pairs, and writes the values that stand there."""
     behind = weights[..., pairs.start:]
-    behind[..., :pairs.weights.shape[1]] = behind.gather(-1, pairs.weights.expand(len(weights), -1, -1))
+    behind[..., :pairs.weights.shape[2]] = behind.gather(-1, pairs.weights)
     values[:, pairs.room:pairs.room + len(pairs.values)] = values.index_select(1, pairs.values)
