@@ -41,8 +41,8 @@ class PairColumns:
 
     `by_depth` [kv_heads, group * rows, columns from `context`] is the node that a row sees at a position, counted from
     `context`; where it sees none, the last column. `weights` [kv_heads, group * rows, columns from `start`] is the
-    position, counted from `start`, whose weight a column takes; `values` are the cache columns whose values stand in the
-    pairs.
+    position, counted from `start`, whose weight a column takes; `values` are the cache columns whose values stand in
+    the pairs.
     """
 
     context: int                                   # tokens before the first node
@@ -255,7 +255,7 @@ def part_of_attention(q: Tensor, rows: int, keys: Tensor, values: Tensor, part: 
 
 
 def put_in_order(weights: Tensor, pairs: PairColumns) -> None:
-    """Moves the nodes' columns of weights [kv_heads, group * rows, columns] to their positions, and hides the others."""
+    """Moves the nodes in weights [kv_heads, group * rows, columns] to their positions, and hides the other columns."""
     behind = weights[..., pairs.context:]
     behind[..., -1] = float("-inf")
     behind.copy_(behind.gather(-1, pairs.by_depth))
