@@ -108,7 +108,7 @@ class Worlds:
 
 def count_changes(out: Path, before: int | None, full: int | None) -> list[int]:
     """Counts, in a list of one number, the changes of files below `out`; kills the group before the given one."""
-    counted, below = [0], str(out)
+    counted, below = [0], f"{out}{os.sep}"         # a job that needs the folder itself makes it, which is no change
 
     def hook(event: str, words: tuple) -> None:
         if event == "open":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from specdec_lib.files import file_sha256, why_full, write_text
+from specdec_lib.files import file_sha256, why_full, write_text, writing
 from specdec_lib.types import Refusal
 
 MANIFEST = "manifest.json"
@@ -93,7 +93,8 @@ def remove_partial_builds(folder: Path) -> None:
 def check_space(folder: Path, needed: int) -> None:
     """Makes the cache folder; Refusal where it cannot be written or has too little space."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        with writing(folder.parent):
+            folder.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder.parent).free
     except OSError as error:
         raise Refusal(f"the cache folder {folder.parent} cannot be made ({error.strerror}): "
