@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import cast
 
 import typer
 
 from specdec_lib.commands.ctrl_c import SENTENCE, STOPPED
+from specdec_lib.files import DiskFull, writing
 from specdec_lib.types import Refusal
 
 BAD_INPUT, FAILED = 2, 1
@@ -64,5 +66,16 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
         say(f"specdec: {error}")
         return FAILED
     except OSError as error:
-        say(f"specdec: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        say(f"specdec: {why_failed(error)}")
     return BAD_INPUT
+
+
+def why_failed(error: OSError) -> str:
+    """What the file system refused, and for a full disk the space that is left."""
+    try:
+        with writing(Path(error.filename or ".")):
+            raise error
+    except DiskFull as full:
+        return str(full)
+    except OSError:
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
