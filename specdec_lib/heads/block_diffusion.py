@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, new_features, output_rows, tap_levels
+from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
@@ -162,7 +163,7 @@ class BlockHead:
         Everything moves to the host in one transfer after the last slot is chosen.
         """
         before, weighed, chosen = [], [], []
-        token = torch.tensor([anchor], device=x.device)
+        token = to_device([anchor], x.device)
         for logp, ids, each in zip(lattice.logp, lattice.ids, rows, strict=True):
             before.append(scaled(F.embedding(token, self.embedding), self.shape.eps))
             weighed.append(logp + torch.mv(each, self.weights.correction(before[-1])[0]).to(logp.dtype))
@@ -172,8 +173,8 @@ class BlockHead:
         two = logp.topk(2, -1).values.exp()
         entropy = torch.special.entr(logp.exp()).sum(-1)
         confidence = torch.sigmoid(torch.mv(torch.cat((x, torch.cat(before)), -1), self.weights.confidence))
-        told = torch.stack((torch.cat(chosen).double(), two[:, 0].double(), two[:, 0].double(), two[:, 1].double(),
-                            entropy.double(), confidence.double()), 1).tolist()
+        columns = (torch.cat(chosen), two[:, 0], two[:, 0], two[:, 1], entropy, confidence)
+        told = to_host(torch.stack([column.double() for column in columns], 1)).tolist()
         return Block(lattice, tuple(int(row[0]) for row in told), tuple(TokenStats(*row[1:5]) for row in told),
                      tuple(row[5] for row in told))
 

@@ -20,8 +20,11 @@ from torch import Tensor
 from specdec_lib.heads.base import PerTarget, TargetWeights, checked_tensors
 from specdec_lib.heads.draft_lm import draft_lm_weights
 from specdec_lib.models.bidirectional import Bidirectional
+from specdec_lib.models.device import to_host
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.row_stats import row_stats_of
 from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.scores import Scores
 from specdec_lib.types import ROOT, Draft, Lattice, Refusal
 
 
@@ -57,6 +60,7 @@ class DiffusionLM:
             raise Refusal(f"attention is {' or '.join(ATTENTION)}, got {attention!r}")
         self.full = attention == FULL
         self.model = Bidirectional(weights) if self.full else Transformer(weights, bidirectional=True)
+        self.model.tells = False                   # of its logits only distributions are asked
         self.mask, self.shifted = len(weights.embedding) - 1 if mask is None else mask, shifted
         self.window = weights.shape.context if window is None else min(window, weights.shape.context)
         if self.window < 4:
@@ -100,6 +104,11 @@ class DiffusionLM:
         value, column = self.dists(tokens, depth, steps).topk(min(top, len(self.ids)), -1)
         return Lattice(self.ids[column], value)
 
+    def scores(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Scores:
+        """`dists` as scores; on a device their statistics come to the host in one transfer."""
+        logp = self.dists(tokens, depth, steps)
+        return Scores(logp, self.ids, row_stats_of(logp, self.ids) if logp.device.type != "cpu" else None)
+
     def dists(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
         """Log-probabilities [depth, len(ids)] of the next `depth` slots, in single precision at least.
 
@@ -120,7 +129,8 @@ class DiffusionLM:
         for left in range(steps, 1, -1):
             logp = self.once(tokens, depth, known)
             best = logp.max(-1)
-            sure, found = best.values.tolist(), self.ids[best.indices].tolist()
+            both = to_host(torch.stack((best.values.double(), self.ids[best.indices].double())))
+            sure, found = both[0].tolist(), [int(token) for token in both[1].tolist()]
             open_slots = sorted(set(range(depth)) - set(known), key=lambda slot, sure=sure: (-sure[slot], slot))
             for slot in open_slots[:-(-len(open_slots) // left)]:
                 rows[slot], known[slot] = logp[slot], found[slot]

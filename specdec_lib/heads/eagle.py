@@ -24,13 +24,14 @@ from specdec_lib.heads.base import (
     output_rows,
     tap_levels,
 )
+from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.forward import LayerView, columns, layer_after, scaled, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.row_stats import row_stats_of
+from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, unpacked
 from specdec_lib.models.llama.weights import LayerWeights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
@@ -99,9 +100,44 @@ class EagleHead:
             self.align(tokens, draft)
             self.catch_up(tokens)
             self.go_down(len(tokens) - 1, draft)
-            self.answers.keep(tokens, draft, known, self.score(len(tokens) - 2 + known, len(tokens) - 1 + len(draft)))
-        logits = self.answers.rows(draft)
-        return Scores(logits, self.ids, row_stats_of(logits, self.ids) if logits.is_cuda else None)
+            logits = self.score(len(tokens) - 2 + known, len(tokens) - 1 + len(draft))
+            stats = row_stats_of(logits, self.ids) if self.on_device else None
+            self.answers.keep(tokens, draft, known, logits, stats)
+        return Scores(self.answers.rows(draft), self.ids, self.answers.stats(draft))
+
+    @property
+    def on_device(self) -> bool:
+        """Whether asking for a token makes the host wait."""
+        return self.ids.device.type != "cpu"
+
+    def chain(self, tokens: tuple[int, ...], count: int) -> Scores:
+        """Scores after the context and after each node of the greedy chain of `count` tokens, in one transfer.
+
+        Each token goes from one row to the next on the device. The rows of the nodes are not kept.
+        """
+        if len(tokens) < 2:
+            raise ValueError("an EAGLE head reads the feature before the last token, so it needs two tokens")
+        self.align(tokens, Draft())
+        self.catch_up(tokens)
+        self.answers = LogitsCache()               # they are of rows that go
+        base, logits, stats = len(tokens) - 1, [], []
+        self.reserve(base + count)
+        with torch.inference_mode():
+            x = self.hidden[base - 1:base]
+            for row in range(base, base + count):
+                logits.append(self.read(x).float())
+                stats.append(packed_stats(logits[-1], self.ids))
+                if row + 1 < base + count:
+                    x = self.node(x, self.ids[logits[-1].argmax(-1)], row)
+        self.forwards, self.fed = self.forwards + count - 1, self.fed + count - 1
+        whole = torch.cat(logits)
+        return Scores(whole, self.ids, unpacked(to_host(torch.cat(stats)), whole.dtype))
+
+    def node(self, g: Tensor, token: Tensor, row: int) -> Tensor:
+        """The output [1, hidden] of a row of a chain from its feature g and its token, both on the device."""
+        cos, sin = (table[row:row + 1] for table in self.rope)
+        view = view_of(slice(row, row + 1), cos, sin, None, self.shape.group, self.cache.capacity)
+        return self.layer(g, token, view)
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
         """Keeps the rows of this context's tokens, and nodes only where the context is that of the last call."""
@@ -128,30 +164,41 @@ class EagleHead:
             stop = next((node for node in range(at, len(draft)) if draft.parents[node] >= at), len(draft))
             parents = slice(base + at - 1, base + at)
             if stop - at > 1 or draft.parents[at] != at - 1:
-                parents = torch.tensor([base + parent for parent in draft.parents[at:stop]], device=self.ids.device)
+                parents = to_device([base + parent for parent in draft.parents[at:stop]], self.ids.device)
             self.run(self.hidden[parents], base + at)
             at = stop
 
     def run(self, g: Tensor, start: int) -> None:
         """Computes rows from `start` on into the cache from their features g [rows, hidden]; stores their outputs."""
         rows, stop = self.cache.rows, start + len(g)
-        self.cache.reserve(stop)
-        if len(self.rope[0]) < self.cache.capacity:
-            self.rope = rope_table(self.shape, self.cache.capacity, g.dtype, g.device)
-        view, layer = self.view(start, stop), self.weights.layer
+        self.reserve(stop)
+        view = self.view(start, stop)
         with torch.inference_mode():
-            following = F.embedding(torch.tensor(rows.flat(start, stop)).to(g.device), self.embedding)
-            pair = torch.cat((scaled(following, self.shape.eps), scaled(g, self.shape.eps)), -1)
-            (kv,) = columns(self.cache.kv, view)
-            self.hidden[start:stop] = layer_after(g, layer.qkv(pair), layer, self.shape, kv, view)
+            self.hidden[start:stop] = self.layer(g, to_device(rows.flat(start, stop), g.device), view)
         rows.depth += [1] * len(g)
         self.forwards, self.fed = self.forwards + 1, self.fed + len(g)
+
+    def layer(self, g: Tensor, tokens: Tensor, view: LayerView) -> Tensor:
+        """The outputs of rows with these features g and tokens; their keys and values go into the cache."""
+        layer, eps = self.weights.layer, self.shape.eps
+        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
+        (kv,) = columns(self.cache.kv, view)
+        return layer_after(g, layer.qkv(pair), layer, self.shape, kv, view)
+
+    def reserve(self, rows: int) -> None:
+        """Makes room in the cache, and computes the angles for it."""
+        self.cache.reserve(rows)
+        if len(self.rope[0]) < self.cache.capacity:
+            self.rope = rope_table(self.shape, self.cache.capacity, self.target.dtype, self.target.device)
+
+    def read(self, x: Tensor) -> Tensor:
+        """Logits [rows, len(ids)] of these outputs."""
+        return self.weights.head(F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps))
 
     def score(self, start: int, stop: int) -> Tensor:
         """Logits [rows, len(ids)] of the token after each of these rows."""
         with torch.inference_mode():
-            x = F.rms_norm(self.hidden[start:stop], (self.shape.hidden,), self.weights.norm, self.shape.eps)
-            return self.weights.head(x)
+            return self.read(self.hidden[start:stop])
 
     def view(self, start: int, stop: int) -> LayerView:
         """Angles and mask of these rows, which are all committed or all nodes."""
@@ -159,7 +206,7 @@ class EagleHead:
         ahead, count = len(rows.tokens), stop - start
         where: slice | Tensor = slice(start, stop)
         if not rows.chain(stop):
-            where = torch.tensor([rows.position(row) for row in range(start, stop)], device=self.ids.device)
+            where = to_device([rows.position(row) for row in range(start, stop)], self.ids.device)
         parents = rows.draft.parents[:max(0, stop - ahead)]
         block = hidden_block(parents, 0 if parents else count, count, False, self.embedding.dtype, self.ids.device)
         return view_of(slice(start, stop), cos[where], sin[where], block, self.shape.group, self.cache.capacity)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.forward import columns, decoder_layer, view_of
@@ -21,6 +22,8 @@ from specdec_lib.types import ROOT, Draft
 
 class Bidirectional:
     """Scores (tokens, draft) as a language model does. `forwards` counts passes, `fed` tokens."""
+
+    tells = False                                  # it never moves statistics to the host
 
     def __init__(self, weights: LlamaWeights):
         self.weights, self.shape = weights, weights.shape
@@ -54,7 +57,7 @@ class Bidirectional:
         view = view_of(slice(0, rows), cos, sin, None, self.shape.group, self.cache.capacity)
         (kv,) = columns(self.cache.kv, view)
         with torch.inference_mode():
-            x = F.embedding(torch.tensor(tokens).to(self.weights.device), self.weights.embedding)
+            x = F.embedding(to_device(tokens, self.weights.device), self.weights.embedding)
             for layer in self.weights.layers:
                 x = decoder_layer(x, layer, self.shape, kv, view)
         self.forwards, self.fed = self.forwards + 1, self.fed + rows

@@ -24,6 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specdec_lib.files import write_atomically
+from specdec_lib.models import threads
 from specdec_lib.scores import RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
@@ -182,7 +183,8 @@ def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:
 
 
 def load_recording(path: Path | str) -> Recording:
-    """Reads a recording; Refusal where it is missing, cut short or of another format."""
+    """Reads a recording; Refusal where it is missing, cut short or of another format. Replaying takes one thread."""
+    threads.for_replay()
     path = Path(path)
     if not path.is_file():
         raise Refusal(f"there is no recording {path}: make one with `specdec record --out {path.parent}`")

@@ -57,7 +57,7 @@ def hidden_block(parents: tuple[int, ...], committed: int, rows: int, both_ways:
     seen = visible(parents, committed, both_ways)[-rows:]
     if bool(seen.all()):
         return None
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf")).to(device)
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf")).to(device, non_blocking=True)
 
 
 def visible(parents: tuple[int, ...], committed: int, both_ways: bool = False) -> Tensor:
@@ -100,7 +100,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, block: Tensor | None, full: Tensor |
         out = torch.bmm(torch.softmax(weight, -1), v)
     else:
         out = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=full, scale=1.0)
-    return out.view(heads, rows, d).transpose(0, 1).reshape(rows, -1)
+    return out.reshape(heads, rows, d).transpose(0, 1).reshape(rows, -1)
+
+
+def attend_by_products(q: Tensor, k: Tensor, v: Tensor, full: Tensor) -> Tensor:
+    """The same by products alone, which a GPU spreads over columns; `full` is the mask [group * rows, columns]."""
+    heads, rows, d = q.shape
+    q = q.reshape(len(k), -1, d)
+    weight = torch.softmax(torch.baddbmm(full, q, k.transpose(1, 2)), -1)
+    return torch.bmm(weight, v).view(heads, rows, d).transpose(0, 1).reshape(rows, -1)
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:

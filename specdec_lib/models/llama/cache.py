@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.cache_rows import CacheRows
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import Draft
@@ -26,6 +27,7 @@ class KVCache:
         self.size, self.rows = shape.hidden, CacheRows()
         self.hidden: Tensor | None = None
         self.features: Tensor | None = None
+        self.kept: dict[tuple[int, ...], Tensor] = {}            # features by taps: captured steps know their address
         self.tap(taps)
 
     @property
@@ -38,7 +40,9 @@ class KVCache:
     def tap(self, taps: tuple[int, ...]) -> None:
         """Keeps the hidden states of these layers from now on; drops every row, since it lacks them."""
         self.taps, self.rows = tuple(taps), CacheRows()
-        self.features = self.stream(len(taps)) if taps else None
+        if taps and self.taps not in self.kept:
+            self.kept[self.taps] = self.stream(len(taps))
+        self.features = self.kept[self.taps] if taps else None
 
     def reserve(self, rows: int, half_way: bool = False) -> None:
         """Makes room for this many rows by doubling; `half_way`: also for hidden states of rows that exit early."""
@@ -46,6 +50,7 @@ class KVCache:
             self.kv = doubled(self.kv, 3)
             self.hidden = None if self.hidden is None else doubled(self.hidden, 0)
             self.features = None if self.features is None else doubled(self.features, 0)
+            self.kept = {} if self.features is None else {self.taps: self.features}
         if half_way and self.hidden is None:
             self.hidden = self.stream()
 
@@ -53,7 +58,7 @@ class KVCache:
         """Keeps the leading rows of tokens + draft that are cached, and drops all others."""
         first, sources = self.rows.align(tokens, draft)
         if sources:
-            to, source = slice(first, first + len(sources)), torch.tensor(sources, device=self.kv.device)
+            to, source = slice(first, first + len(sources)), to_device(sources, self.kv.device)
             self.kv[:, :, :, to] = self.kv[:, :, :, source]
             for stream in (self.hidden, self.features):
                 if stream is not None:

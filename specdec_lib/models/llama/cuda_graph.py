@@ -1,73 +1,157 @@
-"""Steps of fixed width over the whole cache: shapes and addresses never change, so a CUDA graph can capture them.
+"""Steps of fixed width over a fixed number of columns: shapes and addresses never change, so a CUDA graph holds them.
 
-Rows are padded to the width. Padding is written behind the last row, where later rows overwrite it, and sees the first
-column alone, so it stays finite. The arithmetic runs on any device and is tested on the CPU. The capture itself needs
-CUDA and is untested until a run on a GPU is recorded.
+A step goes from tokens to logits and their statistics. Its inputs travel in one copy from pinned memory, its statistics
+back in another. Rows are padded to the width. Padding is written behind the last row, where later rows overwrite it,
+and sees the first column at least, so it stays finite. The arithmetic runs on any device and is tested on the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from specdec_lib.models.llama.forward import LayerView
+from specdec_lib.models.llama.attention import visible
+from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.forward import LayerView, through_layers
+from specdec_lib.models.llama.row_stats import packed_stats
+from specdec_lib.models.llama.weights import LlamaWeights
 
-WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-Through = Callable[[Tensor, LayerView], Tensor]    # embedded rows and their view -> hidden states
+WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+EARLIER = 64                                       # nodes before the step's rows that a draft may already have
+FIRST = 256                                        # columns of the smallest step
 
 
-def width_for(rows: int) -> int | None:
-    """The narrowest fixed width that holds these rows; None if there is none."""
-    return next((width for width in WIDTHS if rows <= width), None)
+def width_for(rows: int, earlier: int = 0) -> int | None:
+    """The narrowest fixed width that holds these rows after `earlier` nodes; None if there is none."""
+    return next((width for width in WIDTHS if rows <= width and earlier <= EARLIER), None)
+
+
+def columns_for(rows: int) -> int:
+    """The smallest power of two of columns that holds so many rows, so that few steps are captured."""
+    return max(FIRST, 1 << (rows - 1).bit_length())
+
+
+def room_for(start: int, width: int) -> int:
+    """Columns that a step of this width at row `start` addresses."""
+    return start + width + EARLIER
+
+
+@lru_cache(512)
+def window(parents: tuple[int, ...], committed: int, rows: int, both_ways: bool, width: int) -> np.ndarray:
+    """Which of the columns from the first one that may be hidden each row sees [width, width + EARLIER], 0 or 1."""
+    seen = visible(parents, committed, both_ways)[-rows:].numpy()
+    out = np.zeros((width, width + EARLIER), np.uint8)
+    out[:rows, :seen.shape[1]] = seen
+    return out
+
+
+class Head(Protocol):
+    """A head that an early exit may have of its own: hidden states [rows, hidden] to logits [rows, len(ids) or V]."""
+
+    ids: Tensor | None                             # tokens of its columns; None = all, in order
+
+    def __call__(self, x: Tensor) -> Tensor: ...
 
 
 class CapturedStep:
-    """A step of one width over one cache of `capacity` rows."""
+    """A step of one width over the first `columns` rows of a cache, through the first `depth` layers and a head."""
 
-    def __init__(self, width: int, capacity: int, group: int, embedding: Tensor, rope: tuple[Tensor, Tensor],
-                 through: Through):
-        device, dtype = embedding.device, embedding.dtype
-        self.width, self.capacity, self.group, self.through = width, capacity, group, through
-        self.embedding, self.rope = embedding, rope
-        self.inputs = torch.zeros(3, width, dtype=torch.long, device=device)     # tokens, positions, rows
-        self.hidden = torch.zeros(width, capacity, dtype=dtype, device=device)   # the mask: 0 or -inf
-        self.out: Tensor | None = None
+    def __init__(self, width: int, columns: int, weights: LlamaWeights, cache: KVCache, rope: tuple[Tensor, Tensor],
+                 depth: int, head: Head | None = None, products: bool = False):
+        self.width, self.columns, self.weights, self.cache, self.rope = width, columns, weights, cache, rope
+        self.depth, self.head, self.products = depth, head, products
+        self.ids = weights.ids if head is None else head.ids
+        self.device = weights.device
+        size = 8 * (3 * width + 1)                 # tokens, positions, rows, and the first column that may be hidden
+        total = size + width * (width + EARLIER)
+        pinned = self.device.type == "cuda" and torch.cuda.is_available()
+        self.staged = torch.zeros(total, dtype=torch.uint8, pin_memory=pinned)
+        flat = self.staged.numpy()
+        self.numbers, self.seen = flat[:size].view(np.int64), flat[size:].reshape(width, -1)
+        self.inputs = torch.zeros(total, dtype=torch.uint8, device=self.device)
+        self.size, self.copied = size, torch.cuda.Event() if pinned else None
+        self.out: tuple[Tensor, Tensor, Tensor] | None = None
         self.graph = None
 
-    def __call__(self, tokens: tuple[int, ...], positions: list[int], start: int, block: Tensor | None) -> Tensor:
-        """The hidden states [rows, hidden] of these rows, which begin at row `start`; valid until the next step."""
-        rows, pad = len(tokens), self.width - len(tokens)
-        packed = [list(tokens) + [0] * pad, positions + [0] * pad, list(range(start, start + self.width))]
-        self.inputs.copy_(torch.tensor(packed))
-        self.hidden.fill_(float("-inf"))
-        self.hidden[:, 0] = 0
-        self.hidden[:rows, :start + rows] = 0
-        if block is not None:
-            self.hidden[:rows, start + rows - block.shape[1]:start + rows] = block
-        if self.embedding.device.type != "cuda":
-            return self.compute()[:rows]
+    def __call__(self, tokens: tuple[int, ...], positions: list[int], start: int, earlier: int,
+                 seen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden states, logits and statistics of these rows, which begin at row `start`; valid until the next step.
+
+        `seen` is the window of columns from `earlier` rows before `start` on.
+        """
+        width, rows = self.width, len(tokens)
+        if self.copied is not None:
+            self.copied.synchronize()              # the last copy has left the pinned memory
+        numbers = self.numbers
+        numbers[:] = 0
+        numbers[:rows], numbers[width:width + rows] = tokens, positions
+        numbers[2 * width:3 * width] = range(start, start + width)
+        numbers[-1] = start - earlier
+        self.seen[:] = seen
+        if start == earlier:
+            self.seen[:, 0] = 1                    # nothing is before the window, and padding must see something
+        self.inputs.copy_(self.staged, non_blocking=True)
+        if self.copied is not None:
+            self.copied.record()
+        hidden, logits, packed = self.launch()
+        return hidden[:rows], logits[:rows], packed[:rows]
+
+    def launch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """One launch of the graph, which the first call captures; elsewhere than on a GPU the same arithmetic."""
+        if self.copied is None:
+            return self.compute()
         if self.graph is None:
             self.capture()
         assert self.graph is not None
         assert self.out is not None
         self.graph.replay()
-        return self.out[:rows]
+        return self.out
 
-    def compute(self) -> Tensor:
-        tokens, positions, where = self.inputs
-        view = LayerView(where, self.capacity, self.rope[0][positions], self.rope[1][positions],
-                         full=self.hidden.repeat(self.group, 1))
-        return self.through(self.embedding[tokens], view)
+    def compute(self) -> tuple[Tensor, Tensor, Tensor]:
+        """From the inputs to hidden states [width, hidden], logits [width, V] and their packed statistics."""
+        width, numbers = self.width, self.inputs[:self.size].view(torch.long)
+        tokens, positions, where = numbers[:-1].view(3, width)
+        mask = self.mask(numbers[-1:], self.inputs[self.size:].view(width, -1))
+        view = LayerView(where, self.columns, self.rope[0][positions], self.rope[1][positions], full=mask,
+                         products=self.products)
+        x = through_layers(self.weights.embedding[tokens], self.weights, self.cache, view, 0, self.depth)
+        logits = self.weights.head(self.weights.normed(x)) if self.head is None else self.head(x)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return x, logits, packed_stats(logits, self.ids)
+
+    def mask(self, first: Tensor, seen: Tensor) -> Tensor:
+        """[group * width, columns], 0 or -inf: all columns before `first` are seen, and `seen` of those from there."""
+        width, group, dtype = self.width, self.weights.shape.group, self.weights.dtype
+        column = torch.arange(self.columns, device=self.device)
+        whole = (column < first).to(torch.uint8).repeat(width, 1)
+        whole.index_copy_(1, first + column[:seen.shape[1]], seen)
+        hidden = torch.full((), float("-inf"), dtype=dtype, device=self.device)
+        full = torch.where(whole.bool().expand(group, -1, -1), torch.zeros_like(hidden), hidden)
+        return full.view(group * width, self.columns)
 
     def capture(self) -> None:
-        """Records the step once; every later call is a single launch."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
+        """Records the step once; every later call is a single launch. All graphs of a device share their memory."""
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):              # a first run outside the graph initialises the libraries
             self.compute()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream(self.device).wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=first_graph(self.device.index or 0).pool()):
             self.out = self.compute()
+
+
+@lru_cache
+def first_graph(device: int):
+    """A graph whose memory pool all graphs of this device share: they never run at once, and what they return stays.
+
+    A pool goes with its last graph and cannot be had again, so this one is kept when all steps are dropped.
+    """
+    graph, one = torch.cuda.CUDAGraph(), torch.zeros(1, device=f"cuda:{device}")
+    with torch.cuda.graph(graph):
+        one.add(1)
+    return graph

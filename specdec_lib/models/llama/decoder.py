@@ -9,34 +9,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.cache_pool import Lease, earlier_nodes
 from specdec_lib.models.llama.config import LlamaConfig, config_of, rope_table
-from specdec_lib.models.llama.cuda_graph import CapturedStep, width_for
-from specdec_lib.models.llama.forward import LayerView, columns, decoder_layer, view_of
-from specdec_lib.models.llama.invariant_attention import parts_of
+from specdec_lib.models.llama.cuda_graph import CapturedStep, Head, width_for
+from specdec_lib.models.llama.forward import LayerView, invariant_view, through_layers, view_of
 from specdec_lib.models.llama.kernels import layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import row_stats_of
+from specdec_lib.models.llama.path_attention import PathAttention
+from specdec_lib.models.llama.row_stats import row_stats_of, unpacked
 from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, fuse, random_weights, read_config, reader
-from specdec_lib.scores import Scores
+from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import Draft
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
-
-
-class Head(Protocol):
-    """A head that an early exit may have of its own: hidden states [rows, hidden] to logits [rows, len(ids) or V]."""
-
-    ids: Tensor | None                             # tokens of its columns; None = all, in order
-
-    def __call__(self, x: Tensor) -> Tensor: ...
 
 
 class Transformer:
@@ -44,19 +37,26 @@ class Transformer:
 
     `taps` names hidden states to keep for `features`: 0 is the embedding, i the output of layer i, the last one the
     normed state before the head, exactly transformers' `hidden_states`. With `bidirectional`, draft nodes see each
-    other, whatever their parents, and none of their rows is kept. `static` pads steps to fixed widths
-    (`cuda_graph.py`); it is off by default, because capture in CUDA graphs is untested until a GPU run is recorded.
+    other, whatever their parents, and none of their rows is kept. `static` pads steps to fixed widths, which a CUDA
+    graph holds (`cuda_graph.py`); None is on a GPU and not on a CPU. Such a model's cache goes on to the next decode.
     """
 
+    capture = True                                 # on a GPU, unless a model is told otherwise
+    products = False                               # attention of captured steps by plain products
+
     def __init__(self, weights: LlamaWeights, taps: tuple[int, ...] = (), bidirectional: bool = False,
-                 static: bool = False, cache: KVCache | None = None, depth: int | None = None,
-                 head: Head | None = None):
+                 static: bool | None = None, cache: KVCache | None = None, depth: int | None = None,
+                 head: Head | None = None, lease: Lease | None = None):
         self.weights, self.shape, self.bidirectional, self.head = weights, weights.shape, bidirectional, head
-        self.static, self.depth = static, len(weights.layers) if depth is None else depth
+        self.static = self.capture and weights.device.type == "cuda" if static is None else static
+        self.depth = depth or len(weights.layers)
+        self.lease = (lease or Lease(weights, taps)) if self.static else None
+        cache = cache if self.lease is None else self.lease.held.cache
         self.cache = cache or KVCache(self.shape, len(weights.layers), weights.dtype, weights.device, taps)
-        self.layout = None if bidirectional or static else layout_of(weights)      # None: rows may depend on others
-        self.rope = self.angles()
-        self.steps: dict[tuple[int, int], CapturedStep] = {}
+        self.layout = None if bidirectional or self.static else layout_of(weights)    # None: rows may depend on others
+        if self.lease is None:
+            self.table = self.angles()
+        self.tells = self.static or self.device.type != "cpu"     # statistics of logits come to the host at once
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
 
@@ -87,6 +87,11 @@ class Transformer:
         return self.layout is not None
 
     @property
+    def compiled_attention(self) -> bool:
+        """Whether attention runs in our own compiled code (`path_attention.py`)."""
+        return isinstance(self.layout, PathAttention)
+
+    @property
     def layers(self) -> int:
         return len(self.weights.layers)
 
@@ -107,6 +112,15 @@ class Transformer:
         """An independent model of the first layers with the same norm and head: a draft baseline. Shares weights."""
         return Transformer(replace(self.weights, layers=self.weights.layers[:self.checked(count)]), static=self.static)
 
+    @property
+    def rope(self) -> tuple[Tensor, Tensor]:       # of the whole cache
+        return self.table if self.lease is None else self.lease.held.rope
+
+    @property
+    def steps(self) -> dict[tuple, CapturedStep]:
+        """The captured steps on this cache, those of earlier decodes among them."""
+        return {} if self.lease is None else self.lease.held.steps
+
     def restricted(self, ids: Tensor) -> Transformer:
         """The same model with the head rows of these tokens alone, and an empty cache."""
         weights = replace(self.weights, head=self.weights.head.rows(ids), ids=ids)
@@ -117,7 +131,8 @@ class Transformer:
 
         `head` reads the hidden states after that layer; without one, the model's own norm and head do.
         """
-        return Transformer(self.weights, (), self.bidirectional, self.static, self.cache, self.checked(layer), head)
+        return Transformer(self.weights, (), self.bidirectional, self.static, self.cache, self.checked(layer), head,
+                           self.lease)
 
     def checked(self, layer: int) -> int:
         if not 0 < layer <= self.layers:
@@ -130,7 +145,6 @@ class Transformer:
             raise ValueError(f"taps lie between 0 and {self.layers}, got {tuple(layers)}")
         if tuple(layers) != self.cache.taps:
             self.cache.tap(tuple(layers))
-            self.steps.clear()
 
     def features(self, tokens: tuple[int, ...]) -> Tensor:
         """The taps [fed, taps, hidden] of exactly this context, without a forward; accepted nodes are included.
@@ -157,13 +171,16 @@ class Transformer:
         if self.bidirectional and not known - 1 == len(draft) == len(self.answers.draft):
             known = 0                              # one node more changes the logits of all others
         if known <= len(draft):
-            self.answers.keep(tokens, draft, known, self.score(tokens, draft, known))
-        logits = self.answers.rows(draft)
-        ids = self.weights.ids if self.head is None else self.head.ids
-        return Scores(logits, ids, row_stats_of(logits, ids) if logits.is_cuda else None)
+            self.answers.keep(tokens, draft, known, *self.score(tokens, draft, known))
+        return Scores(self.answers.rows(draft), self.ids, self.answers.stats(draft))
 
-    def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> Tensor:
-        """Feeds the missing rows and returns the logits of the rows from `known` on."""
+    @property
+    def ids(self) -> Tensor | None:
+        """Tokens of the head's rows; None = all, in order."""
+        return self.weights.ids if self.head is None else self.head.ids
+
+    def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> tuple[Tensor, RowStats | None]:
+        """Feeds the missing rows; returns logits of the rows from `known` on, and on a device their statistics."""
         self.cache.align(tokens, draft)
         rows, first, total = self.cache.rows, len(tokens) - 1 + known, len(tokens) + len(draft)
         if self.bidirectional:
@@ -171,12 +188,21 @@ class Transformer:
         if len(rows) > first and rows.depth[first] >= self.depth:
             del rows.depth[first:]                 # deep enough, but their logits were not kept
         self.catch_up(len(tokens) - 1, CHUNK)
-        x = self.run(total)
+        width = self.width(total)
+        if width is None:
+            logits = self.read(self.run(total)[first - total:])
+            stats = row_stats_of(logits, self.ids) if self.tells else None
+        else:
+            logits, packed = (part[first - total:] for part in self.step(width, total)[1:])
+            stats = unpacked(to_host(packed), logits.dtype) if self.tells else None
         if self.bidirectional:
             del rows.depth[len(tokens):]
+        return logits, stats
+
+    def read(self, x: Tensor) -> Tensor:
+        """Logits of these hidden states."""
         with torch.inference_mode():
-            last = x[first - total:]
-            return self.weights.head(self.normed(last)) if self.head is None else self.head(last)
+            return self.weights.head(self.normed(x)) if self.head is None else self.head(x)
 
     def catch_up(self, stop: int, slack: int = 0) -> None:
         """Feeds the context up to row `stop` in chunks, unless at most `slack` rows of it are missing."""
@@ -187,20 +213,34 @@ class Transformer:
         """Takes all rows before `stop` through this model's layers; returns their hidden states [rows, hidden]."""
         rows = self.cache.rows
         start, at = rows.shallow(self.depth), min(stop, len(rows))
-        width = width_for(stop - start) if self.static and at == start else None
-        self.reserve(stop if width is None else start + width)
+        self.reserve(stop)
         with torch.inference_mode():
-            if width is None:
-                flat = torch.tensor(rows.flat(at, stop), dtype=torch.long).to(self.device)
-                x = self.climb(F.embedding(flat, self.weights.embedding), start, at, stop)
-            else:
-                x = self.step(width)(rows.flat(start, stop), [rows.position(row) for row in range(start, stop)],
-                                     start, self.block(start, stop))
-            if self.cache.hidden is not None:
-                self.cache.hidden[start:stop] = x
-        rows.depth[start:stop] = [self.depth] * (stop - start)
-        self.forwards, self.fed = self.forwards + 1, self.fed + stop - at
+            x = self.climb(F.embedding(to_device(rows.flat(at, stop), self.device), self.weights.embedding), start, at,
+                           stop)
+        self.ran(x, start, at, stop)
         return x
+
+    def ran(self, x: Tensor, start: int, at: int, stop: int) -> None:
+        """Keeps account of rows `start` to `stop`, of which those from `at` on were fed."""
+        if self.cache.hidden is not None:
+            self.cache.hidden[start:stop] = x
+        self.cache.rows.depth[start:stop] = [self.depth] * (stop - start)
+        self.forwards, self.fed = self.forwards + 1, self.fed + stop - at
+
+    def width(self, stop: int) -> int | None:
+        """The width of a fixed step up to row `stop`; None where plain steps take these rows."""
+        start = len(self.cache.rows)
+        if not self.static or self.cache.rows.shallow(self.depth) != start or stop <= start:
+            return None
+        return width_for(stop - start, earlier_nodes(self.cache.rows, start))
+
+    def step(self, width: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Runs the rows before `stop` as a fixed step: hidden states, logits and packed statistics of each."""
+        assert self.lease is not None              # steps are static models' alone
+        start = len(self.cache.rows)
+        out = self.lease.held.run(self.weights, width, stop, self.depth, self.head, self.bidirectional, self.products)
+        self.ran(out[0], start, start, stop)
+        return out
 
     def climb(self, x: Tensor, start: int, at: int, stop: int) -> Tensor:
         """Takes embedded rows `at` to `stop` through the layers; rows from `start` join where they exited early."""
@@ -208,7 +248,7 @@ class Transformer:
         while True:
             upto = self.depth if at == start else depth[at - 1]
             if len(x):
-                x = self.through(x, self.view(at, stop), level, upto)
+                x = through_layers(x, self.weights, self.cache, self.view(at, stop), level, upto)
             level = upto
             if at == start:
                 return x
@@ -218,39 +258,20 @@ class Transformer:
             assert self.cache.hidden is not None   # made when the first row exited early
             x = torch.cat((self.cache.hidden[at:below], x))
 
-    def through(self, x: Tensor, view: LayerView, first: int, last: int) -> Tensor:
-        """Applies layers `first` to `last` to these rows and keeps the tapped hidden states."""
-        if first == 0:
-            self.keep(x, 0, view)
-        layers = self.weights.layers[first:last]
-        for i, (w, kv) in enumerate(zip(layers, columns(self.cache.kv[first:last], view), strict=True), first + 1):
-            x = decoder_layer(x, w, self.shape, kv, view)
-            self.keep(x, i, view)
-        return x
-
-    def keep(self, x: Tensor, level: int, view: LayerView) -> None:
-        """Stores the hidden states of these rows if this level is tapped."""
-        for place, tap in enumerate(self.cache.taps):
-            if tap == level:
-                assert self.cache.features is not None           # there are taps
-                self.cache.features[view.where, place] = self.normed(x) if tap == self.layers else x
-
     def normed(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
+        return self.weights.normed(x)
 
     def view(self, start: int, stop: int) -> LayerView:
         """Angles and masks of these rows: a slice of the tables for a chain, gathered by position for a tree."""
         cos, sin = self.rope
         where = slice(start, stop)
         if not self.cache.rows.chain(stop):
-            where = torch.tensor([self.cache.rows.position(row) for row in range(start, stop)], device=self.device)
+            where = to_device([self.cache.rows.position(row) for row in range(start, stop)], self.device)
         rows = self.cache.rows
         if self.layout is not None:
             context = len(rows.tokens)
             parents = rows.draft.parents[:max(0, stop - context)]
-            parts = parts_of(self.layout, start, stop, len(rows), context, parents)
-            seen = max(stop, *(part.columns for part in parts))
-            return LayerView(slice(start, stop), seen, cos[where], sin[where], parts=parts)
+            return invariant_view(self.layout, slice(start, stop), len(rows), context, parents, cos[where], sin[where])
         return view_of(slice(start, stop), cos[where], sin[where], self.block(start, stop), self.shape.group,
                        self.cache.capacity)
 
@@ -261,22 +282,16 @@ class Transformer:
         parents = self.cache.rows.draft.parents if stop > ahead else ()
         return hidden_block(parents, committed, stop - start, self.bidirectional, self.dtype, self.device)
 
-    def step(self, width: int) -> CapturedStep:
-        """The captured step of this width, made again when the cache has grown."""
-        if (width, self.cache.capacity) not in self.steps:
-            self.steps = {key: step for key, step in self.steps.items() if key[1] == self.cache.capacity}
-            self.steps[width, self.cache.capacity] = CapturedStep(
-                width, self.cache.capacity, self.shape.group, self.weights.embedding, self.rope,
-                lambda x, view: self.through(x, view, 0, self.depth))
-        return self.steps[width, self.cache.capacity]
-
     def reserve(self, rows: int) -> None:
         """Makes room in the cache, and computes the angles for it."""
         if self.layout is not None:
             rows = self.layout.room(max(rows, len(self.cache.rows)), len(self.cache.rows.draft))
+        if self.lease is not None:
+            self.lease.held.reserve(self.weights, rows, self.depth < self.layers)
+            return
         self.cache.reserve(rows, self.depth < self.layers)
         if len(self.rope[0]) < self.cache.capacity:
-            self.rope = self.angles()
+            self.table = self.angles()
 
     def angles(self) -> tuple[Tensor, Tensor]:
         """The rotary table of the whole cache, in single precision where a row must not depend on the others."""

@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.llama.attention import attend, use_plain_products, widened, widened_mask
+from specdec_lib.models.llama.attention import attend, attend_by_products, use_plain_products, widened, widened_mask
+from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.models.llama.invariant_attention import AttentionPart, attend_in_order
-from specdec_lib.models.llama.weights import LayerWeights
+from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, Parents, attend_in_order, parts_of
+from specdec_lib.models.llama.path_attention import PathAttention, PathRows
+from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,15 @@ class LayerView:
     full: Tensor | None = None                     # the mask for the fused kernel
     plain: bool = False
     parts: tuple[AttentionPart, ...] = ()          # attention whose bits do not depend on the other rows, where given
+    products: bool = False                         # three products and a softmax instead of the fused kernel
+    paths: PathRows | None = None                  # the same in compiled code
 
     def attend(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Attention of q [heads, rows, d] over keys and values [kv_heads, columns, d]: [rows, heads * d]."""
         if self.parts:
             return attend_in_order(q, keys, values, self.parts)
+        if self.products and self.full is not None:
+            return attend_by_products(q, keys, values, self.full)
         return attend(q, keys, values, self.block, self.full, self.plain)
 
 
@@ -43,6 +49,18 @@ def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group:
         return LayerView(where, stop, cos, sin, block, widened_mask(block, rows, stop, group))
     block, stop = widened(block, rows, stop, capacity, cos.dtype)
     return LayerView(where, stop, cos, sin, block, None, True)
+
+
+def invariant_view(layout: Layout | PathAttention, where: slice, held: int, context: int, parents: Parents, cos: Tensor,
+                   sin: Tensor) -> LayerView:
+    """The view of rows whose bits do not depend on each other; those from `context` on are nodes with these parents.
+
+    `held` counts the rows of the cache whose values must be kept.
+    """
+    if isinstance(layout, PathAttention):
+        return LayerView(where, where.stop, cos, sin, paths=layout.rows(where, context, parents, cos, sin))
+    parts = parts_of(layout, where.start, where.stop, held, context, parents)
+    return LayerView(where, max(where.stop, *(part.columns for part in parts)), cos, sin, parts=parts)
 
 
 class Columns(NamedTuple):
@@ -67,8 +85,20 @@ def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, v
 
 def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
     """The rest of a layer, given x and its queries, keys and values [rows, (heads + 2 kv_heads) * head_dim]."""
-    rows, heads, kv_heads, d = len(x), shape.heads, shape.kv_heads, shape.head_dim
-    qkv = qkv.view(rows, -1, d).transpose(0, 1).contiguous()                             # [heads, rows, d]
+    x = w.out(attended(qkv.view(len(x), -1, shape.head_dim), w, shape, kv, view)).add_(x)
+    gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
+    return w.down(F.silu(gate).mul_(up)).add_(x)
+
+
+def attended(qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
+    """Attention [rows, heads * d] of qkv [rows, heads + 2 kv_heads, d], which it may change; fills the cache."""
+    rows, heads, kv_heads, d = len(qkv), shape.heads, shape.kv_heads, shape.head_dim
+    if view.paths is not None:
+        if w.q_norm is not None:
+            for part, norm in ((qkv[:, :heads], w.q_norm), (qkv[:, heads:heads + kv_heads], w.k_norm)):
+                part.copy_(F.rms_norm(part.contiguous(), (d,), norm, shape.eps))
+        return view.paths(qkv, kv.keys, kv.values)
+    qkv = qkv.transpose(0, 1).contiguous()                                               # [heads, rows, d]
     turned = qkv[:heads + kv_heads]
     if w.q_norm is not None:
         turned[:heads] = F.rms_norm(turned[:heads], (d,), w.q_norm, shape.eps)
@@ -79,9 +109,24 @@ def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv:
         kv.slots.copy_(new)
     else:
         kv.slots.index_copy_(2, view.where, new)
-    x = w.out(view.attend(qkv[:heads], kv.keys, kv.values)).add_(x)
-    gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
-    return w.down(F.silu(gate).mul_(up)).add_(x)
+    return view.attend(qkv[:heads], kv.keys, kv.values)
+
+
+def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: LayerView, first: int, last: int) -> Tensor:
+    """Applies layers `first` to `last` to these rows and keeps the tapped hidden states in the cache."""
+    def keep(level: int) -> None:
+        for place, tap in enumerate(cache.taps):
+            if tap == level:
+                assert cache.features is not None                # there are taps
+                cache.features[view.where, place] = weights.normed(x) if tap == len(weights.layers) else x
+
+    if first == 0:
+        keep(0)
+    layers = weights.layers[first:last]
+    for i, (w, kv) in enumerate(zip(layers, columns(cache.kv[first:last], view), strict=True), first + 1):
+        x = decoder_layer(x, w, weights.shape, kv, view)
+        keep(i)
+    return x
 
 
 def rotate(turned: Tensor, cos: Tensor, sin: Tensor) -> None:
@@ -103,4 +148,6 @@ def scaled(x: Tensor, eps: float) -> Tensor:
     each, rounded once; it is faster than `F.rms_norm`, which torch runs as single steps on a CPU.
     """
     hidden = x.shape[-1]
+    if x.is_cuda:                                  # one kernel there
+        return F.rms_norm(x, (hidden,), None, eps)
     return torch.layer_norm(torch.cat((x, -x), -1), (2 * hidden,), None, None, eps)[:, :hidden].contiguous()

@@ -1,5 +1,7 @@
 """Attention of bfloat16 rows on a CPU whose bits do not depend on what is computed beside a row ("batch invariance").
 
+With torch's kernels: for heads and machines for which the compiled attention (`path_attention.py`) cannot be had.
+
 Plain decoding computes a row alone, over the columns of its own path in order. A verified row is computed among others,
 with columns between that it must not see. oneDNN's products in bfloat16 promise enough to get the same bits, and
 `kernels.py` tests it on the machine:
@@ -95,12 +97,17 @@ def parts_of(layout: Layout, start: int, stop: int, held: int, context: int, par
 
     `held` counts the rows of the cache whose values must be kept.
     """
-    if stop <= context or parents == tuple(range(ROOT, len(parents) - 1)):
+    if stop <= context or is_chain(parents):
         return tuple(chain_parts(layout, start, start, stop))
     first = max(start, context - 1)                # the last token of the context attends with the nodes
     before = tuple(chain_parts(layout, start, start, first))
     part = pair_part(layout, slice(first - start, stop - start), first, max(stop, held), context, parents)
     return (*before, part) if part else (*before, *path_parts(layout, start, first, context, parents))
+
+
+def is_chain(parents: Parents) -> bool:
+    """Whether each node follows the one before it."""
+    return parents == tuple(range(ROOT, len(parents) - 1))
 
 
 def chain_parts(layout: Layout, origin: int, start: int, stop: int) -> Iterator[AttentionPart]:

@@ -1,7 +1,8 @@
 """Whether this machine's kernels give a row the same bits alone and among others, tried on the model's shapes.
 
 Trials use numbers whose sums cancel: what is left is rounding, and shows in nearly every element in which order a
-kernel adds. See `invariant_attention.py` for what is asked of the kernels.
+kernel adds. `path_attention.py` brings an attention of its own, which is taken where it compiles and passes its trial;
+otherwise see `invariant_attention.py` for what is asked of torch's kernels.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import products
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.models.llama.invariant_attention import STEP, Layout, padded
+from specdec_lib.models.llama.forward import rotate
+from specdec_lib.models.llama.invariant_attention import STEP, Layout, Parents, padded, paths_of
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
+from specdec_lib.models.llama.path_attention import PathAttention, path_attention
 from specdec_lib.models.llama.weights import LlamaWeights
 
 ROWS = (3, 17)                                     # rows computed together that are compared with rows by twos
@@ -22,26 +25,72 @@ COUNTS = (448,)                                    # columns that count
 ALL_ROWS = (3, 9, 17, 64, 150)
 ALL_COUNTS = (192, 448, 960, 1408, 1984)           # before and behind the borders of blocks
 TAIL = 32                                          # columns that are spread in pairs
+TREE = (-1, 0, 0, 1, 3, -1, 2, 6, 4)               # parents of nodes that are compared with plain decoding
+NEAR = 2 ** -5                                     # how far weights and results in bfloat16 may be from exact ones
 
 
-def layout_of(weights: LlamaWeights) -> Layout | None:
-    """How attention is laid out so that bits do not depend on other rows; None where kernels cannot promise it."""
+def layout_of(weights: LlamaWeights) -> Layout | PathAttention | None:
+    """The attention whose bits do not depend on other rows; None where kernels cannot promise it."""
     if weights.device.type != "cpu" or weights.dtype != torch.bfloat16 or not packs_dtype(weights.dtype):
         return None
     return layout_for(weights.shape)
 
 
 @cache
-def layout_for(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, counts: tuple[int, ...] = COUNTS) -> Layout | None:
-    """The layout of bfloat16 weights of this shape on the CPU; None where a trial fails."""
-    layout = Layout.of(shape.group, shape.kv_heads, shape.head_dim)
+def layout_for(shape: LlamaConfig) -> Layout | PathAttention | None:
+    """The attention for bfloat16 weights of this shape on the CPU; None where a trial fails."""
+    with torch.inference_mode():
+        if not linears_agree(shape):
+            return None
+        compiled = path_attention(shape.heads, shape.kv_heads, shape.head_dim)
+        return compiled if compiled and paths_agree(compiled) else torch_layout(shape)
+
+
+def linears_agree(shape: LlamaConfig, rows: tuple[int, ...] = ROWS) -> bool:
+    """Whether the packed layers of this shape give a row the same bits alone and among others."""
     sizes = (((shape.heads + 2 * shape.kv_heads) * shape.head_dim, shape.hidden), (2 * shape.mlp, shape.hidden),
              (shape.hidden, shape.heads * shape.head_dim), (shape.hidden, shape.mlp))
-    with torch.inference_mode():
-        agree = all(linear_agrees(*size, rows) for size in sizes) and all(
-            keys_agree(layout, shape.kv_heads, shape.head_dim, count, rows)
-            and values_agree(layout, shape.kv_heads, shape.head_dim, count, rows) for count in counts)
+    return all(linear_agrees(*size, rows) for size in sizes)
+
+
+def torch_layout(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, counts: tuple[int, ...] = COUNTS) -> Layout | None:
+    """The layout of columns with which torch's kernels keep a row's bits; None where a trial fails."""
+    layout = Layout.of(shape.group, shape.kv_heads, shape.head_dim)
+    agree = all(keys_agree(layout, shape.kv_heads, shape.head_dim, count, rows)
+                and values_agree(layout, shape.kv_heads, shape.head_dim, count, rows) for count in counts)
     return layout if agree else None
+
+
+def paths_agree(attention: PathAttention, context: int = 75, parents: Parents = TREE) -> bool:
+    """Whether the compiled attention gives a node the bits of plain decoding, and the numbers of a plain softmax."""
+    heads, kv_heads, d, count = attention.heads, attention.kv_heads, attention.head_dim, len(parents)
+    dice = torch.Generator().manual_seed(context)
+    cache = torch.randn(2, kv_heads, context + count, d, generator=dice).bfloat16()
+    fed = torch.randn(count, heads + 2 * kv_heads, d, generator=dice).bfloat16() / 2
+    angles = torch.randn(count, d, generator=dice)
+    cos, sin = angles.cos(), torch.cat((-angles[:, d // 2:].sin(), angles[:, d // 2:].sin()), -1)
+    qkv, tree = fed.clone(), cache.clone()
+    among = attention.rows(slice(context, context + count), context, parents, cos, sin)(qkv, *tree)
+    for node, path in enumerate(paths_of(parents)):
+        plain = cache.clone()
+        for place, row in enumerate(path, context):
+            alone = attention.rows(slice(place, place + 1), place + 1, (), cos[row:row + 1], sin[row:row + 1])(
+                fed[row:row + 1].clone(), *plain)
+        if not torch.equal(alone[0], among[node]) or (exact_attention(qkv[node, :heads], plain[:, :, :place + 1])
+                                                      - among[node]).abs().max() > NEAR:
+            return False
+    turned = fed[:, :heads + kv_heads].transpose(0, 1).float()
+    rotate(turned, cos, sin)
+    found = torch.cat((qkv[:, :heads], tree[0, :, context:].transpose(0, 1)), 1).transpose(0, 1)
+    return torch.allclose(found.float(), turned, rtol=2 ** -7, atol=1e-3) and torch.equal(
+        tree[1, :, context:].transpose(0, 1), fed[:, heads + kv_heads:])
+
+
+def exact_attention(q: Tensor, cache: Tensor) -> Tensor:
+    """Attention of q [heads, d], already scaled, over keys and values [2, kv_heads, columns, d], in float64."""
+    keys, values = cache.double().repeat_interleave(len(q) // cache.shape[1], 1)
+    weights = torch.softmax(torch.einsum("hd,hcd->hc", q.double(), keys), -1)
+    return torch.einsum("hc,hcd->hd", weights, values).flatten()
 
 
 def linear_agrees(out: int, into: int, rows: tuple[int, ...] = ROWS) -> bool:

@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 
 from specdec_lib.models.llama.cache_rows import common_nodes
+from specdec_lib.models.llama.row_stats import first_rows, joined
+from specdec_lib.scores import RowStats
 from specdec_lib.types import Draft
 
 AHEAD = 8                                          # spare rows for a draft that grows node by node
 
 
 class LogitsCache:
-    """Logits after `tokens` and after the nodes of `draft`, in a buffer with spare rows."""
+    """Logits after `tokens` and after the nodes of `draft`, in a buffer with spare rows; their statistics, if given."""
 
     def __init__(self):
         self.tokens: tuple[int, ...] = ()
         self.draft = Draft()
         self.logits: Tensor | None = None          # [rows and spare rows, V]
+        self.row_stats: RowStats | None = None     # of all rows, on the host
 
     def known(self, tokens: tuple[int, ...], draft: Draft) -> int:
         """How many leading rows of these scores the last call computed."""
@@ -28,7 +31,8 @@ class LogitsCache:
             return 0
         return 1 + common_nodes(self.draft, draft)
 
-    def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor) -> None:
+    def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor,
+             row_stats: RowStats | None = None) -> None:
         """Stores the first `known` rows of the last call followed by `new`; half precision becomes single."""
         rows, logits = 1 + len(draft), self.logits
         if logits is None or not (known and known == 1 + len(self.draft) and rows <= len(logits)):
@@ -38,9 +42,16 @@ class LogitsCache:
                 logits[:known] = self.rows(self.draft)[:known]
             self.logits = logits
         logits[known:rows] = new
-        self.tokens, self.draft = tokens, draft
+        if row_stats is not None and known:
+            assert self.row_stats is not None      # a model gives them always or never
+            row_stats = joined(first_rows(self.row_stats, known), row_stats)
+        self.tokens, self.draft, self.row_stats = tokens, draft, row_stats
 
     def rows(self, draft: Draft) -> Tensor:
         """The logits [1 + n, V] of this draft, which is the last one or a beginning of it."""
         assert self.logits is not None             # `keep` came before
         return self.logits[:1 + len(draft)]
+
+    def stats(self, draft: Draft) -> RowStats | None:
+        """The statistics of the same rows, where the model gave them."""
+        return None if self.row_stats is None else first_rows(self.row_stats, 1 + len(draft))

@@ -77,6 +77,10 @@ class RowBlocks:
 
     def put(self, level: int, rows: Sequence[int], sizes: Sequence[int], new: Tensor) -> None:
         """Writes the first `sizes` columns of new [2, rows, kv_heads, columns, head_dim] into layer `level`."""
+        if self.split is None:                     # one block: one call, which also writes what later tokens overwrite
+            width = max(sizes)
+            self.blocks[0][level][:, torch.tensor(list(rows)).to(new.device), :, :width] = new[:, :, :, :width]
+            return
         for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
             block = self.blocks[row // self.size]
             block[level, :, row % self.size, :, :size] = new[:, place, :, :size]

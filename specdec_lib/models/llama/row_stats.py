@@ -5,18 +5,49 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from specdec_lib.models.device import to_host
 from specdec_lib.scores import RowStats
 from specdec_lib.topk import top_k
 
+TOP = 8                                            # tokens of each row that are kept
 
-def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = 8) -> RowStats:
+
+def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = TOP) -> RowStats:
     """Top k, log-sum-exp and entropy of every row, moved to the host in one transfer."""
+    return unpacked(to_host(packed_stats(logits, ids, k)), logits.dtype)
+
+
+def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
+    """Top k logits, their tokens, log-sum-exp and entropy [rows, 2k + 2] in double precision, on the device.
+
+    The first of equal logits comes first, whatever the number of rows: `topk` does not promise that on a GPU.
+    """
     value, column = top_k(logits, min(k, logits.shape[1]))
+    first = logits.argmax(-1, keepdim=True)
+    column = torch.cat((first, torch.where(column == first, column[:, :1], column)[:, 1:]), 1)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))         # sums over V in 16 bits would be rough
     lse = torch.logsumexp(wide, -1)
     entropy = lse - ((wide - lse[:, None]).exp() * wide).sum(-1)
     column = column if ids is None else ids.to(column.device)[column]
-    packed = torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1).cpu()
-    value, column = packed[:, :value.shape[1]], packed[:, value.shape[1]:-2].long()
-    return RowStats(column, value.to(logits.dtype), tuple(range(len(logits))), tuple(packed[:, -2].tolist()),
-                    tuple(packed[:, -1].clamp(min=0).tolist()))
+    return torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1)
+
+
+def unpacked(packed: Tensor, dtype: torch.dtype) -> RowStats:
+    """Statistics from what `packed_stats` made, once it is on the host."""
+    k = (packed.shape[1] - 2) // 2
+    return RowStats(packed[:, k:-2].long(), packed[:, :k].to(dtype), tuple(range(len(packed))),
+                    tuple(packed[:, -2].tolist()), tuple(packed[:, -1].clamp(min=0).tolist()))
+
+
+def first_rows(stats: RowStats, rows: int) -> RowStats:
+    """The statistics of the first so many rows."""
+    if rows == len(stats.rows):
+        return stats
+    return RowStats(stats.ids[:rows], stats.logits[:rows], stats.rows[:rows], stats.lse[:rows], stats.entropy[:rows])
+
+
+def joined(first: RowStats, second: RowStats) -> RowStats:
+    """The rows of both, one after the other."""
+    rows = tuple(range(len(first.rows) + len(second.rows)))
+    return RowStats(torch.cat((first.ids, second.ids)), torch.cat((first.logits, second.logits)), rows,
+                    first.lse + second.lse, first.entropy + second.entropy)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.models.llama.config import LlamaConfig
@@ -49,6 +51,11 @@ class LlamaWeights:
     norm: Tensor                                   # [hidden], before the head
     head: PackedLinear                             # [V or restricted rows, hidden]
     ids: Tensor | None = None                      # tokens of the head's rows; None = all, in order
+    free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)     # see `cache_pool.py`
+
+    def normed(self, x: Tensor) -> Tensor:
+        """The hidden states as the head reads them."""
+        return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -128,17 +135,20 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def random_weights(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu",
-                   scale: float | None = None) -> LlamaWeights:
-    """Random weights, for tests and for timing a shape. `scale` is the standard deviation, 1 / sqrt(in) if None."""
-    dice = torch.Generator().manual_seed(seed)
+def random_weights(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32,
+                   device: torch.device | str = "cpu", scale: float | None = None) -> LlamaWeights:
+    """Random weights, for tests and for timing a shape, made on the device.
+
+    `scale` is the standard deviation, 1 / sqrt(in) if None.
+    """
+    dice = torch.Generator(device).manual_seed(seed)
 
     def get(name: str) -> Tensor:
         module, kind = name.split(".")[-2:]
         size = size_of(shape, name)
         if "norm" in module or kind == "bias":
-            return torch.full(size, float("norm" in module))
-        return torch.randn(size, generator=dice) * (size[1] ** -0.5 if scale is None else scale)
+            return torch.full(size, float("norm" in module), device=device)
+        return torch.randn(size, generator=dice, device=device) * (size[1] ** -0.5 if scale is None else scale)
 
     return fuse(shape, get, dtype, device)
 

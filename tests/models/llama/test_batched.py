@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from specdec_lib.models.llama import row_blocks
 from specdec_lib.models.llama.batched import BatchedLlama, causal, draw, draws_for, length_groups
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
@@ -17,6 +18,13 @@ CLOSE = 1e-4
 def lm():
     torch.set_num_threads(1)
     return Transformer.random(SHAPE, seed=5)
+
+
+@pytest.fixture(params=["blocks", "one block"])
+def layout(request, monkeypatch):
+    """Rows in blocks of a few, as on a CPU, or all in one, as on other devices."""
+    if request.param == "one block":
+        monkeypatch.setattr(row_blocks, "SIZE", {})
 
 
 def alone(lm, tokens):
@@ -43,6 +51,7 @@ def test_rows_of_different_lengths_get_the_logits_they_get_alone(checkpoint, wor
         texts = [(*text, int(token)) for text, token in zip(texts, tokens, strict=True)]
 
 
+@pytest.mark.usefixtures("layout")
 def test_greedy_tokens_are_the_single_decoders_past_the_first_room_of_the_cache(lm, words):
     texts = [words(n, seed=n) for n in (5, 120)]
     batch, tokens = started(lm, texts)
@@ -53,6 +62,7 @@ def test_greedy_tokens_are_the_single_decoders_past_the_first_room_of_the_cache(
         assert all(int(alone(lm, text[:n]).argmax()) == text[n] for n in range(size, len(text)))
 
 
+@pytest.mark.usefixtures("layout")
 def test_a_row_filled_anew_forgets_its_text_and_leaves_its_neighbours_alone(lm, words):
     texts = [words(9, seed=1), words(30, seed=2), words(4, seed=3)]
     batch, tokens = started(lm, texts)
@@ -64,6 +74,7 @@ def test_a_row_filled_anew_forgets_its_text_and_leaves_its_neighbours_alone(lm, 
         assert (row - alone(lm, text)).abs().max() < CLOSE
 
 
+@pytest.mark.usefixtures("layout")
 def test_rows_that_are_kept_go_on_and_rows_that_are_over_stay_as_long_as_they_are(lm, words):
     texts = [words(9, seed=1), words(30, seed=2), words(4, seed=3)]
     batch, tokens = started(lm, texts)

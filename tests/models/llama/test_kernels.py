@@ -1,5 +1,8 @@
 """What this machine's kernels promise is tried on the shapes of real models, and a broken promise is noticed."""
 
+import ctypes
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,15 +11,18 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.invariant_attention import Layout
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
+from specdec_lib.models.llama.path_attention import path_attention
 
 SMOL = LlamaConfig(layers=1, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=64, context=2048)
 SMALL = LlamaConfig(layers=1, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=64, context=512)
+HEADS_OF_64 = replace(SMALL, head_dim=64)
 
 
 def test_at_every_width_and_context_the_kernels_keep_what_a_short_trial_showed():
     """The short trial runs whenever a model is loaded; this one has all widths, and contexts around every border."""
-    thorough = kernels.layout_for(SMOL, kernels.ALL_ROWS, kernels.ALL_COUNTS)
-    assert (thorough is not None) == packs_dtype(torch.bfloat16), (
+    linears = kernels.linears_agree(SMOL, kernels.ALL_ROWS)
+    layout = kernels.torch_layout(SMOL, kernels.ALL_ROWS, kernels.ALL_COUNTS)
+    assert (linears and layout is not None) == packs_dtype(torch.bfloat16), (
         "a kernel of this torch adds in another order than at the short trial: add the case to ROWS or COUNTS of"
         " kernels.py, so that models fall back to today's attention, and look for the new order")
 
@@ -36,16 +42,45 @@ def test_numbers_that_cancel_show_the_order_of_a_sum():
     assert (halves != at_once).float().mean() > .5
 
 
-@pytest.mark.parametrize("broken", ["linear_agrees", "keys_agree", "values_agree"])
-def test_a_model_on_a_machine_that_fails_a_trial_takes_the_other_attention(broken, monkeypatch):
-    monkeypatch.setattr(kernels, broken, lambda *about: False)
+@pytest.fixture
+def tried_again():
+    """Trials are forgotten before and after."""
     kernels.layout_for.cache_clear()
-    try:
-        model = Transformer.random(SMALL, dtype=torch.bfloat16)
-        assert not model.batch_invariant
-        assert model.rope[0].dtype == torch.bfloat16
-    finally:
-        kernels.layout_for.cache_clear()
+    yield
+    kernels.layout_for.cache_clear()
+
+
+@pytest.mark.parametrize("broken", ["linear_agrees", "keys_agree", "values_agree"])
+def test_a_model_on_a_machine_that_fails_a_trial_takes_the_other_attention(broken, monkeypatch, tried_again):
+    monkeypatch.setattr(kernels, broken, lambda *about: False)
+    model = Transformer.random(SMALL, dtype=torch.bfloat16)
+    assert not model.batch_invariant
+    assert model.rope[0].dtype == torch.bfloat16
+
+
+def test_a_compiled_attention_that_fails_its_trial_is_replaced_by_torchs_kernels(monkeypatch, tried_again):
+    monkeypatch.setattr(kernels, "paths_agree", lambda attention: False)
+    model = Transformer.random(HEADS_OF_64, dtype=torch.bfloat16)
+    assert model.batch_invariant == packs_dtype(torch.bfloat16)
+    assert not model.compiled_attention
+
+
+def test_a_trial_notices_compiled_code_whose_bits_depend_on_the_rows():
+    attention = path_attention(6, 2, 64)
+    if attention is None:                          # tests/models/llama/test_path_attention.py says where
+        return
+    one_bit = replace(attention, attend=lambda rows, qkv, keys, values, stride, out: (
+        attention.attend(rows, qkv, keys, values, stride, out), flip(out if rows._obj.rows == 1 else None))[1])
+    assert kernels.paths_agree(attention)
+    assert not kernels.paths_agree(one_bit)
+
+
+def flip(address: int | None) -> int:
+    """Changes the last bit of a number in bfloat16."""
+    if address is not None:
+        number = ctypes.c_uint16.from_address(address)
+        number.value ^= 1
+    return 0
 
 
 def test_a_trial_notices_a_kernel_whose_sum_depends_on_the_rows(monkeypatch):

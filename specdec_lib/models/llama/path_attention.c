@@ -1,0 +1,365 @@
+/* Attention of bfloat16 rows, each over the columns of its own path, with the rotation of queries and keys.
+ *
+ * A row's bits depend on its own path alone. A score is one sum over a head's numbers in order, whatever is computed
+ * beside it. The softmax and the sum over values take positions in order, values by pairs; a row's positions lie in
+ * `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
+ *
+ * Compiled for one head size, -DHEAD=64, a multiple of 32. Needs AVX-512; bfloat16 products are emulated without them.
+ */
+#include <immintrin.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
+#error "this processor has no AVX-512"
+#endif
+#if HEAD % 32
+#error "a head is a multiple of 32 numbers"
+#endif
+
+enum {LANES = 16, WORDS = HEAD / 2, SPANS = HEAD / 32};
+enum {MOST = 6, WIDE = 4};                         /* queries, and sixteens of columns, that share registers */
+enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
+enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
+
+#define INLINE static inline __attribute__((always_inline))
+typedef uint16_t half;                             /* the upper half of a float */
+typedef uint32_t pair __attribute__((may_alias));  /* two of them */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
+
+/* What is the same for all layers. Rows `first` to `first + rows` of the cache are fed; those from `context` on are
+ * nodes, and node i sees, besides the context, nodes[ends[i] .. ends[i + 1]]. Without `ends` a row sees all before. */
+typedef struct {
+    int64_t rows, first, context, heads, kv_heads, threads;
+    const int32_t *ends, *nodes;
+    const float *cosines, *sines;                  /* [rows, HEAD]; sines with the sign of the rotation */
+    Parallel parallel;                             /* GOMP_parallel of torch's own thread pool */
+} Rows;
+
+typedef struct {
+    const Rows *rows;
+    half *qkv;                                     /* [rows, heads + 2 kv_heads, HEAD] */
+    half *keys, *values;                           /* [kv_heads, columns, HEAD] */
+    half *out;                                     /* [rows, heads, HEAD] */
+    int64_t stride, blocks;                        /* numbers between key heads; blocks that the rows are cut into */
+    int64_t next, done, failed;                    /* the next row to enter, the next job; whether memory was missing */
+} Layer;
+
+INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
+#ifdef __AVX512BF16__
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+#else
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+    __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), a1 = _mm512_castsi512_ps(_mm512_and_si512(a, high));
+    __m512 b0 = _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)), b1 = _mm512_castsi512_ps(_mm512_and_si512(b, high));
+    return _mm512_fmadd_ps(a1, b1, _mm512_fmadd_ps(a0, b0, sum));
+#endif
+}
+
+/* Rounded to bfloat16, each in the lower half of a lane. */
+INLINE __m512i rounded(__m512 x) {
+    __m512i bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i up = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
+}
+
+INLINE __m512 widened(const half *x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
+}
+
+INLINE __m512 exponential(__m512 x) {
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);
+    __m512 p = _mm512_set1_ps(1.38888889e-3f);     /* Taylor's: |r| < 0.35 leaves an error below 1e-7 */
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.33333333e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.16666667e-2f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.66666667e-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(_mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f)), n);
+}
+
+/* Writes x, turned by the angles, to `out`, which may be x. */
+static void rotate(const half *x, const float *cosines, const float *sines, half *out) {
+    __m512 part[HEAD / LANES];
+    for (int i = 0; i < HEAD / LANES; i++) part[i] = widened(x + i * LANES);
+    for (int i = 0; i < HEAD / LANES; i++) {
+        __m512 other = part[(i + HEAD / LANES / 2) % (HEAD / LANES)];
+        __m512 turned = _mm512_fmadd_ps(other, _mm512_loadu_ps(sines + i * LANES),
+                                        _mm512_mul_ps(part[i], _mm512_loadu_ps(cosines + i * LANES)));
+        _mm256_storeu_si256((void *)(out + i * LANES), _mm512_cvtepi32_epi16(rounded(turned)));
+    }
+}
+
+/* Turns the queries of a row in place, and writes its keys and values into the cache. */
+static void enter(const Layer *layer, int64_t row) {
+    const Rows *rows = layer->rows;
+    half *x = layer->qkv + row * (rows->heads + 2 * rows->kv_heads) * HEAD;
+    const float *cosines = rows->cosines + row * HEAD, *sines = rows->sines + row * HEAD;
+    for (int64_t h = 0; h < rows->heads; h++, x += HEAD) rotate(x, cosines, sines, x);
+    half *key = layer->keys + (rows->first + row) * HEAD, *value = layer->values + (rows->first + row) * HEAD;
+    for (int64_t h = 0; h < rows->kv_heads; h++, x += HEAD) rotate(x, cosines, sines, key + h * layer->stride);
+    for (int64_t h = 0; h < rows->kv_heads; h++, x += HEAD)
+        for (int i = 0; i < HEAD; i++) value[h * layer->stride + i] = x[i];
+}
+
+/* Sixteen columns from `keys` on, none behind `last`, as WORDS vectors: vector i holds numbers 2i and 2i + 1 of each */
+static void transpose(const half *keys, int64_t last, __m512i *out) {
+    for (int span = 0; span < SPANS; span++, out += LANES) {
+        __m512i a[LANES], b[LANES];
+        for (int i = 0; i < LANES; i++) a[i] = _mm512_loadu_si512(keys + (i < last ? i : last) * HEAD + span * 32);
+        for (int i = 0; i < LANES; i += 2) {
+            b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+            b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+        }
+        for (int i = 0; i < LANES; i += 4) {
+            a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+            a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+            a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+            a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+        }
+        for (int i = 0; i < 4; i++) {
+            __m512i low0 = _mm512_shuffle_i32x4(a[i], a[i + 4], 0x88);
+            __m512i low1 = _mm512_shuffle_i32x4(a[i + 8], a[i + 12], 0x88);
+            __m512i high0 = _mm512_shuffle_i32x4(a[i], a[i + 4], 0xdd);
+            __m512i high1 = _mm512_shuffle_i32x4(a[i + 8], a[i + 12], 0xdd);
+            out[i] = _mm512_shuffle_i32x4(low0, low1, 0x88);
+            out[i + 8] = _mm512_shuffle_i32x4(low0, low1, 0xdd);
+            out[i + 4] = _mm512_shuffle_i32x4(high0, high1, 0x88);
+            out[i + 12] = _mm512_shuffle_i32x4(high0, high1, 0xdd);
+        }
+    }
+}
+
+/* The scores of m queries at n times sixteen columns. */
+INLINE void score(const int m, const int n, const pair *const *q, const __m512i *columns, float *out, int64_t width) {
+    __m512 sum[MOST][WIDE];
+#pragma GCC unroll 6
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j++) sum[i][j] = _mm512_setzero_ps();
+#pragma GCC unroll 1
+    for (int word = 0; word < WORDS; word++) {
+        __m512i key[WIDE];
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j++) key[j] = columns[j * WORDS + word];
+#pragma GCC unroll 6
+        for (int i = 0; i < m; i++) {
+            __m512i query = _mm512_set1_epi32((int)q[i][word]);
+#pragma GCC unroll 4
+            for (int j = 0; j < n; j++) sum[i][j] = dot(sum[i][j], query, key[j]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j++) _mm512_storeu_ps(out + i * width + j * LANES, sum[i][j]);
+}
+
+/* Adds the values of some pairs of positions, weighted, to `sums` [m][2 z]: numbers 0 to 32 z of each value. The
+ * columns of the positions are `at`, or without it lie in order. */
+INLINE void add(const int m, const int z, const half *values, const int32_t *at, int64_t pairs,
+                const pair *const *weights, __m512 *sums) {
+    __m512 sum[MOST][4];
+#pragma GCC unroll 6
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < 2 * z; j++) sum[i][j] = sums[i * 2 * z + j];
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < pairs; k++) {
+        const half *first = values + (at ? at[2 * k] : 2 * k) * (int64_t)HEAD;
+        const half *second = values + (at ? at[2 * k + 1] : 2 * k + 1) * (int64_t)HEAD;
+        __m512i value[4];
+#pragma GCC unroll 2
+        for (int j = 0; j < z; j++) {
+            __m512i a = _mm512_loadu_si512(first + 32 * j), b = _mm512_loadu_si512(second + 32 * j);
+            value[2 * j] = _mm512_unpacklo_epi16(a, b);
+            value[2 * j + 1] = _mm512_unpackhi_epi16(a, b);
+        }
+#pragma GCC unroll 6
+        for (int i = 0; i < m; i++) {
+            __m512i weight = _mm512_set1_epi32((int)weights[i][k]);
+#pragma GCC unroll 4
+            for (int j = 0; j < 2 * z; j++) sum[i][j] = dot(sum[i][j], weight, value[j]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < 2 * z; j++) sums[i * 2 * z + j] = sum[i][j];
+}
+
+/* Calls `name` with a first argument that the compiler knows. */
+#define KNOWN(m, name, ...) switch (m) { \
+    case 1: name(1, __VA_ARGS__); break; case 2: name(2, __VA_ARGS__); break; case 3: name(3, __VA_ARGS__); break; \
+    case 4: name(4, __VA_ARGS__); break; case 5: name(5, __VA_ARGS__); break; default: name(6, __VA_ARGS__); }
+
+static void scores(int m, int n, const pair *const *q, const __m512i *columns, float *out, int64_t width) {
+    switch (n) {
+        case 1: KNOWN(m, score, 1, q, columns, out, width); break;
+        case 2: KNOWN(m, score, 2, q, columns, out, width); break;
+        case 3: KNOWN(m, score, 3, q, columns, out, width); break;
+        default: KNOWN(m, score, 4, q, columns, out, width);
+    }
+}
+
+static void add_all(int m, int z, const half *values, const int32_t *at, int64_t pairs, const pair *const *weights,
+                    __m512 *sums) {
+    if (z == 2 && !at) { KNOWN(m, add, 2, values, NULL, pairs, weights, sums); }
+    else if (z == 2) { KNOWN(m, add, 2, values, at, pairs, weights, sums); }
+    else if (!at) { KNOWN(m, add, 1, values, NULL, pairs, weights, sums); }
+    else { KNOWN(m, add, 1, values, at, pairs, weights, sums); }
+}
+
+/* Replaces n scores by weights in bfloat16, then zeros up to a multiple of sixteen; returns one over their sum. */
+static float to_weights(float *scores, int64_t n) {
+    __m512 most = _mm512_set1_ps(-__builtin_inff()), sum = _mm512_setzero_ps();
+    for (int64_t c = 0; c < n; c += LANES) {
+        __mmask16 there = n - c < LANES ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
+        most = _mm512_mask_max_ps(most, there, most, _mm512_loadu_ps(scores + c));
+    }
+    most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    for (int64_t c = 0; c < n; c += LANES) {
+        __mmask16 there = n - c < LANES ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
+        __m512i weight = rounded(exponential(_mm512_sub_ps(_mm512_loadu_ps(scores + c), most)));
+        weight = _mm512_maskz_mov_epi32(there, weight);
+        sum = _mm512_add_ps(sum, _mm512_castsi512_ps(_mm512_slli_epi32(weight, 16)));
+        _mm256_storeu_si256((void *)((half *)scores + c), _mm512_cvtepi32_epi16(weight));
+    }
+    return 1.0f / _mm512_reduce_add_ps(sum);
+}
+
+/* How many columns a row sees in place, and the nodes that follow; their count is returned. */
+INLINE int64_t path_of(const Rows *rows, int64_t row, int64_t *seen, const int32_t **path) {
+    int64_t node = rows->first + row - rows->context;
+    if (!rows->ends || node < 0) {
+        *seen = rows->first + row + 1;
+        return 0;
+    }
+    *seen = rows->context;
+    *path = rows->nodes + rows->ends[node];
+    return rows->ends[node + 1] - rows->ends[node];
+}
+
+/* The weighted sums of m queries, from query `at` of row `row` on, whose weights lie in `weights`. */
+static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at, int m, const float *weights,
+                       int64_t width, const float *scale, int32_t *columns) {
+    const Rows *rows = layer->rows;
+    const half *values = layer->values + head * layer->stride;
+    int64_t group = rows->heads / rows->kv_heads, seen, shared;
+    const int32_t *path = NULL;
+    const pair *w[MOST];
+    for (int i = 0; i < m; i++) w[i] = (const pair *)(weights + i * width);
+    path_of(rows, row, &shared, &path);            /* no later row sees less in place */
+    shared /= 2;
+    for (int span = 0; span < SPANS; span += 2) {
+        int z = SPANS - span < 2 ? 1 : 2;
+        __m512 sums[MOST * 4];
+        for (int i = 0; i < m * 2 * z; i++) sums[i] = _mm512_setzero_ps();
+        add_all(m, z, values + span * 32, NULL, shared, w, sums);
+        for (int i = 0; i < m;) {                  /* the rest of each row's positions */
+            int64_t own = (at + i) / group, more = path_of(rows, row + own, &seen, &path), count = 0;
+            int same = 1;
+            while (i + same < m && (at + i + same) / group == own) same++;
+            for (int64_t c = 2 * shared; c < seen; c++) columns[count++] = (int32_t)c;
+            for (int64_t c = 0; c < more; c++) columns[count++] = (int32_t)rows->context + path[c];
+            columns[count] = columns[count - !!count];     /* an odd last one stands beside itself: weight zero */
+            const pair *rest[MOST];
+            for (int j = 0; j < same; j++) rest[j] = w[i + j] + shared;
+            if (count) add_all(same, z, values + span * 32, columns, (count + 1) / 2, rest, sums + i * 2 * z);
+            i += same;
+        }
+        for (int i = 0; i < m; i++) {
+            int64_t own = (at + i) / group, g = (at + i) % group;
+            half *out = layer->out + ((row + own) * rows->heads + head * group + g) * HEAD + span * 32;
+            for (int j = 0; j < z; j++) {
+                __m512i low = rounded(_mm512_mul_ps(sums[i * 2 * z + 2 * j], _mm512_set1_ps(scale[i])));
+                __m512i high = rounded(_mm512_mul_ps(sums[i * 2 * z + 2 * j + 1], _mm512_set1_ps(scale[i])));
+                _mm512_storeu_si512(out + 32 * j, _mm512_packus_epi32(low, high));
+            }
+        }
+    }
+}
+
+/* Rows `from` to `to` of one key head; false without memory. */
+static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t to) {
+    const Rows *rows = layer->rows;
+    int64_t group = rows->heads / rows->kv_heads, queries = (to - from) * group, limit = rows->first + to;
+    int64_t width = (limit + LANES - 1) / LANES * LANES, step = (rows->heads + 2 * rows->kv_heads) * HEAD;
+    int64_t tiles = width / LANES, parts = (group + MOST - 1) / MOST;      /* a group goes through registers in parts */
+    int64_t most = group <= MOST ? MOST / group * group : (group + parts - 1) / parts;
+    size_t bytes = sizeof(float) * (size_t)(queries * width) + sizeof(int32_t) * (size_t)(limit + 2);
+    float *all = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!all) return 0;
+    int32_t *columns = (int32_t *)(all + queries * width);
+    const half *keys = layer->keys + head * layer->stride, *first = layer->qkv + from * step + head * group * HEAD;
+    __m512i turned[WIDE * WORDS];
+    for (int64_t tile = 0; tile < tiles; tile += WIDE) {
+        int n = tiles - tile < WIDE ? (int)(tiles - tile) : WIDE;
+        for (int j = 0; j < n; j++) {
+            int64_t at = (tile + j) * LANES;
+            transpose(keys + at * HEAD, limit - 1 - at, turned + j * WORDS);
+        }
+        for (int64_t i = 0; i < queries; i += MOST) {
+            int m = queries - i < MOST ? (int)(queries - i) : MOST;
+            const pair *q[MOST] = {0};
+            for (int j = 0; j < m; j++) q[j] = (const pair *)(first + (i + j) / group * step + (i + j) % group * HEAD);
+            scores(m, n, q, turned, all + i * width + tile * LANES, width);
+        }
+    }
+    for (int64_t i = 0; i < queries;) {
+        float scale[MOST];
+        int64_t left = group <= MOST ? queries - i : group - i % group;
+        int m = left < most ? (int)left : (int)most;
+        for (int j = 0; j < m; j++) {
+            const int32_t *path = NULL;
+            int64_t seen, more = path_of(rows, from + (i + j) / group, &seen, &path);
+            float *own = all + (i + j) * width;
+            for (int64_t c = 0; c < more; c++) own[seen + c] = own[seen + path[c]];        /* path[c] >= c */
+            scale[j] = to_weights(own, seen + more);
+        }
+        sum_values(layer, head, from + i / group, i % group, m, all + i * width, width, scale, columns);
+        i += m;
+    }
+    free(all);
+    return 1;
+}
+
+static void enter_some(void *about) {
+    Layer *layer = about;
+    for (int64_t row; (row = __atomic_fetch_add(&layer->next, 8, __ATOMIC_RELAXED)) < layer->rows->rows;)
+        for (int64_t i = row; i < row + 8 && i < layer->rows->rows; i++) enter(layer, i);
+}
+
+static void attend_some(void *about) {
+    Layer *layer = about;
+    int64_t rows = layer->rows->rows, blocks = layer->blocks, jobs = layer->rows->kv_heads * blocks;
+    for (int64_t job; (job = __atomic_fetch_add(&layer->done, 1, __ATOMIC_RELAXED)) < jobs;) {
+        int64_t head = job % layer->rows->kv_heads, block = blocks - 1 - job / layer->rows->kv_heads;  /* long first */
+        if (!attend_block(layer, head, block * rows / blocks, (block + 1) * rows / blocks))
+            __atomic_store_n(&layer->failed, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Into how many blocks the rows are cut, so that scores stay in the processor's cache and threads end together. */
+static int64_t blocks_of(const Rows *rows) {
+    int64_t group = rows->heads / rows->kv_heads, most = SCRATCH / (group * (rows->first + rows->rows));
+    int64_t blocks = most < 1 ? rows->rows : (rows->rows + most - 1) / most;
+    for (; blocks < rows->rows; blocks++) {
+        int64_t jobs = rows->kv_heads * blocks, turns = (jobs + rows->threads - 1) / rows->threads;
+        if (10 * jobs >= 9 * turns * rows->threads) break;
+    }
+    return blocks;
+}
+
+/* Attention of one layer for all rows; returns 0, or 1 without memory. */
+int attend(const Rows *rows, half *qkv, half *keys, half *values, int64_t stride, half *out) {
+    Layer layer = {rows, qkv, keys, values, out, stride, blocks_of(rows), 0, 0, 0};
+    int several = rows->threads > 1 && rows->parallel && rows->rows * rows->heads * (rows->first + rows->rows) > LITTLE;
+    if (several && rows->rows > FEW) rows->parallel(enter_some, &layer, (unsigned)rows->threads, 0);
+    else enter_some(&layer);
+    if (several && rows->kv_heads * layer.blocks > 1) rows->parallel(attend_some, &layer, (unsigned)rows->threads, 0);
+    else attend_some(&layer);
+    return layer.failed != 0;
+}

@@ -1,0 +1,112 @@
+"""Attention in our own C code (`path_attention.c`): each row over the columns of its own path, where they lie.
+
+One call rotates queries and keys, writes keys and values into the cache, and attends. Bits do not depend on other rows
+by construction, so prompts, chains and trees of any size go through it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.invariant_attention import Parents, is_chain, paths_of
+
+SOURCE = Path(__file__).with_suffix(".c")
+STEP, MOST = 32, 512                               # head sizes are multiples of this, up to that
+INT32, INT64, ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+COUNTS = ("rows", "first", "context", "heads", "kv_heads", "threads")
+ADDRESSES = ("ends", "nodes", "cos", "sin", "pool")
+
+
+class RowsRecord(ctypes.Structure):
+    """`Rows` of the C code."""
+
+    _fields_ = [*((name, INT64) for name in COUNTS), *((name, ADDRESS) for name in ADDRESSES)]
+
+
+@dataclass(frozen=True)
+class PathAttention:
+    """The compiled attention for models with these heads."""
+
+    attend: Callable[..., int] = field(repr=False)
+    pool: int | None                               # the address of torch's GOMP_parallel; None = a single thread
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    def rows(self, where: slice, context: int, parents: Parents, cos: Tensor, sin: Tensor) -> PathRows:
+        """The rows of the cache to be fed; those from `context` on are nodes with these parents."""
+        return PathRows(self, where, context, parents, cos, sin)
+
+    def room(self, rows: int, nodes: int) -> int:
+        """The cache columns that are needed for so many rows."""
+        return rows
+
+
+class PathRows:
+    """The rows of one forward, the same for every layer: called with a layer's tensors, it returns their attention."""
+
+    def __init__(self, by: PathAttention, where: slice, context: int, parents: Parents, cos: Tensor, sin: Tensor):
+        tree = where.stop > context and not is_chain(parents)
+        paths = flat_paths(parents) if tree else ()
+        ends, nodes = map(ctypes.addressof, paths) if tree else (None, None)
+        self.attend, self.size, self.kept = by.attend, by.heads * by.head_dim, (paths, cos, sin)
+        record = RowsRecord(where.stop - where.start, where.start, context, by.heads, by.kv_heads,
+                            torch.get_num_threads(), ends, nodes, cos.data_ptr(), sin.data_ptr(), by.pool)
+        self.rows = ctypes.byref(record)
+
+    def __call__(self, qkv: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Attention [rows, heads * d]. Rotates the queries in `qkv` [rows, heads + 2 kv_heads, d] in place.
+
+        Writes the rows' keys and values into the cache's [kv_heads, columns, d]; MemoryError without memory.
+        """
+        out = qkv.new_empty(len(qkv), self.size)
+        places = qkv.data_ptr(), keys.data_ptr(), values.data_ptr(), keys.stride(0), out.data_ptr()
+        if self.attend(self.rows, *places):
+            raise MemoryError("there is no memory for the scores of these rows")
+        return out
+
+
+@lru_cache(256)
+def flat_paths(parents: Parents) -> tuple[ctypes.Array, ctypes.Array]:
+    """Where the path of each node ends, from 0 on, and the paths, one behind the other."""
+    ends, nodes = [0], []
+    for path in paths_of(parents):
+        nodes += path
+        ends.append(len(nodes))
+    return (INT32 * len(ends))(*ends), (INT32 * len(nodes))(*nodes)
+
+
+def path_attention(heads: int, kv_heads: int, head_dim: int) -> PathAttention | None:
+    """The compiled attention; None where the processor has no AVX-512, nothing compiles, or the head size is odd."""
+    if head_dim % STEP or head_dim > MOST or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return None
+    attend = compiled_for(head_dim)
+    return attend and PathAttention(attend, thread_pool(), heads, kv_heads, head_dim)
+
+
+@cache
+def compiled_for(head_dim: int) -> Callable[..., int] | None:
+    """The C function for this head size, compiled if the cache folder does not hold it; None where that fails."""
+    compiled = library(SOURCE, f"-DHEAD={head_dim}")
+    if compiled is None:
+        return None
+    compiled.attend.argtypes, compiled.attend.restype = (*[ADDRESS] * 4, INT64, ADDRESS), ctypes.c_int
+    return compiled.attend
+
+
+@cache
+def thread_pool() -> int | None:
+    """The address of the function that runs something in torch's own threads; a second pool would fight with them."""
+    try:
+        ours = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        return ctypes.cast(ours.GOMP_parallel, ADDRESS).value
+    except (OSError, AttributeError):
+        return None

@@ -1,0 +1,110 @@
+"""The compiled attention is attention, keeps a row's bits for all shapes, and is left out where it cannot be had."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib.models.llama import kernels
+from specdec_lib.models.llama.compiled import find_compiler
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.forward import rotate
+from specdec_lib.models.llama.packed_linear import packs_dtype
+from specdec_lib.models.llama.path_attention import compiled_for, path_attention
+from specdec_lib.types import ROOT, Draft
+
+TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
+COMPILES = torch.backends.cpu.get_cpu_capability().startswith("AVX512") and find_compiler() is not None
+HEADS = [(9, 3, 64), (32, 8, 128), (4, 4, 96), (14, 2, 64), (8, 1, 128), (11, 1, 32)]        # and key heads, and size
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_there_is_a_compiled_attention_wherever_a_compiler_and_avx512_are(heads):
+    assert (path_attention(*heads) is not None) == COMPILES
+    assert path_attention(*heads[:2], 80) is None  # no multiple of 32
+
+
+def fed(heads, kv_heads, d, rows, columns, seed=0):
+    """Cache, queries with keys and values, and angles, at random."""
+    dice = torch.Generator().manual_seed(seed)
+    angles = torch.randn(rows, d // 2, generator=dice)
+    cos, sin = angles.cos().repeat(1, 2), torch.cat((-angles.sin(), angles.sin()), -1)
+    return (torch.randn(2, kv_heads, columns, d, generator=dice).bfloat16(),
+            torch.randn(rows, heads + 2 * kv_heads, d, generator=dice).bfloat16() / 2, cos, sin)
+
+
+def exact(cache, qkv, cos, sin, heads, context, parents, first):
+    """In double precision each row over its path; fills the cache."""
+    kv_heads = cache.shape[1]
+    turned = qkv[:, :heads + kv_heads].transpose(0, 1).float()
+    rotate(turned, cos, sin)
+    turned = turned.bfloat16()
+    cache[0, :, first:first + len(qkv)] = turned[heads:]
+    cache[1, :, first:first + len(qkv)] = qkv[:, heads + kv_heads:].transpose(0, 1)
+    keys, values = cache.double().repeat_interleave(heads // kv_heads, 1)
+    out = []
+    for row in range(len(qkv)):
+        seen, node = first + row + 1, first + row - context
+        path: list[int] = []
+        if parents and node >= 0:
+            seen = context
+            while node != ROOT:
+                path, node = [context + node, *path], parents[node]
+        columns = [*range(seen), *path]
+        weights = torch.softmax(torch.einsum("hd,hcd->hc", turned[:heads, row].double(), keys[:, columns]), -1)
+        out.append(torch.einsum("hc,hcd->hd", weights, values[:, columns]).flatten())
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize(("context", "before", "parents"), [(1, 0, TREE), (70, 3, TREE), (15, 15, ()), (40, 0, ())])
+def test_it_is_the_softmax_over_each_rows_path_with_rotated_queries_and_keys(heads, context, before, parents):
+    """`before` rows of the context are fed together with the nodes, or with 17 more of a text."""
+    attention, first = path_attention(*heads), context - before
+    if attention is None:
+        return
+    rows = before + (len(parents) or 17)
+    cache, qkv, cos, sin = fed(*heads, rows, context + rows)
+    plain = cache.clone()
+    expected = exact(plain, qkv, cos, sin, heads[0], context, parents, first)
+    out = attention.rows(slice(first, first + rows), context, parents, cos, sin)(qkv, *cache)
+    assert torch.allclose(out.double(), expected, atol=.02)
+    assert torch.equal(cache[1], plain[1])
+    assert torch.allclose(cache[0].float(), plain[0].float(), rtol=2 ** -7, atol=1e-3)       # the last bit may differ
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_a_row_keeps_its_bits_for_every_shape_of_heads(heads):
+    attention = path_attention(*heads)
+    for context, parents in ((1, TREE), (15, TREE), (64, (*range(ROOT, 20), ROOT, 4, 22)), (130, (ROOT,))):
+        assert attention is None or kernels.paths_agree(attention, context, parents)
+
+
+def test_scores_that_have_no_memory_are_an_error():
+    if COMPILES:
+        attention = replace(path_attention(9, 3, 64), attend=lambda *places: 1)
+        cache, qkv, cos, sin = fed(9, 3, 64, 1, 8)
+        with pytest.raises(MemoryError):
+            attention.rows(slice(5, 6), 6, (), cos, sin)(qkv, *cache)
+
+
+def test_without_a_compiler_models_keep_their_promise_and_say_that_nothing_is_compiled(monkeypatch, tmp_path):
+    shape = LlamaConfig(layers=1, hidden=64, heads=4, kv_heads=2, head_dim=64, mlp=128, vocab=64, context=512)
+    forgotten = kernels.layout_for, compiled_for
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    for one in forgotten:
+        one.cache_clear()
+    try:
+        model = Transformer.random(shape, dtype=torch.bfloat16)
+        alone = model.fresh()((1, 2, 3, 4), Draft()).logits[0]
+        among = model.fresh()((1, 2, 3), Draft((4, 5), (ROOT, ROOT))).logits[1]
+    finally:
+        for one in forgotten:
+            one.cache_clear()
+    assert not model.compiled_attention
+    assert model.batch_invariant == packs_dtype(torch.bfloat16)
+    assert torch.equal(alone, among) or not model.batch_invariant
+    assert not list(tmp_path.iterdir())
