@@ -21,7 +21,7 @@ from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.cost import curves
 from specdec_lib.hub import locate
-from specdec_lib.hub.load import default_dtype, load_lm
+from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.types import LM, Refusal
 
@@ -62,8 +62,7 @@ def device_of(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and name.partition(":")[0] != "cuda":
         raise Refusal(f"there is no device named {name!r}: take auto, cpu or cuda")
-    if name != "cpu" and not torch.cuda.is_available():
-        raise Refusal("this machine has no CUDA device: take --device cpu")
+    refuse_missing(name)
     return name
 
 
@@ -101,7 +100,8 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                               beside and str(beside))
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
-             "batch_invariant": getattr(lm, "batch_invariant", False)}
+             "batch_invariant": getattr(lm, "batch_invariant", False),
+             "compiled_attention": getattr(lm, "compiled_attention", False)}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
                        text.name, small)

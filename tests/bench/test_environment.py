@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdec_lib.bench.environment import device_of, dtype_of
+from specdec_lib.bench.environment import device_of, dtype_of, open_environment
 from specdec_lib.hub.load import default_dtype
 from specdec_lib.types import Refusal
 from tests.bench.test_run import CURVE, DRAFT, plan, world
@@ -13,6 +13,7 @@ from tests.bench.test_run import CURVE, DRAFT, plan, world
 def gpu(request, monkeypatch):
     """Whether this machine has a GPU, as far as torch says."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: request.param)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2 * request.param)
     return request.param
 
 
@@ -66,3 +67,9 @@ def test_a_kit_begins_with_an_empty_memory_of_its_own_unless_one_is_handed_in():
     assert other.memory == {}
     assert one.indexes is not other.indexes
     assert here.kit(plan(), CURVE, kept).memory is kept
+
+
+def test_what_is_kept_about_the_target_says_which_attention_ran():
+    loaded = open_environment("smollm2-135m", "cpu", "bfloat16", 1, drafts=False)
+    assert loaded.about["compiled_attention"] is loaded.target.compiled_attention
+    assert loaded.about["batch_invariant"] is loaded.target.batch_invariant

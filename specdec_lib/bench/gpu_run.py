@@ -1,0 +1,170 @@
+"""Everything that a GPU is asked, in one resumable run: tests, floor, costs, larger shapes, and the bench.
+
+Each step writes its own file as it goes. A finished step is read and not run again; a cut loses the cell or prompt
+under way.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.bench.environment import DTYPES
+from specdec_lib.bench.gpu_cells import CellFile, OutOfTime
+from specdec_lib.bench.gpu_costs import CONTEXTS, COPY, SHAPES, WIDTHS, measure_costs, measure_floor, measure_shapes
+from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
+from specdec_lib.bench.plan import REPORT_PEERS
+from specdec_lib.bench.provenance import provenance, without_folders
+from specdec_lib.files import alone_in, write_text
+from specdec_lib.hub.load import load_lm
+from specdec_lib.hub.locate import model_folder
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.types import Refusal
+
+STEPS = ("tests", "floor", "cost", "shapes", "bench")
+ROOT = Path(__file__).parents[2]
+FIRST = ("ar", "sam+token-recycling", "eagle", "eagle2", "respec")                 # with the peers
+SECOND = ("diffuspec", "block-diffusion", "draft-model", "sam", "sam+eagle2", "respec-relaxed")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class GpuPlan:
+    """The options of a run, with device and dtype resolved."""
+
+    out: Path
+    target: str
+    device: str
+    dtype: str
+    steps: tuple[str, ...] = STEPS
+    minutes: float = 30.0
+    limit: int | None = 24
+    max_new_tokens: int = 96
+    methods: tuple[str, ...] = ()                  # none: all that have what they need
+    peers: tuple[str, ...] = REPORT_PEERS
+    shapes: tuple[str, ...] = ("llama-3-8b", "qwen2.5-7b")
+    prompts: Path | None = None
+    widths: tuple[int, ...] = WIDTHS
+    contexts: tuple[int, ...] = CONTEXTS
+    copied: int = COPY
+
+    def __post_init__(self):
+        for kind, names, known in (("step", self.steps, STEPS), ("shape", self.shapes, tuple(SHAPES))):
+            for name in names:
+                if name not in known:
+                    raise Refusal(f"there is no {kind} named {name!r}: take {', '.join(known)}")
+        if self.minutes <= 0:
+            raise Refusal(f"minutes are above 0, got {self.minutes}")
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Methods that are measured together, the most interesting ones first; each group has plain decoding."""
+        if self.methods:
+            return (self.methods,)
+        there = [name for name, card in catalog.methods().items() if not catalog.missing(card)]
+        rest = tuple(name for name in there if name not in (*FIRST, *SECOND))
+        return tuple(tuple(name for name in group if name in there) for group in (FIRST, SECOND, rest))
+
+
+class GpuRun:
+    """Runs the steps of a plan; `failed` names what went wrong on the way."""
+
+    def __init__(self, plan: GpuPlan, say: Say):
+        self.plan, self.say, self.failed = plan, say, []
+        self.until = perf_counter() + 60 * plan.minutes
+        self.lm: Transformer | None = None
+
+    def run(self) -> list[str]:
+        """Takes all steps that are left, and returns what failed; OutOfTime where the minutes end before."""
+        with alone_in(self.plan.out):
+            for name in self.plan.steps:
+                self.check()
+                self.say(f"{name}: begun")
+                start = perf_counter()
+                getattr(self, name)()
+                self.say(f"{name}: {perf_counter() - start:.0f} s")
+        return self.failed
+
+    def check(self) -> None:
+        if perf_counter() > self.until:
+            raise OutOfTime
+
+    def file(self, name: str) -> CellFile:
+        plan = self.plan
+        return CellFile(plan.out / f"{name}.json", {"target": without_folders(plan.target), "device": plan.device,
+                                                    "dtype": plan.dtype})
+
+    def target(self) -> Transformer:
+        """The target in our own decoder; Refusal for one that transformers runs."""
+        if self.lm is None:
+            found = load_lm(model_folder(self.plan.target, self.say), DTYPES[self.plan.dtype], self.plan.device)
+            if not isinstance(found, Transformer):
+                raise Refusal("costs are measured on our own decoder, and transformers runs this target: name one of"
+                              " the Llama family, or leave the steps floor and cost out")
+            self.lm = found
+        return self.lm
+
+    def close(self, file: CellFile) -> None:
+        self.failed += [f"{file.path.name}: {cell['error']}" for cell in file.cells if "error" in cell]
+
+    def tests(self) -> None:
+        path = self.plan.out / "tests.json"
+        if not path.is_file():
+            write_text(path, json.dumps(run_tests(self.plan.device), indent=1) + "\n")
+        if json.loads(path.read_text(encoding="utf-8"))["exit_code"]:
+            self.failed.append(f"tests failed, see {path}")
+
+    def floor(self) -> None:
+        file = self.file("floor")
+        if not file.held["finished"]:
+            measure_floor(file, self.target(), self.plan.contexts, self.plan.copied)
+
+    def cost(self) -> None:
+        file = self.file("cost")
+        if not file.held["finished"]:
+            measure_costs(file, self.target(), self.check, self.plan.widths, self.plan.contexts)
+        self.close(file)
+
+    def shapes(self) -> None:
+        file, plan = self.file("shapes"), self.plan
+        if not file.held["finished"]:
+            measure_shapes(file, plan.shapes, torch.device(plan.device), DTYPES[plan.dtype], self.check,
+                           ROOT / "data/results", plan.widths, plan.contexts)
+        self.close(file)
+
+    def bench(self) -> None:
+        """Each group is a bench run in a folder of its own; one that fails leaves the next alone."""
+        for place, group in enumerate(self.plan.groups, 1):
+            try:
+                self.bench_group(group, self.plan.out / f"bench-{place}", () if place > 1 else self.plan.peers)
+            except RuntimeError as error:
+                self.failed.append(f"bench-{place}: {type(error).__name__}: {str(error).splitlines()[:1]}")
+
+    def bench_group(self, methods: Sequence[str], out: Path, peers: Sequence[str]) -> None:
+        plan, last = self.plan, [""]
+
+        def progress(done: int, total: int, what: str) -> None:
+            self.check()
+            if what.startswith(("prompt", "warm-up")) and what != last[0]:
+                last[0] = what
+                self.say(f"{out.name}: {done} of {total} decodes, {what}")
+        options = RunOptions(methods=",".join(methods), prompts=plan.prompts, target=plan.target, device=plan.device,
+                             dtype=plan.dtype, max_new_tokens=plan.max_new_tokens, limit=plan.limit,
+                             peers=",".join(peers))
+        bench_prepared(prepare(options), out, progress, self.say)
+
+
+def run_tests(device: str, path: Path = ROOT / "tests" / "test_cuda.py") -> dict:
+    """The tests of the device in a process of their own: exit code, the end of what they said, and provenance."""
+    chosen = ["-m", "cuda"] if device.startswith("cuda") else ["-m", "not cuda"]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, str(path)],
+                          capture_output=True, text=True, cwd=path.parents[1], check=False)
+    return {"exit_code": done.returncode, "said": (done.stdout + done.stderr)[-20000:], "provenance": provenance()}

@@ -1,0 +1,114 @@
+"""The whole of `specdec gpu` on a CPU and a tiny random model: every step writes, and nothing is done twice."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib import cli
+from specdec_lib.bench import gpu_cells
+from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
+from specdec_lib.bench.gpu_run import GpuPlan, GpuRun, run_tests
+from specdec_lib.commands.gpu import run_gpu
+from specdec_lib.models.llama.weights import random_weights
+from specdec_lib.toys.tiny_target import SHAPE
+from specdec_lib.types import Refusal
+from tests.training.folder import HELD, model_folder
+
+FILES = ("floor.json", "cost.json", "shapes.json", "bench-1/summary.json")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("gpu")
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": [HELD[0]]}) + "\n")
+    return GpuPlan(folder / "out", str(model_folder(folder / "model")), "cpu", "float32",
+                   ("floor", "cost", "shapes", "bench"), 2.0, 1, 6, ("ar", "sam"), ("hf-generate",), ("tiny",), prompts,
+                   (1, 4), (16,), 1 << 20)
+
+
+def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(plan, monkeypatch):
+    monkeypatch.setattr(gpu_cells, "REPEATS", 2)
+    said = []
+    assert run_gpu(plan, False, said.append), said
+    floor, cost, shapes, bench = (json.loads((plan.out / name).read_text()) for name in FILES)
+    assert floor["bandwidth"] > 1e8
+    assert floor["cells"][0]["seconds"] == floor["cells"][0]["bytes"] / floor["bandwidth"]
+    assert {(cell["mode"], cell["width"]) for cell in cost["cells"]} == {
+        (mode, width) for mode in ("eager", "captured", "captured, attention by products") for width in (1, 4)}
+    assert all(0 < cell["fastest"] <= cell["seconds"] for cell in cost["cells"])
+    assert all(cell["device_seconds"] > 0 for cell in cost["cells"] if cell["mode"] != "eager")
+    assert {one["predicted"] for one in shapes["predicted"]} == {True}
+    assert next(one["speedup"] for one in shapes["predicted"] if one["method"] == "ar") == 1.0
+    assert {*bench["methods"], *bench["peers"]} == {"ar", "sam", "hf-generate"}
+    before = {name: (plan.out / name).stat().st_mtime_ns for name in FILES}
+    assert run_gpu(plan, False, said.append)
+    assert {name: (plan.out / name).stat().st_mtime_ns for name in FILES} == before
+
+
+def test_a_cut_keeps_its_cells_and_the_next_run_measures_the_others(plan, monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_cells, "REPEATS", 1)
+    run = GpuRun(replace(plan, out=tmp_path, steps=("cost",)), lambda line: None)
+    left = [True] * 3                              # one check for the step, one for each cell
+
+    def check():
+        if not left:
+            raise OutOfTime
+        left.pop()
+    monkeypatch.setattr(run, "check", check)
+    with pytest.raises(OutOfTime):
+        run.run()
+    first = json.loads((tmp_path / "cost.json").read_text())
+    assert (len(first["cells"]), first["finished"]) == (2, False)
+    left += [True] * 9
+    run.run()
+    assert json.loads((tmp_path / "cost.json").read_text())["cells"][:2] == first["cells"]
+    assert json.loads((tmp_path / "cost.json").read_text())["finished"]
+
+
+def test_an_error_of_the_device_is_the_result_of_its_cell(tmp_path):
+    file = CellFile(tmp_path / "cost.json", {})
+
+    def fails():
+        raise torch.OutOfMemoryError("no memory is left\nmore")
+    file.once({"width": 1}, fails)
+    file.once({"width": 2}, lambda: {"seconds": 1.0})
+    assert CellFile(tmp_path / "cost.json", {}).cells == [
+        {"width": 1, "error": "OutOfMemoryError: no memory is left"}, {"width": 2, "seconds": 1.0}]
+
+
+def test_the_bytes_of_a_forward_are_those_of_its_matrices_and_its_context():
+    weights = random_weights(SHAPE)
+    linear = [part for layer in weights.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+    matrices = sum(part.dense().numel() for part in [*linear, weights.head])
+    assert bytes_read(SHAPE, torch.float32) == 4 * matrices
+    assert bytes_read(SHAPE, torch.float32, 10) - 4 * matrices == 4 * SHAPE.layers * 2 * SHAPE.kv_heads * 16 * 10
+
+
+def test_the_tests_of_the_device_are_told_by_their_exit_code(tmp_path):
+    (tmp_path / "tests").mkdir()
+    path = tmp_path / "tests" / "test_some.py"
+    path.write_text("def test_fails():\n    assert 1 == 2\n")
+    told = run_tests("cpu", path)
+    assert told["exit_code"] == 1
+    assert "assert 1 == 2" in told["said"]
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    (["--steps", "tests,dance"], "there is no step named 'dance'"), (["--shapes", "gpt-5"], "no shape named 'gpt-5'"),
+    (["--minutes", "0"], "minutes are above 0"), (["--device", "tpu"], "there is no device named 'tpu'")])
+def test_wrong_options_are_refused_in_one_sentence(words, reason, capsys, tmp_path):
+    assert cli.run(["gpu", "--out", str(tmp_path / "out"), "--device", "cpu", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_plan_says_which_methods_come_first(tmp_path):
+    groups = GpuPlan(tmp_path, "smollm2-135m", "cuda", "bfloat16").groups
+    assert groups[0][0] == "ar"
+    assert "eagle" in groups[0]
+    assert "token-recycling" in groups[2]
+    with pytest.raises(Refusal, match="no step"):
+        GpuPlan(tmp_path, "smollm2-135m", "cuda", "bfloat16", ("walk",))

@@ -1,0 +1,77 @@
+"""Decodes on a device that is not there: tensors without content, on which a hidden wait or a wrong device is an error.
+
+Prints, as JSON, how often each method moved something to the host in each round. A process of its own, because the
+device is registered for all of it.
+"""
+
+import json
+import sys
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+NAME = "absent"
+
+
+class AbsentDevice(TorchDispatchMode):
+    """Runs what touches the device on fake tensors; what comes to the host is counted and replaced by numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.fake, self.moved = FakeTensorMode(allow_non_fake_inputs=True), 0
+        self.dice = torch.Generator().manual_seed(0)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        leaves = tree_leaves((args, kwargs))
+        there = [leaf for leaf in leaves if isinstance(leaf, FakeTensor) and leaf.device.type == NAME]
+        to_host = any(isinstance(leaf, torch.device) and leaf.type == "cpu" for leaf in leaves)
+        if there and to_host:                      # `_to_copy`, or `to` in inference mode
+            self.moved += 1
+            return self.numbers(there[0])
+        if there or any(isinstance(leaf, torch.device) and leaf.type == NAME for leaf in leaves):
+            args, kwargs = tree_map(self.faked, (args, kwargs))
+            with self.fake:
+                return func(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def faked(self, leaf):
+        real = isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor)
+        return self.fake.from_tensor(leaf) if real else leaf
+
+    def numbers(self, tensor: FakeTensor) -> torch.Tensor:
+        """Statistics of rows as a model might send them: falling logits, tokens, log-sum-exp, entropy."""
+        if tensor.ndim == 3:                       # candidates of slots: tokens, log-probabilities
+            tokens = torch.randint(0, 40, tensor.shape[1:], generator=self.dice)
+            return torch.stack((tokens, -1. - torch.arange(tensor.shape[2]).expand(tensor.shape[1:]))).to(tensor.dtype)
+        rows, columns = tensor.shape
+        k = (columns - 2) // 2
+        tokens = torch.randint(0, 40, (rows, k), generator=self.dice)
+        return torch.cat((torch.arange(k, 0, -1).expand(rows, k), tokens, torch.full((rows, 1), k + 1),
+                          torch.ones(rows, 1)), 1).to(tensor.dtype)
+
+
+def main(names: list[str], static: bool) -> None:
+    from specdec_lib import catalog
+    from specdec_lib.loop import decode
+    from tests.test_cuda import output_kit
+
+    _setup_privateuseone_for_python_backend(NAME)
+    mode, told = AbsentDevice(), {}
+    with mode:
+        for name in names:
+            kit = output_kit(NAME, static)
+            method, rounds, before = catalog.build(name, kit), [], 0
+            for session in decode(tuple(range(40)), kit.target, *method, max_new_tokens=10):
+                rounds.append(mode.moved - before)
+                before = mode.moved
+            told[name] = {"moved": rounds, "drafted": [len(one.draft) for one in session.rounds]}
+            mode.moved = 0
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(sys.argv[2:], sys.argv[1] == "captured")

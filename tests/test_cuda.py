@@ -1,0 +1,174 @@
+"""The same bodies on a CPU in every run of the tests, and on a CUDA device by `specdec gpu`: it says what a CPU says.
+
+Tiny models with random weights in float32, without TF32; the default target where it is in the cache.
+"""
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
+from specdec_lib.hub import default_model, locate
+from specdec_lib.loop import decode
+from specdec_lib.models.llama.batched import BatchedLlama
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.cuda_graph import WIDTHS
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.weights import fuse, size_of
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.toys.tiny_target import ToyText, fit_toy, toy_answers
+from specdec_lib.training.data.batched_sampling import Request, sample_batched
+from specdec_lib.training.data.dataset import make_dataset
+from specdec_lib.training.data.ngram_counts import count_ngrams
+from specdec_lib.training.recipes import RECIPES
+from specdec_lib.types import Draft
+from tests.conftest import random_rounds, random_text, random_tree
+from tests.worlds import random_block_diffusion, random_diffusion, random_eagle, random_exits, random_lengths
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+SHAPE = LlamaConfig(layers=4, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=97, context=2048)
+TAPS, IDS = (0, 2, 4), tuple(range(0, 97, 2))
+CLOSE = 2e-3
+REAL = locate.cache_home() / f"{locate.DEFAULT}-{default_model.SHA256[:8]}"
+MODELS = ["tiny", *(["real"] if (REAL / "manifest.json").is_file() else [])]
+METHODS = [name for name, card in catalog.methods().items() if card.lossless and name != "ar"]
+torch.set_float32_matmul_precision("highest")
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+@cache
+def weights(device: str, seed: int = 0):
+    """The same random weights on every device."""
+    dice = torch.Generator().manual_seed(seed)
+
+    def get(name):
+        size = size_of(SHAPE, name)
+        return torch.ones(size) if "norm" in name else torch.randn(size, generator=dice) * size[1] ** -0.5
+    return fuse(SHAPE, get, torch.float32, device)
+
+
+@cache
+def real(device: str):
+    return Transformer.load(REAL, torch.float32, device)
+
+
+def model(name: str, device: str, static: bool | None = None) -> Transformer:
+    return Transformer(weights(device) if name == "tiny" else real(device).weights, static=static)
+
+
+def far(one, other) -> float:
+    return float((one.cpu() - other.cpu()).abs().max())
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["captured", "eager"])
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_of_chains_and_trees_and_features_are_those_of_a_cpu(device, name, static):
+    lm, cpu = model(name, device, static), model(name, "cpu", False)
+    for one in (lm, cpu):
+        one.tap((1, 3))
+    for chain in (True, False):
+        for tokens, draft in random_rounds(seed=3, rounds=10 if name == "tiny" else 4, start=40, chain=chain):
+            mine, want = lm(tokens, draft), cpu(tokens, draft)
+            assert far(mine.logits, want.logits) < CLOSE
+            assert far(lm.features(tokens), cpu.features(tokens)) < CLOSE
+            assert mine.best == want.best
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["captured", "eager"])
+def test_a_cache_that_aligned_itself_says_what_an_empty_one_says(device, static):
+    lm = model("tiny", device, static)
+    for tokens, draft in random_rounds(seed=5, rounds=24, start=30, back=.3):
+        assert far(lm(tokens, draft).logits, lm.fresh()(tokens, draft).logits) < 1e-4
+
+
+@pytest.mark.parametrize("products", [False, True], ids=["fused", "products"])
+def test_a_captured_step_equals_its_arithmetic_bit_by_bit_at_every_width(device, products):
+    lm = model("tiny", device, True)
+    lm.products = products
+    text = random_text(random.Random(1), 300)
+    lm.prefill(text[:-1])
+    for width in WIDTHS:
+        lm(text, random_tree(random.Random(width), width - 1))
+        step = lm.lease.held.last
+        assert step.width == width
+        with torch.inference_mode():
+            launched = [part.clone() for part in step.launch()]
+            assert all(map(torch.equal, launched, step.compute()))
+        assert bool(torch.isfinite(launched[1]).all())
+        lm.prefill(text[:-1])                      # or the rows of the last draft are there already
+
+
+def output_kit(device: str, static: bool | None = None) -> Kit:
+    """The tiny target with a drafter of every kind, none of them trained."""
+    target = Transformer(weights(device), static=static)
+    pairs = [[i * k % 97 for i in range(60)] for k in (1, 3, 5)]
+    diffusion = random_diffusion(SHAPE, IDS)
+    heads = {"eagle": random_eagle(SHAPE, TAPS, IDS), "early-exit": random_exits(SHAPE, (1, 2), IDS),
+             "block-diffusion": random_block_diffusion(SHAPE, TAPS, IDS), "diffusion-lm": diffusion,
+             "diffusion-lm-aligned": replace(diffusion, name="diffusion-lm-aligned"),
+             "ngram": Ngram(count_ngrams(pairs, 97)),
+             "length-predictor": random_lengths(SHAPE, ("eagle", "draft-model", "early-exit"))}
+    return Kit(target, TokenizerFacts(vocab=97), nodes=8, draft=target.first_layers(2), checkpoints=heads,
+               parts=catalog.make_part)
+
+
+@cache
+def world(device: str) -> Kit:
+    return output_kit(device)
+
+
+def output(name: str, device: str, tokens: int = 40):
+    base = world(device)
+    fresh = replace(base, target=base.target.fresh(), draft=base.draft.fresh(), indexes={}, memory={})
+    *_, session = decode((3, 1, 4, 1, 5, 9, 2, 6, 3, 1, 4), fresh.target, *catalog.build(name, fresh),
+                         max_new_tokens=tokens)
+    return session.output
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_lossless_method_emits_plain_decodings_ids(device, method):
+    assert output(method, device) == output("ar", device)
+
+
+def test_plain_decoding_emits_the_ids_of_a_cpu(device):
+    assert output("ar", device) == output("ar", "cpu")
+
+
+def test_many_texts_at_once_are_those_of_a_cpu(device):
+    def replies(where):
+        asked = iter([Request(random_text(random.Random(i), 5 + i), 24, 0.0, i) for i in range(6)])
+        return {one.request.key: one.output for one in
+                sample_batched(BatchedLlama(weights(where)), lambda: next(asked, None), (), 24, rows=4)}
+    assert replies(device) == replies("cpu")
+
+
+@pytest.fixture(scope="module")
+def toy_lessons(tmp_path_factory):
+    """lessons(device): a small data set of the tiny target on this device."""
+    @cache
+    def made(where):
+        target = Transformer(weights(where))
+        return target, make_dataset(target, ToyText(), toy_answers(target, 60, 16),
+                                    tmp_path_factory.mktemp("features"), rows=64, batch=512)
+    return made
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_step_of_training_runs_and_changes_the_drafter(device, name, toy_lessons, tmp_path):
+    target, lessons = toy_lessons(device)
+    _, drafter = fit_toy(name, target, lessons, tmp_path, steps=1)
+    state = drafter.state()
+    assert all(bool(torch.isfinite(tensor.float()).all()) for tensor in state.values())
+    _, again = fit_toy(name, target, lessons, tmp_path / "more", steps=2)
+    assert any(far(tensor.float(), again.state()[key].float()) > 0 for key, tensor in state.items())
+
+
+def test_logits_fed_to_the_host_are_one_row_each(device):
+    scores = model("tiny", device, True)((1, 2, 3), Draft((4, 5), (-1, -1)))
+    assert scores.row_stats((0, 2)).lse == pytest.approx(
+        torch.logsumexp(scores.logits.double(), -1)[[0, 2]].tolist(), abs=1e-4)
+    assert scores.best == tuple(scores.logits.argmax(-1).tolist())
