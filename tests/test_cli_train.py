@@ -9,7 +9,8 @@ import torch
 from specdec_lib import cli
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, checkpoint_names
 from specdec_lib.training.fit import KEPT_LOG, read_log
-from tests.training.folder import HELD, answers_file, model_folder
+from specdec_lib.training.pipeline import read_answers
+from tests.training.folder import HELD, OPEN, answers_file, model_folder
 from tests.training.other_target import other_folder
 
 HERE = ["--device", "cpu", "--dtype", "float32", "--threads", "1"]
@@ -58,6 +59,32 @@ def test_a_checkpoint_is_weights_a_card_for_programs_one_for_people_and_a_log(sh
                                                                KEPT_LOG}
     log = read_log(shelf / name / KEPT_LOG)
     assert [line["step"] for line in log if "loss" in line] == list(range(1, card(shelf, name)["made"]["steps"] + 1))
+
+
+def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "answers"
+    prompts.write_text("".join(json.dumps({"prompt": prompt, "family": "words"}) + "\n" for prompt in OPEN))
+    words = ["answers", "--target", str(model), "--prompts", str(prompts), "--own", "0", "--greedy",
+             "--max-new-tokens", "12", "--out", str(out), *HERE]
+    assert cli.run([*words, "--minutes", "1"]) == 0
+    assert "stopped by prompts" in capsys.readouterr().out
+    records = [*read_answers(out)]
+    assert {record["prompt"] for record in records} == set(OPEN)
+    assert {record["temperature"] for record in records} == {0.0}
+    assert cli.run(["train", "eagle", "--target", str(model), "--data", str(out), "--minutes", "0.02", "--unroll", "2",
+                    "--out", str(tmp_path / "shelf"), *HERE]) == 0
+    assert card(tmp_path / "shelf", "eagle")["settings"]["trained_depth"] == 2
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["answers", "--own", "2"], "a share lies between 0 and 1"),
+    (["answers", "--prompts", "none.jsonl"], "no prompt file"),
+    (["train", "eagle", "--unroll", "0"], "--unroll is a number of steps"),
+    (["train", "draft-lm", "--unroll", "3"], "of eagle alone"),
+    (["train", "eagle", "--rows", "0"], "--rows and --batch are at least 1"),
+    (["train", "eagle", "--watch", "none.jsonl"], "there is no file none.jsonl")])
+def test_odd_orders_are_refused(words, sentence, model, tmp_path, capsys):
+    assert sentence in refused([*words, "--target", str(model), "--out", tmp_path, *HERE], capsys)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,11 +13,15 @@ from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
 from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
+from specdec_lib.files import alone_in
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
+from specdec_lib.training.data.dataset import ROWS
+from specdec_lib.training.data.prompt_sources import read_prompts, texts
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
@@ -32,17 +37,18 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str | None,
                   depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
                   optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
-                  attention: str | None = None, lengths: Mapping[str, Any] | None = None) -> str:
+                  attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
+                  rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = ()) -> str:
     """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
     `lengths` are the given fields of `LengthSettings`, for the length predictor only.
     """
     name = with_attention(name, attention)
-    which = None if name in (NGRAM, LENGTH) else recipe(name)
+    which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
     asked = length_settings(name, lengths or {}, rate, seed)
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
-                          target=without_folders(target), given=target)
+                          target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch))
     check_sources(order)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
@@ -53,6 +59,31 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                                                                                                  made,
                                                                                                 say, progress)
     return card_text(done.card)
+
+
+def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
+                   own: float, greedy: bool, max_new_tokens: int, batch: int | None, target: str, device: str,
+                   dtype: str, threads: int | None, seed: int, say: Say,
+                   progress: Callable[[int, int, str], None]) -> str:
+    """Answers these prompts, and prompts of the target's own, into `out`; says what the folder holds then."""
+    plan = AnswerPlan(max_new=max_new_tokens, own=own, seed=seed, mix=(0.0,) if greedy else MIX)
+    refused = [line for path in forbid for line in texts(path)]
+    for path in prompts:
+        read_prompts(path)
+    lm, text, _, _ = open_target(target, device, dtype, threads, say)
+    with alone_in(out):
+        made = make_answers(lm, text, out, tokens, minutes, prompts, refused, plan, batch, say=say,
+                            progress=lambda done, seconds: progress(done, tokens, "tokens of answers"))
+    return f"{made.records:,} answers with {made.tokens:,} tokens in {out}, stopped by {made.stopped}"
+
+
+def unrolled(which: Recipe | None, name: str, steps: int | None) -> Recipe | None:
+    """The recipe with so many steps unrolled; Refusal for a drafter that unrolls none."""
+    if steps is None:
+        return which
+    if which is None or name != "eagle" or steps < 1:
+        raise Refusal(f"--unroll is a number of steps of at least 1 and of eagle alone, got {steps} for {name}")
+    return replace(which, make=partial(which.make, depth=steps))
 
 
 def with_attention(name: str, attention: str | None) -> str:

@@ -13,6 +13,7 @@ from specdec_lib.models.llama.config import UnsupportedConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.models.llama.weights import tensor_sizes
+from specdec_lib.models.threads import for_model
 from specdec_lib.types import LM, Draft, Refusal
 
 SPARE = 1.15                                       # times the weights: packing and caches need memory, too
@@ -31,9 +32,11 @@ def load_lm(folder: str | Path, dtype: torch.dtype | Literal["auto"] = "auto", d
             threads: int | None = None) -> LM:
     """The model in a folder. Refusal where its weights are missing, corrupt, or larger than the free memory."""
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    refuse_missing(device)
     dtype = default_dtype(device) if dtype == "auto" else dtype
-    if threads is not None:
-        torch.set_num_threads(threads)
+    for_model(threads)
+    if device.startswith("cuda"):
+        torch.backends.cuda.enable_cudnn_sdp(False)              # it plans every new shape anew, for 0.1 s and more
     refuse_too_large(Path(folder), dtype, device)
     try:
         lm: LM = Transformer.load(folder, dtype, device)
@@ -43,6 +46,29 @@ def load_lm(folder: str | Path, dtype: torch.dtype | Literal["auto"] = "auto", d
         lm = HuggingFace.load(folder, dtype, device, why=str(why))
     refuse_without_numbers(lm, Path(folder).name, str(dtype).removeprefix("torch."))
     return lm
+
+
+def refuse_missing(device: str) -> None:
+    """Raises Refusal for a CUDA device that this machine, its driver or this build of torch does not have."""
+    if not device.startswith("cuda"):
+        return
+    if not torch.cuda.is_available():
+        raise Refusal(f"{why_no_cuda()}: take --device cpu")
+    number, count = device.partition(":")[2], torch.cuda.device_count()
+    if number and not (number.isdecimal() and int(number) < count):
+        raise Refusal(f"there is no device {device}, this machine has {count}: take cuda:0 to cuda:{count - 1}")
+
+
+def why_no_cuda() -> str:
+    """What torch says when it is asked for CUDA and has none."""
+    try:
+        torch.cuda.init()
+    except AssertionError:
+        return f"this machine has no CUDA device for this build of torch, {torch.__version__}"
+    except RuntimeError as error:
+        if "too old" in str(error):
+            return "the driver of the GPU is older than this build of torch needs, update it"
+    return "this machine has no CUDA device"
 
 
 def refuse_without_numbers(lm: LM, name: str, dtype: str) -> None:

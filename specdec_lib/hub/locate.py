@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from specdec_lib.files import cache_home
 from specdec_lib.hub import default_model
 from specdec_lib.hub.build_cache import Say, build_once
 from specdec_lib.models.llama.weights import read_config
@@ -25,11 +26,6 @@ PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 def silent(_: str) -> None:
     """Drops a progress message: the default."""
-
-
-def cache_home() -> Path:
-    """The folder of everything that is built once and can be built again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
 
 
 def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES) -> Path:

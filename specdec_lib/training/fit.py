@@ -68,7 +68,8 @@ def fit(drafter: TrainableDrafter, groups: Sequence[Sequence[int]], batch_of: Ca
         clock: Callable[[], float] = perf_counter) -> Progress:
     """Trains in place and returns how far it came; resumes the fit that `folder` holds, if any.
 
-    `judge()` measures on held-out prompts at the start, every few minutes and at the end; the log keeps its result.
+    `judge()` measures on held-out prompts at the start, every few minutes and at the end; the log keeps what it returns
+    (by name of the prompts, so `held_out` and others).
     Raises Refusal where the folder holds another fit or a damaged one, and where there are no groups.
     """
     if not groups:
@@ -137,8 +138,7 @@ class Looks:
         if not last and now.seconds - self.judged < self.pause:
             return False
         started = self.clock()
-        held_out = {"step": now.step, "seconds": now.seconds, "tokens": now.tokens, "held_out": self.judge()}
-        log_line(self.log, held_out)
+        log_line(self.log, {"step": now.step, "seconds": now.seconds, "tokens": now.tokens} | self.judge())
         self.pause = max(self.settings.judge_every, (self.clock() - started) / self.settings.looking)
         self.judged = now.seconds
         return True

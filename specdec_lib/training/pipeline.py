@@ -24,7 +24,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import start_from_base
 from specdec_lib.training.data import shards
 from specdec_lib.training.data.answers import make_answers, name_of
-from specdec_lib.training.data.dataset import LOOK, Dataset, make_dataset, refuse_too_few
+from specdec_lib.training.data.dataset import LOOK, ROWS, Dataset, make_dataset, refuse_too_few
 from specdec_lib.training.data.examples import examples, normalised
 from specdec_lib.training.data.prompt_sources import read_prompts, shipped, texts
 from specdec_lib.training.eval.break_even import break_even
@@ -39,6 +39,7 @@ ANSWERING = 0.4                                    # share of the minutes for ma
 MEASURING = 0.2                                    # for held-out measurements, during and after the fit
 FITTING = 0.25                                     # least share for the fit, however long the answers took
 YEAR = 366 * 24 * 60                               # in minutes
+LOOKS = 12                                         # held-out measurements of a short fit, at most
 Say = Callable[[str], None]
 
 
@@ -56,7 +57,10 @@ class TrainingOrder:
     optimiser: str | None = None                   # None: the recipe's
     rate: float | None = None
     seed: int = 0
-    cache: float = 10e9                            # bytes of features on disk
+    cache: float = 10e9                            # bytes of features on disk, on a GPU of hidden states in its memory
+    rows: int = ROWS                               # of the draft vocabulary
+    batch: int | None = None                       # padded tokens of a step; None: what suits the device
+    watch: tuple[Path, ...] = ()                   # answers to measure beside the held-out ones
     target: str = "the target"                     # its name on the card
     given: str = ""                                # the target as it was named, which may be a path
 
@@ -69,7 +73,9 @@ class TrainingOrder:
         if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not 0 < self.rate < inf:
             raise Refusal("drafters are fitted by adamw or muon at a rate above 0, got "
                           f"{self.optimiser} at {self.rate}")
-        for path in (*self.prompts, *self.data, *self.forbidden):
+        if self.rows < 1 or self.batch is not None and self.batch < 1:
+            raise Refusal(f"--rows and --batch are at least 1, got {self.rows} and {self.batch}")
+        for path in (*self.prompts, *self.data, *self.forbidden, *self.watch):
             if not path.exists():
                 raise Refusal(f"there is no file {path}")
 
@@ -92,10 +98,12 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
         progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
 
     def judge() -> dict:
-        return teacher_forced_rates(which, drafter, lessons.held_out(drafter.levels, LOOK))
+        looked = {"held_out": lessons.held[:LOOK], "watched": lessons.watched}
+        return {name: teacher_forced_rates(which, drafter, lessons.batches(groups, drafter.levels))
+                for name, groups in looked.items() if groups}
 
     settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
-                        seed=order.seed)
+                        seed=order.seed, judge_every=min(180.0, 60 * order.minutes / LOOKS))
     say(f"training {which.name} for {minutes:.1f} minutes")
     with alone_in(folder):
         now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
@@ -103,7 +111,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
     about = {"target": order.target, "limits": [*which.limits, *general_limits(len(drafter.frozen.ids))],
              "made": {**made, "minutes": round(now.seconds / 60, 1), "steps": now.step, "tokens_seen": now.tokens,
                       "tokens_of_data": lessons.tokens, "device": str(target.device),
-                      "data": ", ".join(sorted({example.source for example in lessons.data}))},
+                      "data": lessons.sources},
              "settings": {**asdict(settings), **asdict(objective), "minutes": round(now.seconds / 60, 1),
                           "rows": len(drafter.frozen.ids), **drafter.meta()}, "measured": {}}
     say("measuring")
@@ -119,7 +127,10 @@ def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadl
         ensure_answers(order, target, text, deadline, say, progress)
     kept = forbidden_texts(order)
     records = (record for path in order.data or (work / "answers",) for record in read_answers(path, target.vocab))
-    return make_dataset(target, text, records, work / "features", kept, limit=order.cache, say=say)
+    watched = [record for path in order.watch for record in read_answers(path, target.vocab)]
+    kept |= {normalised(record["prompt"]) for record in watched}
+    return make_dataset(target, text, records, work / "features", kept, rows=order.rows, batch=order.batch,
+                        limit=order.cache, watched=watched, say=say)
 
 
 def forbidden_texts(order: TrainingOrder) -> frozenset[str]:
@@ -218,6 +229,9 @@ def store_and_measure(which: Recipe, order: TrainingOrder, lessons: Dataset, dra
     drafter.take({name: tensor.to(target.device) for name, tensor in stored.state.items()})
     measured["teacher-forced"] = teacher_forced_rates(which, drafter, lessons.held_out(drafter.levels, batches.taken),
                                                       families=True)
+    if lessons.watched:
+        measured["watched"] = teacher_forced_rates(which, drafter, lessons.batches(lessons.watched, drafter.levels),
+                                                   families=True)
     for random, name in ((False, "as it starts"), (True, "from random weights")):
         other = start(which, target, lessons, random)
         measured[name] = teacher_forced_rates(which, other, lessons.held_out(other.levels, batches.taken))

@@ -44,8 +44,8 @@ class Recipe:
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
 
-def eagle(target: Any, ids: Any, random: bool = False) -> EagleNet:
-    return EagleNet(target, ids, depth=3, random=random)
+def eagle(target: Any, ids: Any, random: bool = False, depth: int = DEPTH) -> EagleNet:
+    return EagleNet(target, ids, depth=depth, random=random)
 
 
 def full(target: Any, ids: Any, random: bool = False) -> DiffusionNet:
@@ -54,7 +54,7 @@ def full(target: Any, ids: Any, random: bool = False) -> DiffusionNet:
 
 RECIPES = {recipe.name: recipe for recipe in (
     Recipe("eagle", "one layer over three of the target's streams", eagle, {"ids": "int32", "norm": "float32"},
-           limits=("Unrolled three steps in training, so deeper slots extrapolate.",)),
+           limits=("Slots deeper than `trained_depth` extrapolate: so many steps are unrolled in training.",)),
     Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLMNet,
            {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
            limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model"),

@@ -74,7 +74,7 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
                       "tokens_seen": int(sum(len(known_labels(labels))
                                              for labels in train.labels.values())) * asked.epochs,
                       "device": str(target.device),
-                      "data": ", ".join(sorted({example.source for example in lessons.data}))},
+                      "data": lessons.sources},
              "settings": {**settings, "drafters": sums}, "measured": {}}
     meta = {"longest": asked.longest, "drafters": sums}
     done = save_checkpoint(order.out, LENGTH, state, meta, about, {}, None, fingerprint(target, text))
@@ -127,7 +127,7 @@ def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[st
 def greedy_groups(lessons: Dataset, seed: int) -> list[Sequence[int]]:
     """Batches of the greedy training answers in random order; Refusal where there is none."""
     greedy = [i for group in lessons.train for i in group if lessons.data[i].temperature == 0]
-    groups = batches_of(lessons.data, greedy, BATCH)
+    groups = batches_of(lessons.data, greedy, BATCH["cpu"])
     if not groups:
         raise Refusal("lengths are learned from greedy answers, and there is none to train on: give other --data")
     return [groups[i] for i in shuffled(len(groups), 0, seed)]

@@ -44,7 +44,7 @@ def train_ngram(order: TrainingOrder, target: Target, text: Tokenizer, made: Map
             "settings": {"order": 3, "counts of at least": 2},
             "parameters": sum(array.size for array in arrays.values()),
             "made": {**made, "minutes": minutes, "tokens_seen": sum(len(example.output) for example in learned),
-                     "data": ", ".join(sorted({example.source for example in lessons.data}))},
+                     "data": lessons.sources},
             "limits": ["It knows the last two tokens and nothing else.", general_limits(len(lessons.ids))[2]]}
     from safetensors.numpy import save_file
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.scores import Scores
 from specdec_lib.trees import grow, with_notes
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
 
@@ -38,7 +37,7 @@ class Diffusion:
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
-        scores = Scores(self.head.dists(session.tokens, max(depth, self.block), self.steps), self.head.ids)
+        scores = self.head.scores(session.tokens, max(depth, self.block), self.steps)
         draft = grow(replace(session, sampling=None), budget, dice, lambda draft: scores, NAME)
         unseen = self.unseen(session, depth)
         return with_notes(draft, unseen=unseen) if unseen else draft

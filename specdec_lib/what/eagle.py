@@ -29,6 +29,10 @@ class Eagle:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2:
             return Draft()
+        depth = min(budget.depth, budget.size)
+        if depth and self.head.on_device and (session.sampling is None or session.sampling.greedy):
+            scores = self.head.chain(session.tokens, depth)      # one transfer for all of them
+            return grow(session, budget, dice, lambda draft: scores, NAME)
         return grow(session, budget, dice, lambda draft: self.head(session.tokens, draft), NAME)
 
 

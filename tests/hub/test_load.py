@@ -109,3 +109,25 @@ def test_without_kernels_of_onednn_the_weights_stay_plain(monkeypatch):
         monkeypatch.undo()
         packs_dtype.cache_clear()
     assert PackedLinear(torch.eye(16, dtype=torch.bfloat16)).packed == bfloat16_is_fast()
+
+
+@pytest.mark.parametrize(("said", "sentence"), [
+    (AssertionError("Torch not compiled with CUDA enabled"), "no CUDA device for this build of torch"),
+    (RuntimeError("The NVIDIA driver on your system is too old (found version 11040)."), "driver of the GPU is older"),
+    (RuntimeError("No CUDA GPUs are available"), "this machine has no CUDA device: take --device cpu")])
+def test_a_device_that_is_not_there_is_refused_with_what_torch_says_of_it(said, sentence, folder, monkeypatch):
+    def init():
+        raise said
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    with pytest.raises(Refusal, match=sentence):
+        loading.load_lm(folder, torch.float32, "cuda")
+
+
+def test_a_device_number_that_is_not_there_is_refused_with_those_there_are(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    loading.refuse_missing("cuda:1")
+    for name in ("cuda:2", "cuda:x"):
+        with pytest.raises(Refusal, match="take cuda:0 to cuda:1"):
+            loading.refuse_missing(name)

@@ -284,7 +284,7 @@ class Watch:
     def judge(self):
         self.now += self.look
         self.looks.append(self.now)
-        return {"looks": len(self.looks)}
+        return {"held_out": {"looks": len(self.looks)}}
 
     def fit(self, target, folder, settings, **options):
         drafter = start(target)

@@ -137,6 +137,29 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
     assert (tmp_path / "draft-lm" / "README.md").read_text().startswith("# draft-lm")
 
 
+def test_watched_answers_are_measured_in_every_look_and_never_trained_on(target, text, data, tmp_path, twenty_steps):
+    lines = data.read_text().splitlines(keepends=True)
+    watch, seen = tmp_path / "watch.jsonl", [line for line in lines if json.loads(line)["prompt"] in TRAIN[:5]]
+    watch.write_text("".join(seen))
+    order = TrainingOrder(tmp_path / "out", LONG, data=(data,), watch=(watch,), target="tiny")
+    lessons = prepare_dataset(order, target, text, TimeBudget(LONG), quiet, quiet)
+    learned, watched = ({lessons.data[i].prompt for group in groups for i in group}
+                        for groups in (lessons.train, lessons.watched))
+    assert watched == {text.encode_chat([prompt]) for prompt in TRAIN[:5]}
+    assert not watched & learned
+    card = train_drafter(recipe("eagle"), order, target, text, MADE).card
+    looks = [line for line in read_log(tmp_path / "out/eagle" / KEPT_LOG) if "held_out" in line]
+    tokens = sum(len(json.loads(line)["output"]) for line in seen)
+    assert [line["watched"]["eagle"]["tokens"] for line in looks] == [tokens, tokens]
+    assert sum(family["tokens"] for family in card["measured"]["watched"]["eagle"]["by_family"].values()) == tokens
+
+
+def test_the_draft_vocabulary_has_the_size_that_was_ordered_and_eagle_unrolls_the_steps_of_its_recipe(
+        target, text, data, tmp_path, twenty_steps):
+    card = train_drafter(recipe("eagle"), TrainingOrder(tmp_path, LONG, data=(data,), rows=7), target, text, MADE).card
+    assert (card["settings"]["rows"], card["settings"]["trained_depth"]) == (7, 5)
+
+
 def test_a_drafter_with_a_base_is_measured_on_the_same_held_out_answers_as_its_base(
         target, text, data, base, tmp_path, twenty_steps):
     lent(base, tmp_path, "draft-lm", "diffusion-lm")

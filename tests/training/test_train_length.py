@@ -140,12 +140,12 @@ def test_the_same_order_again_reads_no_answer(world, trained, monkeypatch):
 
 
 def test_when_time_is_short_fewer_answers_are_read(trained, monkeypatch):
-    monkeypatch.setattr(module, "BATCH", 40)
+    monkeypatch.setitem(module.BATCH, "cpu", 40)
     assert trained(minutes=1e-6).card["made"]["answers"] < 30
 
 
 def test_no_more_positions_are_read_than_were_asked_for(trained, monkeypatch):
-    monkeypatch.setattr(module, "BATCH", 40)
+    monkeypatch.setitem(module.BATCH, "cpu", 40)
     few = trained(replace(ASKED, positions=50)).card
     assert 50 <= few["made"]["positions"] < 100
 

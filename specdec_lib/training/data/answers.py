@@ -12,7 +12,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec_lib.checkpoints.fingerprint import fingerprint, hashed
@@ -40,6 +40,8 @@ OWN = "self"                                       # the source of prompts that 
 PROMPT = 192                                       # tokens the target may take to make one up
 READ = 1024                                        # tokens a prompt may have
 STUMP = 16                                         # an answer cut by the clock before that is dropped
+AT_ONCE, MANY = {"cpu": 32}, 1024                  # answers under way; many where a step costs little more with them
+BATCHES = 8                                        # of a shard at least, if many: at its end rows run out of prompts
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class AnswerPlan:
     max_new: int = 256
     own: float = 0.5                               # share of prompts the target makes up, where a file has others
     seed: int = 0
+    mix: tuple[float, ...] = MIX                   # temperatures, in turn for the answers from one source
 
     def __post_init__(self):
         if self.size < 1 or self.max_new < 1 or not 0 <= self.own <= 1:
@@ -119,8 +122,8 @@ class PromptLot:
         if len(ids) > READ or len(ids) + self.plan.max_new > self.context:
             return None
         place, self.started[source] = self.started[source], self.started[source] + 1
-        return Request(ids, self.plan.max_new, MIX[place % len(MIX)], self.plan.key(self.number, source, place),
-                       (asked, earlier))
+        return Request(ids, self.plan.max_new, self.plan.mix[place % len(self.plan.mix)],
+                       self.plan.key(self.number, source, place), (asked, earlier))
 
     def take(self, reply: Reply) -> None:
         """A prompt that was made up is asked; an answer is kept, and the next turn asked."""
@@ -173,7 +176,7 @@ def batched_model(lm: Target) -> BatchedModel:
 
 def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, minutes: float,
                  prompts: Iterable[Path] = (), forbidden: Iterable[str] = (),
-                 plan: AnswerPlan = AnswerPlan(), batch: int = 32, top_p: float = 0.98,
+                 plan: AnswerPlan = AnswerPlan(), batch: int | None = None, top_p: float = 0.98,
                  target: str | None = None, say: Callable[[str], None] = lambda line: None,
                  progress: Callable[[int, float], None] = lambda tokens, seconds: None,
                  clock: Callable[[], float] = time.monotonic) -> Made:
@@ -181,14 +184,15 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
 
     `prompts` are JSON-lines files beside the target's own inventions; the shipped prompts and `forbidden` texts are
     never asked, nor is a conversation that has one of them. `progress(tokens in the folder, seconds)` hears of every
-    answer. The same seed and batch make the same shards, however often the run was killed between. `target` names
-    what speaks: `name_of(lm, text)` if None.
+    answer. The same seed and batch (None: what suits the device) make the same shards, however often the run was
+    killed between. `target` names what speaks: `name_of(lm, text)` if None.
     """
+    batch = AT_ONCE.get(lm.device.type, MANY) if batch is None else batch
     refuse_nothing(tokens, minutes, batch)
     begun = clock()
     never = Sieve([*shipped(), *forbidden]).closed
     given = allowed_conversations(prompts, never, plan.seed)
-    plan = plan if given else AnswerPlan(plan.size, plan.max_new, 1.0, plan.seed)
+    plan = sized(plan if given else replace(plan, own=1.0), batch)
     shards = Shards(folder, target or name_of(lm, text))
     closed = never | firsts(shards)
     rows = batched_model(lm)                       # its memory serves all shards
@@ -214,6 +218,11 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
         raise Refusal("the target made up no prompt that can be used: give some in a file")
     stopped = "tokens" if shards.tokens >= tokens else stopped
     return Made(shards.records, shards.tokens, count, tried, clock() - begun, stopped)
+
+
+def sized(plan: AnswerPlan, batch: int) -> AnswerPlan:
+    """The plan with shards large enough for so many answers under way."""
+    return replace(plan, size=max(plan.size, BATCHES * batch)) if batch > AT_ONCE["cpu"] else plan
 
 
 def firsts(records: Iterable[Record]) -> set[str]:

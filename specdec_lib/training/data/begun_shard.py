@@ -16,7 +16,8 @@ from typing import Generic, Protocol, TypeVar
 from specdec_lib.training.data.batched_sampling import BatchRows, Reply, Request, RunningRow
 from specdec_lib.training.data.shards import Shards
 
-EVERY = 1.0                                        # seconds between two writes
+EVERY = 1.0                                        # seconds between two writes, at least
+SHARE = 0.02                                       # of the time that writing may take
 
 
 class Lot(Protocol):
@@ -49,6 +50,7 @@ class BegunShard(Generic[LotType]):
         self.lot, self.steps = lot, 0
         self.running: list[RunningRow] = []        # what to continue; empty at the start of a shard
         self.requests: list[Request] = []
+        self.places: dict[int, int] = {}           # id of a request -> its number
         self.events: list[int | list] = []         # so many polls, or the number of a request with its reply
 
     def resume(self, kept: dict) -> None:
@@ -71,7 +73,8 @@ class BegunShard(Generic[LotType]):
             self.events.append(1)
         request = self.lot.poll()
         if request is not None:
-            self.requests.append(request)
+            self.places[id(request)] = len(self.requests)
+            self.requests.append(request)          # kept, so that no other takes over its id
         return request
 
     def take(self, reply: Reply) -> None:
@@ -80,13 +83,15 @@ class BegunShard(Generic[LotType]):
 
     def number(self, request: Request) -> int:
         """Of this very request; another may be equal."""
-        return next(i for i, one in enumerate(self.requests) if one is request)
+        return self.places[id(request)]
 
     def keep(self, rows: BatchRows) -> None:
         """Writes the state if it is time to."""
-        if time.monotonic() >= self.due:
+        begun = time.monotonic()
+        if begun >= self.due:
             now = [(None if row.request is None else self.number(row.request), row.said, row.size)
                    for row in rows.running()]
             self.shards.keep_begun(self.place, json.dumps({"key": self.key, "events": self.events, "rows": now,
                                                            "steps": rows.batch.steps}))
-            self.due = time.monotonic() + EVERY
+            ended = time.monotonic()
+            self.due = ended + max(EVERY, (ended - begun) / SHARE)

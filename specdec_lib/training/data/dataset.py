@@ -15,7 +15,9 @@ from torch import Tensor
 
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.heads.base import Target
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch, grouped, order
+from specdec_lib.training.data.device_features import DeviceFeatures
 from specdec_lib.training.data.examples import Example, examples, frequent
 from specdec_lib.training.data.features import Features
 from specdec_lib.training.nets.eagle import default_taps
@@ -23,8 +25,10 @@ from specdec_lib.training.nets.early_exit import default_exits
 from specdec_lib.types import Refusal
 
 ROWS = 8192                                        # of the draft vocabulary
-BATCH = 2048                                       # padded tokens in a step
+BATCH = {"cpu": 2048}                              # padded tokens in a step
+LARGE = 16384                                      # on another device, which is not busy with fewer
 LONGEST = 640                                      # tokens of an example
+WATCHED = 1536                                     # of one that is only measured
 LOOK = 8                                           # held-out batches measured while training
 
 
@@ -36,16 +40,27 @@ class Dataset:
     ids: Tensor                                    # [rows] the draft vocabulary, sorted
     train: tuple[tuple[int, ...], ...]
     held: tuple[tuple[int, ...], ...]              # in random order, so that the first few represent all
-    features: Features
+    features: Features | DeviceFeatures
+    watched: tuple[tuple[int, ...], ...] = ()      # answers to other prompts, measured beside the held-out ones
 
     @property
     def tokens(self) -> int:
         """Tokens of all training examples, prompts and answers."""
         return sum(len(self.data[i]) for group in self.train for i in group)
 
+    @property
+    def sources(self) -> str:
+        """The families of the examples to learn from and to hold out, in alphabetical order."""
+        own = {i for groups in (self.train, self.held) for group in groups for i in group}
+        return ", ".join(sorted({self.data[i].source for i in own}))
+
     def held_out(self, levels: Sequence[int], count: int | None = None) -> Iterator[tuple[Batch, list[str]]]:
         """Held-out batches and the family of each of their examples."""
-        for group in self.held[:count]:
+        yield from self.batches(self.held[:count], levels)
+
+    def batches(self, groups: Iterable[Sequence[int]], levels: Sequence[int]) -> Iterator[tuple[Batch, list[str]]]:
+        """The batches of these groups and the family of each of their examples."""
+        for group in groups:
             yield self.features(group, levels), [self.data[i].source for i in group]
 
 
@@ -58,10 +73,15 @@ class ChatEncoder(Protocol):
 
 
 def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], folder: Path | None,
-                 forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int = BATCH, limit: float = 8e9,
+                 forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int | None = None,
+                 limit: float = 8e9, watched: Iterable[Mapping] = (),
                  say: Callable[[str], None] = lambda line: None) -> Dataset:
-    """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with."""
-    data = tuple(examples(records, text.encode_chat, forbidden, min(LONGEST, target.context or LONGEST)))
+    """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with.
+
+    `watched` are answers that are measured and never trained on; their prompts are to be among the forbidden ones.
+    """
+    longest, batch = min(LONGEST, target.context or LONGEST), batch or BATCH.get(target.device.type, LARGE)
+    data = tuple(examples(records, text.encode_chat, forbidden, longest))
     train = [i for i, example in enumerate(data) if not example.held_out]
     held = [i for i, example in enumerate(data) if example.held_out and example.temperature == 0]
     refuse_too_few(len(train), len(held))
@@ -69,9 +89,21 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
     say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
         f"{len(ids)} tokens in the draft vocabulary")
+    groups = batches_of(data, train, batch)
     held = batches_of(data, held, batch)
     held = tuple(held[i] for i in order(len(held), 0, 0))
-    return Dataset(data, ids, batches_of(data, train, batch), held, Features(target, data, levels, folder, limit))
+    own = len(data)
+    data += tuple(examples(watched, text.encode_chat, longest=min(WATCHED, target.context or WATCHED)))
+    seen = batches_of(data, range(own, len(data)), batch)
+    return Dataset(data, ids, groups, held, features_of(target, data, levels, folder, limit), seen)
+
+
+def features_of(target: Target, data: Sequence[Example], levels: Sequence[int], folder: Path | None,
+                limit: float) -> Features | DeviceFeatures:
+    """The target's features: in the memory of the device that it runs on, else on disk in `folder`."""
+    if isinstance(target, Transformer) and target.device.type != "cpu":
+        return DeviceFeatures(target, data, limit)
+    return Features(target, data, levels, folder, limit)
 
 
 def refuse_too_few(train: int, held: int) -> None:

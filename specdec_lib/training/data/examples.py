@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from specdec_lib.types import Refusal
 
 HELD_OUT = 20                                      # one prompt in twenty
@@ -75,16 +77,14 @@ def without_loop(output: Sequence[int], longest: int = LONGEST_LOOP, period: int
 
     Small models loop at temperature 0, and loops are so easy to draft that they inflate every acceptance rate.
     """
-    output = tuple(output)
-    stop = len(output)
-    for step in range(1, period + 1):
-        same = 0
-        for i in range(step, len(output)):
-            same = same + 1 if output[i] == output[i - step] else 0
-            if same > longest:
-                stop = min(stop, i)
-                break
-    return output[:stop]
+    tokens = np.asarray(output)
+    stop = len(tokens)
+    for step in range(1, min(period, len(tokens) - longest - 1) + 1):
+        same = tokens[step:] == tokens[:-step]
+        if np.count_nonzero(same) > longest:       # else no run of them is so long
+            runs = np.convolve(same, np.ones(longest + 1, dtype=int), "valid")
+            stop = min([stop, *(np.flatnonzero(runs == longest + 1)[:1] + step + longest)])
+    return tuple(output[:stop])
 
 
 def frequent(data: Iterable[Example], rows: int, keep: Iterable[int] = ()) -> list[int]:

@@ -25,6 +25,7 @@ def steps(monkeypatch):
     """Every step is written down; counts the steps of the target and raises at a given one."""
     torch.set_num_threads(1)
     monkeypatch.setattr(begun_shard, "EVERY", 0.0)
+    monkeypatch.setattr(begun_shard, "SHARE", float("inf"))
     monkeypatch.setattr("specdec_lib.files.sync", lambda path: None)       # slow, and it is no power cut that we play
     counted = {"steps": 0, "kill at": None}
     real = BatchedLlama.step
