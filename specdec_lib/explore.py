@@ -1,28 +1,32 @@
-"""explore: a figure function with choices as live sliders, as a static figure, or as a slider inside exported HTML.
+"""explore: a figure function with choices as live controls, as a static figure, or as controls of an exported page.
 
 The environment variable SPECDEC_EXPLORE selects the mode: `live` (the default), `static` (the figure at its first
-values), `html` (every step of the first choice drawn in advance; it needs no kernel).
-The function is pure: it takes the choices by name and returns a Figure, or a value with HTML such as a token strip.
+values), `html` (drawn in advance; it needs no kernel, and figures need a page that brings Plotly along).
+The function is pure: it takes the choices by name and returns a Figure, a value with HTML such as a token strip, or a
+`show.stack` of both.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
-from html import escape
+from functools import cache
+from itertools import product
 from typing import Any, cast
 
 import plotly.graph_objects as go
 
+from specdec_lib.show.html import Html, Stack, as_html
+from specdec_lib.show.page_controls import page_with_controls
 from specdec_lib.types import Refusal
 
 MODES = ("live", "static", "html")
-STEPS = 12                                         # more make the exported page too large
+STEPS = 12                                         # of a control in an exported page; more make it too large
+GRID = 40                                          # combinations that an exported page holds; beyond, one moves alone
 
 
 class Choices:
-    """The values of a slider, in order; `start` is the initial value, by default the first one."""
+    """The values of a control, in order; `start` is the initial value, by default the first one."""
 
     def __init__(self, *values, start: Any = None):
         if not values:
@@ -35,57 +39,117 @@ class Choices:
     def place(self) -> int:
         return self.values.index(self.start)
 
+    @property
+    def named(self) -> bool:
+        """Whether the values are names, to be chosen from a list, and not numbers in an order."""
+        return any(isinstance(value, str | bool) for value in self.values)
+
+    @property
+    def labels(self) -> list[str]:
+        return [str(value) for value in self.values]
+
 
 def explore(figure: Callable[..., Any], **choices):
-    """`figure(name=value, ...)` with a slider for each `Choices`; any other value is passed on unchanged.
+    """`figure(name=value, ...)` with a control for each `Choices`; any other value is passed on unchanged.
 
     Refusal if SPECDEC_EXPLORE is none of its three values, ValueError if there is no `Choices`.
     """
     mode = os.environ.get("SPECDEC_EXPLORE", "live")
     if mode not in MODES:
         raise Refusal(f"SPECDEC_EXPLORE is one of {', '.join(MODES)}, got {mode!r}")
-    sliders = {name: value for name, value in choices.items() if isinstance(value, Choices)}
-    if not sliders:
+    moved = {name: value for name, value in choices.items() if isinstance(value, Choices)}
+    if not moved:
         raise ValueError("explore needs at least one Choices(...)")
-    first = {name: value.start if name in sliders else value for name, value in choices.items()}
+    first = {name: value.start if name in moved else value for name, value in choices.items()}
     if mode == "static":
         return figure(**first)
-    if mode == "live":
-        return _live(figure, first, sliders)
-    name = next(iter(sliders))
-    steps = sliders[name]
-    if len(steps.values) > STEPS:
-        raise ValueError(f"{name} has {len(steps.values)} values: an exported slider takes {STEPS} at most")
-    drawn = [figure(**{**first, name: value}) for value in steps.values]
-    fixed = ", ".join(f"{other} = {first[other]}" for other in sliders if other != name)
-    return _pages(drawn, name, steps, fixed) if hasattr(drawn[0], "_repr_html_") and not isinstance(
-        drawn[0], go.Figure) else _stepped(drawn, name, steps, fixed)
+    return _live(figure, first, moved) if mode == "live" else _exported(figure, first, moved)
 
 
-def _live(figure, first: dict, sliders: dict[str, Choices]):
-    """Sliders above a FigureWidget or an HTML widget; moving one calls the function again."""
+def _live(figure, first: dict, moved: dict[str, Choices]):
+    """Controls above the view of a figure or of HTML; moving one calls the function again."""
     import ipywidgets as widgets
 
     now = dict(first)
-    shown = figure(**now)
-    flat = isinstance(shown, go.Figure)
-    view = go.FigureWidget(shown) if flat else widgets.HTML(shown._repr_html_())
+    view = view_of(figure(**now))
+    box = widgets.VBox(layout={"width": "100%"})
 
-    def moved(change):
+    def move(change):
         now[change.owner.description] = change.new
-        new = figure(**now)
-        if isinstance(view, go.FigureWidget):
-            redraw(view, new)
-        else:
-            view.value = new._repr_html_()
+        new = refreshed(box.children[-2], figure(**now))
+        if new is not box.children[-2]:
+            box.children = (*box.children[:-2], new, box.children[-1])
 
-    controls = []
-    for name, steps in sliders.items():
-        slider = widgets.SelectionSlider(options=[(str(value), value) for value in steps.values], value=steps.start,
-                                         description=name, layout={"width": "60%"})
-        slider.observe(moved, names="value")
-        controls.append(slider)
-    return widgets.VBox([*controls, view])
+    controls = [_control(name, steps) for name, steps in moved.items()]
+    for control in controls:
+        control.observe(move, names="value")
+    box.children = (*controls, view, follower())
+    return box
+
+
+def _control(name: str, steps: Choices):
+    """A slider for numbers, a list for names; the keyboard moves both, and the name is the label."""
+    import ipywidgets as widgets
+
+    options = list(zip(steps.labels, steps.values, strict=True))
+    look: Any = {"description": name, "options": options, "value": steps.start,
+                 "style": {"description_width": "initial"}}
+    if steps.named:
+        return widgets.Dropdown(**look, layout={"width": "max-content"})
+    return widgets.SelectionSlider(**look, layout={"width": "60%"})
+
+
+def view_of(shown: Any):
+    """The widget that displays this value, and that `refreshed` redraws."""
+    import ipywidgets as widgets
+
+    if isinstance(shown, Stack):
+        return widgets.VBox([view_of(part) for part in shown.parts], layout={"width": "100%"})
+    if isinstance(shown, go.Figure):
+        view = go.FigureWidget(shown)
+        view._config = {"responsive": True}        # the width of the cell, whenever the window changes
+        return view
+    return widgets.HTML(as_html(shown))
+
+
+def refreshed(view, new: Any):
+    """This view with the new value in it, or a new view where the value is of another kind."""
+    if isinstance(new, Stack) and len(new.parts) == len(getattr(view, "children", ())):
+        parts = tuple(refreshed(old, part) for old, part in zip(view.children, new.parts, strict=True))
+        if any(part is not old for part, old in zip(parts, view.children, strict=True)):
+            view.children = parts
+    elif isinstance(new, go.Figure) and isinstance(view, go.FigureWidget):
+        redraw(view, new)
+    elif hasattr(view, "value") and not isinstance(new, Stack | go.Figure):
+        view.value = as_html(new)
+    else:
+        return view_of(new)
+    return view
+
+
+@cache
+def _follower():
+    import anywidget
+
+    class Follower(anywidget.AnyWidget):
+        _esm = """
+        function render({el}) {
+          el.style.width = "100%";
+          const resized = new ResizeObserver(() => window.dispatchEvent(new Event("resize")));
+          resized.observe(el);
+          return () => resized.disconnect();
+        }
+        export default {render};
+        """
+    return Follower
+
+
+def follower():
+    """An invisible widget that tells the figures beside it when the width of their cell has changed.
+
+    A FigureWidget is drawn before it is attached to the page, 700 pixels wide, and hears of the window's size only.
+    """
+    return _follower()(layout={"width": "100%", "height": "0"})
 
 
 class Screen:
@@ -97,10 +161,11 @@ class Screen:
     def __init__(self, first: go.Figure):
         self.view = None
         if os.environ.get("SPECDEC_EXPLORE", "live") == "live":
+            import ipywidgets as widgets
             from IPython.display import display
 
-            self.view = go.FigureWidget(first)
-            display(self.view)
+            self.view = cast(go.FigureWidget, view_of(first))
+            display(widgets.VBox([self.view, follower()], layout={"width": "100%"}))
 
     def put(self, new: go.Figure) -> None:
         if self.view is not None:
@@ -108,57 +173,39 @@ class Screen:
 
 
 def redraw(view: go.FigureWidget, new: go.Figure) -> None:
-    """Replaces the figure of a view that is already displayed."""
+    """Replaces the figure of a view that is already displayed, which is empty at no moment."""
     shown, wanted = cast(tuple[Any, ...], view.data), cast(tuple[Any, ...], new.data)
+    if [trace.type for trace in shown] != [trace.type for trace in wanted]:
+        view.add_traces([trace.to_plotly_json() | {"visible": False} for trace in wanted])
+        added = cast(tuple[Any, ...], view.data)[len(shown):]
+        with view.batch_update():
+            for old in shown:
+                old.visible = False
+            for one, trace in zip(added, wanted, strict=True):
+                one.visible = True if trace.visible is None else trace.visible
+            view.layout = new.layout
+        view.data = added
+        return
     with view.batch_update():
-        if [trace.type for trace in shown] == [trace.type for trace in wanted]:
-            for old, trace in zip(shown, wanted, strict=True):
-                old.update(trace.to_plotly_json(), overwrite=True)
-        else:
-            view.data = ()
-            view.add_traces(new.data)
+        for old, trace in zip(shown, wanted, strict=True):
+            old.update(trace.to_plotly_json(), overwrite=True)
         view.layout = new.layout
 
 
-def _stepped(drawn: list[go.Figure], name: str, steps: Choices, fixed: str) -> go.Figure:
-    """All steps in one figure, one of them visible, with Plotly's slider below."""
-    whole = go.Figure(layout=drawn[steps.place].layout)
-    owner = []
-    for place, one in enumerate(drawn):
-        for trace in one.data:
-            whole.add_trace(trace)
-            whole.data[-1].visible = place == steps.place
-            owner.append(place)
-    moves = []
-    for place, (value, one) in enumerate(zip(steps.values, drawn, strict=True)):
-        layout = one.layout.to_plotly_json()
-        told = {key: layout.get(key, []) for key in ("shapes", "annotations")}
-        told |= {key: layout[key] for key in ("title", "xaxis", "yaxis")
-                 if key in layout} | {"height": height_with_slider(one)}
-        moves.append({"label": str(value), "method": "update",
-                      "args": [{"visible": [each == place for each in owner]}, told]})
-    prefix = f"{name} = " if not fixed else f"{fixed}; {name} = "
-    whole.update_layout(height=height_with_slider(drawn[steps.place]), margin={"b": 140}, sliders=[
-        {"active": steps.place, "steps": moves, "currentvalue": {"prefix": prefix}, "pad": {"t": 50}}])
-    return whole
+def _exported(figure, first: dict, moved: dict[str, Choices]) -> Html:
+    """Every combination drawn in advance; of more than GRID those in which one control is off its start."""
+    for name, steps in moved.items():
+        if len(steps.values) > STEPS:
+            raise ValueError(f"{name} has {len(steps.values)} values: an exported slider takes {STEPS} at most")
+    start = tuple(steps.place for steps in moved.values())
+    places = list(product(*(range(len(steps.values)) for steps in moved.values())))
+    if len(places) > GRID:
+        places = [place for place in places if sum(a != b for a, b in zip(place, start, strict=True)) < 2]
 
+    def drawn(place: tuple[int, ...]):
+        chosen = {name: steps.values[i] for (name, steps), i in zip(moved.items(), place, strict=True)}
+        return figure(**{**first, **chosen})
 
-def height_with_slider(one: go.Figure) -> float:
-    """Height in pixels of the figure and the slider below it."""
-    return (one.layout.height or one.layout.template.layout.height or 450) + 90
-
-
-def _pages(drawn: list, name: str, steps: Choices, fixed: str):
-    """HTML pages below a range input that selects the visible one; works in any page that runs scripts."""
-    from specdec_lib.show.html import Html
-
-    turn = ("const b=this.parentNode,v=JSON.parse(b.dataset.v);"
-            "b.querySelectorAll(':scope>.page').forEach((e,i)=>{e.hidden=i!=this.value});"
-            "b.querySelector('b').textContent=v[this.value]")
-    labels = json.dumps([str(value) for value in steps.values])
-    note = f"{escape(fixed)}; " if fixed else ""
-    pages = "".join(f'<div class="page"{"" if place == steps.place else " hidden"}>{one._repr_html_()}</div>'
-                    for place, one in enumerate(drawn))
-    html = (f'<div data-v="{escape(labels)}"><label>{note}{escape(name)} = <b>{escape(str(steps.start))}</b></label> '
-            f'<input type="range" min="0" max="{len(drawn) - 1}" value="{steps.place}" oninput="{turn}">{pages}</div>')
-    return Html(html, repr(drawn[steps.place]))
+    pages = {place: drawn(place) for place in places}
+    controls = [(name, steps.labels, steps.named) for name, steps in moved.items()]
+    return page_with_controls(controls, start, pages)

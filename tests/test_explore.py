@@ -2,7 +2,6 @@
 
 import json
 import re
-from html import unescape
 
 import ipywidgets as widgets
 import plotly.graph_objects as go
@@ -29,7 +28,7 @@ def _mode(monkeypatch):
 def test_live_is_the_default_and_moving_a_slider_redraws(monkeypatch):
     monkeypatch.delenv("SPECDEC_EXPLORE", raising=False)
     box = explore(bars, k=Choices(1, 2, 4), alpha=0.8)
-    slider, view = box.children
+    slider, view, _ = box.children
     slider.value = 4
     assert isinstance(view, go.FigureWidget)
     assert list(view.data[0].y) == [4, 1]
@@ -64,47 +63,105 @@ def test_static_is_the_figure_at_its_first_values(mode):
     assert explore(bars, k=Choices(1, 2, start=2)).layout.title.text == "k is 2 and alpha is 0.5"
 
 
-def test_html_holds_every_step_and_shows_one(mode):
-    mode("html")
-    figure = explore(bars, k=Choices(1, 2, 4, start=2), alpha=Choices(0.5, 0.9))
-    assert [trace.visible for trace in figure.data] == [False, True, False]
-    steps = figure.layout.sliders[0].steps
-    assert [step.label for step in steps] == ["1", "2", "4"]
-    assert steps[2].args[0]["visible"] == [False, False, True]
-    assert steps[2].args[1]["title"]["text"] == "k is 4 and alpha is 0.5"
-    assert figure.layout.sliders[0].currentvalue.prefix == "alpha = 0.5; k = "
+def held(page: show.Html) -> dict:
+    """What the script of an exported page finds in it."""
+    [data] = re.findall(r'<script type="application/json">(.*?)</script>', page.html, re.S)
+    return json.loads(data)
 
 
-def test_html_leaves_room_for_the_slider_at_every_step(mode):
+def part(page: show.Html, *place: int):
+    """The first display at this combination of the controls."""
+    found = held(page)
+    return found["pages"][found["at"][",".join(map(str, place))]][0]
+
+
+def test_html_holds_every_combination_so_that_every_control_works(mode):
     mode("html")
-    one = lambda k: figures.tree(["a"] * k, [-1] * k)  # noqa: E731
-    figure = explore(one, k=Choices(1, 6))
-    heights = [step.args[1]["height"] for step in figure.layout.sliders[0].steps]
-    assert heights == [one(1).layout.height + 90, one(6).layout.height + 90]
-    assert figure.layout.height == heights[0]
+    page = explore(bars, k=Choices(1, 2, 4, start=2), alpha=Choices(0.5, 0.9))
+    assert part(page, 2, 1)["layout"]["title"]["text"] == "k is 4 and alpha is 0.9"
+    assert held(page)["start"] == [1, 0]
+    assert held(page)["labels"] == {"k": ["1", "2", "4"], "alpha": ["0.5", "0.9"]}
+    assert "moving one puts the others back" not in page.html
+
+
+def test_html_of_many_combinations_holds_those_with_one_control_off_its_start_and_says_so(mode):
+    mode("html")
+    calls = []
+    page = explore(lambda **at: show.text(str(calls.append(at))), **{name: Choices(*range(5)) for name in "abc"})
+    assert len(calls) == len(held(page)["at"]) == 1 + 3 * 4
+    assert "moving one puts the others back" in page.html
+
+
+def test_html_stores_a_page_and_a_template_once(mode):
+    mode("html")
+    found = held(explore(lambda k, shown: bars(k), k=Choices(1, 2), shown=Choices("yes", "no")))
+    assert len(found["at"]) == 4
+    assert len(found["pages"]) == 2
+    assert len(found["templates"]) == 1
 
 
 def test_html_clears_lines_that_the_next_step_does_not_have(mode):
     mode("html")
-    figure = explore(lambda bar: figures.match_lengths([1, 2], shortest=bar), bar=Choices(2, None))
-    shapes = [step.args[1]["shapes"] for step in figure.layout.sliders[0].steps]
-    assert len(shapes[0]) == 1
-    assert len(shapes[1]) == 0
+    page = explore(lambda bar: figures.match_lengths([1, 2], shortest=bar), bar=Choices(2, None))
+    assert len(part(page, 0)["layout"]["shapes"]) == 1
+    assert "shapes" not in part(page, 1)["layout"]
 
 
-def test_the_labels_of_a_slider_may_hold_quotes(mode):
+def test_the_labels_of_a_control_may_hold_quotes_and_tags(mode):
     mode("html")
     page = explore(lambda k: show.text(k), k=Choices('sam(mode="first")', "</script>"))
-    [labels] = re.findall(r'data-v="([^"]*)"', page.html)
-    assert json.loads(unescape(labels)) == ['sam(mode="first")', "</script>"]
+    assert held(page)["labels"] == {"k": ['sam(mode="first")', "</script>"]}
+    assert "&lt;/script&gt;</option>" in page.html
 
 
-def test_html_of_text_hides_all_pages_but_one(mode):
+def test_names_are_chosen_from_a_list_and_numbers_with_a_slider(mode):
     mode("html")
-    page = explore(line, k=Choices(1, 2, start=2))
-    assert page.html.count('class="page" hidden') == 1
-    assert page.html.count('class="page"') == 2
-    assert repr(page) == "k is 2"
+    page = explore(lambda k, who: show.text(f"{k}{who}"), k=Choices(1, 2), who=Choices("a", "b")).html
+    assert re.search(r'<input [^>]*name="k" type="range" min="0" max="1"', page)
+    assert '<select data-control name="who">' in page
+    mode("live")
+    kinds = [type(one).__name__ for one in explore(bars, k=Choices(1, 2), alpha=Choices("a", "b")).children]
+    assert kinds[:2] == ["SelectionSlider", "Dropdown"]
+
+
+def test_a_stack_of_a_figure_and_text_moves_as_a_whole(mode):
+    both = lambda k: show.stack(line(k), bars(k))  # noqa: E731
+    mode("live")
+    box = explore(both, k=Choices(1, 2))
+    view = box.children[1]
+    said, drawn = view.children
+    box.children[0].value = 2
+    assert box.children[1] is view
+    assert "k is 2" in said.value
+    assert list(drawn.data[0].y) == [2, 1]
+    mode("html")
+    page = explore(both, k=Choices(1, 2))
+    assert [type(one) for one in held(page)["pages"][1]] == [str, dict]
+
+
+def test_a_value_of_another_kind_replaces_the_view(mode):
+    mode("live")
+    box = explore(lambda k: line(k) if k < 2 else bars(k), k=Choices(1, 2))
+    box.children[0].value = 2
+    assert isinstance(box.children[1], go.FigureWidget)
+
+
+def test_a_view_that_changes_its_traces_is_empty_at_no_moment(mode, monkeypatch):
+    mode("live")
+    box = explore(lambda k: figures.curves([1], {str(i): [i] for i in range(k)}, "x", "y", "lines"), k=Choices(1, 3))
+    told = []
+    for kind in ("addTraces", "update", "deleteTraces"):
+        monkeypatch.setattr(box.children[1], f"_send_{kind}_msg", lambda *words, kind=kind, **more: told.append(kind))
+    box.children[0].value = 3
+    assert told == ["addTraces", "update", "deleteTraces"]     # the new ones are hidden until the update
+
+
+def test_a_figure_under_a_slider_follows_the_width_of_its_cell(mode):
+    mode("live")
+    box = explore(bars, k=Choices(1, 2))
+    assert box.layout.width == "100%"
+    assert box.children[1]._config == {"responsive": True}
+    assert "ResizeObserver" in str(box.children[2]._esm)
 
 
 def test_too_many_exported_steps_are_refused(mode):

@@ -12,6 +12,10 @@ from specdec_lib.figures.tradeoff import TradeoffPoint
 
 WORDS = ["cat", "dog", "mat"]
 EVERY = {
+    "waterfall": lambda: figures.waterfall(["eagle2", "+ trigger"], [1.4, .9], [(1.2, 1.6), (.8, .95)]),
+    "break_even_plane": lambda: figures.break_even_plane({"search": (.2, 1.3)}, 1.1, {"paper": (1.0, 7.0)}, (.01, 3),
+                                                         (.9, 8)),
+    "lengths_by_rule": lambda: figures.lengths_by_rule({"printed": [8, 4]}, {"printed": [2, 0]}, 8),
     "speedups": lambda: figures.speedups(["ar", "sam"], [1, 1.9], [(0.98, 1.02), (1.7, 2.1)], [1, 2.0]),
     "by_family": lambda: figures.by_family(["qa", "rag"], {"sam": [1.2, None], "tr": [1.5, 1.6]},
                                            {"sam": [(1.1, 1.3), None]}, {"sam": [1.3, 1.4]}),
@@ -130,6 +134,25 @@ def test_whiskers_end_where_the_interval_ends():
     bar = figures.speedups(["a"], [1.9], [(1.7, 2.2)]).data[0]
     assert bar.error_y.array[0] == pytest.approx(0.3)
     assert bar.error_y.arrayminus[0] == pytest.approx(0.2)
+
+
+def test_where_there_is_no_interval_there_is_no_error_bar():
+    figure = figures.speedups(["ar", "sam"], [1, 1.9], [None, (1.7, 2.1)])
+    assert list(figure.data[0].error_y.array) == [None, pytest.approx(0.2)]
+    assert list(figure.data[0].error_y.arrayminus) == [None, pytest.approx(0.2)]
+
+
+def test_bars_with_numbers_on_them_say_on_hover_what_the_number_is(figure):
+    labelled = [trace for trace in figure.data if trace.type == "bar" and trace.text and trace.textposition != "none"]
+    assert all("%{x}" in (trace.hovertemplate or "") for trace in labelled)
+    assert figure.layout.template.layout.yaxis.hoverformat == ",.4~r"
+
+
+def test_numbers_on_bars_contrast_with_their_bar():
+    drawn = [EVERY[name]() for name in ("time_split", "round_split", "shares")]
+    pairs = [(trace.textfont.color, trace.marker.color) for figure in drawn for trace in figure.data]
+    assert len(pairs) > 6
+    assert min(theme.contrast(*pair) for pair in pairs) >= 4.5
 
 
 def test_columns_of_different_length_are_refused_by_name():

@@ -3,12 +3,16 @@
 import copy
 import json
 import pickle
+import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 import torch
 
 from specdec_lib import figures, show
+from specdec_lib.explore import Choices, explore
+from specdec_lib.figures.theme import contrast
 from specdec_lib.how.match import Match
 from specdec_lib.loop import decode
 from specdec_lib.models.table import Table
@@ -173,6 +177,79 @@ def test_a_stack_shows_every_part():
     both = show.stack(show.check("one", True), show.text("two"))
     assert "✓" in both.html
     assert repr(both) == "✓ one\ntwo"
+
+
+def test_a_stack_of_figures_and_sliders_shows_each_in_its_own_way(monkeypatch):
+    monkeypatch.setenv("SPECDEC_EXPLORE", "live")
+    line = lambda k: figures.curves([0, 1], {"a": [0, k]}, "x", "y", f"slope {k}")  # noqa: E731
+    slider, shown = explore(lambda k: show.text(f"k is {k}"), k=Choices(1, 2)), []
+    both = show.stack(show.text("above"), slider, show.stack(line(1), line(2)))
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    both._ipython_display_()
+    assert [type(part).__name__ for part in shown] == ["Html", "VBox", "Figure", "Figure"]
+    assert shown[1] is slider
+    assert repr(show.stack(show.text("a"), line(3))).startswith("a\nFigure(")
+
+
+def test_the_page_of_a_stacked_figure_fetches_no_script():
+    html = show.stack(show.text("a"), figures.match_lengths([1, 2]))._repr_html_()
+    assert "Plotly.newPlot" in html
+    assert "https://cdn" not in html
+
+
+class Inks(HTMLParser):
+    """For every text of a page its ink and its paper, as the styles of the elements around it say; None: the page's."""
+
+    def __init__(self):
+        super().__init__()
+        self.around, self.pairs = [(None, None)], set()
+
+    def handle_starttag(self, tag, attrs):
+        style, (ink, paper) = dict(attrs).get("style") or "", self.around[-1]
+        ink = (re.search(r"(?:^|[;\s])color:\s*(#\w+)", style) or [None, ink])[1]
+        paper = (re.search(r"background(?:-color)?:\s*(#\w+)", style) or [None, paper])[1]
+        self.around.append((ink, paper))
+
+    def handle_endtag(self, tag):
+        self.around.pop()
+
+    def handle_data(self, data):
+        if data.strip():
+            self.pairs.add(self.around[-1])
+
+
+def test_text_is_readable_on_light_and_on_dark_pages():
+    session, vocab = decoded()
+    chain = replace(deterministic_chain((0, 1)), source=("toy", "toy"))
+    shown = [show.strip(session, vocab, by_round=True), show.round(session.rounds[0], vocab), show.draft(chain, vocab),
+             show.tokens(list("abcdef"), ["accepted", "rejected", "extra", "draft", "target", "prompt"]),
+             show.check("so", True), show.text("so"), show.source(Match), show.source(json.dumps),
+             show.lattice(Lattice(torch.tensor([[0]]), torch.zeros(1, 1)), vocab)]
+    page = Inks()
+    page.feed("".join(one.html for one in shown))
+    long = {colour: "#" + "".join(2 * letter for letter in colour[1:]) if len(colour) == 4 else colour
+            for pair in page.pairs for colour in pair if colour}
+    assert all(paper for ink, paper in page.pairs if ink)       # no ink of our own on a paper of somebody else's
+    assert {ink for ink, paper in page.pairs if paper} >= {"#111111"}
+    assert min(contrast(long[ink], long[paper]) for ink, paper in page.pairs if ink) >= 4.5
+
+
+def test_a_part_of_a_character_is_marked_and_explained():
+    drawn = show.tokens(["\ufffd", " \ufffd\ufffd", "é"], ["draft"] * 3)
+    assert "\ufffd" not in drawn.html + repr(drawn)
+    assert repr(drawn).splitlines()[0] == "(◌) ( ◌) (é)"
+    assert drawn.html.count("part of a character") == 2
+
+
+def test_numbers_in_a_table_stand_right_in_digits_of_one_width_and_do_not_wrap():
+    html = show.table([{"name": "sam", "speed": 1.25, "span": "1.25 [1.10, 1.40]", "range": "1.10 to 1.40",
+                        "same": "12 of 12", "idea": "3 words, or a sentence"},
+                       {"name": "ar", "speed": None, "span": "–", "range": "–", "same": "–", "idea": "one token"}])
+    right = [rule for rule in re.findall(r"[^{}]*\{[^}]*\}", html._repr_html_()) if "text-align: right" in rule]
+    cells = [rule for rule in right if "td.col" in rule]
+    assert sorted(set(re.findall(r"td\.col(\d)", "".join(cells)))) == ["1", "2", "3", "4"]
+    assert all("tabular-nums" in rule and "nowrap" in rule for rule in cells)
+    assert not any("nowrap" in rule for rule in right if rule not in cells), "a long heading wraps"
 
 
 def test_no_dice_are_thrown_for_a_picture():

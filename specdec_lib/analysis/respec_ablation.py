@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from specdec_lib.analysis.bench_report import QUALITIES, Report
 from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
+from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import interval_text, times_text
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
@@ -26,10 +27,10 @@ CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more t
 def ablation_step(spec: str) -> str:
     """The name of a method as an ablation step: its own name or the part it adds; with another policy its spec.
 
-    `respec` with an explicit threshold is one step before `respec` with our default.
+    `respec` with an explicit threshold is one step before `respec` with our default; a paper's setting is no step.
     """
-    if "@" in spec:
-        return spec
+    if "@" in spec or paper_setting(spec):
+        return paper_setting(spec) or spec
     name, values = parse_part(spec)
     return CANDIDATES if name == "respec" and "theta" in values else STEP_OF.get(name, name)
 

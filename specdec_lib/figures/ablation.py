@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series, whiskers
+from specdec_lib.figures.theme import (
+    PALETTE,
+    canvas,
+    fill,
+    hatched,
+    hover,
+    numbers,
+    readable_on,
+    same_length,
+    series,
+    whiskers,
+)
 
 ROLES = {"target": "target", "what": "draft", "how": "extra", "when": "rejected"}      # part of a round -> its colour
 Interval = Sequence[float] | None
@@ -42,8 +53,9 @@ def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = No
     for part, role in ROLES.items():
         values = [split[part] for split in parts.values()]
         figure.add_bar(y=list(parts), x=numbers(values), name=part, orientation="h", marker=fill(role),
+                       hovertemplate=hover("y"),
                        text=[f"{value:.1f}" if value >= 0.05 * max(total.values()) else "" for value in values],
-                       insidetextanchor="middle", textfont={"color": "white"})
+                       insidetextanchor="middle", textfont={"color": readable_on(PALETTE[role])})
     return figure.update_layout(barmode="stack", height=160 + 40 * len(parts), yaxis={"autorange": "reversed"})
 
 
@@ -59,5 +71,5 @@ def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[s
                        marker=hatched(look["colour"], look["pattern"]),
                        hovertext=[(hints or {}).get(name, {}).get(source, "") for name in mix],
                        text=[f"{value:.0f}" if value >= 5 else "" for value in values], insidetextanchor="middle",
-                       textfont={"color": "white"})
+                       hovertemplate=hover("y", " %{hovertext}"), textfont={"color": readable_on(look["colour"])})
     return figure.update_layout(barmode="stack", height=160 + 40 * len(mix), yaxis={"autorange": "reversed"})

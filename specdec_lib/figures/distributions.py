@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, hover, numbers, same_length, series
 
 ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted", "rejected": "rejected"}
 
@@ -20,7 +20,7 @@ def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float]], ti
         look = series(place)
         marker = fill(ROLES[name]) if name in ROLES else hatched(look["colour"], look["pattern"])
         figure.add_bar(x=list(words), y=numbers(values), name=name, text=[f"{value:.2f}" for value in values],
-                       textposition="outside", cliponaxis=False, marker=marker)
+                       textposition="outside", cliponaxis=False, marker=marker, hovertemplate=hover())
     return figure.update_layout(showlegend=True).update_yaxes(rangemode="tozero").update_xaxes(type="category")
 
 
@@ -32,7 +32,8 @@ def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None =
     figure = canvas(title or f"{sure} of {len(words)} tokens are always accepted", x_title,
                     "probability of acceptance")
     figure.add_bar(x=list(words), y=numbers(probs), text=[f"{prob:.2f}" for prob in probs], name="accepted",
-                   textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False)
+                   textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False,
+                   hovertemplate=hover())
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot"})
     return figure.update_yaxes(range=[0, 1.15]).update_xaxes(type="category")
 

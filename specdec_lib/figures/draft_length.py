@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, fill, hover, numbers, same_length, series
 from specdec_lib.figures.theory import curves
 
 
@@ -74,7 +74,7 @@ def regrets(found: Mapping[str, float], title: str | None = None) -> go.Figure:
     figure = canvas(title or said, "time beyond the oracle's, predicted (%)", "")
     figure.add_bar(y=list(found), x=[100 * float(value) for value in found.values()], orientation="h",
                    marker=fill("rejected"), text=[f"{value:.0%}" for value in found.values()], textposition="outside",
-                   cliponaxis=False, showlegend=False)
+                   cliponaxis=False, showlegend=False, hovertemplate=hover("y"), name="time beyond the oracle's (%)")
     return figure.update_layout(height=160 + 30 * len(found), yaxis={"autorange": "reversed"})
 
 

@@ -15,11 +15,13 @@ Path = Sequence[int | None]                        # the candidate of each slot,
 
 
 def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], paths: Mapping[str, Path] | None = None,
-            came: Path | None = None, floor: float = -7.0, title: str | None = None) -> go.Figure:
+            came: Path | None = None, floor: float = -7.0, title: str | None = None,
+            kept: Sequence[int] | None = None) -> go.Figure:
     """`words[i][j]` is candidate j of slot i, `logps[i][j]` its log-probability in nats; the shading ends at `floor`.
 
     At most two `paths`, each given by the ranks of its candidates in their slots, and `came`, the target's tokens. A
-    path may be shorter than the lattice; a token that is no candidate is drawn in the row below all candidates.
+    path may be shorter than the lattice; a token that is no candidate is drawn in the row below all candidates. `kept`
+    is the number of candidates of each slot that a search may use: a line is drawn below them.
     """
     same_length(words=words, logps=logps)
     paths = dict(paths or {})
@@ -36,6 +38,8 @@ def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], pa
                        colorscale=[[0, "white"], [1, PALETTE["draft"]]], zmin=floor, zmax=0,
                        hovertemplate="slot %{x}, candidate %{y}: “%{customdata}”, %{z:.2f} nats<extra></extra>",
                        colorbar={"title": "log-probability<br>(nats)"})
+    if kept is not None:
+        _below(figure, kept)
     for look, shift, (name, path) in zip(LOOKS, ABOVE, paths.items(), strict=False):
         _through(figure, name, path, deep, shift, look["colour"], look["dash"], look["symbol"])
     if came is not None:
@@ -51,6 +55,13 @@ def _through(figure: go.Figure, name: str, path: Path, deep: int, shift: float, 
     heights = [float((deep if place is None else place) + 1 + shift) for place in path]
     figure.add_scatter(x=list(range(1, len(path) + 1)), y=heights, name=name, mode="lines+markers", hoverinfo="name",
                        line={"color": colour, "dash": dash, "width": 2}, marker={"symbol": symbol, "size": 7})
+
+
+def _below(figure: go.Figure, kept: Sequence[int]) -> None:
+    """A stepped line below the candidates that a search may use."""
+    figure.add_scatter(x=[place + side for place in range(1, len(kept) + 1) for side in (-.5, .5)],
+                       y=[n + .5 for n in kept for _ in range(2)], name="searched among those above", mode="lines",
+                       line={"color": PALETTE["rejected"], "width": 3}, hoverinfo="name")
 
 
 def _rows(columns: Sequence[Sequence], deep: int) -> list[list]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, same_length
+from specdec_lib.figures.theme import PALETTE, canvas, fill, same_length, series
 
 
 def draft_lengths_by_round(asked: Sequence[int], generated: Sequence[int], accepted: Sequence[int],
@@ -29,3 +29,22 @@ def draft_lengths_by_round(asked: Sequence[int], generated: Sequence[int], accep
         figure.add_scatter(x=turns, y=[int(n) for n in oracle], name="best there", mode="markers",
                            marker={"symbol": "diamond", "size": 7, "color": PALETTE["extra"]})
     return figure.update_yaxes(rangemode="tozero")
+
+
+def lengths_by_rule(asked: Mapping[str, Sequence[int]], accepted: Mapping[str, Sequence[int]], top: int,
+                    title: str | None = None) -> go.Figure:
+    """Tokens asked for in each round by several rules of length, as steps, and those accepted, as marks.
+
+    `top` is the largest length that the rules allow; the axis always reaches it.
+    """
+    said = "; ".join(f"{rule}: {sum(values) / len(values):.1f} tokens in {len(values)} rounds"
+                     for rule, values in asked.items() if values)
+    figure = canvas(title or f"Asked for on average, {said}", "round", "tokens")
+    for place, (rule, values) in enumerate(asked.items()):
+        same_length(asked=values, accepted=accepted[rule])
+        look, turns = series(place), list(range(1, len(values) + 1))
+        figure.add_scatter(x=turns, y=[int(n) for n in values], name=f"{rule}, asked for", mode="lines",
+                           line={"color": look["colour"], "dash": look["dash"], "shape": "hvh", "width": 2})
+        figure.add_scatter(x=turns, y=[int(n) for n in accepted[rule]], name=f"{rule}, accepted", mode="markers",
+                           marker={"color": look["colour"], "symbol": look["symbol"], "size": 6})
+    return figure.update_yaxes(range=[0, top + 1])

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import INK, PALETTE, canvas, fill, numbers, same_length, series, whiskers
+from specdec_lib.figures.theme import (
+    INK,
+    PALETTE,
+    canvas,
+    fill,
+    hover,
+    numbers,
+    readable_on,
+    same_length,
+    series,
+    whiskers,
+)
 
 Interval = tuple[float, float] | None
 BAR = {"thickness": 1.5, "width": 5}              # of an interval
@@ -54,7 +65,7 @@ def tokens_per_forward(names: Sequence[str], values: Sequence[float | None], tit
     figure = canvas(title or best, "", "tokens per target forward")
     text = ["" if value is None else f"{value:.2f}" for value in values]
     figure.add_bar(x=list(names), y=numbers(values), marker=fill("extra"), text=text, textposition="outside",
-                   showlegend=False, cliponaxis=False)
+                   showlegend=False, cliponaxis=False, hovertemplate=hover(), name="tokens per forward")
     return _with_one(figure)
 
 
@@ -67,8 +78,9 @@ def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = No
     for part, role in PARTS.items():
         values = [100 * float(split[part]) for split in shares.values()]
         figure.add_bar(y=list(shares), x=values, name=part, orientation="h", marker=fill(role),
+                       hovertemplate=hover("y"),
                        text=[f"{value:.0f}" if value >= 4 else "" for value in values], insidetextanchor="middle",
-                       textfont={"color": "white"})
+                       textfont={"color": readable_on(PALETTE[role])})
     figure.update_layout(barmode="stack", height=160 + 40 * len(shares), yaxis={"autorange": "reversed"})
     return figure
 

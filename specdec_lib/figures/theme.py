@@ -40,10 +40,10 @@ TEMPLATE = go.layout.Template(layout={
     "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 0.96, "yanchor": "top"},
     "paper_bgcolor": "white", "plot_bgcolor": "white", "height": 380,
     "margin": {"l": 70, "r": 30, "t": 80, "b": 66},
-    "xaxis": {"showgrid": False, "zeroline": False, "linecolor": "#888888", "ticks": "outside",
-              "automargin": True, "title": {"standoff": 8}},
-    "yaxis": {"gridcolor": "#E6E6E6", "zeroline": False, "linecolor": "#888888", "ticks": "outside",
-              "automargin": True, "title": {"standoff": 8}},
+    "xaxis": {"showgrid": False, "zeroline": False, "hoverformat": ",.4~r", "linecolor": "#888888",
+              "ticks": "outside", "automargin": True, "title": {"standoff": 8}},
+    "yaxis": {"gridcolor": "#E6E6E6", "zeroline": False, "hoverformat": ",.4~r", "linecolor": "#888888",
+              "ticks": "outside", "automargin": True, "title": {"standoff": 8}},
     "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "normal",
                "font": {"size": 12}},
     "hoverlabel": {"font": {"size": 12}}, "bargap": 0.25,
@@ -80,11 +80,33 @@ def hatched(colour: str, shape: str) -> dict:
 
 
 def whiskers(values: Sequence[float | None], intervals: Sequence[Sequence[float] | None], colour: str, **look) -> dict:
-    """Error bars from each value to the ends of its interval; of length zero where there is no interval."""
-    known = [(value, bound) if value is not None and bound else (0.0, (0.0, 0.0))
+    """Error bars from each value to the ends of its interval; none where there is no interval."""
+    known = [(float(bound[1] - value), float(value - bound[0])) if value is not None and bound else (None, None)
              for value, bound in zip(values, intervals, strict=True)]
-    return {"type": "data", "symmetric": False, "array": [float(high - value) for value, (_, high) in known],
-            "arrayminus": [float(value - low) for value, (low, _) in known], "color": colour, **look}
+    return {"type": "data", "symmetric": False, "array": [high for high, _ in known],
+            "arrayminus": [low for _, low in known], "color": colour, **look}
+
+
+def hover(category: str = "x", more: str = "") -> str:
+    """What a bar says: its category, on the axis `x` or `y`, and its value; the series in the box beside it."""
+    return f"%{{{category}}}: %{{{'y' if category == 'x' else 'x'}}}{more}<extra>%{{fullData.name}}</extra>"
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours #rrggbb as WCAG 2 defines it, from 1 to 21; small text needs 4.5."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def readable_on(colour: str) -> str:
+    """Black or white, whichever is easier to read on this colour."""
+    return max(("#000000", "#ffffff"), key=lambda ink: contrast(ink, colour))
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def same_length(**columns: Sequence | None) -> None:

@@ -10,8 +10,11 @@ from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, ser
 
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
-           title: str) -> go.Figure:
-    """One line for each name over the same x; the axis titles name quantities and units."""
+           title: str, y_range: Sequence[float] | None = None, level: float | None = None) -> go.Figure:
+    """One line for each name over the same x; the axis titles name quantities and units.
+
+    `y_range` fixes the vertical axis, so that a slider cannot rescale it; `level` draws a horizontal line.
+    """
     figure = canvas(title, x_title, y_title)
     for place, (name, values) in enumerate(lines.items()):
         same_length(x=x, values=values)
@@ -19,6 +22,10 @@ def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_ti
         figure.add_scatter(x=numbers(x), y=numbers(values), name=str(name), mode="lines+markers",
                            line={"color": look["colour"], "dash": look["dash"]},
                            marker={"symbol": look["symbol"], "size": 8})
+    if y_range is not None:
+        figure.update_yaxes(range=list(map(float, y_range)))
+    if level is not None:
+        figure.add_hline(y=level, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
     return figure.update_layout(showlegend=True)
 
 
@@ -35,8 +42,11 @@ def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], titl
 
 
 def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | None = None, bound: float = 1.25,
-               title: str | None = None) -> go.Figure:
-    """Milliseconds of one forward by tokens fed; `nodes` shades drafts that cost at most `bound` times one token."""
+               title: str | None = None, top: float | None = None) -> go.Figure:
+    """Milliseconds of one forward by tokens fed; `nodes` shades drafts that cost at most `bound` times one token.
+
+    `top` fixes the largest milliseconds shown, so that a slider cannot rescale the axis.
+    """
     same_length(widths=widths, seconds=seconds)
     widest, ratio = widths[-1], seconds[-1] / seconds[0]
     said = f"Feeding {widest} tokens takes {ratio:.1f} times as long as feeding {widths[0]}"
@@ -48,7 +58,8 @@ def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | Non
     if nodes is not None:
         figure.add_vrect(x0=float(widths[0]), x1=nodes + 1, fillcolor=PALETTE["accepted"], opacity=0.15, line_width=0,
                          annotation_text=f"{nodes} draft nodes + 1", annotation_position="bottom right")
-    return figure.update_yaxes(rangemode="tozero").update_layout(showlegend=True)
+    figure.update_yaxes(rangemode="tozero") if top is None else figure.update_yaxes(range=[0.0, float(top)])
+    return figure.update_layout(showlegend=True)
 
 
 def tokens_by_depth(depths: Sequence[int], by_alpha: Mapping[float, Sequence[float]],

@@ -46,6 +46,9 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
         ring = {"colour": PALETTE["target"], "symbol": "circle-open"}
         figure.add_scatter(**curve_points(outcomes, rest, chosen, lossless, ring) | {"mode": "markers+text"},
                            name="other methods")
+    if chosen:                                     # the axes stay where they are, whichever point is chosen
+        figure.update_xaxes(range=_extent([(one.speed, one.speed_span) for one in outcomes.values()]))
+        figure.update_yaxes(range=_extent([(one.quality, one.quality_span) for one in outcomes.values()]))
     height = (figure.layout.height or cast(Any, TEMPLATE.layout).height) + ROOM
     return figure.update_layout(showlegend=bool(placed), height=height)
 
@@ -66,3 +69,10 @@ def curve_points(outcomes: Mapping[str, TradeoffPoint], names: Sequence[str], ch
             "error_y": whiskers(qualities, quality_spans, look["colour"], thickness=1),
             "marker": {"color": look["colour"], "size": [15 if name == chosen else 10 for name in names],
                        "symbol": [STRICT if name in lossless else look["symbol"] for name in names]}}
+
+
+def _extent(values: Sequence[tuple[float | None, Interval]]) -> list[float] | None:
+    """A range that holds all values and their intervals, with a little room; None without values."""
+    ends = [end for value, span in values if value is not None for end in (value, *(span or ()))]
+    room = 0.06 * (max(ends) - min(ends)) if ends else 0.0
+    return [min(ends) - room, max(ends) + room] if ends else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, hatched, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, hatched, hover, numbers, same_length, series
 
 NOTHING = "No trained drafter yet"
 Points = Sequence[tuple[float, float | None]]
@@ -48,7 +48,7 @@ def gains(names: Sequence[str], stages: Mapping[str, Sequence[float | None]], ti
         look = series(place)
         text = ["" if value is None else f"{value:.2f}" for value in values]
         figure.add_bar(x=list(names), y=numbers(values), name=stage, text=text, textposition="outside",
-                       marker=hatched(look["colour"], look["pattern"]), cliponaxis=False)
+                       marker=hatched(look["colour"], look["pattern"]), cliponaxis=False, hovertemplate=hover())
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dash"}, annotation_text="plain decoding",
                      annotation_position="bottom right")
     return figure.update_layout(barmode="group", showlegend=True)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from specdec_lib import figures
 from specdec_lib.analysis.lattice_recall import token_ranks
 from specdec_lib.figures.theme import PALETTE
-from specdec_lib.show.html import Html, token, visible
+from specdec_lib.show.html import INK, QUIET, Html, tint, token, visible
 from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import Lattice
+
+ONE = r"[-+−]?\d[\d.,]*(e[-+]?\d+)?"
+NUMBER = re.compile(rf"{ONE} ?(%|ms|s|MB|GB|x|×)?( ?[\[(±] ?(to )?{ONE}(( ?[,;]|\s*to) ?{ONE})?[\])]?)?")
+PAIR = re.compile(rf"{ONE} (to|of) {ONE}")           # an interval of its own, a count of a whole
 
 
 def check(sentence: str, condition) -> Html:
     """The sentence with a tick if the condition holds, else AssertionError with the sentence."""
     if not bool(condition):
         raise AssertionError(f"this does not hold: {sentence}")
-    tick = f'<span style="color:{PALETTE["accepted"]};font-weight:bold">✓</span>'
+    tick = f'<span style="background:{tint(PALETTE["accepted"])};color:{INK};padding:0 4px;font-weight:bold">✓</span>'
     return Html(f"<div>{tick} {escape(sentence)}</div>", f"✓ {sentence}")
 
 
@@ -33,8 +38,20 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
     style.format(lambda value: written(value, digits), na_rep="–")
     style.format_index(written, axis="index").format_index(written, axis="columns")
     style = style if named else style.hide(axis="index")
-    left: Any = {"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}
-    return style.set_table_styles([left]).set_caption(escape(caption)) if caption else style.set_table_styles([left])
+    look: list[Any] = [{"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}]
+    for place in (place for place in range(len(style.columns)) if numeric(style.data.iloc[:, place])):
+        look += [{"selector": f"th.col{place}", "props": "text-align: right"},               # a long heading may wrap
+                 {"selector": f"td.col{place}",
+                  "props": "text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"}]
+    style = style.set_table_styles(look)
+    return style.set_caption(escape(caption)) if caption else style
+
+
+def numeric(column: Iterable[Any]) -> bool:
+    """Whether all cells are numbers, with an interval, a unit or a percent sign at most; missing ones do not count."""
+    cells = [str(cell).strip() for cell in column if cell is not None and cell == cell]      # NaN differs from itself
+    told = [cell for cell in cells if cell not in ("", "–", "-")]
+    return bool(told) and all(NUMBER.fullmatch(cell) or PAIR.fullmatch(cell) for cell in told)
 
 
 def written(value: Any, digits: int = 6) -> str:
@@ -56,10 +73,10 @@ def source(thing, doc: bool = True) -> Html:
     module = inspect.getmodule(thing)
     assert module is not None                      # it has a source
     where = module.__name__
-    look = HtmlFormatter(noclasses=True, style="friendly", nobackground=True,
-                         prestyles="font-family:monospace;font-size:12px")
+    look = HtmlFormatter(noclasses=True, style="default", nobackground=True, prestyles=
+                         f"font-family:monospace;font-size:12px;padding:6px;background:#f8f8f8;color:{INK}")
     html = highlight(code, PythonLexer(), look)
-    return Html(f'<div style="font-size:85%;color:#555">{escape(where)}</div>{html}', code)
+    return Html(f'<div style="{QUIET}">{escape(where)}</div>{html}', code)
 
 
 def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:
@@ -69,7 +86,7 @@ def lattice(one: Lattice, names: Names | None = None, best: int = 5) -> Html:
     for place, (ids, logps) in enumerate(zip(one.ids.tolist(), one.logp.exp().tolist(), strict=True), start=1):
         cells = "".join(f"<div>{token(name(i), 'draft')} {prob:.2f}</div>"
                         for i, prob in list(zip(ids, logps, strict=True))[:best])
-        columns.append(f'<div style="margin-right:14px"><div style="color:#555">position {place}</div>{cells}</div>')
+        columns.append(f'<div style="margin-right:14px"><div style="{QUIET}">position {place}</div>{cells}</div>')
     plain = "\n".join(" ".join(f"{name(i)} {prob:.2f}" for i, prob in list(zip(ids, probs, strict=True))[:best])
                       for ids, probs in zip(one.ids.tolist(), one.logp.exp().tolist(), strict=True))
     return Html('<div style="display:flex;flex-wrap:wrap">' + "".join(columns) + "</div>", plain)

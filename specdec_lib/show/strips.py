@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from specdec_lib import figures
-from specdec_lib.show.html import MARK, Html, legend, token, visible
+from specdec_lib.show.html import MARK, QUIET, Html, legend, token, visible
 from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import Draft, Round, Session, Verdict
 
@@ -94,7 +94,7 @@ def _drawn(lines, roles: tuple[str, ...], said: str) -> Html:
     """Lines of (word, role, hint) with a legend below, and the same in plain text."""
     html = "".join('<div style="line-height:2">' + "".join(token(*box) for box in line) + "</div>" for line in lines)
     plain = "\n".join(" ".join(_marked(word, role) for word, role, _ in line) for line in lines)
-    note = f'<div style="font-size:85%;color:#555">{escape(said)}</div>'
+    note = f'<div style="{QUIET}">{escape(said)}</div>'
     return Html(html + legend(roles) + note, f"{plain}\n{said}")
 
 

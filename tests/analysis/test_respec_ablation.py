@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_lib.analysis import bench_report, compare, respec_ablation
+from specdec_lib.analysis import bench_report, compare, paper_settings, respec_ablation
 from specdec_lib.bench import summary
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
@@ -47,6 +47,12 @@ def test_every_spec_of_the_ablation_is_one_of_its_steps_in_order():
     assert [respec_ablation.ablation_step(spec) for spec in specs] == list(respec_ablation.ORDER)
     found = respec_ablation.ablation_steps(reversed(specs))
     assert list(found.items()) == list(zip(respec_ablation.ORDER, specs, strict=True))
+
+
+def test_the_papers_setting_is_no_step_of_the_ablation():
+    spec = paper_settings.paper_spec("respec")
+    assert respec_ablation.ablation_step(spec) == "respec(paper)"
+    assert respec_ablation.ablation_steps([spec]) == {}
 
 
 def test_a_spec_with_another_policy_is_no_step_and_one_with_parameters_is():

@@ -60,3 +60,10 @@ def test_more_paths_than_can_be_told_apart_are_refused():
         figures.lattice(WORDS, LOGPS, {"a": [0], "b": [0], "c": [0]})
     with pytest.raises(ValueError, match="words 3, logps 2"):
         figures.lattice(WORDS, LOGPS[:2])
+
+
+def test_a_line_is_drawn_below_the_candidates_that_a_search_may_use():
+    line = next(trace for trace in drawn(kept=[2, 1, 1]).data if trace.name == "searched among those above")
+    assert list(line.x) == [.5, 1.5, 1.5, 2.5, 2.5, 3.5]
+    assert list(line.y) == [2.5, 2.5, 1.5, 1.5, 1.5, 1.5]
+    assert not [trace for trace in drawn().data if trace.name == "searched among those above"]

@@ -18,3 +18,13 @@ def test_without_an_oracle_none_is_drawn_and_columns_have_one_length():
     assert len(figures.draft_lengths_by_round([4], [4], [1]).data) == 3
     with pytest.raises(ValueError, match="length"):
         figures.draft_lengths_by_round([4, 4], [4], [1])
+
+
+def test_two_rules_are_drawn_on_one_axis_that_reaches_the_longest_length():
+    figure = figures.lengths_by_rule({"printed": [8, 4, 4], "corrected": [8, 2]}, {"printed": [1, 0, 2],
+                                                                                   "corrected": [3, 0]}, 30)
+    assert {trace.name: list(trace.y) for trace in figure.data} == {
+        "printed, asked for": [8, 4, 4], "printed, accepted": [1, 0, 2],
+        "corrected, asked for": [8, 2], "corrected, accepted": [3, 0]}
+    assert list(figure.layout.yaxis.range) == [0, 31]
+    assert "printed: 5.3 tokens in 3 rounds" in figure.layout.title.text.replace("<br>", " ")

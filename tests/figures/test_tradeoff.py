@@ -20,16 +20,16 @@ def test_the_chosen_setting_is_named_and_alone_carries_its_intervals():
     assert list(curve.text) == ["loose", ""]
     assert list(rest.text) == [""]
     assert list(curve.marker.size) == [15, 10]
-    assert (list(curve.error_x.array), list(curve.error_x.arrayminus)) == ([0.5, 0], [0.5, 0])
-    assert (list(curve.error_y.array), list(curve.error_y.arrayminus)) == ([0.125, 0], [0.25, 0])
+    assert (list(curve.error_x.array), list(curve.error_x.arrayminus)) == ([0.5, None], [0.5, None])
+    assert (list(curve.error_y.array), list(curve.error_y.arrayminus)) == ([0.125, None], [0.25, None])
     assert drawn().layout.title.text == "loose: 2.00 times as fast as plain decoding, overlap 0.750"
 
 
 def test_where_none_is_chosen_all_carry_theirs_and_one_without_an_interval_has_no_whiskers():
     curve, rest = drawn("").data
     assert list(curve.error_x.array) == [0.5, 0.5]
-    assert list(curve.error_y.array) == [0.125, 0]
-    assert list(rest.error_x.array) == [0]
+    assert list(curve.error_y.array) == [0.125, None]
+    assert list(rest.error_x.array) == [None]
 
 
 def test_the_settings_of_a_rule_are_joined_in_the_order_given_and_others_are_not():
@@ -64,3 +64,10 @@ def test_a_method_without_the_measure_is_left_out():
 def test_a_rule_that_was_not_measured_cannot_be_chosen():
     with pytest.raises(KeyError):
         drawn("looser")
+
+
+def test_choosing_another_point_does_not_move_the_axes():
+    one, two = (figures.tradeoff(OUTCOMES, "overlap", CURVES, chosen).layout for chosen in ("strict", "loose"))
+    assert one.xaxis.range == two.xaxis.range
+    assert one.yaxis.range == two.yaxis.range
+    assert one.xaxis.range[0] < 1.25 < 3.0 < one.xaxis.range[1]

@@ -1,0 +1,34 @@
+"""The recordings that a notebook replays: the shipped ones, or those in a folder that `specdec record` made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from specdec_lib.models.replay import Recording, load_recording, shipped_recordings
+from specdec_lib.types import Refusal
+
+T = TypeVar("T")
+
+
+class ByFamily(dict[str, T]):
+    """A value for each family; Refusal names the families where one is asked for that is not there."""
+
+    def __missing__(self, family: str) -> T:
+        raise Refusal(f"there is no recording of {family!r}: `family` is one of {', '.join(self)}")
+
+
+def find_recordings(folder: Path | str = "shipped") -> ByFamily[Path]:
+    """The files by family: "shipped" for those of the workbook, else those in a folder; Refusal without any."""
+    found = shipped_recordings() if folder == "shipped" else shipped_recordings(Path(folder))
+    if not found:
+        raise Refusal(f"there are no recordings in {folder}: make some with `specdec record --out {folder}`")
+    return ByFamily(found)
+
+
+def load_recordings(folder: Path | str | Mapping[str, Recording] = "shipped") -> ByFamily[Recording]:
+    """The recordings by family; those that are loaded are returned as they are, so that a cell can run twice."""
+    if isinstance(folder, Mapping):
+        return ByFamily(folder)
+    return ByFamily({family: load_recording(path) for family, path in find_recordings(folder).items()})

@@ -1,0 +1,40 @@
+"""The plane of draft cost and tokens: a method lies above the break-even line where its identity says it is faster."""
+
+import pytest
+
+from specdec_lib.analysis import diffuspec_ablation, diffuspec_plane
+from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.models.replay import SHIPPED
+
+
+@pytest.fixture(scope="module")
+def report():
+    return load_report(SHIPPED.parent / "results" / "diffuspec")
+
+
+def test_cost_and_verification_of_a_method_give_its_measured_speed(report):
+    both = diffuspec_ablation.specs_by_cell(report.entries)[diffuspec_plane.BOTH]
+    cost, tokens = diffuspec_plane.measured_points(report)["both"]
+    assert tokens / (diffuspec_plane.verification(report) + cost) == pytest.approx(
+        report.entries[both]["speedup"], rel=2e-3)
+
+
+def test_the_published_points_give_the_published_speeds():
+    points = diffuspec_plane.published_points()
+    cost, tokens = points["DiffuSpec, published"]
+    verify = diffuspec_plane.DIFFUSPEC_ROUND.verify / diffuspec_plane.STEP
+    assert tokens / (verify + cost) == pytest.approx(3.08, rel=2e-3)
+
+
+def test_the_ranges_hold_every_point():
+    (low, high), (least, most) = diffuspec_plane.ranges({"a": (0.2, 1.2)}, {"b": (2.0, 7.0)})
+    assert low < 0.2
+    assert high > 2.0
+    assert least < 1
+    assert most > 7
+
+
+def test_the_published_rows_name_the_paper_and_the_independent_run():
+    rows = diffuspec_plane.published_maths()
+    assert rows["the paper, mathematics"] == {"tokens": 7.61, "speed": 4.05}
+    assert sum("Qwen" in name for name in rows) == 2

@@ -1,0 +1,21 @@
+"""Curves under a slider keep their axes: a fixed range, and a line at the level that matters."""
+
+from specdec_lib import figures
+
+
+def test_a_range_given_is_kept_whatever_is_drawn_and_the_level_is_a_line():
+    for lines in ({"a": [1, 2]}, {"a": [30, 40]}):
+        figure = figures.curves([1, 2], lines, "x", "y", "a title", (0, 6), 1.0)
+        assert list(figure.layout.yaxis.range) == [0, 6]
+        assert [shape.y0 for shape in figure.layout.shapes] == [1.0]
+
+
+def test_without_a_range_the_axis_follows_the_lines():
+    figure = figures.curves([1, 2], {"a": [1, 2]}, "x", "y", "a title")
+    assert figure.layout.yaxis.range is None
+    assert not figure.layout.shapes
+
+
+def test_the_milliseconds_of_a_cost_curve_can_be_limited():
+    assert list(figures.cost_curve([1, 2], [.02, .4], top=100).layout.yaxis.range) == [0, 100]
+    assert figures.cost_curve([1, 2], [.02, .4]).layout.yaxis.rangemode == "tozero"
