@@ -9,7 +9,6 @@ from specdec_lib.commands import ctrl_c  # first: it answers Ctrl-C while the re
 
 # isort: split
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,9 @@ from typing import Annotated
 import typer
 
 from specdec_lib.commands import arguments as opt
+from specdec_lib.commands import book_commands, training_options
 from specdec_lib.commands.exit_codes import Stopped, exit_code, say
+from specdec_lib.commands.gpu_command import gpu
 from specdec_lib.types import Refusal
 
 OUT = Path("results")
@@ -171,71 +172,10 @@ def record(out: Annotated[Path, opt.path_option("--out", "The folder of the reco
         raise Stopped(f"stopped: finished recordings stay in {out}, the same command continues from there") from None
 
 
-@app.command()
-def train(name: Annotated[str, typer.Argument(
-              help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion, ngram or length-predictor.")],
-          target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
-          threads: opt.Threads = None,
-          minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,
-          prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "Prompts to generate from.")] = None,
-          data: Annotated[list[Path] | None, opt.path_option("--data", "Existing answers to train on.")] = None,
-          forbid: Annotated[list[Path] | None, opt.path_option("--forbid", "Prompts never to train on.")] = None,
-          out: Annotated[Path, opt.path_option("--out", "The folder of the checkpoints.")] = OUT / "checkpoints",
-          loss: Annotated[str | None, typer.Option("--loss", help="ce (the default), tv or mixed.")] = None,
-          depths: Annotated[str | None, typer.Option("--depths", help="Depth weights: decay (the default, but not "
-                                                            "for diffusion-lm-aligned), dpace or streak.")] = None,
-          smooth: Annotated[float | None, typer.Option("--smooth", help="Smoothing for dpace, streak: 0 to 1.")] = None,
-          optimiser: Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")] = None,
-          attention: Annotated[str | None, typer.Option("--attention", help="For diffusion-lm: causal (the default) "
-                                                        "or full, which makes diffusion-lm-full.")] = None,
-          rate: Annotated[float | None, typer.Option("--rate", help="Learning rate; 0.001 is usual for adamw.")] = None,
-          drafters: Annotated[str | None, typer.Option("--drafters", help="For length-predictor: its drafters; default "
-                                                       "eagle,draft-lm,early-exit.")] = None,
-          longest: Annotated[int | None, typer.Option("--longest", help="For length-predictor: longest draft; "
-                                                      "default 10.")] = None,
-          weight: Annotated[float | None, typer.Option("--weight", help="For length-predictor: cost of too short over "
-                                                       "too long; default 3.")] = None,
-          positions: Annotated[int | None, typer.Option("--positions", help="For length-predictor: most training "
-                                                        "positions; default 100000.")] = None,
-          cache_gb: Annotated[float, typer.Option("--cache-gb", help="Disk for features, in GB.")] = 10.0,
-          seed: opt.Seed = 0) -> None:
-    """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
-    from specdec_lib.bench.progress import bar
-    from specdec_lib.commands.train import train_by_name
-
-    given = {"drafters": drafters and tuple(word.strip() for word in drafters.split(",")), "longest": longest,
-             "weight": weight, "positions": positions}
-    try:
-        with bar(f"train {name}") as progress:
-            card = train_by_name(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
-                                 prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
-                                 depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
-                                 optimiser=optimiser, rate=rate, smooth=smooth, attention=attention,
-                                 lengths={word: value for word, value in given.items() if value is not None})
-    except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None
-    typer.echo(card)
-    say(f"the checkpoint is in {out}: use it with --checkpoints {out}")
+training_options.add_to(app)
 
 
-@app.command("break-even")
-def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained drafters; default: all.")] = None,
-               checkpoints: opt.Shelf = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
-               dtype: opt.Dtype = "auto", threads: opt.Threads = None,
-               depth: Annotated[int, typer.Option("--depth", help="Tokens per draft; cards have rates for 5.")] = 5,
-               context: Annotated[int, typer.Option("--context", help="Context length in tokens.")] = 256,
-               repeats: Annotated[int, typer.Option("--repeats", help="Repeats per measurement.")] = 11,
-               write: Annotated[bool, typer.Option("--write", help="Write it into their cards.")] = False) -> None:
-    """Costs of trained drafters, computed and measured, and the tokens per forward needed to break even and reached."""
-    from specdec_lib.bench.progress import bar
-    from specdec_lib.checkpoints.card import shelf_at
-    from specdec_lib.commands.break_even import break_even_table, break_evens
-
-    with bar("break-even") as progress:
-        found = break_evens(names or (), target, device, dtype, threads, shelf_at(checkpoints), depth, context, repeats,
-                            write, say, progress)
-    typer.echo(break_even_table(found))
+app.command("gpu")(gpu)
 
 
 @app.command()
@@ -257,13 +197,7 @@ def store(sources: Annotated[list[Path], opt.path_option("--from", "A text file,
     typer.echo(f"{built.tokens:,} tokens, documents: {built.documents:,}; use them with --store {out}")
 
 
-@app.command()
-def lab() -> None:
-    """Opens the tour in JupyterLab."""
-    from specdec_lib.commands.report import notebook
-
-    tour = notebook("00_tour")
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(tour)])
+book_commands.register(app)
 
 
 def measured(out: Path, options: dict) -> None:

@@ -28,6 +28,11 @@ class DiskFull(Refusal):
     """A disk, a quota or a limit of this process took no more; the sentence names the file and the space."""
 
 
+def cache_home() -> Path:
+    """The folder of everything that is built once and can be built again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
+
+
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Has `write` fill a temporary neighbour and renames it: `path` is the old file or the new one, never a part.
 

@@ -90,15 +90,17 @@ def test_the_tests_of_a_change_are_make_test_and_nothing_else():
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-@pytest.mark.parametrize("target", ["report", "test", "test-fast", "test-long", "lab"])
+@pytest.mark.parametrize("target", ["report", "test", "test-fast", "test-long", "test-browser", "site", "lab"])
 def test_every_door_sets_up_first(target):
     assert "smollm2-135m" in steps(target)           # the last step of the set-up is the model
 
 
 def test_the_doors_open_on_what_they_are_named_after():
     assert "specdec report" in steps("report")
-    assert "jupyter lab notebooks/00_tour.ipynb" in steps("lab")
-    assert 'not long"' in steps("test")
+    assert "specdec lab" in steps("lab")
+    assert "specdec site" in steps("site")
+    assert "-m browser" in steps("test-browser")
+    assert 'not long and not browser"' in steps("test")
     assert "not notebooks" not in steps("test")
     assert "not notebooks" in steps("test-fast")
 
@@ -106,7 +108,7 @@ def test_the_doors_open_on_what_they_are_named_after():
 def test_help_lists_every_target_a_person_may_want():
     shown = make("help").stdout
     assert all(re.search(rf"^{name} ", shown, re.M) for name in (
-        "setup", "report", "test", "test-fast", "test-long", "lab", "clean-cache", "help"))
+        "setup", "report", "test", "test-fast", "test-long", "test-browser", "site", "lab", "clean-cache", "help"))
 
 
 def test_make_and_the_library_agree_on_where_the_default_model_is():

@@ -59,7 +59,8 @@ def test_a_notebook_is_committed_without_outputs_and_with_a_language(book):
     for cell in cells(book, "code"):
         assert not cell.outputs, cell.source
         assert cell.execution_count is None, cell.source
-        assert set(cell.metadata) <= {"tags"}, f"{set(cell.metadata)} is left over from a run"
+        assert set(cell.metadata) <= {"tags", "jupyter"}, f"{set(cell.metadata)} is left over from a run"
+        assert cell.metadata.get("jupyter", {"source_hidden": True}) == {"source_hidden": True}, "collapsed or not"
 
 
 @every_book
@@ -134,3 +135,38 @@ def test_a_method_notebook_has_the_eight_beats_in_order(book):
 def test_a_method_notebook_ends_with_three_exercises(book):
     last = cells(book, "markdown")[-1].source
     assert re.findall(r"^(\d)\. ", last, flags=re.MULTILINE) == ["1", "2", "3"]
+
+
+@every_book
+def test_a_line_of_ours_beside_an_equation_stands_in_the_file_that_is_named(book):
+    for path, line in re.findall(r"\| `([a-z_0-9/]+\.py)`: `(.+?)` \|", cells(book)[0].source):
+        code = " ".join((ROOT / "specdec_lib" / path).read_text().split())
+        assert " ".join(line.replace("\\|", "|").split()) in code, f"{path} has no line {line}"
+
+
+@every_book
+def test_a_link_to_another_notebook_leads_to_one(book):
+    text = "\n".join(cell.source for cell in cells(book, "markdown"))
+    assert not re.search(r"[^\n]\n\*\*(Previous|Next):", text), "links are a paragraph, not part of the last exercise"
+    for name in re.findall(r"\]\(([^)#:]+\.ipynb)\)", text):
+        assert (ROOT / "notebooks" / name).is_file(), name
+
+
+@every_book
+def test_a_notebook_that_replays_takes_its_recordings_from_the_parameter_of_that_name(book):
+    for call in [*calls(book, "find_recordings"), *calls(book, "load_recordings")]:
+        assert [ast.unparse(word) for word in call.args] == ["recordings"]
+        known = notebook_runner.parameters(book)["recordings"]
+        assert (known.default, known.smoke) == ("shipped", "shipped")
+
+
+@every_book
+def test_a_notebook_never_replays_the_shipped_recordings_alone(book):
+    assert not calls(book, "shipped_recordings"), "load_recordings(recordings) reads the reader's own as well"
+    known = notebook_runner.parameters(book)
+    assert "family" not in known or "recordings" in known, "a family is one of a folder of recordings"
+
+
+@every_book
+def test_a_temperature_is_called_so(book):
+    assert "heat" not in notebook_runner.parameters(book)

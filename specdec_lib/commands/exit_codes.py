@@ -13,6 +13,7 @@ from specdec_lib.files import DiskFull, writing
 from specdec_lib.types import Refusal
 
 BAD_INPUT, FAILED = 2, 1
+NO_MEMORY = "specdec: the device has no memory left: take a smaller model, a narrower --dtype or --device cpu"
 CLICK = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])    # click's base of usage errors, wherever it is
 
 
@@ -61,6 +62,9 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
         if after_interrupt(error):
             say(SENTENCE)
             return STOPPED
+        if type(error).__name__ == "OutOfMemoryError":         # torch's, and torch is not loaded here
+            say(NO_MEMORY)
+            return BAD_INPUT
         if type(error).__name__ != "NotebookError":    # expected: it says which cell failed and what is kept
             raise
         say(f"specdec: {error}")

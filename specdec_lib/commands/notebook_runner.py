@@ -1,7 +1,8 @@
-"""Running one notebook: parameters checked before anything starts, executed by papermill, exported as one HTML page.
+"""Running one notebook: parameters checked before anything starts, executed by papermill.
 
-A notebook's cell tagged `parameters` holds one line per parameter, `prompts: int = 24  # smoke: 2 | what it means`:
-name, type, full value, the value for a quick test, and the meaning. Knows nothing about the notebooks' content.
+A notebook's cell tagged `parameters` holds one line per parameter, `prompts: int = 24  # what it means | smoke: 2`:
+name, type, full value, the meaning, and the value for a quick test; the comment's two parts may also be the other way
+round. Knows nothing about the notebooks' content.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import ast
 import logging
 import os
-import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,10 +20,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
-from specdec_lib.files import why_full, write_atomically, write_text
+from specdec_lib.files import why_full, write_atomically
 from specdec_lib.types import Refusal
 
-OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
 KINDS = {"int": int, "float": (int, float), "str": str, "list": list, "bool": bool}
 
 
@@ -96,7 +95,7 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
     def execute(rough: Path) -> None:
         try:
-            execute_in_thread(str(notebook), str(rough), given, cwd=str(Path(notebook).parent), progress_bar=progress,
+            execute_in_thread(str(notebook), str(rough), given, progress_bar=progress,
                               execution_timeout=cell_seconds, stdout_file=echo, stderr_file=echo)
         except Exception as error:
             failed.append(error)
@@ -105,11 +104,11 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
             if not rough.exists():                 # it never began: the notebook itself is kept
                 shutil.copyfile(notebook, rough)
 
-    output = Path(output)
+    output = Path(output).absolute()               # papermill writes from the notebook's folder
     output.parent.mkdir(parents=True, exist_ok=True)
     start = perf_counter()
     try:
-        with _environment(env or {}):
+        with environment(env or {}):
             write_atomically(output, execute)
         for error in failed:
             raise error
@@ -125,16 +124,24 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
 
 def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], **how: Any) -> None:
-    """Has papermill execute the notebook in a thread, where Ctrl-C does not reach it; Ctrl-C then ends its kernel."""
+    """Has papermill execute the notebook in a thread, where Ctrl-C does not reach it; Ctrl-C then ends its kernel.
+
+    The kernel runs in the notebook's folder. papermill's own `cwd` would move this process, and with it every thread.
+    """
     import papermill
     from jupyter_client.manager import AsyncKernelManager
 
     kernels: list[AsyncKernelManager] = []
+    notebook = os.path.abspath(notebook)
+    folder = os.path.dirname(notebook)
 
     class HeldKernel(AsyncKernelManager):
         def __init__(self, *words: Any, **more: Any):
             super().__init__(*words, **more)
             kernels.append(self)
+
+        async def start_kernel(self, **more: Any) -> None:
+            await super().start_kernel(**{"cwd": folder, **more})
 
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings(action="ignore", category=UserWarning):
         running = pool.submit(papermill.execute_notebook, notebook, output, dict(values),
@@ -155,30 +162,7 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], **h
 
 def export_env(explore: str = "html") -> dict[str, str]:
     """The kernel's variables with which figures and sliders work in an exported page without a network."""
-    return {"PLOTLY_RENDERER": "notebook", "SPECDEC_EXPLORE": explore}
-
-
-def to_html(executed: str | Path, page: str | Path, code: bool = True, title: str | None = None) -> Path:
-    """One self-contained page of an executed notebook; `code` False leaves out inputs and progress bars.
-
-    Figures are in it if the notebook ran with `export_env()`. The page is written atomically.
-    """
-    import nbformat
-    from nbconvert import HTMLExporter
-
-    notebook = nbformat.read(str(executed), as_version=4)
-    for cell in notebook.cells:
-        cell.get("metadata", {}).pop("papermill", None)
-        if not code and cell.cell_type == "code":
-            cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
-    exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
-                            mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="")
-    body, _ = exporter.from_notebook_node(
-        notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
-    page = Path(page)
-    page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(page, OUTSIDE.sub("", body))
-    return page
+    return {"PLOTLY_RENDERER": "plotly_mimetype", "SPECDEC_EXPLORE": explore}
 
 
 def _parameter(notebook: str, facts: Mapping[str, str]) -> Parameter:
@@ -186,19 +170,20 @@ def _parameter(notebook: str, facts: Mapping[str, str]) -> Parameter:
     name, kind, comment = facts["name"], facts["inferred_type_name"], facts.get("help") or ""
     if kind not in KINDS:
         raise ValueError(f"{notebook}: the parameter {name} needs a type out of {', '.join(KINDS)}, got {kind}")
-    smoke, bar, meaning = comment.partition("|")
-    if not smoke.strip().startswith("smoke:") or not bar:
-        raise ValueError(f"{notebook}: the comment of {name} must read '# smoke: value | meaning', got {comment!r}")
+    parts = [part.strip() for part in comment.split("|", 1)]
+    smoke, meaning = parts if parts[0].startswith("smoke:") and len(parts) == 2 else (parts[-1], parts[0])
+    if not smoke.startswith("smoke:") or len(parts) < 2:
+        raise ValueError(f"{notebook}: the comment of {name} must read '# meaning | smoke: value', got {comment!r}")
     try:
         default = ast.literal_eval(facts["default"])
-        quick = ast.literal_eval(smoke.strip().removeprefix("smoke:").strip())
+        quick = ast.literal_eval(smoke.removeprefix("smoke:").strip())
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"{notebook}: the values of {name} must be plain Python literals") from error
-    return Parameter(name, kind, default, quick, meaning.strip())
+    return Parameter(name, kind, default, quick, meaning)
 
 
 @contextmanager
-def _environment(extra: Mapping[str, str]) -> Iterator[None]:
+def environment(extra: Mapping[str, str]) -> Iterator[None]:
     """Sets these variables inside the block: a kernel inherits them."""
     before = {name: os.environ.get(name) for name in extra}
     os.environ.update(extra)

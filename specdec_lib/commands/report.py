@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specdec_lib.commands import notebook_runner
+from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.types import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,4 +34,4 @@ def write_report(run: Path) -> Path:
     executed = run / "report.ipynb"
     notebook_runner.run_notebook(report_notebook(), executed, {"run": str(run.resolve())},
                                  env=notebook_runner.export_env(), progress=True)
-    return notebook_runner.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured")
+    return html_page.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured")

@@ -2,7 +2,10 @@
 
 import errno
 
-from specdec_lib.commands.exit_codes import why_failed
+import torch
+import typer
+
+from specdec_lib.commands.exit_codes import BAD_INPUT, exit_code, why_failed
 
 
 def test_a_full_disk_names_the_file_and_the_space_and_other_errors_their_reason(tmp_path):
@@ -11,3 +14,13 @@ def test_a_full_disk_names_the_file_and_the_space_and_other_errors_their_reason(
     assert full.startswith(f"{place} cannot be written: its disk is full, with ")
     assert why_failed(PermissionError(errno.EACCES, "Permission denied", place)) == f"Permission denied: {place}"
     assert why_failed(OSError("no number")) == "no number"
+
+
+def test_a_device_without_memory_left_is_one_sentence(capsys):
+    app = typer.Typer()
+
+    @app.command()
+    def work():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    assert exit_code(app, []) == BAD_INPUT
+    assert "no memory left: take a smaller model" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from time import sleep
 
@@ -11,7 +12,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from specdec_lib.commands import notebook_runner
+from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.types import Refusal
 
 LINES = ("k: int = 4          # smoke: 2 | depth\n"
@@ -39,6 +40,11 @@ def test_a_parameter_has_type_default_smoke_value_and_meaning(write):
     assert found["alpha"] == notebook_runner.Parameter("alpha", "float", 0.5, 0.25, "chance")
 
 
+def test_the_meaning_may_stand_first(write):
+    found = notebook_runner.parameters(write(lines="k: int = 4  # depth, or length | smoke: 2"))
+    assert found["k"] == notebook_runner.Parameter("k", "int", 4, 2, "depth, or length")
+
+
 def test_smoke_values_of_every_kind_are_read_from_the_comments(write):
     quick = {"k": 2, "alpha": 0.25, "name": "quick", "some": [], "flag": False}
     assert notebook_runner.smoke_values(write()) == quick
@@ -61,7 +67,7 @@ def test_a_whole_number_serves_as_a_float(write):
 
 
 @pytest.mark.parametrize(("line", "said"), [
-    ("k: int = 4  # depth", "must read '# smoke: value | meaning'"),
+    ("k: int = 4  # depth", "must read '# meaning | smoke: value'"),
     ("k: int = 4  # smoke: two | depth", "plain Python literals"),
     ("k: dict = 4  # smoke: 2 | depth", "needs a type out of int, float, str, list, bool")])
 def test_a_malformed_parameter_line_is_named(write, line, said):
@@ -78,7 +84,8 @@ def test_a_missing_notebook_and_one_without_language_are_refused(write, tmp_path
 
 def test_a_run_gets_its_values_and_environment_and_its_page_needs_no_network(write, tmp_path):
     path = write("import os, sys; print(k, name, os.environ['WORD']); print('bar', file=sys.stderr)",
-                 "import plotly.graph_objects as go; go.Figure(go.Bar(x=[1], y=[k]))")
+                 "import plotly.graph_objects as go; go.Figure(go.Bar(x=[1], y=[k]))",
+                 "go.Figure(go.Bar(x=[1], y=[k]))")
     told = io.StringIO()
     env = notebook_runner.export_env() | {"WORD": "heard"}
     done = notebook_runner.run_notebook(path, tmp_path / "deep" / "out.ipynb", {"k": 7}, env=env, echo=told)
@@ -86,14 +93,34 @@ def test_a_run_gets_its_values_and_environment_and_its_page_needs_no_network(wri
     assert "WORD" not in os.environ
     assert 0 < done.seconds < 120
 
-    page = notebook_runner.to_html(done.path, tmp_path / "page.html", code=False).read_text()
+    page = html_page.to_html(done.path, tmp_path / "page.html", code=False).read_text()
     assert "7 full heard" in page
     assert ">environ<" not in page
     assert ">bar" not in page
-    assert "Plotly.newPlot" in page
+    assert page.count("Plotly.newPlot(  ") == page.count('class="plotly-graph-div"') == 2
+    assert page.count("plotly.js v") == 1           # one copy, whatever the number of figures
+    assert len(page) < 7_000_000
+    assert 'data-theme="dark"' in page
     assert ' src="http' not in page
     assert '<link rel="stylesheet" href="http' not in page
-    assert ">environ<" in notebook_runner.to_html(done.path, tmp_path / "code.html").read_text()
+    assert ">environ<" in html_page.to_html(done.path, tmp_path / "code.html").read_text()
+
+
+def test_two_notebooks_at_once_run_in_their_own_folders_and_this_process_stays_in_its_own(write, tmp_path):
+    before, seen = os.getcwd(), set()
+    books = []
+    for name in ("one", "two"):
+        path = tmp_path / name / "book.ipynb"
+        path.parent.mkdir()
+        write("import os, time; print(os.getcwd()); time.sleep(1)").rename(path)
+        books.append(path)
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(notebook_runner.run_notebook, path, path.with_name("out.ipynb")) for path in books]
+        while not all(run.done() for run in runs):
+            seen.add(os.getcwd())
+            sleep(0.005)
+    assert [run.result().path.read_text().count(f"{path.parent}\\n") for run, path in zip(runs, books)] == [1, 1]
+    assert seen == {before} == {os.getcwd()}
 
 
 def test_a_failing_cell_is_named_and_what_ran_is_kept(write, tmp_path):
@@ -141,3 +168,17 @@ def test_a_full_disk_is_refused_and_the_older_output_stays(write, tmp_path, monk
     with pytest.raises(Refusal, match=r"out\.ipynb cannot be written: its disk is full"):
         notebook_runner.run_notebook(write(), output)
     assert output.read_text() == "older"
+
+
+def test_a_relative_output_is_relative_to_the_caller_and_not_to_the_notebook(write, tmp_path, monkeypatch):
+    written = []
+
+    def execute(source, rough, *_, **__):
+        written.append(rough)
+        nbformat.write(nbformat.read(source, 4), rough)
+
+    monkeypatch.setattr(notebook_runner, "execute_in_thread", execute)
+    monkeypatch.chdir(tmp_path)
+    notebook_runner.run_notebook(write("x = 1"), "out/run.ipynb")
+    assert os.path.isabs(written[0])
+    assert (tmp_path / "out" / "run.ipynb").is_file()

@@ -1,0 +1,124 @@
+"""One page of an executed notebook that needs no network: figures, controls, light and dark theme.
+
+Figures are taken as the data that the kernel wrote, and drawn by one copy of plotly.js, in the page or beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.files import write_text
+
+OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
+FIGURE = "application/vnd.plotly.v1+json"
+LOOK = """
+.jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; width: max-content; }
+.jp-RenderedHTMLCommon :hover > a.anchor-link, a.anchor-link:focus { display: inline; padding-left: 6px; }
+main { max-width: 1100px; margin: 0 auto; padding: 8px 12px; }
+body { background: var(--jp-layout-color0); color: var(--jp-content-font-color1); }
+:root { --jp-mirror-editor-comment-color: #2e6b6b; --jp-mirror-editor-number-color: #006b00;
+  --jp-mirror-editor-operator-color: #8b10d6; }
+:root[data-theme="dark"] { --jp-mirror-editor-number-color: #66bb6a;
+  --jp-mirror-editor-comment-color: #7fbcbc; --jp-mirror-editor-operator-color: #d9a3ff; }
+input[type=range] { width: min(300px, 60vw); vertical-align: middle; }
+.specdec-bar { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center; justify-content: flex-end;
+  max-width: 1100px; margin: 0 auto; padding: 8px 12px; font-family: var(--jp-content-font-family); font-size: 14px; }
+.specdec-bar a, .specdec-bar button { color: var(--jp-content-link-color); background: none; border: none;
+  font: inherit; cursor: pointer; text-decoration: none; }
+.specdec-bar :first-child { margin-right: auto; }
+"""
+# The theme is chosen before anything is drawn: what was chosen last, or else what the reader's system says.
+THEME = """
+(() => {
+  const root = document.documentElement, kept = () => { try { return localStorage.getItem("theme"); } catch { } };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const set = name => { root.dataset.theme = name; };
+  set(kept() || (dark.matches ? "dark" : "light"));
+  dark.addEventListener("change", () => kept() || set(dark.matches ? "dark" : "light"));
+  window.specdecTheme = () => {
+    set(root.dataset.theme === "dark" ? "light" : "dark");
+    try { localStorage.setItem("theme", root.dataset.theme); } catch { }
+  };
+})();
+"""
+BUTTON = '<button type="button" onclick="specdecTheme()">light or dark</button>'
+
+
+def to_html(executed: str | Path, page: str | Path, code: bool = True, title: str | None = None,
+            plotly: str | None = None, bar: str = "") -> Path:
+    """Writes the page of an executed notebook; `code` False leaves out inputs and progress bars.
+
+    `plotly` is the address of a plotly.js beside the page; by default the page holds it, once. `bar` is the HTML of
+    links above the text. The page is written atomically.
+    """
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    notebook = nbformat.read(str(executed), as_version=4)
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("papermill", None)
+        if cell.cell_type == "code":
+            cell.outputs = [_drawn(out) for out in cell.outputs if code or out.get("name") != "stderr"]
+    exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
+                            mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="")
+    body, _ = exporter.from_notebook_node(
+        notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
+    body = OUTSIDE.sub("", body)
+    script = f'<script src="{plotly}"></script>' if plotly else f"<script>{plotly_js()}</script>"
+    drawing = script if "plotly-graph-div" in body or "specdec-explore" in body else ""
+    head, rest = body.split("</head>", 1)
+    opened = re.search(r"<body[^>]*>", rest)
+    assert opened is not None                      # the exporter writes one
+    place = opened.end()
+    page = Path(page)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, f"{head}{theme_head()}{drawing}</head>{rest[:place]}{page_bar(bar)}{rest[place:]}")
+    return page
+
+
+def page_bar(links: str = "") -> str:
+    """The bar above a page: its links, and the button that changes the theme."""
+    return f'<nav class="specdec-bar" aria-label="pages">{links or "<span></span>"}{BUTTON}</nav>'
+
+
+def theme_head() -> str:
+    """Style and script of both themes, for the head of a page that nbconvert's light theme has styled."""
+    from nbconvert import HTMLExporter
+
+    dark = (_template_folder(HTMLExporter()) / "static" / "theme-dark.css").read_text()
+    dark = re.sub(r"/\*.*?\*/", "", dark, flags=re.DOTALL).replace(":root", ':root[data-theme="dark"]')
+    return f"<style>{dark}</style>{bar_head()}"
+
+
+def bar_head() -> str:
+    """Style of the bar above a page and the script that chooses its theme."""
+    return f"<style>{LOOK}</style><script>{THEME}</script>"
+
+
+def plotly_js() -> str:
+    """The source of plotly.js as the installed package brings it."""
+    from plotly.offline import get_plotlyjs
+
+    return get_plotlyjs()
+
+
+def _template_folder(exporter: Any) -> Path:
+    found = [Path(path) for path in exporter.template_paths if (Path(path) / "static" / "theme-dark.css").is_file()]
+    return found[0]
+
+
+def _drawn(output: Any) -> Any:
+    """The output with its figure as HTML that plotly.js draws as wide as the page, where it holds a figure."""
+    from plotly.io import to_html as figure_html
+
+    figure = output.get("data", {}).get(FIGURE)
+    if figure is None:
+        return output
+    layout = figure.get("layout", {})
+    high = layout.get("height") or layout.get("template", {}).get("layout", {}).get("height") or 450
+    html = figure_html({key: figure[key] for key in ("data", "layout")}, include_plotlyjs=False, full_html=False,
+                       config={"responsive": True}, default_width="100%", default_height=f"{high}px", validate=False)
+    output.data = {"text/html": html}
+    return output

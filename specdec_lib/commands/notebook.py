@@ -1,0 +1,103 @@
+"""`specdec notebook`: any notebook with your values, as one page that needs no network."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from specdec_lib.commands import html_page, notebook_runner
+from specdec_lib.commands.notebook_runner import Parameter
+from specdec_lib.recordings.folder import find_recordings
+from specdec_lib.types import Refusal
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+TRUTH = {"true": True, "false": False}
+
+
+def notebooks() -> dict[str, Path]:
+    """The notebooks of the checkout by name, in their order; Refusal where the package has none beside it."""
+    found = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
+    if not found:
+        raise Refusal("no notebooks are beside the package: install from a checkout with pip install -e .")
+    return found
+
+
+def notebook_called(word: str) -> Path:
+    """The notebook of this number, of this name with or without its number, or of this path."""
+    if word.endswith(".ipynb") and Path(word).is_file():
+        return Path(word)
+    name, known = Path(word).name.removesuffix(".ipynb"), notebooks()
+    for fits in (lambda one: one == name, lambda one: one.partition("_")[0] == name,
+                 lambda one: one.partition("_")[2] == name):
+        found = [path for one, path in known.items() if fits(one)]
+        if found:
+            return found[0]
+    near = get_close_matches(name, known, 3, 0.5) or [one for one in known if name and name in one][:3]
+    raise Refusal(f"there is no notebook {word!r}: " + (f"did you mean {', '.join(near)}?" if near else
+                                                       "`specdec notebook` alone lists them all"))
+
+
+def title(path: Path) -> str:
+    """The heading that a notebook begins with."""
+    for cell in json.loads(path.read_text())["cells"]:
+        found = re.search(r"^# (.+)$", "".join(cell["source"]), re.MULTILINE)
+        if found:
+            return found[1]
+    return path.stem
+
+
+def listing() -> list[str]:
+    """A line for each notebook: its name and its title."""
+    known = notebooks()
+    return [f"{name:{max(map(len, known))}}  {title(path)}" for name, path in known.items()]
+
+
+def parameter_lines(path: Path) -> list[str]:
+    """A line for each parameter: name, type, value, meaning."""
+    return [f"{one.name}: {one.kind} = {one.default!r}  {one.meaning}"
+            for one in notebook_runner.parameters(path).values()]
+
+
+def values_of(path: Path, words: Sequence[str], recordings: Path | None = None) -> dict[str, Any]:
+    """The values that `name=value` words give to the parameters of a notebook; Refusal for one that does not fit.
+
+    With recordings of another folder `family` is one of those there, unless a word names it.
+    """
+    known, values = notebook_runner.parameters(path), {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign:
+            raise Refusal(f"-p takes name=value, got {word!r}")
+        values[name] = _value(path, known[name], text) if name in known else text
+    if recordings is not None:
+        if "recordings" not in known:
+            raise Refusal(f"{path.name} replays no recordings: leave --recordings away")
+        values["recordings"] = str(recordings.resolve())
+        families = list(find_recordings(values["recordings"]))
+        if "family" in known and known["family"].default not in families:
+            values.setdefault("family", families[0])
+    return notebook_runner.checked_values(path, values)
+
+
+def _value(path: Path, known: Parameter, text: str) -> Any:
+    """The text as a value of the parameter's type."""
+    if known.kind == "str":
+        return text
+    try:
+        return TRUTH[text.lower()] if known.kind == "bool" else ast.literal_eval(text)
+    except (KeyError, ValueError, SyntaxError, RecursionError, MemoryError):
+        raise Refusal(f"the parameter {known.name} of {path.name} is of type {known.kind}, got {text!r}") from None
+
+
+def write_page(path: Path, values: dict[str, Any], page: Path) -> Path:
+    """Executes the notebook and writes its page, with the executed notebook beside it."""
+    executed = page.with_suffix(".ipynb")
+    if executed.resolve() == path.resolve():
+        raise Refusal(f"{page} would put the executed notebook over {path}: give --out in another folder")
+    notebook_runner.run_notebook(path, executed, values, env=notebook_runner.export_env(), progress=True)
+    return html_page.to_html(executed, page, title=title(path))

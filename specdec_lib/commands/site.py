@@ -1,0 +1,150 @@
+"""`specdec site`: the executed notebooks as one static site, with contents, search and a gallery; it needs no network.
+
+nbconvert writes the pages, as it does for the report; this file adds what lies between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+
+from specdec_lib.commands import html_page, notebook_runner
+from specdec_lib.commands.notebook import notebook_called, notebooks, title
+from specdec_lib.commands.notebook_runner import NotebookError
+from specdec_lib.commands.site_pages import GALLERY, gallery_page, index_page
+from specdec_lib.files import write_text
+
+PLOTLY = "plotly.min.js"
+CELL_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """One notebook of the site."""
+
+    name: str                                      # of its file, without the ending
+    title: str
+    about: str                                     # the first paragraph
+    headings: tuple[tuple[str, str], ...]          # text and anchor
+
+
+def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smoke: bool = False,
+               progress: Callable[[int, int, str], None] = lambda *_: None) -> Path:
+    """Executes these notebooks, or all, `jobs` at once, and writes the site; returns its first page.
+
+    Raises NotebookError after everything else is written, if a notebook failed or a link leads nowhere.
+    """
+    chosen = [notebook_called(word) for word in words] if words else list(notebooks().values())
+    work, failed, done = out / "executed", list[str](), list[Path]()
+    work.mkdir(parents=True, exist_ok=True)
+
+    def run(path: Path) -> Path:
+        values = notebook_runner.smoke_values(path) if smoke else {}
+        return notebook_runner.run_notebook(path, work / path.name, values, cell_seconds=CELL_SECONDS).path
+
+    # All kernels inherit one environment: it is set around them, not by each beside the others.
+    with notebook_runner.environment(notebook_runner.export_env() | {"OMP_NUM_THREADS": "1"}), \
+            ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(run, path): path for path in chosen}
+        try:
+            for count, one in enumerate(as_completed(running), 1):
+                progress(count, len(chosen), running[one].stem)
+                try:
+                    done.append(one.result())
+                except NotebookError as error:
+                    failed.append(str(error))
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    write_pages(sorted(done), out)
+    failed += broken_links(out)
+    if failed:
+        raise NotebookError(f"the site in {out} has {len(failed)} faults: " + "; ".join(failed[:5]))
+    return out / "index.html"
+
+
+def write_pages(executed: Sequence[Path], out: Path) -> None:
+    """The pages of executed notebooks, the contents and the gallery."""
+    write_text(out / PLOTLY, html_page.plotly_js())
+    pages, names = [], [path.stem for path in executed]
+    for place, path in enumerate(executed):
+        bar = '<a href="index.html">all notebooks</a>'
+        bar += f'<a href="{names[place - 1]}.html">previous</a>' if place else ""
+        bar += f'<a href="{names[place + 1]}.html">next</a>' if place + 1 < len(names) else ""
+        page = html_page.to_html(path, out / f"{path.stem}.html", title=title(path), plotly=PLOTLY, bar=bar)
+        html = linked(page.read_text(encoding="utf-8"), names)
+        write_text(page, html)
+        pages.append(site_page(path.stem, html))
+    shown = [name for name in GALLERY if name in names]
+    write_text(out / "index.html", index_page(pages, bool(shown)))
+    figures = [(page, picture(out / f"{page.name}.html")) for page in pages if page.name in shown]
+    write_text(out / "gallery.html", gallery_page(figures, PLOTLY))
+
+
+def linked(html: str, names: Sequence[str]) -> str:
+    """Links to notebooks lead to their pages; a notebook that the site lacks is named without a link."""
+    def to_page(found: re.Match) -> str:
+        name = unquote(found["name"])
+        if name in names:
+            return f'<a href="{found["name"]}.html{found["at"] or ""}"{found["more"]}>{found["text"]}</a>'
+        return f'<span title="not a part of this site">{found["text"]}</span>'
+
+    return re.sub(r'<a href="(?P<name>[^"/:#]+)\.ipynb(?P<at>#[^"]*)?"(?P<more>[^>]*)>(?P<text>.*?)</a>', to_page, html,
+                  flags=re.DOTALL)
+
+
+def site_page(name: str, html: str) -> SitePage:
+    """What the contents and the search say of a page."""
+    found = re.findall(r'<h([1-3]) id="([^"]+)">(.*?)<a class="anchor-link"', html, re.DOTALL)
+    headings = [(plain(text), unescape(anchor)) for _, anchor, text in found]
+    about = re.search(r"</h1>\s*<p>(.*?)</p>", html, re.DOTALL)
+    return SitePage(name, headings[0][0] if headings else name, plain(about[1]) if about else "", tuple(headings[1:]))
+
+
+def plain(html: str) -> str:
+    """The text of a piece of HTML."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", html)).split())
+
+
+def unquote(link: str) -> str:
+    """The link with its percent signs decoded; urllib would open sockets, which this package does not."""
+    def text(found: re.Match) -> str:
+        return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
+
+    return re.sub("(%[0-9A-Fa-f]{2})+", text, link)
+
+
+def picture(page: Path) -> str:
+    """The first display with controls of a page, or else its first figure, as HTML."""
+    html = page.read_text(encoding="utf-8")
+    for begin, end in (('<div class="specdec-explore">', "</script></div>"),
+                       ('<div>\\s*<div id="[^"]*" class="plotly-graph-div"', "</script>\\s*</div>")):
+        found = re.search(f"{begin}.*?{end}", html, re.DOTALL)
+        if found:
+            return found[0]
+    return ""
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Every link and source of the pages of a folder that leads nowhere, and everything fetched from a network."""
+    pages = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.html"))}
+    anchors = {name: {unescape(one) for one in re.findall(r'\sid="([^"]+)"', html)} for name, html in pages.items()}
+    broken = []
+    for name, html in pages.items():
+        body = re.sub(r"<(script|style)\b([^>]*)>.*?</\1>", r"<\1\2>", html, flags=re.DOTALL)
+        for tag, _, raw in re.findall(r'<(\w+)\b[^>]*?\s(href|src)="([^"]*)"', body):
+            link = unescape(raw)
+            file, _, at = link.partition("#")
+            if re.match(r"(https?:)?//", link):
+                broken += [f"{name} fetches {link}"] * (tag != "a")
+            elif not re.match(r"(data|mailto):", link):
+                there = unquote(file) or name
+                if not (folder / there).is_file():
+                    broken.append(f"{name} links {link}, which does not exist")
+                elif at and there in anchors and at not in anchors[there] and unquote(at) not in anchors[there]:
+                    broken.append(f"{name} links {link}, which has no such heading")
+    return broken

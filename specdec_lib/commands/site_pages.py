@@ -1,0 +1,88 @@
+"""The two pages of the site that are no notebooks: contents with search, and the gallery."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Protocol
+
+from specdec_lib.commands.html_page import bar_head, page_bar
+
+FLAGSHIPS = ("40_respec", "41_diffuspec")
+GALLERY = ("00_tour", "01_why_decoding_is_slow", "11_when_entropy_trigger", "12_when_svip", "24_what_eagle",
+           "26_what_early_exit", "29_what_path_search", "33_how_relaxed", "40_respec", "41_diffuspec")
+PARTS = {"0": "The basis", "1": "When to draft", "2": "What to draft", "3": "How to verify", "4": "Systems, measured",
+         "8": "Training", "9": "Your own"}
+LOOK = """
+:root { --jp-layout-color0: #ffffff; --jp-content-font-color1: #1a1a1a; --jp-content-link-color: #0b57a4;
+  --jp-content-font-family: system-ui, sans-serif; --line: #767676; }
+:root[data-theme="dark"] { --jp-layout-color0: #111111; --jp-content-font-color1: #eeeeee;
+  --jp-content-link-color: #8ab8ff; --line: #999999; }
+body { font-family: var(--jp-content-font-family); line-height: 1.5; margin: 0; }
+a { color: var(--jp-content-link-color); }
+li { margin: 4px 0; } .about { opacity: .8; }
+input[type=search] { font: inherit; width: min(500px, 90%); padding: 6px; color: inherit;
+  background: transparent; border: 1px solid var(--line); }
+.picture { background: #ffffff; color: #111111; padding: 8px; overflow-x: auto; }
+"""
+SEARCH = """
+const field = document.querySelector("input[type=search]"), list = document.querySelector("#found");
+field.addEventListener("input", () => {
+  const words = field.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  const hits = words.length ? held.filter(one => words.every(word => one.text.toLowerCase().includes(word))) : [];
+  list.replaceChildren(...hits.slice(0, 40).map(one => {
+    const item = document.createElement("li"), link = document.createElement("a");
+    link.href = one.to; link.textContent = one.text; item.append(link);
+    return item;
+  }));
+  document.querySelector("#count").textContent = words.length ? `${hits.length} headings found` : "";
+});
+"""
+
+
+class Contents(Protocol):
+    """What the pages need to know of a notebook."""
+
+    name: Any
+    title: Any
+    about: Any
+    headings: Any
+
+
+def index_page(pages: Sequence[Contents], gallery: bool) -> str:
+    """The contents: flagships first, then every part; and a search over titles and headings."""
+    held = [{"text": page.title, "to": f"{page.name}.html"} for page in pages]
+    held += [{"text": f"{page.title} › {text}", "to": f"{page.name}.html#{anchor}"}
+             for page in pages for text, anchor in page.headings]
+    first = [page for page in pages if page.name in FLAGSHIPS]
+    parts = {"Flagships": first} if first else {}
+    parts |= {called: some for digit, called in PARTS.items()
+              if (some := [page for page in pages if page.name.startswith(digit) and page not in first])}
+    lists = "".join(f'<h2 id="{escape(called)}">{escape(called)}</h2><ul>{"".join(map(_item, some))}</ul>'
+                    for called, some in parts.items())
+    data = json.dumps(held).replace("<", "\\u003c")
+    return _page("Speculative decoding, a workbook",
+                 "<p>Every notebook, executed; the controls work without a kernel and without a network.</p>"
+                 '<p><label>Search titles and headings: <input type="search" name="search"></label> '
+                 f'<span id="count" role="status"></span></p><ul id="found"></ul>{lists}'
+                 f"<script>const held = {data};{SEARCH}</script>",
+                 '<a href="gallery.html">gallery</a>' if gallery else "")
+
+
+def gallery_page(pictures: Sequence[tuple[Contents, str]], plotly: str) -> str:
+    """The pictures worth showing in a talk, each with its controls and a link to its notebook."""
+    shown = "".join(f'<h2 id="{page.name}"><a href="{page.name}.html">{escape(page.title)}</a></h2>'
+                    f'<div class="picture">{picture}</div>' for page, picture in pictures if picture)
+    return _page("Gallery", f'<script src="{plotly}"></script>{shown}', '<a href="index.html">all notebooks</a>')
+
+
+def _item(page: Contents) -> str:
+    return (f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
+            f'<span class="about">{escape(page.name.partition("_")[0])}</span></li>')
+
+
+def _page(title: str, body: str, bar: str) -> str:
+    return ('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+            f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title>{bar_head()}'
+            f"<style>{LOOK}</style></head><body>{page_bar(bar)}<main><h1>{escape(title)}</h1>{body}</main></body></html>")

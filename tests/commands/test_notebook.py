@@ -1,0 +1,66 @@
+"""`specdec notebook`: finds a notebook by number or name, checks values before it starts, writes one page."""
+
+import json
+import shutil
+
+import pytest
+
+from specdec_lib.cli import run
+from specdec_lib.commands import notebook
+from specdec_lib.models.replay import shipped_recordings
+from specdec_lib.types import Refusal
+
+
+@pytest.mark.parametrize("word", ["03", "03_one_loop", "one_loop", "notebooks/03_one_loop.ipynb"])
+def test_a_notebook_is_found_by_its_number_its_name_or_its_path(word):
+    assert notebook.notebook_called(word).stem == "03_one_loop"
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["77"], "there is no notebook '77': `specdec notebook` alone lists them all"),
+    (["one_lop"], "there is no notebook 'one_lop': did you mean 03_one_loop?"),
+    (["03", "-p", "dept=3"], "03_one_loop.ipynb has no parameter 'dept'; it has:"),
+    (["03", "-p", "depth=deep"], "depth of 03_one_loop.ipynb is of type int, got 'deep'"),
+    (["03", "-p", "depth"], "-p takes name=value, got 'depth'"),
+    (["04", "--recordings", "data/recordings"], "replays no recordings: leave --recordings away"),
+    (["03", "--recordings", "tests"], "there are no recordings in")])
+def test_what_does_not_fit_is_one_sentence_and_exit_code_2(words, said, capsys, tmp_path, monkeypatch):
+    assert run(["notebook", *words, "--out", str(tmp_path / "page.html")]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert len(told.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_name_the_titles_are_listed_and_parameters_with_their_meaning(capsys):
+    assert run(["notebook"]) == 0
+    assert "What does one round pass from room to room?" in capsys.readouterr().out
+    assert run(["notebook", "03", "--parameters"]) == 0
+    assert "depth: int = 5  tokens drafted in a round by hand" in capsys.readouterr().out
+
+
+def test_recordings_of_another_folder_bring_their_families_along(tmp_path):
+    shutil.copy(shipped_recordings()["qa"], tmp_path / "mine.safetensors")
+    path = notebook.notebook_called("03")
+    assert notebook.values_of(path, ["depth=3"], tmp_path) == {
+        "depth": 3, "recordings": str(tmp_path), "family": "mine"}
+    assert notebook.values_of(path, ["family=other"], tmp_path)["family"] == "other"
+
+
+def test_the_page_is_not_written_over_the_notebook(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_text("{}")
+    with pytest.raises(Refusal, match="would put the executed notebook over"):
+        notebook.write_page(path, {}, tmp_path / "a.html")
+
+
+@pytest.mark.notebooks
+def test_a_notebook_runs_on_the_readers_own_recordings_and_its_page_stands_alone(tmp_path):
+    shutil.copy(shipped_recordings()["qa"], tmp_path / "mine.safetensors")
+    page = tmp_path / "out" / "page.html"
+    assert run(["notebook", "03", "--recordings", str(tmp_path), "-p", "depth=3", "--out", str(page)]) == 0
+    html = page.read_text()
+    values = json.loads(page.with_suffix(".ipynb").read_text())["metadata"]["papermill"]["parameters"]
+    assert values == {"recordings": str(tmp_path), "family": "mine", "depth": 3}
+    assert ' src="http' not in html
+    assert len(html) < 15_000_000

@@ -1,0 +1,61 @@
+"""The site: pages of executed notebooks, contents with search, a gallery; every link leads somewhere."""
+
+import json
+import re
+
+import pytest
+
+from specdec_lib.commands import site
+from specdec_lib.commands.notebook_runner import NotebookError
+
+
+@pytest.fixture(scope="module", name="built")
+def _built(tmp_path_factory):
+    """The site of two notebooks, one of them with links to others."""
+    out = tmp_path_factory.mktemp("site")
+    site.write_site(out, ["00", "02"], jobs=2, smoke=True)
+    return out
+
+
+@pytest.mark.notebooks
+def test_a_site_of_two_notebooks_has_no_broken_link_and_fetches_nothing(built):
+    assert {path.name for path in built.iterdir() if path.is_file()} == {
+        "00_tour.html", "02_the_lossless_trick.html", "index.html", "gallery.html", "plotly.min.js"}
+    assert site.broken_links(built) == []
+    tour = (built / "00_tour.html").read_text()
+    assert '<a href="02_the_lossless_trick.html"' in tour
+    assert '<span title="not a part of this site">90 The report</span>' in tour
+    assert ".ipynb" not in "".join(re.findall(r'href="([^"]*)"', tour))
+    assert '<script src="plotly.min.js">' in tour
+    assert all(path.stat().st_size < 3_000_000 for path in built.glob("*.html"))
+
+
+@pytest.mark.notebooks
+def test_the_contents_know_titles_and_headings_and_the_gallery_shows_a_control(built):
+    index = (built / "index.html").read_text()
+    [held] = re.findall(r"const held = (\[.*?\]);\n", index, re.S)
+    found = {one["text"]: one["to"] for one in json.loads(held)}
+    assert found["How can a draft leave the output distribution unchanged?"] == "02_the_lossless_trick.html"
+    assert any(text.endswith("› Draft, then verify") and "#" in to for text, to in found.items())
+    assert "specdec-explore" in (built / "gallery.html").read_text()
+
+
+@pytest.mark.parametrize(("body", "said"), [
+    ('<a href="b.html">b</a>', ["a.html links b.html, which does not exist"]),
+    ('<h2 id="x y">x</h2><a href="#x y">here</a><a href="#z">z</a>', ["a.html links #z, which has no such heading"]),
+    ('<h2 id="ä, b">x</h2><a href="#%C3%A4,%20b">here</a>', []),
+    ('<script src="https://cdn/x.js"></script><a href="https://a.org">a</a>', ["a.html fetches https://cdn/x.js"]),
+    ('<script>"<a href=\'no\'>"</script><img src="data:x">', [])])
+def test_a_link_that_leads_nowhere_is_named(tmp_path, body, said):
+    (tmp_path / "a.html").write_text(body)
+    assert site.broken_links(tmp_path) == said
+
+
+def test_a_notebook_that_fails_is_named_after_the_others_are_written(tmp_path, monkeypatch):
+    def run_notebook(path, output, values, **how):
+        raise NotebookError(f"{path.name} failed in cell 3")
+
+    monkeypatch.setattr(site.notebook_runner, "run_notebook", run_notebook)
+    with pytest.raises(NotebookError, match=r"has 1 faults: 03_one_loop.ipynb failed in cell 3"):
+        site.write_site(tmp_path, ["03"])
+    assert (tmp_path / "index.html").is_file()
