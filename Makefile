@@ -10,7 +10,7 @@ MODEL  := $(CACHE)/smollm2-135m-bcc81830/manifest.json
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model report test test-fast test-long lint types lab clean-cache
+.PHONY: help setup model report test test-fast test-long test-browser gpu site lint types lab clean-cache
 
 help:         ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -21,13 +21,24 @@ report: setup  ## compares the methods on your machine and writes results/report
 	$(BIN)/specdec report --out results/report $(ARGS)
 
 test: setup   ## every test but the long ones, notebooks included
-	$(PYTEST) -m "not long" $(ARGS)
+	$(PYTEST) -m "not cuda and not long and not browser" $(ARGS)
 
 test-fast: setup  ## the tests without the notebooks
-	$(PYTEST) -m "not long and not notebooks" $(ARGS)
+	$(PYTEST) -m "not cuda and not long and not browser and not notebooks" $(ARGS)
 
 test-long: setup  ## the long ones: every method equals plain decoding on every shipped prompt; a hundred kills
 	$(BIN)/python -m pytest -q -m long $(ARGS)
+
+gpu: setup    ## tests, costs and all methods on a CUDA device, resumable: results/gpu; ARGS="--minutes 10"
+	$(BIN)/specdec gpu --out results/gpu --device cuda $(ARGS)
+
+test-browser: setup  ## every notebook, page and control in Chromium; ARGS="-k tour" for some of them
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	echo "test-browser needs Chromium: apt-get install chromium, or your system's package of it"; exit 1
+	$(BIN)/python -m pytest -q -m browser $(ARGS)
+
+site: setup   ## all notebooks as a static site in results/site, offline; open results/site/index.html
+	$(BIN)/specdec site --out results/site $(ARGS)
 
 lint: setup   ## ruff over everything
 	$(BIN)/ruff check .
@@ -36,7 +47,7 @@ types: setup  ## basedpyright in basic mode over the package
 	$(BIN)/basedpyright
 
 lab: setup    ## JupyterLab, opened on the tour
-	$(BIN)/jupyter lab notebooks/00_tour.ipynb
+	$(BIN)/specdec lab
 
 clean-cache:  ## removes the converted models and everything else in the cache, after saying what
 	@if [ -d "$(CACHE)" ]; then echo "removing $(CACHE):"; du -sh "$(CACHE)"/*; rm -rf -- "$(CACHE)"; \
