@@ -138,7 +138,7 @@ class Pipeline:
         budget = budget_of(session, method, own)
         planned, alone = perf_counter(), 0.0       # alone: seconds in which the second stage waited for a first token
         if not len(under.drawn):
-            first = draw(worker, session, Draft(), Budget(1), own.fork("first"))
+            first = draw(worker, session, Draft(), Budget(1), own)
             under, alone = UnderWay.of(first.draft), first.seconds
         more = room(session, budget, under.drawn)
         if more:

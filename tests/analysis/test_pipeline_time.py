@@ -32,9 +32,9 @@ def test_by_hand_one_right_draw_and_one_wrong_one():
 
 
 def test_a_wrong_token_is_cancelled_in_the_middle_of_a_stage():
-    spans = simulate_pipeline([False], (2, 3, 3), ahead=2).spans
+    spans = simulate_pipeline([False], (3, 2, 2), ahead=2).spans
     assert [span for span in spans if not span.wanted] == [
-        StageSpan(0, 1, 2, 4, False), StageSpan(1, 1, 5, 8, False), StageSpan(0, 2, 4, 6, False)]
+        StageSpan(0, 1, 3, 6, False), StageSpan(1, 1, 6, 7, False), StageSpan(0, 2, 6, 7, False)]
 
 
 @pytest.mark.parametrize("stages", [(5, 5, 5, 5, 5, 5), (10, 20), (15, 15), (5, 25), (20, 10), (10, 10, 10), (7, 6, 4)])

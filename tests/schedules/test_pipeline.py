@@ -20,7 +20,7 @@ from specdec_lib.models.llama.stages import leaving_states
 from specdec_lib.schedules.pipeline import STATES, FirstStage, Pipeline
 from specdec_lib.schedules.workers import Workers
 from specdec_lib.trees import deterministic_chain, with_notes
-from specdec_lib.types import Budget, Method, Refusal, Verdict, up_to_end
+from specdec_lib.types import Budget, Draft, Method, Refusal, Verdict, up_to_end
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, SHAPE, WARM, network_kit, random_exits, run
 
@@ -55,6 +55,20 @@ def test_no_exit_moves_the_distribution(seed, ids):
 @pytest.mark.parametrize("spec", ["ppsd@match", "ppsd(ahead=2)@svip", "ppsd@tapout"])
 def test_other_rules_and_policies_keep_it_too(spec):
     assert distance(distribution(spec, tokens=2), distribution("ar", tokens=2)) < 1e-12
+
+
+def test_a_guess_is_accepted_with_the_overlap_of_the_exits_and_the_targets_distribution():
+    def accepted(dice):
+        fresh = replace(WORLD, target=WORLD.target.fresh())
+        sessions = decode(PROMPT, fresh.target, *catalog.build("ppsd", fresh), max_new_tokens=1, sampling=WARM,
+                          dice=dice)
+        return bool(next(sessions).rounds[0].verdict.path)
+
+    fresh = replace(WORLD, target=WORLD.target.fresh())
+    exit = catalog.build("ppsd", fresh).what.model
+    p, q = (model(PROMPT, Draft()).distribution(0, WARM) for model in (fresh.target, exit))
+    overlap = sum(min(p.probability(token), q.probability(token)) for token in range(3))
+    assert every_outcome(accepted)[True] == pytest.approx(overlap, abs=1e-12)
 
 
 class Trusting(Rejection):
@@ -313,6 +327,7 @@ def test_a_policy_that_drafts_nothing_still_fills_the_first_stage():
     *_, session = decode(PROMPT, TARGET.fresh(), *made, max_new_tokens=5)
     assert session.output == TEXT[:5]
     assert [round.ahead.tokens for round in session.rounds] == [0] * 5
+    assert [round.budget.depth for round in session.rounds] == [1] * 5, "what was drawn is what was planned"
 
 
 def test_an_exit_above_all_layers_is_refused():

@@ -62,6 +62,17 @@ def test_after_other_tokens_both_caches_hold_the_text_alone(target):
     assert len(cut.first.cache.rows) == len(cut.second.cache.rows) == len(other)
 
 
+def test_states_that_enter_again_replace_the_rows_that_are_there(target):
+    cut = TwoStages(target, 2)
+    cut.logits(PROMPT, 0)
+    enter(cut.second, PROMPT, leaving_states(cut.first, 3), 2)
+    assert len(cut.second.cache.rows) == len(PROMPT)
+    whole, longer = target.fresh(), PROMPT + (2,)
+    whole(PROMPT, Draft())
+    cut.second.prefill(PROMPT)
+    assert torch.allclose(cut.logits(longer, len(PROMPT)), whole(longer, Draft()).logits, atol=1e-12)
+
+
 def test_a_prompt_of_several_chunks_passes_both_stages(target):
     text = tuple(i * i % 3 for i in range(CHUNK + 90))
     cut, whole = TwoStages(target, 3), target.fresh()
