@@ -13,7 +13,7 @@ ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted
 
 def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float | None]], title: str | None = None,
                   x_title: str = "token", y_title: str = "probability") -> go.Figure:
-    """Distributions over the same tokens as grouped bars, none for None; p, q, residual, accepted, rejected are fixed."""
+    """Distributions over the same tokens as grouped bars, none for None; the names in ROLES have fixed colours."""
     figure = canvas(title or _widest_gap(words, probs), x_title, y_title)
     for place, (name, values) in enumerate(probs.items()):
         same_length(words=words, values=values)
