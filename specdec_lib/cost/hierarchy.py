@@ -9,7 +9,7 @@ et al. 2023, equation 1). With Lambda_i the time per token of level i,
 
 Each step increases in Lambda_i, so the minimum is found level by level: a shortest path in K^2 T_max steps, which is
 the reduction of Mohri et al. 2025 (arXiv 2510.19705); the formula is a reconstruction, since the paper's text was not
-at hand. It ignores that a buffer overshoots its block. `renewal_latency` does not: the tokens that a level emits per
+at hand. It ignores that a buffer overshoots its block. `renewal_round` does not: the tokens that a level emits per
 round are the steps of a renewal process, and its buffer B is the first sum to reach T, so T becomes E[B] and E(alpha,
 T) becomes E[E(alpha, B)]. Both suppose that acceptance is independent of depth and of how the level below came to a
 token, which it is not.
@@ -39,14 +39,14 @@ class StackPlan(NamedTuple):
 
 
 class BlockTime(NamedTuple):
-    """What a level hands up: the law of its number of tokens, and the mean time that it takes."""
+    """The law of a number of tokens, and the mean time that they take: of a block handed up, or of one round."""
 
     law: Law
     time: float
 
     @property
     def tokens(self) -> float:
-        """Mean tokens of a block."""
+        """The mean number."""
         return sum(n * prob for n, prob in self.law.items())
 
 
@@ -115,30 +115,30 @@ def block_law(steps: Law, block: int) -> Law:
     return out
 
 
-def verified_time(below: BlockTime, cost: Price, alpha: float) -> tuple[Law, float]:
-    """The law of the tokens of one round over blocks from below, and its mean time."""
-    verify = sum(prob * forward_price(cost, n + 1) for n, prob in below.law.items())
-    return round_law(alpha, below.law), below.time + verify
+def renewal_round(costs: Sequence[Price], alpha: Sequence[Sequence[float]], drafters: Sequence[int],
+                  blocks: Sequence[int]) -> BlockTime:
+    """The tokens and the mean time of one round of the target, exact where acceptances are independent.
+
+    By Wald's identity a block of a level takes E[B] / E[N] of its rounds in the mean, N being the tokens of a round.
+    """
+    chain = (*drafters, len(costs) - 1)
+    alone = forward_price(costs[chain[0]], 1)
+    if not drafters:
+        return BlockTime({1: 1.0}, alone)
+    handed = BlockTime({blocks[0]: 1.0}, blocks[0] * alone)
+    for (i, j), block in zip(pairwise(chain), (*blocks[1:], 1), strict=True):      # the target hands up every round
+        verify = sum(prob * forward_price(costs[j], n + 1) for n, prob in handed.law.items())
+        turn = BlockTime(round_law(alpha[i][j], handed.law), handed.time + verify)
+        handed = BlockTime(block_law(turn.law, block), 0.0)
+        handed = handed._replace(time=turn.time * handed.tokens / turn.tokens)
+    return handed
 
 
 def renewal_latency(costs: Sequence[Price], alpha: Sequence[Sequence[float]], drafters: Sequence[int],
                     blocks: Sequence[int]) -> float:
-    """The time per token of the target with overshoot, exact where acceptances are independent.
-
-    By Wald's identity a block takes E[B] / E[N] rounds in the mean, N being the tokens of a round.
-    """
-    if not drafters:
-        return forward_price(costs[-1], 1)
-    chain = (*drafters, len(costs) - 1)
-    below = BlockTime({blocks[0]: 1.0}, blocks[0] * forward_price(costs[chain[0]], 1))
-    for place, j in enumerate(chain[1:], 1):
-        law, time = verified_time(below, costs[j], alpha[chain[place - 1]][j])
-        mean = sum(n * prob for n, prob in law.items())
-        if j == chain[-1]:
-            return time / mean
-        handed = block_law(law, blocks[place])
-        below = BlockTime(handed, time * sum(n * prob for n, prob in handed.items()) / mean)
-    raise AssertionError("the target ends every chain")
+    """The time per token of the target, with overshoot."""
+    turn = renewal_round(costs, alpha, drafters, blocks)
+    return turn.time / turn.tokens
 
 
 def best_by_renewal(costs: Sequence[Price], alpha: Sequence[Sequence[float]], longest: int = LONGEST,
