@@ -56,9 +56,14 @@ def forward_price(cost: Price, width: float) -> float:
 
 
 def best_stack(costs: Sequence[Price], alpha: Sequence[Sequence[float]], longest: int = LONGEST) -> StackPlan:
-    """The stack of least latency by dynamic programming; `alpha[i][j]` is that of drafter i under verifier j, i < j.
+    """The stack of least latency by dynamic programming; the last model is the target."""
+    return best_levels(costs, alpha, longest)[-1]
 
-    The last model is the target. A tie goes to fewer drafters and shorter blocks.
+
+def best_levels(costs: Sequence[Price], alpha: Sequence[Sequence[float]], longest: int = LONGEST) -> list[StackPlan]:
+    """The stack of least latency under every model; `alpha[i][j]` is that of drafter i under verifier j, i < j.
+
+    A tie goes to fewer drafters and shorter blocks.
     """
     best: list[StackPlan] = []
     for j, cost in enumerate(costs):
@@ -67,7 +72,7 @@ def best_stack(costs: Sequence[Price], alpha: Sequence[Sequence[float]], longest
                             step_latency(best[i].latency, cost, alpha[i][j], block))
                   for i in range(j) for block in range(1, longest + 1)]
         best.append(min(plans, key=lambda plan: (plan.latency, len(plan.blocks), plan.blocks)))
-    return best[-1]
+    return best
 
 
 def step_latency(below: float, cost: Price, alpha: float, block: int) -> float:
