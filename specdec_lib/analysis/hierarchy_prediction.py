@@ -16,6 +16,7 @@ from specdec_lib.analysis.compare import ms_per_token
 from specdec_lib.analysis.report_text import times_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.level_run import FILE
+from specdec_lib.cost import hierarchy
 from specdec_lib.cost.levels import LevelMeasurements, load_levels
 from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
@@ -35,6 +36,10 @@ def stack_spec(stack: str, blocks: Sequence[int]) -> str:
 METHODS = ",".join(["ar", *(stack_spec(*one) for one in STACKS)])
 COMMAND = (f'specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96'
            f' --out data/results/hierarchical --methods "{METHODS}"')
+
+LEVELS = ("python -c \"from specdec_lib.bench.level_run import measure_run_levels as m;"
+          " m('data/results/hierarchical')\"")
+HOW = f"This measures one, in the repository's root: `{COMMAND}`, and then its levels: `{LEVELS}`."
 
 
 class StackComparison(NamedTuple):
@@ -117,6 +122,25 @@ def depth_sentence(report: Report, found: Sequence[StackComparison]) -> str:
     apart = "no interval, which needs five prompts" if span is None else "surely faster" if span[0] > 1 else \
         "not told apart"
     return f"{said} It is {times_text(ratio, span)} as fast as {shown(rest[0])}: {apart}."
+
+
+def choice_sentence(names: Sequence[str], costs: Sequence[hierarchy.Price], alpha: Sequence[Sequence[float]],
+                    longest: int = hierarchy.LONGEST) -> str:
+    """Which stack is predicted best with overshoot, and what the best of another size would lose, in one sentence.
+
+    One drafter or none stands against two; `names`, `costs` and `alpha` have the target last.
+    """
+    plain = hierarchy.renewal_latency(costs, alpha, (), ())
+    few, two = (hierarchy.best_by_renewal(costs, alpha, longest, sizes) for sizes in ((0, 1), (2,)))
+    best, other = (few, two) if few.latency <= two.latency else (two, few)
+
+    def words(plan: hierarchy.StackPlan) -> str:
+        stack = " under ".join(f"{names[i]} (T = {block})" for i, block in zip(plan.drafters, plan.blocks, strict=True))
+        return stack or "plain decoding"
+
+    size = {0: "no drafter", 1: "one drafter"}.get(len(best.drafters), "two drafters")
+    return (f"By these costs and acceptances {size} would be best: {words(best)}, predicted {plain / best.latency:.2f}"
+            f" times as fast as plain decoding; {words(other)} {plain / other.latency:.2f} times.")
 
 
 def shown(one: StackComparison) -> str:

@@ -18,7 +18,7 @@ token, which it is not.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
@@ -90,9 +90,10 @@ def stack_latency(costs: Sequence[Price], alpha: Sequence[Sequence[float]], draf
     return now
 
 
-def every_stack(models: int, longest: int = LONGEST, most: int | None = None) -> Iterator[tuple[tuple, tuple]]:
-    """Drafters and blocks of all stacks under the last of `models`, plain decoding first; `most` drafters at most."""
-    for size in range((models - 1 if most is None else min(most, models - 1)) + 1):
+def every_stack(models: int, longest: int = LONGEST,
+                sizes: Collection[int] | None = None) -> Iterator[tuple[tuple, tuple]]:
+    """Drafters and blocks of all stacks under the last of `models`, or of those with so many drafters."""
+    for size in range(models) if sizes is None else sizes:
         for drafters in combinations(range(models - 1), size):
             yield from ((drafters, blocks) for blocks in product(range(1, longest + 1), repeat=size))
 
@@ -147,10 +148,16 @@ def renewal_latency(costs: Sequence[Price], alpha: Sequence[Sequence[float]], dr
 
 
 def best_by_renewal(costs: Sequence[Price], alpha: Sequence[Sequence[float]], longest: int = LONGEST,
-                    most: int = 2) -> StackPlan:
-    """The stack of least latency with overshoot, by trying all with at most this many drafters."""
+                    sizes: Collection[int] = (0, 1, 2)) -> StackPlan:
+    """The stack of least latency with overshoot, by trying all that have one of these numbers of drafters."""
     return min((StackPlan(drafters, blocks, renewal_latency(costs, alpha, drafters, blocks))
-                for drafters, blocks in every_stack(len(costs), longest, most)), key=lambda plan: plan.latency)
+                for drafters, blocks in every_stack(len(costs), longest, sizes)), key=lambda plan: plan.latency)
+
+
+def gain_of_stacking(costs: Sequence[Price], alpha: Sequence[Sequence[float]], longest: int = LONGEST) -> float:
+    """How many times as fast the best stack of two drafters is predicted to be as the best of one or none."""
+    return (best_by_renewal(costs, alpha, longest, (0, 1)).latency
+            / best_by_renewal(costs, alpha, longest, (2,)).latency)
 
 
 def simulated_latency(costs: Sequence[Price], alpha: Sequence[Sequence[float]], drafters: Sequence[int],

@@ -46,17 +46,20 @@ def nested_rounds(rows: Sequence[VerifiedRow], title: str | None = None) -> go.F
 
 
 def stack_path(names: Sequence[str], costs: Sequence[float], latencies: Sequence[float], path: Sequence[int],
-               blocks: Sequence[int], title: str | None = None, top: float | None = None) -> go.Figure:
+               blocks: Sequence[int], speed: float | None = None, title: str | None = None,
+               top: float | None = None) -> go.Figure:
     """Models by the cost of a forward (across) and their least time per token (up), and the chosen path of drafters.
 
     `path` are places of drafters, lowest first, `blocks` their tokens; the last model is the target. Both quantities
-    are in forwards of the target. `top` fixes the vertical axis, so that a slider cannot rescale it.
+    are in forwards of the target. `speed`, in times plain decoding, stands in the title; `top` fixes the vertical axis,
+    so that a slider cannot rescale it.
     """
     same_length(names=names, costs=costs, latencies=latencies)
     same_length(path=path, blocks=blocks)
     chain = [*path, len(names) - 1]
     below = " under ".join(f"{names[i]} (T = {block})" for i, block in zip(path, blocks, strict=True))
-    figure = canvas(title or (f"Predicted best: {below}" if path else "Predicted best: no drafter"),
+    fast = "" if speed is None else f", {speed:.2f} times plain speed"
+    figure = canvas(title or f"Predicted best: {below or 'no drafter'}{fast}",
                     "cost of a forward (target forwards)", "least time per token (target forwards)")
     pairs = [(i, j) for i, j in combinations(range(len(names)), 2) if (i, j) not in set(pairwise(chain))]
     figure.add_scatter(x=[x for i, j in pairs for x in (float(costs[i]), float(costs[j]), None)],

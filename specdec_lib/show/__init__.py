@@ -3,8 +3,9 @@
 `strip`, `tokens`, `round`, `draft`, `tree`, `lattice`, `table` and `source` draw values of the library; `rounds`,
 `sources`, `entropy` and, for a stack of drafters, `nested_rounds` are figures along a decode, `lattice_map` one of
 paths through a lattice, and `paths` the same after a search; `words` makes a toy session from plain text, `toy_model` a
-language model; `check` states a claim and raises if it is false; `stack` puts several displays below one another; `spans` draws an answer round by round, `gauge`
-named values on one line, and `settings` both for settings replayed on one answer.
+language model; `check` states a claim and raises if it is false; `stack` puts several displays below one another;
+`spans` draws an answer round by round, `gauge` named values on one line, and `settings` both for settings replayed on
+one answer.
 `names` is any callable from a token id to its text, such as a tokenizer's decode.
 """
 

@@ -25,7 +25,7 @@ NAME = "hierarchy"
 TRIGRAM = "ngram"                                  # a checkpoint, and a model without a *what* of its own
 MODELS = (TRIGRAM, "draft-model", "early-exit")    # these verify as well
 COPIES = ("prompt-lookup", "suffix-automaton")     # these only draft, so they stand at the bottom
-SHORTEST = 2                                       # T_0, where no blocks are named
+BLOCK = 2                                          # T_i of every drafter, where no blocks are named
 
 
 class InnerRound(NamedTuple):
@@ -143,12 +143,11 @@ def level_model(kit: Kit, name: str) -> LM:
 def make(kit: Kit, stack: str | None = None, blocks: tuple[int, ...] | None = None) -> Hierarchy:
     """`stack` names the drafters from the lowest up, `blocks` their T_0, T_1, ...
 
-    By default a trigram under the draft model, or copies of the text where no trigram was counted, with blocks of 2
-    and 3; another stack has blocks of 2, 3, 4 and so on.
+    By default a trigram under the draft model, or copies of the text where no trigram was counted; every block is 2.
     """
     lowest = TRIGRAM if TRIGRAM in kit.checkpoints else COPIES[0]
     names = drafter_names(f"{lowest}+draft-model" if stack is None else stack)
-    sizes = tuple(range(SHORTEST, SHORTEST + len(names))) if blocks is None else blocks
+    sizes = (BLOCK,) * len(names) if blocks is None else blocks
     if len(sizes) != len(names) or min(sizes) < 1:
         raise Refusal(f"a stack has one block of at least 1 token for each of {', '.join(names)}, got {sizes}")
     drafter = kit.part(names[0]) if names[0] in COPIES else ModelDrafter(level_model(kit, names[0]), names[0])

@@ -80,6 +80,20 @@ def test_the_number_of_drafters_that_is_best_is_read_off_the_run():
     assert "has no drafter" in stacks.depth_sentence(none, stacks.stack_comparisons(none, LEVELS))
 
 
+def test_the_predicted_choice_is_said_with_what_the_other_size_would_give():
+    names = ("small", "middle", "target")
+    apart = ((1, .5, .8), (.5, 1, .5), (.8, .5, 1))
+    said = stacks.choice_sentence(names, (.01, .5, 1.0), apart, 6)
+    assert "one drafter would be best: small (T = 6)" in said
+    assert "; small (T = " in said
+    assert "under middle (T = " in said.split(";")[1]
+    near = ((1, .95, .2), (.95, 1, .95), (.2, .95, 1))
+    assert "two drafters would be best: small" in stacks.choice_sentence(names, (.01, .2, 1.0), near, 6)
+    none = ((1, .1, .1), (.1, 1, .1), (.1, .1, 1))
+    assert "no drafter would be best: plain decoding, predicted 1.00 times" in stacks.choice_sentence(
+        names, (.5, .8, 1.0), none, 6)
+
+
 def test_the_run_that_is_asked_for_has_stacks_of_one_two_and_three_drafters_that_can_be_named():
     specs = split_specs(stacks.METHODS)
     named = [stacks.named_stack(spec) for spec in specs]

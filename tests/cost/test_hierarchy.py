@@ -10,6 +10,7 @@ from specdec_lib.cost.hierarchy import (
     best_stack,
     block_law,
     every_stack,
+    gain_of_stacking,
     renewal_latency,
     round_law,
     simulated_latency,
@@ -109,6 +110,16 @@ def test_a_block_costs_its_tokens_and_one_forward_of_its_width():
     assert step_latency(.1, 1.0, 0.0, 4) == pytest.approx(1.4), "nothing accepted, one token of the verifier"
     assert step_latency(.1, 1.0, 1.0, 4) == pytest.approx(1.4 / 5)
     assert step_latency(.1, lambda width, context=None: width, 1.0, 4) == pytest.approx(5.4 / 5)
+
+
+def test_the_gain_of_stacking_is_that_of_the_best_pair_over_the_best_single_drafter():
+    costs, over = (.02, .2, 1.0), ((1, .9, .3), (.9, 1, .9), (.3, .9, 1))
+    pair = min(renewal_latency(costs, over, (0, 1), (i, j)) for i in range(1, 7) for j in range(1, 7))
+    single = min([1.0, *(renewal_latency(costs, over, (i,), (j,)) for i in (0, 1) for j in range(1, 7))])
+    assert gain_of_stacking(costs, over, 6) == pytest.approx(single / pair)
+    assert gain_of_stacking(costs, over, 6) > 1
+    alike = ((1, .5, .5), (.5, 1, .5), (.5, .5, 1))
+    assert gain_of_stacking((.02, .9, 1.0), alike, 6) < 1, "the middle level costs more than it saves"
 
 
 def test_the_best_stack_with_overshoot_is_no_slower_than_the_programmes_choice():

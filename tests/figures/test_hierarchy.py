@@ -28,6 +28,8 @@ def test_the_chosen_path_is_drawn_with_its_blocks_and_named():
     assert list(models.text) == ["small", "middle", "target"]
     assert "T = 5" in [note.text for note in figure.layout.annotations]
     assert figure.layout.title.text == "Predicted best: small (T = 5)"
+    fast = figures.stack_path(["small", "target"], [.1, 1.0], [.1, .5], [0], [2], speed=2.0)
+    assert fast.layout.title.text == "Predicted best: small (T = 2), 2.00 times plain speed"
     alone = figures.stack_path(["small", "target"], [.9, 1.0], [.9, 1.0], [], [])
     assert alone.layout.title.text == "Predicted best: no drafter"
 
