@@ -2,7 +2,8 @@
 
 A prediction comes from the levels that `bench/level_run` measured (costs on the machine, acceptances on the run's own
 text) and never from the run's rounds. It counts forwards and reading of rows; the rule, the bookkeeping of the loop and
-the drafters' prompt forwards are in the measured time only.
+the drafters' prompt forwards are in the measured time only. A forward over a drafter's own last token and the one that
+was emitted after it is charged as one token, and rows that the target takes over from its own exit are charged twice.
 """
 
 from __future__ import annotations
