@@ -45,6 +45,7 @@ class Kit:
     draft: LM | None = None                        # a smaller model with the same tokenizer
     drafter: str = ""                              # the *what* of the method that is being built, by its card's name
     store: str | None = None                       # a static index on disk
+    workers: str = "inline"                        # where a schedule drafts: schedules.workers.KINDS
     recording: Any = None                          # models.replay.Recording, for what/recorded
     checkpoints: Mapping[str, Any] = field(default_factory=dict)
     indexes: dict = field(default_factory=dict)    # shared by the parts of one decode
@@ -77,6 +78,7 @@ class Card:
     parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
     notebook: str = ""
     off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
+    parallel: bool = False                         # a method whose drafter works while the target verifies
     learns_across_prompts: bool = False            # always, or where its parameter `remember` is on
 
     def __post_init__(self):

@@ -54,7 +54,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
              store: opt.Store = None,
              cost: opt.Curve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-             diffusion: opt.Diffusion = None) -> None:
+             diffusion: opt.Diffusion = None, workers: opt.Workers = "auto") -> None:
     """Streams an answer, then one line of statistics."""
     options = locals()
     from specdec_lib.bench.options import RunOptions, prepare
@@ -78,7 +78,7 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               limit: opt.Limit = None,
               repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-              orders: opt.Orders = "file", diffusion: opt.Diffusion = None) -> None:
+              orders: opt.Orders = "file", diffusion: opt.Diffusion = None, workers: opt.Workers = "auto") -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, locals())
     typer.echo(f"results in {out}")
@@ -92,7 +92,8 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            limit: opt.Limit = 12,
            repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
-           checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None) -> None:
+           checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
+           workers: opt.Workers = "auto") -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
     from specdec_lib.commands.report import report_notebook, write_report

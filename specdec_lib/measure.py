@@ -41,6 +41,9 @@ class Row(NamedTuple):
     margins: tuple[float, ...]                     # between the two best logits of the row of each emitted token
     not_best: int | None = None                    # emitted tokens below the target's best; None: unknown
     wall: float | None = None                      # of the whole round where its parts overlapped
+    ahead: int | None = None                       # tokens drafted while the target verified; None: no such schedule
+    branches: int | None = None                    # of them first tokens, alternatives for one position
+    discarded: int | None = None                   # drafted tokens that this round's verdict made useless
 
     @property
     def seconds(self) -> float:
@@ -65,7 +68,8 @@ def row(round: Round) -> Row:
                *round.seconds[:4], -sum(round.logprobs), emitted,
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
                tuple(pair[0] - pair[-1] for pair in two),
-               sum(token not in ids for token, ids in zip(emitted, best, strict=True)), round.seconds.wall)
+               sum(token not in ids for token, ids in zip(emitted, best, strict=True)), round.seconds.wall,
+               *(round.ahead or (None, None, None)))
 
 
 def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:
@@ -119,6 +123,16 @@ def time_share(rows: Sequence[Row]) -> dict[str, float] | None:
         return None
     target, drafter = sum(r.target for r in rows) / total, sum(r.what for r in rows) / total
     return {"target": target, "drafter": drafter, "overhead": 1 - target - drafter}
+
+
+def discarded_share(rows: Sequence[Row]) -> float | None:
+    """Drafted tokens that a verdict made useless, over all that were drafted ahead (SpecBranch's rollback rate).
+
+    None without a schedule that drafts ahead; serial drafting discards what `acceptance_rate` leaves.
+    """
+    if any(r.ahead is None for r in rows):
+        return None
+    return share(sum(r.discarded or 0 for r in rows), sum(r.ahead or 0 for r in rows))
 
 
 def target_nll(rows: Sequence[Row]) -> float | None:

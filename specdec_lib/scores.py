@@ -89,6 +89,32 @@ class Categorical:
         return torch.where(known[place] == ids, self.probs[order][place], torch.zeros_like(self.probs[:1]))
 
 
+class NoDice:
+    """Greedy decoding needs no dice: certain laws are read off, and a real coin is refused."""
+
+    def at(self, position: int) -> NoDice:
+        return self
+
+    def aside(self) -> NoDice:
+        return self
+
+    def fork(self, *key) -> NoDice:
+        return self
+
+    def choose(self, dist: Categorical) -> int:
+        if dist.only is None:
+            raise ValueError("sampling needs dice: pass dice=Dice(seed)")
+        return dist.only
+
+    def flip(self, prob: float) -> bool:
+        if 0 < prob < 1:
+            raise ValueError("sampling needs dice: pass dice=Dice(seed)")
+        return prob >= 1
+
+
+NO_DICE = NoDice()
+
+
 class TokenStats(NamedTuple):
     """The row that one token was drawn from, as floats of the raw softmax at temperature 1 (entropy in nats)."""
 

@@ -138,6 +138,32 @@ def offered(round: Round) -> int:
     return len(path) + rejected
 
 
+def below(draft: Draft, node: int) -> Draft:
+    """The subtree under a node, with the node as its context."""
+    inside = {node}
+    for other, parent in enumerate(draft.parents):
+        if parent in inside and other not in inside:
+            inside.add(other)
+    kept = tuple(sorted(inside - {node}))
+    lifted = replace(draft, parents=tuple(ROOT if parent == node else parent for parent in draft.parents))
+    return lifted.keep(kept)
+
+
+def with_children(draft: Draft, tip: int, heads: Draft) -> Draft:
+    """The draft with the first level of `heads` as further children of `tip`; what one of them lacks is filled up."""
+    first = heads.keep(heads.children.get(ROOT, ()))
+
+    def joined(one: tuple, other: tuple, blank: object) -> tuple:
+        return (one or (blank,) * len(draft)) + (other or (blank,) * len(first)) if one or other else ()
+
+    has_stats = (draft.stats or not len(draft)) and (first.stats or not len(first))
+    return Draft(draft.tokens + first.tokens, draft.parents + (tip,) * len(first), joined(draft.q, first.q, None),
+                 draft.stats + first.stats if has_stats else (), joined(draft.source, first.source, ""),
+                 draft.confidence + first.confidence
+                 if (draft.confidence or not len(draft)) and (first.confidence or not len(first)) else (),
+                 draft.notes)
+
+
 def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:
     """The nodes of the draft that greedy verification accepts where the target continues with `text`, root to leaf."""
     path: list[int] = []

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from specdec_lib.scores import Categorical, Distribution, RandomNumbers, RowStats, Scores, TokenStats
+from specdec_lib.scores import NO_DICE as NO_DICE
+from specdec_lib.scores import Distribution, RandomNumbers, RowStats, Scores, TokenStats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -183,6 +184,14 @@ class Seconds(NamedTuple):
 NO_SECONDS = Seconds()
 
 
+class DraftedAhead(NamedTuple):
+    """What a schedule drafted beside this round's verification, in tokens."""
+
+    tokens: int                                    # drafted while the target verified, in all branches
+    branches: int                                  # of them first tokens: alternatives for one position
+    discarded: int                                 # submitted or drafted ahead, and useless after this verdict
+
+
 @dataclass(frozen=True)
 class Round:
     """One round of the loop, with no tensor of size V: what recordings, traces and reports read."""
@@ -193,6 +202,7 @@ class Round:
     verdict: Verdict                               # as the loop cut it
     logprobs: tuple[float, ...]                    # log p of each emitted token, raw softmax at temperature 1
     seconds: Seconds = NO_SECONDS
+    ahead: DraftedAhead | None = None              # of a schedule that drafts and verifies at the same time
 
 
 @dataclass(frozen=True)
@@ -272,29 +282,3 @@ class Method(NamedTuple):
     what: What
     how: How
     schedule: Schedule | None = None               # None = loop.rounds, which has this signature
-
-
-class NoDice:
-    """Greedy decoding needs no dice: certain laws are read off, and a real coin is refused."""
-
-    def at(self, position: int) -> NoDice:
-        return self
-
-    def aside(self) -> NoDice:
-        return self
-
-    def fork(self, *key) -> NoDice:
-        return self
-
-    def choose(self, dist: Categorical) -> int:
-        if dist.only is None:
-            raise ValueError("sampling needs dice: pass dice=Dice(seed)")
-        return dist.only
-
-    def flip(self, prob: float) -> bool:
-        if 0 < prob < 1:
-            raise ValueError("sampling needs dice: pass dice=Dice(seed)")
-        return prob >= 1
-
-
-NO_DICE = NoDice()

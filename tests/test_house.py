@@ -18,8 +18,8 @@ FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels"), ("models",), ("cost.flops",), ("hub",),
           ("checkpoints",), ("heads",),
           ("index",),
-          ("memory",), ROOMS, ("methods",), ("catalog",), ("measure",), ("cost.break_even",), ("training",),
-          ("recordings",),
+          ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("cost.break_even",),
+          ("training",), ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 BELOW_THE_LOOP = (*ROOMS, "types", "scores", "dice")          # these may not know the loop

@@ -53,7 +53,7 @@ class Environment:
                    nodes=curves.node_budget(curve), price=curves.step_price(curve),
                    draft=self.draft and self.draft.fresh(),
                    store=plan.store, checkpoints=self.checkpoints, memory={} if memory is None else memory,
-                   parts=catalog.make_part)
+                   parts=catalog.make_part, workers=plan.workers)
 
 
 def device_of(name: str) -> str:

@@ -21,6 +21,7 @@ from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.checkpoints.trainable import ANY_TARGET
 from specdec_lib.cost import curves
+from specdec_lib.schedules.workers import kind_for
 from specdec_lib.specs import MethodSpec, split_specs
 from specdec_lib.types import Refusal
 
@@ -49,6 +50,7 @@ class RunOptions:
     checkpoints: Path | None = None                # None = the shipped ones
     orders: str = FILE
     diffusion: str | None = None
+    workers: str = "auto"                          # where methods that overlap draft
     parts: tuple[str, ...] = ()                    # made besides the methods
 
     @staticmethod
@@ -127,6 +129,9 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
                 threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion)
+    kind = kind_for(options.workers, device)
+    if any(catalog.card_of(spec).parallel for spec in plan.methods):
+        plan = replace(plan, workers=kind)
     try_specs(plan.methods, plan.sampling)
     return plan, path
 

@@ -11,6 +11,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import peers as peer
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.sampling import Sampling
+from specdec_lib.schedules.workers import INLINE
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import Refusal
 
@@ -44,6 +45,7 @@ class Plan:
     orders: tuple[str, ...] = (FILE,)              # one stream each, for methods that learn across prompts
     diffusion: str | None = None                   # a pretrained model instead of `diffusion-lm`
     left_out: tuple[str, ...] = ()                 # default methods that the target cannot run
+    workers: str = INLINE                          # where methods that overlap draft: schedules.workers.KINDS
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -84,6 +86,8 @@ class Plan:
         plain["methods"] = [*map(str, self.methods)]
         if self.orders == (FILE,):
             del plain["orders"]
+        if self.workers == INLINE:
+            del plain["workers"]
         for name in ("diffusion", "left_out"):
             if not plain[name]:
                 del plain[name]

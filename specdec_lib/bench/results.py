@@ -25,6 +25,7 @@ ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
                    + [(name, pa.float64()) for name in (*SECONDS, "nll")]
                    + [("tokens", pa.list_(pa.int64())), ("origins", pa.list_(pa.string())),
                       ("margins", pa.list_(pa.float64())), ("not_best", pa.int32())])
+AHEAD = [(name, pa.int32()) for name in ("ahead", "branches", "discarded")]      # of schedules that draft ahead
 DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
                          ("seconds", pa.float64()), ("bought", pa.int32()), ("forwards", pa.int32()),
                          ("tokens", pa.list_(pa.int64())), ("pieces", pa.list_(pa.string())),
@@ -112,8 +113,10 @@ def coarse(values: np.ndarray, bits: int = 12) -> np.ndarray:
 def tables(decodes: Sequence[Decode]) -> Tables:
     """Both tables of these decodes."""
     rounds = [{**d.place, "round": i, **row._asdict()} for d in decodes for i, row in enumerate(d.outcome.rows)]
-    overlapped = any(row.wall is not None for d in decodes for row in d.outcome.rows)
-    schema = ROUNDS.append(pa.field("wall", pa.float64())) if overlapped else ROUNDS
+    measured = [row for d in decodes for row in d.outcome.rows]
+    more = [("wall", pa.float64())] * any(row.wall is not None for row in measured)
+    more += AHEAD * any(row.ahead is not None for row in measured)
+    schema = pa.schema([*ROUNDS, *map(pa.field, *zip(*more, strict=True))]) if more else ROUNDS
     turns = [{**d.place, "peer": d.peer, "prompt_tokens": d.prompt_tokens, "text": d.text, "pieces": d.pieces,
               "score": d.score,
               **{n: getattr(d.outcome, n) for n in ("tokens", "prefill", "seconds", "bought", "forwards")}}

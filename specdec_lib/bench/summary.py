@@ -51,6 +51,7 @@ def method_summary(base: Sequence[Decode], own: Sequence[Decode], lossless: bool
             "accepted_per_draft_round": measure.accepted_per_draft_round(rows),
             "draft_round_share": measure.draft_round_share(rows), "width": measure.width(rows),
             "conditional_acceptance": measure.conditional_acceptance(rows), **speeds(base, own),
+            **overlap_measures(rows),
             "expected_speedup": predicted_speedup(rows, curve), "time_share": measure.time_share(rows),
             **identical_prompts(base, own), "target_nll": measure.target_nll(rows),
             "not_best_per_100": measure.not_best_per_100(rows), **quality_measures(base, own)}
@@ -84,10 +85,25 @@ def speed_ratio(decodes: Sequence[Decode], base: str, other: str) -> tuple[float
     return measure.speedup(*pair), measure.speedup_interval(*pair)
 
 
+def overlap_measures(rows: Sequence[measure.Row]) -> dict:
+    """How the time of a method that drafts ahead was measured, and what it drafted in vain; nothing for the others."""
+    if all(row.ahead is None for row in rows):
+        return {}
+    return {"time": "in parallel" if in_parallel(rows) else "in turn", "discarded_share": measure.discarded_share(rows)}
+
+
+def in_parallel(rows: Sequence[measure.Row]) -> bool:
+    """Whether drafting and verifying overlapped while these rounds were measured."""
+    return any(row.wall is not None for row in rows)
+
+
 def predicted_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> float | None:
-    """Predicted from the curve at the mean width, with the measured seconds of drafting and overhead per round."""
+    """Predicted from the curve at the mean width, with the measured seconds of drafting and overhead per round.
+
+    None where drafting and verifying overlapped: their seconds do not add up.
+    """
     tokens, width = measure.tokens_per_target_forward(rows), measure.width(rows)
-    if curve is None or tokens is None or width is None:
+    if in_parallel(rows) or curve is None or tokens is None or width is None:
         return None
     drafting, overhead = (sum(x) / len(rows) for x in ([r.what for r in rows], [r.when + r.how for r in rows]))
     return curve.expected_speedup(tokens, width, drafting, overhead)

@@ -71,6 +71,8 @@ Target = Annotated[str, typer.Option("--target", help="A hub name, a local folde
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where kernels exist), float32, bfloat16, ...")]
 Threads = Annotated[int | None, typer.Option("--threads", help="torch threads; default: all cores.")]
+Workers = Annotated[str, typer.Option("--workers", help="Where methods that draft while the target verifies run their "
+                                      "drafter: process, thread, inline (in turn) or auto.")]
 MaxNew = Annotated[int, typer.Option("--max-new-tokens", help="Maximum output tokens.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="At most this many, spread evenly over the families.")]
 Repeats = Annotated[int, typer.Option("--repeats", help="Measurements of each decode.")]

@@ -119,7 +119,8 @@ def test_two_notebooks_at_once_run_in_their_own_folders_and_this_process_stays_i
         while not all(run.done() for run in runs):
             seen.add(os.getcwd())
             sleep(0.005)
-    assert [run.result().path.read_text().count(f"{path.parent}\\n") for run, path in zip(runs, books)] == [1, 1]
+    pages = [run.result().path.read_text() for run in runs]
+    assert [page.count(f"{path.parent}\\n") for page, path in zip(pages, books, strict=True)] == [1, 1]
     assert seen == {before} == {os.getcwd()}
 
 

@@ -1,0 +1,27 @@
+"""PEARL: draft and verify at the same time, with the first new token tested before its draft is finished.
+
+Source: Liu et al. 2024 (PEARL, arXiv 2408.11850). A draft model works while the target verifies; the draft length is
+the ratio of their speeds, so that neither waits. `pre=False` and `post=False` are the paper's two ablations; with
+both off this is serial speculation. `drafter` may be any part that needs no hidden states of the target: the part
+`suffix-automaton` costs nothing. `workers` says where the drafter runs (`schedules.workers.KINDS`); the tokens do not
+depend on it.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.cards import Card, Kit
+from specdec_lib.schedules.overlap import Overlap
+from specdec_lib.schedules.workers import Workers
+from specdec_lib.types import Method
+
+
+def make(kit: Kit, depth: int | None = None, pre: bool = True, post: bool = True, drafter: str = "draft-model",
+         workers: str | None = None) -> Method:
+    """`depth` tokens a round; None takes the measured speed ratio."""
+    when = kit.part("speed-ratio") if depth is None else kit.part("fixed", depth=depth)
+    schedule = Overlap(Workers(workers or kit.workers), pre, post)
+    return Method(when, kit.part(drafter), kit.part("rejection"), schedule)
+
+
+CARD = Card("pearl", idea="draft while the target verifies; test the first new token early", source="Liu et al. 2024",
+            make=make, parts=("speed-ratio", "draft-model", "rejection"), notebook="51_pearl", parallel=True)

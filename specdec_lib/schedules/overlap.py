@@ -1,0 +1,200 @@
+"""Overlap: a worker drafts the next tokens while the target verifies the last ones (PEARL's two modes).
+
+Source: PEARL (Liu et al. 2024, arXiv 2408.11850). The drafted tokens that the target has not yet seen are *pending*.
+Each round the target scores the pending tokens in one forward, and the worker, which assumes that all of them will be
+accepted, drafts what follows. The forward's last row is the distribution of the first token of that new draft, so
+this token is tested in the same round, one forward before its own row exists.
+
+- No token pending (PEARL's pre-verify): the forward tests the first new token alone.
+- Tokens pending (post-verify): it tests them and the first new token. No bonus token is drawn: the new draft holds it.
+
+If everything is accepted, the rest of the new draft is pending next. Otherwise the rule's correction is emitted, the
+new draft is discarded, and nothing is pending. First tokens of the new draft may be several (branches): the rule tests
+them as siblings, and the subtree of the accepted one goes on. Lossless with every lossless rule, because each token is
+tested once, by the rule, against the target's row for exactly its prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from specdec_lib.lazy import torch
+from specdec_lib.loop import logprobs
+from specdec_lib.schedules.workers import DraftWorker, Workers
+from specdec_lib.scores import Categorical, RowStats, Scores, TokenStats
+from specdec_lib.trees import below, with_children
+from specdec_lib.types import (
+    LM,
+    NO_DICE,
+    ROOT,
+    Budget,
+    Draft,
+    DraftedAhead,
+    Method,
+    RandomNumbers,
+    Round,
+    Seconds,
+    Session,
+    Verdict,
+)
+
+UNSEEN = -1                                        # the token after a row that no forward has computed
+Keep = Callable[[Session, Draft], Draft]           # which part of an accepted draft stays pending
+
+
+def keep_all(session: Session, draft: Draft) -> Draft:
+    return draft
+
+
+class WithoutLastRows:
+    """Scores of the pending tokens, with rows of the new first tokens that say that nothing is known after them."""
+
+    def __init__(self, scores: Scores, unseen: int):
+        self.scores, self.known, self.unseen = scores, len(scores), unseen
+
+    def __len__(self) -> int:
+        return self.known + self.unseen
+
+    @property
+    def logits(self) -> Any:
+        return self.scores.logits
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        return self.scores.best + (UNSEEN,) * self.unseen
+
+    def distribution(self, row: int, sampling: Any = None) -> Categorical:
+        return Categorical.point_mass(UNSEEN) if row >= self.known else self.scores.distribution(row, sampling)
+
+    def logit(self, row: int, token: int) -> float:
+        return self.scores.logit(row, token)
+
+    def stats(self, row: int, token: int) -> TokenStats:
+        return self.scores.stats(row, token)
+
+    def row_stats(self, rows: tuple[int, ...] = (), k: int = 8) -> RowStats:
+        known = self.scores.row_stats(rows, k)
+        shape = (self.unseen, known.ids.shape[1])
+        return RowStats(torch.cat([known.ids, known.ids.new_full(shape, UNSEEN)]),
+                        torch.cat([known.logits, known.logits.new_zeros(shape)]), known.rows, known.lse, known.entropy)
+
+
+@dataclass(frozen=True)
+class Flight:
+    """What is under way between two rounds: the pending tokens, as a chain or a tree."""
+
+    pending: Draft = field(default_factory=Draft)
+
+    @property
+    def tip(self) -> int:
+        """The last pending token, which new drafts follow: the deepest node, and the first of several."""
+        depths = self.pending.depths
+        return depths.index(max(depths)) if depths else ROOT
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens down to the tip."""
+        return tuple(self.pending.tokens[node] for node in self.pending.path(self.tip))
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The schedule. `pre` and `post` switch PEARL's two halves off; `keep` cuts what stays pending."""
+
+    workers: Workers = Workers()
+    pre: bool = True                               # test the first new token while nothing is pending
+    post: bool = True                              # draft while pending tokens are verified
+    keep: Keep = keep_all
+
+    def __call__(self, session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE
+                 ) -> Iterator[Session]:
+        """Yields the session after every forward of the target; the first draft is made during its prefill."""
+        with self.workers.open(method.what, session) as worker:
+            start = perf_counter()
+            self.ask(worker, session, Flight(), method, dice.fork("prefill"))
+            target.prefill(session.tokens[:-1])
+            flight = Flight(self.keep(session, worker.result().draft))
+            session = replace(session, prefill=perf_counter() - start)
+            while not session.done:
+                session, flight = self.round(session, flight, target, method, worker, dice)
+                yield session
+
+    def ask(self, worker: DraftWorker, session: Session, flight: Flight, method: Method, own: RandomNumbers) -> Budget:
+        """Starts the draft that follows the pending tokens and returns its budget."""
+        budget = budget_after(session, flight, method, own)
+        worker.start(replace(ahead_of(session, flight), rounds=()), budget, own.fork("what"))
+        return budget
+
+    def round(self, session: Session, flight: Flight, target: LM, method: Method, worker: DraftWorker,
+              dice: RandomNumbers) -> tuple[Session, Flight]:
+        """One forward of the target, and what the worker drafts meanwhile."""
+        own, start = dice.fork(len(session.rounds)), perf_counter()
+        alone = 0.0                                # seconds in which the worker drafted and the target waited
+        if not self.pre and not len(flight.pending):
+            self.ask(worker, session, flight, method, own.fork("first"))
+            first = worker.result()
+            flight, alone = Flight(first.draft), first.seconds
+        planning = perf_counter()
+        beside = self.post or not len(flight.pending)
+        budget = self.ask(worker, session, flight, method, own) if beside else Budget()
+        begun = perf_counter()
+        scores = target(session.tokens, flight.pending)
+        scored = perf_counter()
+        new = worker.result() if beside else None
+        waited = perf_counter()
+        draft, verdict = verify(session, flight, new.draft if new else Draft(), scores, method, dice)
+        rows = (0, *(node + 1 for node in verdict.path))[:len(verdict.tokens)]
+        row_stats = scores.row_stats(rows)
+        done = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict))
+        after = self.what_stays(session, flight, new.draft if new else Draft(), verdict)
+        inline = new.seconds if new and not worker.parallel else 0.0
+        seconds = Seconds(begun - planning - inline, alone + (new.seconds if new else 0.0), scored - begun,
+                          perf_counter() - waited, perf_counter() - start if worker.parallel else None)
+        done = replace(done, seconds=seconds, ahead=account(flight, new.draft if new else Draft(), verdict, after))
+        return session.after(done), after
+
+    def what_stays(self, session: Session, flight: Flight, new: Draft, verdict: Verdict) -> Flight:
+        """The flight after this verdict: the rest of the new draft below its accepted first token, or nothing."""
+        head = accepted_head(flight, new, verdict)
+        return Flight() if head is None else Flight(self.keep(session, below(new, head)))
+
+
+def ahead_of(session: Session, flight: Flight) -> Session:
+    """The session as it will be if the target accepts every pending token."""
+    tokens = flight.tokens
+    return replace(session, tokens=session.tokens + tokens, remaining=session.remaining - len(tokens))
+
+
+def budget_after(session: Session, flight: Flight, method: Method, dice: RandomNumbers) -> Budget:
+    """The policy's budget for the draft after the pending tokens: no longer than what may still be emitted."""
+    ahead = ahead_of(session, flight)
+    if ahead.done:
+        return Budget()
+    return method.when(ahead, dice.fork("when")).within(replace(ahead, remaining=ahead.remaining + 1))
+
+
+def verify(session: Session, flight: Flight, new: Draft, scores: Scores, method: Method,
+           dice: RandomNumbers) -> tuple[Draft, Verdict]:
+    """The draft that is tested, pending tokens and new first ones, and the rule's verdict on it."""
+    draft = with_children(flight.pending, flight.tip, new)
+    heads = len(draft) - len(flight.pending)
+    seen: Any = WithoutLastRows(scores, heads) if heads else scores
+    verdict = method.how(session, draft, seen, dice)
+    if verdict.tokens[-1] == UNSEEN:
+        verdict = Verdict(verdict.path, verdict.tokens[:-1])
+    return draft, verdict.until(session)
+
+
+def accepted_head(flight: Flight, new: Draft, verdict: Verdict) -> int | None:
+    """The first token of the new draft that the verdict ends with, as a node of that draft; None if it has none."""
+    place = verdict.path[-1] - len(flight.pending) if verdict.path else -1
+    return new.children[ROOT][place] if place >= 0 else None
+
+
+def account(flight: Flight, new: Draft, verdict: Verdict, after: Flight) -> DraftedAhead:
+    """Tokens drafted ahead in this round, branches, and those of both drafts that nobody will need."""
+    needed = len(verdict.path) + len(after.pending)
+    return DraftedAhead(len(new), len(new.children.get(ROOT, ())), len(flight.pending) + len(new) - needed)

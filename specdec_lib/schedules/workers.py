@@ -1,0 +1,259 @@
+"""Workers: where a schedule's drafter runs beside the target: in turn with it, in a thread, or in a process of its own.
+
+A process is forked for each decode, so it shares the weights with this one, has caches of its own, and needs no
+loading. It computes on its own cores; the target gets the others. A call sends the new tokens and the budget; the
+draft comes back. Whichever way a worker is lost, one sentence says so and no process stays.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+from specdec_lib.lazy import torch
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, What
+
+INLINE, THREAD, PROCESS = KINDS = ("inline", "thread", "process")
+PATIENCE = 120.0                                   # seconds without an answer after which a worker has failed
+HEARTBEAT = 1.0                                    # seconds after which an idle worker looks whether its parent lives
+
+
+class Drafted(NamedTuple):
+    """A worker's answer, and the seconds that it worked on it."""
+
+    draft: Draft
+    seconds: float
+
+
+class DraftWorker(Protocol):
+    """Drafts one call at a time: `start`, then `result`."""
+
+    parallel: bool                                 # whether it works while this process does something else
+
+    def start(self, session: Session, budget: Budget, dice: RandomNumbers) -> None: ...
+    def result(self) -> Drafted: ...
+    def close(self) -> None: ...
+
+
+def draft_timed(what: What, session: Session, budget: Budget, dice: RandomNumbers) -> Drafted:
+    """A draft and the seconds it took; a budget of depth 0 drafts nothing."""
+    start = perf_counter()
+    draft = what(session, budget, dice) if budget.depth else Draft()
+    return Drafted(draft, perf_counter() - start)
+
+
+class InlineWorker:
+    """Drafts at once, in this thread: one after another, so that times are measured sequentially."""
+
+    parallel = False
+
+    def __init__(self, what: What):
+        self.what, self.done = what, Drafted(Draft(), 0.0)
+
+    def start(self, session: Session, budget: Budget, dice: RandomNumbers) -> None:
+        self.done = draft_timed(self.what, session, budget, dice)
+
+    def result(self) -> Drafted:
+        return self.done
+
+    def close(self) -> None:
+        pass
+
+
+class ThreadWorker:
+    """Drafts in a thread, on a CUDA stream of its own where there is a GPU: kernels of both run side by side there."""
+
+    parallel = True
+
+    def __init__(self, what: What):
+        self.what, self.pool = what, ThreadPoolExecutor(1, "drafter")
+        self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+        self.waiting: Future[Drafted] = Future()
+
+    def start(self, session: Session, budget: Budget, dice: RandomNumbers) -> None:
+        self.waiting = self.pool.submit(self.work, session, budget, dice)
+
+    def work(self, *call: Any) -> Drafted:
+        if self.stream is None:
+            return draft_timed(self.what, *call)
+        with torch.cuda.stream(self.stream):
+            done = draft_timed(self.what, *call)
+            self.stream.synchronize()
+            return done
+
+    def result(self) -> Drafted:
+        return self.waiting.result()
+
+    def close(self) -> None:
+        self.pool.shutdown()
+
+
+class ProcessWorker:
+    """Drafts in a forked process that computes with `threads` threads on `cores`."""
+
+    parallel = True
+
+    def __init__(self, what: What, session: Session, cores: frozenset[int]):
+        context = get_context("fork")
+        self.pipe, theirs = context.Pipe()
+        self.sent: tuple[int, ...] = ()            # the tokens that the process knows
+        self.process = context.Process(target=serve, args=(theirs, self.pipe, what, session_without_past(session),
+                                                           cores), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def start(self, session: Session, budget: Budget, dice: RandomNumbers) -> None:
+        kept = shared_prefix(self.sent, session.tokens)
+        call = (kept, session.tokens[kept:], session.prompt, session.remaining, budget, dice)
+        self.sent = session.tokens
+        try:
+            self.pipe.send_bytes(pickle.dumps(call))
+        except (BrokenPipeError, ConnectionResetError, OSError):
+            raise Refusal(self.fate()) from None
+
+    def result(self) -> Drafted:
+        try:
+            if not self.pipe.poll(PATIENCE):
+                raise Refusal(f"the drafting process has not answered for {PATIENCE:.0f} seconds and was stopped:"
+                              " run again, or draft in this process with workers=\"inline\"")
+            answer = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, ConnectionResetError, OSError):
+            raise Refusal(self.fate()) from None
+        if isinstance(answer, str):
+            raise Refusal(f"the drafting process failed: {answer}")
+        return answer
+
+    def fate(self) -> str:
+        """The sentence for a process that is gone."""
+        self.process.join(HEARTBEAT)
+        code = self.process.exitcode
+        why = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+        return (f"the drafting process ended in the middle of a decode ({why}; the system stops the largest process"
+                " when memory runs out): run again, or draft in this process with workers=\"inline\"")
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.pipe.close()
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+
+
+def shared_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many first tokens two sequences have in common."""
+    if one == other[:len(one)]:                    # the usual case: the text went on
+        return len(one)
+    return next(place for place, (mine, yours) in enumerate(zip((*one, -1), (*other, -2), strict=False))
+                if mine != yours)
+
+
+def session_without_past(session: Session) -> Session:
+    """The session without its tokens and rounds: what a worker needs once."""
+    return replace(session, tokens=(), rounds=())
+
+
+def serve(pipe: Connection, parents: Connection, what: What, session: Session, cores: frozenset[int]) -> None:
+    """The life of a drafting process: calls come through the pipe until it closes or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)   # Ctrl-C is the parent's to handle
+    parents.close()                                # else the pipe would never end
+    parent = os.getppid()
+    with suppress(OSError):                        # a system may forbid it; then the cores are shared
+        os.sched_setaffinity(0, cores)
+    torch.set_num_threads(1)                       # a forked process has none of OpenMP's other threads
+    tokens: tuple[int, ...] = ()
+    with suppress(EOFError, OSError):
+        while True:
+            while not pipe.poll(HEARTBEAT):
+                if os.getppid() != parent:
+                    return
+            kept, new, prompt, remaining, budget, dice = pickle.loads(pipe.recv_bytes())
+            tokens = tokens[:kept] + new
+            here = replace(session, tokens=tokens, prompt=prompt, remaining=remaining)
+            try:
+                answer: Drafted | str = draft_timed(what, here, budget, dice)
+            except Exception as error:             # the parent says it; this process ends when the pipe closes
+                answer = f"{type(error).__name__}: {error}"
+            pipe.send_bytes(pickle.dumps(answer))
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Opens the worker of a decode. `kind` is one of KINDS."""
+
+    kind: str = INLINE
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise Refusal(f"workers are {', '.join(KINDS)}, got {self.kind!r}")
+
+    @contextmanager
+    def open(self, what: What, session: Session) -> Iterator[DraftWorker]:
+        """The worker of one decode; at its end it is gone, and this process has its cores and threads again."""
+        if self.kind == PROCESS:
+            mine, theirs = split_cores(cores_here())
+            with computing_on(mine):
+                worker: DraftWorker = ProcessWorker(what, session, theirs)
+                try:
+                    yield worker
+                finally:
+                    worker.close()
+            return
+        worker = ThreadWorker(what) if self.kind == THREAD else InlineWorker(what)
+        try:
+            yield worker
+        finally:
+            worker.close()
+
+
+def kind_for(name: str, device: str) -> str:
+    """The kind that `auto` names here: a thread on a GPU, a process on several cores of Linux, else inline.
+
+    Raises Refusal for an unknown name, and for a process with a model on a GPU, which a fork cannot use.
+    """
+    if name != "auto":
+        Workers(name)
+        if name == PROCESS and device != "cpu":
+            raise Refusal(f"a drafting process cannot use a model on {device}: take --workers thread")
+        return name
+    if device != "cpu":
+        return THREAD
+    return PROCESS if sys.platform == "linux" and len(cores_here()) > 1 else INLINE
+
+
+def cores_here() -> frozenset[int]:
+    """The cores that this thread may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def split_cores(cores: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """The target's cores and the drafter's: one for the drafter, all others for the target; one core is shared."""
+    ordered = sorted(cores)
+    return (frozenset(ordered[:-1] or ordered), frozenset(ordered[-1:]))
+
+
+@contextmanager
+def computing_on(cores: frozenset[int]) -> Iterator[None]:
+    """Keeps this thread and torch to these cores, and gives back what they had."""
+    before, threads = cores_here(), torch.get_num_threads()
+    pinned = hasattr(os, "sched_setaffinity")
+    try:
+        if pinned:
+            os.sched_setaffinity(0, cores)
+        torch.set_num_threads(min(threads, len(cores)))
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if pinned:
+            os.sched_setaffinity(0, before)

@@ -1,0 +1,50 @@
+"""Speed ratio: as many tokens as the drafter makes while the target computes one forward.
+
+Source: PEARL (Liu et al. 2024, arXiv 2408.11850) and DuoDecoding (Lv et al. 2025, arXiv 2503.00784) set the draft
+length to T_target / T_drafter, so that neither side waits. Both times are measured in the decode's own rounds: medians
+over the last `window` rounds, so that one slow round counts little. Cost: no model pass. The lengths depend on the
+machine; the tokens of a lossless method do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session
+
+
+@dataclass(frozen=True)
+class SpeedRatio:
+    """round(target seconds / drafter seconds a token), at most `longest`; `first` until both were measured."""
+
+    first: int = 4
+    longest: int = 16
+    window: int = 8                                # rounds
+
+    def __post_init__(self):
+        if not (1 <= self.first <= self.longest and self.window >= 1):
+            raise Refusal("lengths must satisfy 1 <= first <= longest and the window hold a round, "
+                          f"got {self.first}, {self.longest} and {self.window}")
+
+    def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
+        drafting = [round for round in session.rounds[-self.window:] if drafted(round) and round.seconds.what > 0]
+        if not drafting:
+            return Budget(self.first)
+        forward = median(round.seconds.target for round in drafting)
+        step = median(round.seconds.what / drafted(round) for round in drafting)
+        return Budget(max(1, min(self.longest, round(forward / step))))
+
+
+def drafted(round: Round) -> int:
+    """Tokens that this round's drafter made."""
+    return len(round.draft) if round.ahead is None else round.ahead.tokens
+
+
+def make(kit: Kit, first: int = 4, longest: int = 16, window: int = 8) -> SpeedRatio:
+    return SpeedRatio(first, longest, window)
+
+
+CARD = Card("speed-ratio", idea="as many tokens as are drafted during one target forward", source="Liu et al. 2024",
+            make=make, notebook="51_pearl")

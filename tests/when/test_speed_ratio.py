@@ -1,0 +1,42 @@
+"""Speed ratio: as many tokens as are drafted during one forward of the target, measured in the session's rounds."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.loop import begin
+from specdec_lib.scores import RowStats
+from specdec_lib.types import NO_DICE, Budget, Draft, DraftedAhead, Refusal, Round, Seconds, Verdict
+from specdec_lib.when.speed_ratio import SpeedRatio
+
+
+def past(*rounds: tuple[float, float, int]):
+    """A session whose rounds took these seconds of target and drafter for so many tokens drafted ahead."""
+    made = tuple(Round(Budget(), Draft(), RowStats(None, None), Verdict((), (1,)), (0.0,), Seconds(0, what, target, 0),
+                       DraftedAhead(tokens, 1, 0)) for target, what, tokens in rounds)
+    return replace(begin((1, 2), 50), rounds=made)
+
+
+def test_the_first_draft_has_the_first_length():
+    assert SpeedRatio(first=3)(past(), NO_DICE).depth == 3
+    assert SpeedRatio(first=3)(past((1.0, 0.0, 0)), NO_DICE).depth == 3
+
+
+@pytest.mark.parametrize(("target", "what", "tokens", "length"),
+                         [(1.0, 1.0, 4, 4), (1.0, 2.0, 4, 2), (1.0, 0.5, 5, 10), (1.0, 9.0, 3, 1), (1.0, 0.01, 4, 16)])
+def test_the_length_is_the_ratio_of_a_forward_to_a_draft_step(target, what, tokens, length):
+    assert SpeedRatio()(past((target, what, tokens)), NO_DICE).depth == length
+
+
+def test_one_slow_round_does_not_decide():
+    assert SpeedRatio()(past(*[(1.0, 1.0, 4)] * 4, (30.0, 1.0, 4)), NO_DICE).depth == 4
+
+
+def test_only_the_last_rounds_count():
+    assert SpeedRatio(window=2)(past((9.0, 1.0, 4), (9.0, 1.0, 4), (1.0, 1.0, 2), (1.0, 1.0, 2)), NO_DICE).depth == 2
+
+
+@pytest.mark.parametrize("values", [{"first": 0}, {"first": 9, "longest": 8}, {"window": 0}])
+def test_lengths_that_cannot_be_are_refused(values):
+    with pytest.raises(Refusal, match="first <= longest"):
+        SpeedRatio(**values)
