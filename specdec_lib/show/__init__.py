@@ -19,5 +19,5 @@ from specdec_lib.show.timeline import entropy, rounds, sources
 from specdec_lib.show.toy_text import Vocabulary, Word, toy_model, words
 
 __all__ = ["Html", "Stack", "Vocabulary", "Word", "check", "draft", "entropy", "finding", "gauge", "lattice",
-           "lattice_map", "nested_rounds", "paths", "round", "rounds", "settings", "source", "sources", "spans", "stack",
-           "strip", "table", "text", "tokens", "toy_model", "tree", "words"]
+           "lattice_map", "nested_rounds", "paths", "round", "rounds", "settings", "source", "sources", "spans",
+           "stack", "strip", "table", "text", "tokens", "toy_model", "tree", "words"]
