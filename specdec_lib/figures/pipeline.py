@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import canvas, fill, same_length
+from specdec_lib.figures.theme import PALETTE, canvas, fill, readable_on, same_length
 
 
 def pipeline(stages: Sequence[int], tokens: Sequence[int], starts: Sequence[float], ends: Sequence[float],
@@ -26,8 +26,8 @@ def pipeline(stages: Sequence[int], tokens: Sequence[int], starts: Sequence[floa
         figure.add_bar(x=[spent[i] for i in mine], y=[names[stages[i]] for i in mine], orientation="h", name=name,
                        base=[float(starts[i]) for i in mine], text=[str(tokens[i]) for i in mine],
                        textposition="inside", insidetextanchor="middle", textangle=0, marker=fill(role),
-                       customdata=[[float(starts[i]), float(ends[i])] for i in mine],
-                       hovertemplate="token %{text} in %{y}: %{customdata[0]} to %{customdata[1]}"
+                       textfont={"color": readable_on(PALETTE[role])}, customdata=[float(starts[i]) for i in mine],
+                       hovertemplate="token %{text} in %{y} from %{customdata} to %{x}"       # x of a bar is its end
                                      "<extra>%{fullData.name}</extra>")
     figure.update_xaxes(range=[0.0, float(longest or max(ends, default=1.0))])
     figure.update_yaxes(categoryorder="array", categoryarray=list(names), autorange="reversed")

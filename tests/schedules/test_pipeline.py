@@ -306,6 +306,19 @@ def test_a_first_stage_that_dies_or_fails_is_one_sentence_and_leaves_no_process(
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_a_first_stage_that_is_killed_between_two_rounds_is_one_sentence_and_its_text_was_right(rounds):
+    made = Method(Fixed(2), Told(TARGET.exit(LAYER).fresh(), TEXT), Match(), Pipeline(LAYER, Workers("process")))
+    sessions = decode(PROMPT, TARGET.fresh(), *made, max_new_tokens=12)
+    *_, session = (next(sessions) for _ in range(rounds))
+    worker, = multiprocessing.active_children()
+    worker.kill()
+    with pytest.raises(Refusal, match="signal SIGKILL"):
+        list(sessions)
+    assert session.output == TEXT[:rounds]
+    assert not multiprocessing.active_children()
+
+
 def test_an_interrupt_in_the_middle_of_the_text_leaves_no_process():
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
