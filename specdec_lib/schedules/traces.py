@@ -31,6 +31,8 @@ class RoundCounts(Protocol):
     def ahead(self) -> int | None: ...             # tokens drafted beside the forward; None: serial
     @property
     def branches(self) -> int | None: ...          # of them first tokens
+    @property
+    def discarded(self) -> int | None: ...         # of those submitted or drafted, useless after this verdict
 
 
 class LoggedRound(NamedTuple):
@@ -42,6 +44,7 @@ class LoggedRound(NamedTuple):
     depth: int
     ahead: int | None = None
     branches: int | None = None
+    discarded: int | None = None
 
 
 class DraftWork(NamedTuple):
@@ -63,9 +66,8 @@ class TraceRound(NamedTuple):
 
 def logged(round: Round) -> LoggedRound:
     """The counts of a round of a decode."""
-    ahead = round.ahead or (None, None)
     return LoggedRound(len(round.draft), len(round.verdict.path), len(round.verdict.tokens), round.draft.depth,
-                       ahead[0], ahead[1])
+                       *(round.ahead or ()))
 
 
 def pending(row: RoundCounts) -> int:
@@ -73,9 +75,19 @@ def pending(row: RoundCounts) -> int:
     return row.drafted - (row.branches or 0)
 
 
+def left_pending(row: RoundCounts) -> int:
+    """Tokens of this round's new draft that are pending in the next one: neither accepted yet nor discarded."""
+    return 0 if row.ahead is None else pending(row) + row.ahead - (row.discarded or 0) - row.accepted
+
+
 def head_accepted(row: RoundCounts) -> bool:
-    """Whether the first token of this round's new draft was accepted, so that its rest is pending next."""
-    return bool(row.branches) and row.accepted == row.depth > 0
+    """Whether the verdict ends with a first token of this round's new draft."""
+    return left_pending(row) > 0 or (bool(row.branches) and row.accepted == row.depth > 0)
+
+
+def pending_accepted(row: RoundCounts) -> int:
+    """Accepted tokens of those that were drafted before this round."""
+    return min(row.accepted, row.depth - bool(row.branches))
 
 
 def trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
@@ -85,12 +97,10 @@ def trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
     """
     out = []
     for place, row in enumerate(rows):
-        carried = place == 0 or head_accepted(rows[place - 1])
-        kept = min(row.accepted, row.depth - bool(row.branches))
-        before = DraftWork() if row.ahead is not None and carried else DraftWork(pending(row), 1, kept)
-        after = rows[place + 1] if place + 1 < len(rows) and head_accepted(row) else None
-        useful = 0 if not head_accepted(row) else 1 + (min(after.accepted, after.depth - bool(after.branches))
-                                                      if after else 0)
+        carried = row.ahead is not None and (place == 0 or left_pending(rows[place - 1]) > 0)
+        before = DraftWork() if carried else DraftWork(pending(row), 1, pending_accepted(row))
+        after = rows[place + 1] if place + 1 < len(rows) and left_pending(row) > 0 else None
+        useful = head_accepted(row) + (pending_accepted(after) if after else 0)
         beside = DraftWork(row.ahead or 0, max(1, row.branches or 1), min(useful, row.ahead or 0))
         out.append(TraceRound(before, beside, 1 + pending(row), row.emitted))
     return out
@@ -166,9 +176,10 @@ def overlapped_rounds(alpha: float, length: int, rounds: int, seed: int = 0, *, 
         passed = kept == held and drafts and dice.random() < (alpha if first is None else first)
         correction = not passed                    # or the bonus token of a verdict without a new draft
         heads = branches if drafts else 0
+        after = length - 1 if passed else 0
         out.append(LoggedRound(held + heads, kept + passed, kept + passed + correction, held + bool(heads),
-                               heads * length, heads))
-        held = length - 1 if passed else 0
+                               heads * length, heads, held + heads * length - kept - passed - after))
+        held = after
     return out
 
 

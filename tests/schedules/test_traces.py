@@ -15,6 +15,7 @@ from specdec_lib.schedules.traces import (
     LoggedRound,
     TraceRound,
     head_accepted,
+    left_pending,
     logged,
     overlapped_rounds,
     pending,
@@ -159,12 +160,21 @@ def test_without_pre_verification_the_first_draft_after_a_rejection_delays_the_f
     assert done.seconds == (4.0) + (3 + 4)          # what is pending in the first round of a trace is not timed
 
 
-def test_an_accepted_first_token_is_one_that_ends_the_verdict():
-    assert head_accepted(LoggedRound(4, 4, 4, 4, 3, 1))
-    assert not head_accepted(LoggedRound(4, 3, 4, 4, 3, 1))
-    assert head_accepted(LoggedRound(5, 3, 3, 3, 6, 3))            # two pending, three alternatives
-    assert not head_accepted(LoggedRound(3, 3, 4, 3, 0, 0))        # nothing new was drafted
+def test_an_accepted_first_token_ends_the_verdict_or_leaves_its_draft_pending():
+    assert head_accepted(LoggedRound(4, 4, 4, 4, 3, 1, 0))         # three pending, two left
+    assert head_accepted(LoggedRound(4, 4, 4, 4, 1, 1, 0))         # a draft of one token leaves none
+    assert not head_accepted(LoggedRound(4, 3, 4, 4, 3, 1, 3))
+    assert head_accepted(LoggedRound(5, 3, 3, 3, 6, 3, 4))         # two pending, three alternatives of two tokens
+    assert left_pending(LoggedRound(5, 3, 3, 3, 6, 3, 4)) == 1
+    assert not head_accepted(LoggedRound(3, 3, 4, 3, 0, 0, 0))     # nothing new was drafted
     assert not head_accepted(LoggedRound(3, 3, 4, 3))
+
+
+def test_after_an_accepted_draft_of_one_token_nothing_is_pending():
+    """Then the draft before the next forward is a new one, and is timed."""
+    text = tuple(3 + n % 20 for n in range(60))
+    mine = scripted(text, text, 20, depth=1, pre=False)
+    assert [one.before.tokens for one in trace(mine)[1:4]] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("drawn", [overlapped_rounds(.7, 6, 300, 1), overlapped_rounds(.7, 6, 300, 1, pre=False),
