@@ -65,7 +65,7 @@ class Simulation:
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-class Costs(Protocol):
+class ScheduleCosts(Protocol):
     """Seconds on a machine: of drafting so many tokens in so many branches, of a forward, of a verdict's delivery."""
 
     def draft(self, tokens: int, branches: int = 1) -> float: ...

@@ -12,7 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from specdec_lib.schedules.simulate import DRAFT, DRAFTER, TARGET, VERDICT, VERIFY, Costs, Simulation, Task, simulate
+from specdec_lib.schedules.simulate import (
+    DRAFT,
+    DRAFTER,
+    TARGET,
+    VERDICT,
+    VERIFY,
+    ScheduleCosts,
+    Simulation,
+    Task,
+    simulate,
+)
 from specdec_lib.types import Round
 
 
@@ -106,7 +116,7 @@ def trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
     return out
 
 
-def tasks(rounds: Iterable[TraceRound], costs: Costs) -> list[Task]:
+def tasks(rounds: Iterable[TraceRound], costs: ScheduleCosts) -> list[Task]:
     """Work for the drafter and the target: in each round the target waits for what is drafted before its forward, and
     the verdict for the forward and for what is drafted beside it; the next round waits for the verdict."""
     out: list[Task] = []
@@ -126,7 +136,7 @@ def tasks(rounds: Iterable[TraceRound], costs: Costs) -> list[Task]:
     return out
 
 
-def draft_task(work: DraftWork, costs: Costs, after: tuple[int, ...], number: int) -> Task:
+def draft_task(work: DraftWork, costs: ScheduleCosts, after: tuple[int, ...], number: int) -> Task:
     return Task(DRAFTER, costs.draft(work.tokens, work.branches), DRAFT, after, number, work.useful / work.tokens)
 
 
@@ -137,7 +147,7 @@ def in_turn(rounds: Iterable[TraceRound]) -> list[TraceRound]:
             for one in rounds]
 
 
-def replay(rows: Sequence[RoundCounts], costs: Costs, kappa: float = 1.0, parallel: bool = True) -> Simulation:
+def replay(rows: Sequence[RoundCounts], costs: ScheduleCosts, kappa: float = 1.0, parallel: bool = True) -> Simulation:
     """A logged decode in simulated time; `parallel` False runs the same rounds one after another."""
     rounds = trace(rows)
     return simulate(tasks(rounds if parallel else in_turn(rounds), costs), kappa, sum(one.emitted for one in rounds))
