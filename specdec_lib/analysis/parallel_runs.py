@@ -19,7 +19,16 @@ from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench.results import select
 from specdec_lib.bench.summary import in_parallel
 from specdec_lib.measure import Row
-from specdec_lib.schedules.simulate import DRAFTER, TARGET, Calibration, LaneTotals, Simulation
+from specdec_lib.schedules.simulate import (
+    DRAFTER,
+    TARGET,
+    VERDICT,
+    VERIFY,
+    WAIT,
+    Calibration,
+    LaneTotals,
+    Simulation,
+)
 from specdec_lib.schedules.traces import pending, replay, trace
 from specdec_lib.types import Refusal
 
@@ -87,8 +96,9 @@ def calibrate(decodes: Decodes) -> Calibration:
 
 
 def simulated(decodes: Decodes, costs: Calibration, kappa: float = 1.0, parallel: bool = True) -> list[Simulation]:
-    """Each decode in simulated time."""
-    return [replay(rows, costs, kappa, parallel) for rows in decodes]
+    """Each decode in simulated time. `kappa` is for what was measured in turn: other costs include contention."""
+    slower = 1.0 if in_parallel([row for rows in decodes for row in rows]) else kappa
+    return [replay(rows, costs, slower, parallel) for rows in decodes]
 
 
 def measured_seconds(decodes: Decodes) -> float:
@@ -108,10 +118,7 @@ def check_time(decodes: Decodes) -> TimeCheck:
 
 
 def simulated_speed(report: Report, spec: str, kappa: float = 1.0) -> float | None:
-    """Times plain decoding, both simulated; None for a method that does not draft ahead.
-
-    A run in parallel is simulated at its own costs, which include contention already: `kappa` is for runs in turn.
-    """
+    """Times plain decoding, both simulated; None for a method that does not draft ahead."""
     decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
     if not drafts_ahead(report, spec):
         return None
@@ -155,19 +162,30 @@ def shares(simulations: Sequence[Simulation]) -> dict[str, LaneTotals]:
             for lane, some in by_lane.items()}
 
 
+def target_parts(decodes: Decodes, done: Sequence[Simulation]) -> dict[str, float]:
+    """Mean simulated seconds of a round, by what the target does in it."""
+    said = {VERIFY: "the forward", WAIT: "waiting for the drafter", VERDICT: "message and verdict"}
+    spans = [span for one in done for span in one.intervals if span.lane == TARGET]
+    return {name: sum(span.end - span.start for span in spans if span.kind == kind) / sum(map(len, decodes))
+            for kind, name in said.items()}
+
+
 def why(report: Report, spec: str, kappa: float = 1.0) -> str:
-    """A sentence on a method that drafts ahead: what its simulated time is lost to."""
-    decodes = rounds_of(report, spec)
-    lanes = shares(simulated(decodes, calibrate(decodes), kappa))
-    drafter, target = lanes.get(DRAFTER, NO_WORK), lanes[TARGET]
-    losses = {"the target waits for the drafter": target.waiting, "the drafter waits for the target": drafter.waiting,
-              "drafted tokens are rolled back": drafter.rolled_back,
-              "contention": max(drafter.contention, target.contention)}
-    most = max(losses, key=losses.__getitem__)
-    rest = ", ".join(f"{name} {share:.0%}" for name, share in losses.items() if name != most)
-    alone = sum(not pending(row) for rows in decodes for row in rows) / sum(map(len, decodes))
-    return (f"{spec} loses most simulated time because {most}: {losses[most]:.0%} of it ({rest}); in {alone:.0%} of its"
-            " rounds nothing was pending, so they emit one token")
+    """Sentences on a method that drafts ahead: tokens of a round, and what the round's simulated time consists of."""
+    decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
+    done, base = (simulated(some, calibrate(some), k) for some, k in ((decodes, kappa), (plain, 1.0)))
+    unit = sum(target_parts(plain, base).values())
+    parts = {name: seconds / unit for name, seconds in target_parts(decodes, done).items()}
+    rows = [row for some in decodes for row in some]
+    emitted, whole = sum(row.emitted for row in rows) / len(rows), sum(parts.values())
+    drafter = shares(done).get(DRAFTER, NO_WORK)
+    lost = drafter.rolled_back / (drafter.useful + drafter.rolled_back or 1.0)
+    added = {name: part - (name == "the forward") for name, part in parts.items()}
+    listed = ", ".join(f"{name} {part:.2f}" for name, part in parts.items())
+    return (f"{spec} emits {emitted:.2f} tokens in a round of {whole:.2f} plain ones ({listed}), so it is simulated"
+            f" {emitted / whole:.2f} times as fast; what lengthens a round most is {max(added, key=added.__getitem__)}."
+            f" In {sum(not pending(row) for row in rows) / len(rows):.0%} of its rounds nothing was pending, so they"
+            f" emit one token, and {lost:.0%} of the drafter's work is rolled back.")
 
 
 def measured_contention(in_turn: Decodes, beside: Decodes) -> float:

@@ -69,20 +69,31 @@ def test_three_kinds_of_time_stand_in_three_columns():
 def test_contention_slows_the_simulated_speed_down_and_is_measured_from_both_runs():
     found = run_of(logged_rows())
     assert runs.simulated_speed(found, "pearl", 1.5) < runs.simulated_speed(found, "pearl", 1.0)
+    contended = run_of(logged_rows(1.5))           # its costs include contention already
+    assert runs.simulated_speed(contended, "pearl", 1.5) == runs.simulated_speed(contended, "pearl", 1.0)
     assert runs.measured_contention([logged_rows()], [logged_rows(1.5)]) == pytest.approx(1.5)
     assert runs.measured_contention([logged_rows(1.5)], [logged_rows()]) == 1
 
 
-def test_shares_of_each_lane_add_up_and_the_sentence_names_the_largest_loss():
+def test_the_sentence_on_a_method_takes_a_round_apart_in_plain_rounds():
+    said = runs.why(run_of(logged_rows()), "pearl")
+    assert "in a round of 1.05 plain ones (the forward 1.00, waiting for the drafter 0.00, message and verdict" in said
+    assert "what lengthens a round most is message and verdict" in said
+    some, found = logged_rows(), run_of(logged_rows())
+    emitted = sum(row.emitted for row in some) / len(some)
+    assert said.startswith(f"pearl emits {emitted:.2f} tokens")
+    assert f"so it is simulated {runs.simulated_speed(found, 'pearl'):.2f} times as fast" in said
+    assert f"In {sum(row.drafted == 1 for row in some) / len(some):.0%} of its rounds nothing was pending" in said
+    waits = runs.why(run_of(logged_rows(length=40)), "pearl")         # 40 steps take four forwards
+    assert "waiting for the drafter 3.00" in waits
+    assert "what lengthens a round most is waiting for the drafter" in waits
+
+
+def test_shares_of_each_lane_add_up():
     found = run_of(logged_rows())
     some = runs.rounds_of(found, "pearl")
     lanes = runs.shares(runs.simulated(some, runs.calibrate(some)))
     assert [sum(lanes[lane]) for lane in (DRAFTER, TARGET)] == pytest.approx([1, 1])
-    said = runs.why(found, "pearl")
-    assert said.startswith(f"pearl loses most simulated time because drafted tokens are rolled back: "
-                           f"{lanes[DRAFTER].rolled_back:.0%}")
-    waits = runs.why(run_of(logged_rows(length=40)), "pearl")         # 40 steps take four forwards
-    assert "because the target waits" in waits or "because drafted tokens" in waits
     assert runs.shares(runs.simulated([logged_rows(length=40)], runs.calibrate([logged_rows()])))[TARGET].waiting > .7
 
 
