@@ -38,6 +38,7 @@ def test_a_window_shows_what_happens_in_it_and_scales_with_the_unit():
     figure = figures.schedule_timeline(SPANS, scale=1000, unit="ms", window=(3500, 4000))
     assert {bar.name for bar in figure.data if len(bar.x)} == {"wait", "verify"}
     assert list(figure.layout.xaxis.range) == [3500, 4000]
+    assert {bar.name: (list(bar.base), list(bar.x)) for bar in figure.data if len(bar.x)}["wait"] == ([3000], [1000])
     assert "ms" in figure.layout.xaxis.title.text
 
 

@@ -9,7 +9,7 @@ from specdec_lib.loop import decode
 from specdec_lib.measure import rows
 from specdec_lib.schedules import closed_forms as forms
 from specdec_lib.schedules.overlap import Overlap
-from specdec_lib.schedules.simulate import DRAFTER, TARGET, Calibration
+from specdec_lib.schedules.simulate import DRAFTER, TARGET, Calibration, simulate
 from specdec_lib.schedules.traces import (
     DraftWork,
     LoggedRound,
@@ -22,6 +22,7 @@ from specdec_lib.schedules.traces import (
     pipelined,
     replay,
     serial_rounds,
+    tasks,
     trace,
 )
 from specdec_lib.types import Method
@@ -149,6 +150,14 @@ def test_a_parallel_trace_run_in_turn_takes_the_sum_and_in_parallel_the_longer_p
     drafts = [.5 * (row.ahead or 0) for row in mine]
     assert replay(mine, costs, parallel=False).seconds == pytest.approx(sum(drafts) + 2 * len(mine))
     assert replay(mine, costs).seconds == pytest.approx(sum(max(one, 2.0) for one in drafts))
+
+
+def test_a_round_begins_when_both_sides_have_ended_the_one_before():
+    """A long draft beside a short forward, then the reverse: each round takes its longer side."""
+    rounds = [TraceRound(DraftWork(), DraftWork(10, 1, 0), 1, 1), TraceRound(DraftWork(), DraftWork(2, 1, 0), 9, 1)]
+    done = simulate(tasks(rounds, Calibration(1.0, {1: 2.0, 9: 10.0})))
+    assert done.seconds == 20
+    assert [(one.start, one.end) for one in done.intervals if one.kind == "verify"] == [(0, 2), (10, 20)]
 
 
 def test_without_pre_verification_the_first_draft_after_a_rejection_delays_the_forward():
