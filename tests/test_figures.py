@@ -8,6 +8,7 @@ import pytest
 
 from specdec_lib import figures
 from specdec_lib.figures import theme
+from specdec_lib.figures.hierarchy import VerifiedRow
 from specdec_lib.figures.tradeoff import TradeoffPoint
 
 WORDS = ["cat", "dog", "mat"]
@@ -35,6 +36,11 @@ EVERY = {
     "speed_by_parameter": lambda: figures.speed_by_parameter([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
     "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
     "early_exit_grid": lambda: figures.early_exit_grid([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
+    "nested_rounds": lambda: figures.nested_rounds([VerifiedRow("1  middle ← small", 1, ("the", "cat"), 1, "dog"),
+                                                    VerifiedRow("1  target ← middle", 1, ("the", "dog"), 2, "sat")]),
+    "stack_path": lambda: figures.stack_path(["small", "middle", "target"], [.02, .2, 1.0], [.02, .1, .4], [0, 1],
+                                             [2, 4]),
+    "predicted_measured": lambda: figures.predicted_measured(["a", "b"], [30.0, 40.0], [31.0, 50.0], "ms per token"),
     "stopping_points": lambda: figures.stopping_points({"svip": [(2, 1), (1, 0)], "fixed 1": [(1, 1), (1, 0)]},
                                    {"entropy": [.1, .2, .3], "chance": [.9, None, .5]}, WORDS),
     "regrets": lambda: figures.regrets({"svip": .2, "fixed 1": .35}),
