@@ -38,8 +38,9 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
         alpha, ratio = middle(where)
         figure.add_annotation(x=alpha, y=log10(ratio), text=name, showarrow=False, font={"size": 13, "color": INK})
     for name, ratio in (levels or {}).items():
-        figure.add_hline(y=ratio, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5}, annotation_text=name,
-                         annotation_position="top left")
+        figure.add_hline(y=ratio, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
+        figure.add_annotation(x=0, xref="paper", xanchor="left", y=log10(ratio), yanchor="bottom", text=name,
+                              showarrow=False, font={"size": 11, "color": INK})      # its y is an exponent of ten
     for place, (name, (alpha, ratio)) in enumerate((points or {}).items()):
         figure.add_scatter(x=[float(alpha)], y=[float(ratio)], mode="markers", name=name,
                            marker={"symbol": series(place)["symbol"], "size": 13, "color": INK,

@@ -61,5 +61,12 @@ def test_the_map_names_each_region_inside_of_it_and_says_who_wins_most():
     assert middle([(.1, 2), (.1, 10), (.9, 2)]) in [(.1, 2), (.1, 10), (.9, 2)]
 
 
+def test_a_level_is_a_line_with_its_name_upon_it():
+    figure = figures.schedule_map([.1, .9], [1, 100], [["plain", "pearl"]] * 2, levels={"a paper": 10})
+    assert [shape.y0 for shape in figure.layout.shapes] == [10]
+    assert [note.y for note in figure.layout.annotations if note.text == "a paper"] == [1]      # 10 to the 1
+    assert figure.layout.yaxis.type == "log"
+
+
 def test_letters_on_a_region_contrast_with_it():
     assert min(theme.contrast(theme.INK, pale(colour)) for colour, *_ in theme.SERIES) >= 4.5
