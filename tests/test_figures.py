@@ -64,6 +64,10 @@ EVERY = {
                                          "overlap", {"r": ["R0"], "s": ["R1"]}, lossless=("R0",), level=1.0),
     "lattice": lambda: figures.lattice([WORDS] * 16, [[-.1, -2.5, -6.0]] * 16, {"best": [0] * 16, "found": [1, 2]},
                                        [0, 1, None]),
+    "schedule_timeline": lambda: figures.schedule_timeline(
+        [("drafter", 0, 1, "draft", 0), ("target", 0, 2, "verify", 0), ("drafter", 1, 2, "rolled back", 0)]),
+    "schedule_map": lambda: figures.schedule_map([.5, .9], [2, 10], [["plain", "serial"], ["serial", "pearl"]],
+                                                 {"here": (.6, 3), "there": (.8, 7)}, {"paper": 5}),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 

@@ -14,6 +14,8 @@ from specdec_lib.figures.lattice import lattice
 from specdec_lib.figures.lengths import draft_lengths_by_round, lengths_by_rule
 from specdec_lib.figures.pipeline import pipeline
 from specdec_lib.figures.retrieval import candidates
+from specdec_lib.figures.schedule_map import schedule_map
+from specdec_lib.figures.schedule_timeline import schedule_timeline
 from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
 from specdec_lib.figures.theme import PALETTE
 from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
@@ -27,7 +29,7 @@ from specdec_lib.figures.waterfall import break_even_plane, waterfall
 __all__ = ["PALETTE", "acceptance", "break_even_plane", "by_family", "candidates", "conditional_acceptance",
            "cost_curve", "curves", "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round",
            "early_exit_grid", "gains", "histogram", "lattice", "lengths_by_rule", "match_lengths", "nested_rounds",
-           "pipeline", "precision_recall", "predicted_measured", "ratios", "regrets", "round_split", "rounds", "shares",
-           "signal", "sources", "speed_by_parameter", "speed_map", "speedups", "stack_path", "stopping_points",
-           "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "training_curves", "tree", "trigger",
-           "waterfall"]
+           "pipeline", "precision_recall", "predicted_measured", "ratios", "regrets", "round_split", "rounds",
+           "schedule_map", "schedule_timeline", "shares", "signal", "sources", "speed_by_parameter", "speed_map",
+           "speedups", "stack_path", "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward",
+           "tradeoff", "training_curves", "tree", "trigger", "waterfall"]

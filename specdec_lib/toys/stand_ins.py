@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from specdec_lib.analysis import diffuspec_ablation, length_policies, verification_tradeoff
+from specdec_lib.analysis import diffuspec_ablation, length_policies, parallel_runs, verification_tradeoff
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import POLICIES
 from specdec_lib.analysis.verification_tradeoff import COPY, HEAD
@@ -19,6 +19,7 @@ LAYERS = 5                                         # of the toy's six, for its d
 POLICY_SPECS = ("ar", *(f"draft-model(depth={n})" for n in (1, 2, 4)), *(f"draft-model@{name}" for name in POLICIES))
 RULE_SPECS = ("ar", *(HEAD[place].replace("eagle", "draft-model") for place in (0, 1, 2, 4, 6, 9, 10, 12, 13)),
               COPY[0], COPY[2])
+PARALLEL_SPECS = ("ar", "draft-model", "pearl", "pearl(depth=3,workers='thread')")
 
 
 def read_or_toy(run: str, read: Callable[[], tuple[Report, str]], toy: Callable[[], Report],
@@ -52,3 +53,10 @@ def rules_or_toy(run: str, temperature: float = 0.0) -> tuple[Report, str]:
                        lambda: toy_report(untrained_environment(LAYERS), RULE_SPECS, prompts=5,
                                           temperature=temperature),
                        verification_tradeoff.command_to_run(run, temperature))
+
+
+def parallel_or_toy(run: str) -> tuple[Report, str]:
+    """`parallel_runs.read_parallel`, or a toy run of PEARL in turn and in a thread if the folder `run` is missing."""
+    return read_or_toy(run, lambda: parallel_runs.read_parallel(run),
+                       lambda: toy_report(untrained_environment(LAYERS), PARALLEL_SPECS, prompts=5, tokens=24),
+                       parallel_runs.COMMAND)

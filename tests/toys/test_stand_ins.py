@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_lib.analysis import diffuspec_ablation, length_policies, verification_tradeoff
+from specdec_lib.analysis import diffuspec_ablation, length_policies, parallel_runs, verification_tradeoff
 from specdec_lib.toys import stand_ins
 from specdec_lib.types import Refusal
 
@@ -55,3 +55,11 @@ def test_every_rule_of_the_toy_names_a_drafter_and_a_rule_that_exist():
     found = [verification_tradeoff.parse_rule_spec(spec) for spec in stand_ins.RULE_SPECS[1:]]
     assert {drafter for drafter, *_ in found} == {"draft-model", "sam+token-recycling"}
     assert {rule for _, rule, _ in found} == {"rejection", "match", "relaxed", "typical", "top-beta", "consultant"}
+
+
+def test_a_parallel_toy_run_holds_both_kinds_of_measured_time_and_names_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(stand_ins, "PARALLEL_SPECS", ("ar", "pearl", "pearl(workers='thread')"))
+    found, said = stand_ins.parallel_or_toy(str(tmp_path / "nothing"))
+    kinds = [parallel_runs.check_time(parallel_runs.rounds_of(found, spec)).kind for spec in found.methods]
+    assert kinds == ["in turn", "in parallel"]
+    assert said.endswith(f"This measures one: `{parallel_runs.COMMAND}`")

@@ -1,0 +1,220 @@
+"""A run of methods that draft while the target verifies: measured in turn, measured in parallel, and simulated.
+
+The three kinds of time never share a column. Measured in turn: one process, drafter and target one after another.
+Measured in parallel: a worker of its own, with the cores that it takes from the target. Simulated: the logged rounds
+replayed by `schedules.simulate` at costs calibrated from the very rounds, as if neither took anything from the other
+(kappa = 1) unless said otherwise. Before a simulated time is quoted, a simulation of what *was* measured must come
+within GATE of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.parallel_published import PUBLISHED
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.bench.results import select
+from specdec_lib.bench.summary import in_parallel
+from specdec_lib.measure import Row
+from specdec_lib.schedules.simulate import (
+    DRAFTER,
+    TARGET,
+    VERDICT,
+    VERIFY,
+    WAIT,
+    Calibration,
+    LaneTotals,
+    Simulation,
+)
+from specdec_lib.schedules.traces import pending, replay, trace
+from specdec_lib.types import Refusal
+
+GATE = 0.15                                        # how far a simulated time may be from the measured one
+COMMAND = ("specdec bench --limit 24 --max-new-tokens 96 --dtype float32 --out data/results/parallel --methods"
+           " \"ar,draft-model,pearl,specbranch,ppsd,duodecoding,double,hierarchical\"")
+NO_WORK = LaneTotals(0.0, 0.0, 0.0, 0.0)
+Decodes = Sequence[Sequence[Row]]                  # the rounds of each decode of one method
+
+
+class TimeCheck(NamedTuple):
+    """One method's measured seconds, and a simulation of the same schedule."""
+
+    kind: str                                      # "in turn" or "in parallel"
+    measured: float
+    simulated: float
+
+    @property
+    def ratio(self) -> float:
+        return self.simulated / self.measured
+
+    @property
+    def passes(self) -> bool:
+        return abs(self.ratio - 1) <= GATE
+
+
+def read_parallel(run: str) -> tuple[Report, str]:
+    """The finished run in the folder `run`, and a sentence on where it comes from; `COMMAND` measures one.
+
+    Refusal for a run without any method that drafts ahead.
+    """
+    report = load_report(run)
+    if not any(drafts_ahead(report, spec) for spec in report.methods):
+        raise Refusal(f"the run in {run} has no method that drafts while the target verifies: measure one, {COMMAND}")
+    return report, f"Read from {run}."
+
+
+def rounds_of(report: Report, spec: str) -> list[tuple[Row, ...]]:
+    """The rounds of each decode of a method."""
+    return [one.outcome.rows for one in select(report.decodes, method=spec) if one.outcome.rows]
+
+
+def drafts_ahead(report: Report, spec: str) -> bool:
+    return any(row.ahead is not None for rows in rounds_of(report, spec) for row in rows)
+
+
+def calibrate(decodes: Decodes) -> Calibration:
+    """Median seconds of a drafted token, of a forward by its width, and of the rest of a round: message and verdict.
+
+    Of a round in parallel the rest is its wall time less the longer of draft and forward.
+    """
+    steps, forwards, others = [], {}, []
+    for rows in decodes:
+        for row, one in zip(rows, trace(rows), strict=True):
+            made = one.before.tokens + one.beside.tokens
+            steps += [row.what / made] if made else []
+            forwards.setdefault(one.width, []).append(row.target)
+            overlapped = row.wall is not None and not one.before.tokens
+            others.append(max(row.when + row.how, row.seconds - max(row.what, row.target)) if overlapped
+                          else row.when + row.how)
+    if not others:
+        raise Refusal("there are no rounds to calibrate from")
+    return Calibration(median(steps) if steps else 0.0, {width: median(some) for width, some in forwards.items()},
+                       median(others))
+
+
+def simulated(decodes: Decodes, costs: Calibration, kappa: float = 1.0, parallel: bool = True) -> list[Simulation]:
+    """Each decode in simulated time. `kappa` is for what was measured in turn: other costs include contention."""
+    slower = 1.0 if in_parallel([row for rows in decodes for row in rows]) else kappa
+    return [replay(rows, costs, slower, parallel) for rows in decodes]
+
+
+def measured_seconds(decodes: Decodes) -> float:
+    """Seconds of all rounds, without the prefill."""
+    return sum(row.seconds for rows in decodes for row in rows)
+
+
+def check_time(decodes: Decodes) -> TimeCheck:
+    """The schedule that was measured, simulated: every second decode, at costs calibrated from the others.
+
+    Costs of a run in parallel include contention. One decode alone is simulated at its own costs.
+    """
+    beside = in_parallel([row for rows in decodes for row in rows])
+    held_out = decodes[1::2] or decodes
+    seconds = sum(one.seconds for one in simulated(held_out, calibrate(decodes[::2]), parallel=beside))
+    return TimeCheck("in parallel" if beside else "in turn", measured_seconds(held_out), seconds)
+
+
+def simulated_speed(report: Report, spec: str, kappa: float = 1.0) -> float | None:
+    """Times plain decoding, both simulated; None for a method that does not draft ahead."""
+    decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
+    if not drafts_ahead(report, spec):
+        return None
+    base = simulated(plain, calibrate(plain))
+    own = simulated(decodes, calibrate(decodes), kappa)
+    rates = [sum(one.tokens for one in some) / sum(one.seconds for one in some) for some in (own, base)]
+    return rates[0] / rates[1]
+
+
+def time_table(report: Report, kappa: float = 1.0) -> dict[str, dict]:
+    """Speeds over plain decoding, each kind of time in a column of its own; empty cells where there is none."""
+    return {spec: _times(report, spec, kappa) for spec in report.methods if rounds_of(report, spec)}
+
+
+def _times(report: Report, spec: str, kappa: float) -> dict:
+    entry, beside = report.entries[spec], check_time(rounds_of(report, spec)).kind == "in parallel"
+    return {"tokens per forward": entry["tokens_per_target_forward"],
+            "measured in turn": None if beside else entry["speedup"],
+            "measured in parallel": entry["speedup"] if beside else None,
+            "95 % interval of the measured": interval_text(entry["speedup_ci"]),
+            f"simulated in parallel, kappa {kappa:g}": simulated_speed(report, spec, kappa)}
+
+
+def gate_table(report: Report) -> dict[str, dict]:
+    """Simulated beside measured seconds of the same schedule, on decodes that the costs were not calibrated from.
+
+    A method that fails has no simulated time to quote.
+    """
+    checks = {spec: check_time(rounds_of(report, spec)) for spec in report.entries if rounds_of(report, spec)}
+    return {spec: {"schedule": one.kind, "measured (s)": one.measured, "simulated (s)": one.simulated,
+                   "simulated / measured": one.ratio, f"within {GATE:.0%}": "yes" if one.passes else "no"}
+            for spec, one in checks.items()}
+
+
+def shares(simulations: Sequence[Simulation]) -> dict[str, LaneTotals]:
+    """Where each lane's simulated time goes, as shares of the whole."""
+    whole = sum(one.seconds for one in simulations)
+    lanes = dict.fromkeys(lane for one in simulations for lane in one.totals)
+    by_lane = {lane: [one.totals.get(lane, NO_WORK) for one in simulations] for lane in lanes}
+    return {lane: LaneTotals(*(sum(part) / whole for part in zip(*some, strict=True)))
+            for lane, some in by_lane.items()}
+
+
+def target_parts(decodes: Decodes, done: Sequence[Simulation]) -> dict[str, float]:
+    """Mean simulated seconds of a round, by what the target does in it."""
+    said = {VERIFY: "the forward", WAIT: "waiting for the drafter", VERDICT: "message and verdict"}
+    spans = [span for one in done for span in one.intervals if span.lane == TARGET]
+    return {name: sum(span.end - span.start for span in spans if span.kind == kind) / sum(map(len, decodes))
+            for kind, name in said.items()}
+
+
+def why(report: Report, spec: str, kappa: float = 1.0) -> str:
+    """Sentences on a method that drafts ahead: tokens of a round, and what the round's simulated time consists of."""
+    decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
+    done, base = (simulated(some, calibrate(some), k) for some, k in ((decodes, kappa), (plain, 1.0)))
+    unit = sum(target_parts(plain, base).values())
+    parts = {name: seconds / unit for name, seconds in target_parts(decodes, done).items()}
+    rows = [row for some in decodes for row in some]
+    emitted, whole = sum(row.emitted for row in rows) / len(rows), sum(parts.values())
+    drafter = shares(done).get(DRAFTER, NO_WORK)
+    lost = drafter.rolled_back / (drafter.useful + drafter.rolled_back or 1.0)
+    added = {name: part - (name == "the forward") for name, part in parts.items()}
+    listed = ", ".join(f"{name} {part:.2f}" for name, part in parts.items())
+    return (f"{spec} emits {emitted:.2f} tokens in a round of {whole:.2f} plain ones ({listed}), so it is simulated"
+            f" {emitted / whole:.2f} times as fast; what lengthens a round most is {max(added, key=added.__getitem__)}."
+            f" In {sum(not pending(row) for row in rows) / len(rows):.0%} of its rounds nothing was pending, so they"
+            f" emit one token, and {lost:.0%} of the drafter's work is rolled back.")
+
+
+def measured_contention(in_turn: Decodes, beside: Decodes) -> float:
+    """kappa of this machine: how much dearer the same steps and forwards are in parallel, weighted by time; at least 1.
+
+    It includes what the target loses to the cores that the worker takes.
+    """
+    alone, together = calibrate(in_turn), calibrate(beside)
+    pairs = [(together.draft(one.before.tokens + one.beside.tokens) + together.forward(one.width),
+              alone.draft(one.before.tokens + one.beside.tokens) + alone.forward(one.width))
+             for rows in beside for one in trace(rows)]
+    return max(1.0, sum(one for one, _ in pairs) / sum(other for _, other in pairs))
+
+
+def claims_beside(report: Report) -> list[dict]:
+    """Each paper's claim beside our method of its name: the claim is another machine's and no comparison."""
+    names = {spec: spec.partition("(")[0].partition("@")[0] for spec in report.methods}
+    return [{"method": spec, "the paper claims": PUBLISHED[name].claim, "over": PUBLISHED[name].baseline,
+             "source": PUBLISHED[name].source, "we read it in": PUBLISHED[name].read}
+            for spec, name in names.items() if name in PUBLISHED]
+
+
+def acceptance_and_ratio(report: Report, spec: str) -> tuple[float, float] | None:
+    """This machine's point on the map: acceptance of a tested token, and draft steps in one forward."""
+    decodes = rounds_of(report, spec)
+    costs = calibrate(decodes)
+    rows = [row for some in decodes for row in some]
+    tested = sum(row.offered for row in rows)
+    if not tested or not costs.step:
+        return None
+    narrow: Mapping[int, float] = costs.forwards if isinstance(costs.forwards, Mapping) else {}
+    return sum(row.accepted for row in rows) / tested, median(narrow.values()) / costs.step

@@ -1,0 +1,35 @@
+"""Schedules ranked at a price: simulated, in the order of their closed forms where those exist."""
+
+import pytest
+
+from specdec_lib.analysis import parallel_ranking as ranking
+from specdec_lib.schedules import closed_forms as forms
+
+
+@pytest.mark.parametrize(("alpha", "ratio"), [(.6, 5), (.8, 10)])
+def test_simulated_speeds_agree_with_their_closed_forms(alpha, ratio):
+    found = ranking.simulated_speeds(alpha, ratio, rounds=8000)
+    expected = {"pearl": forms.pearl_speed(alpha, ratio),
+                "specbranch": forms.two_mode_speed(alpha, ratio, ratio, ranking.any_of(alpha, 3)),
+                "duodecoding": forms.two_mode_speed(alpha, ratio // 2, ratio, ranking.any_of(alpha, 2)),
+                "double": forms.two_mode_speed(alpha, 2 * ratio, ratio, steps=ratio),
+                "ppsd": forms.pipelined_speed(alpha, 1, 4)}
+    assert found == {name: pytest.approx(speed, rel=.05) for name, speed in expected.items()}
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_branches_that_are_drafted_one_after_another_cost_what_they_win():
+    batch, apart = (ranking.simulated_speeds(.6, 6, more=more)["specbranch"] for more in (0.0, 1.0))
+    assert apart == pytest.approx(batch / 3)
+
+
+def test_one_of_two_independent_heads_is_right_more_often():
+    assert ranking.any_of(.5, 1) == .5
+    assert ranking.any_of(.5, 2) == .75
+
+
+def test_the_map_gives_each_point_to_the_fastest_and_a_tie_to_the_simpler_one():
+    rows = ranking.fastest_schedules([.05, .5, .95], [2, 10])
+    assert rows[1] == ["plain decoding", "serial speculation", "PEARL"]
+    assert rows[0][2] == "PEARL"
+    assert ranking.fastest_schedules([0.0], [5]) == [["plain decoding"]]

@@ -1,0 +1,125 @@
+"""Runs of parallel methods: three kinds of time in three columns, and a simulation that answers to a measurement."""
+
+import pytest
+
+from specdec_lib.analysis import parallel_runs as runs
+from specdec_lib.analysis.parallel_published import PRICES, PUBLISHED
+from specdec_lib.schedules.simulate import DRAFTER, TARGET
+from specdec_lib.schedules.traces import overlapped_rounds
+from specdec_lib.types import Refusal
+from tests.bench.made_up import decodes, report, turn
+
+STEP, FORWARD, REST = .01, .1, .005
+
+
+def logged_rows(kappa=None, handover=0.0, rounds=60, seed=3, length=10):
+    """PEARL's rounds at known costs, measured in turn; in parallel if `kappa` is given, with contention."""
+    slower = kappa or 1.0
+    return [turn(one.drafted, one.accepted)._replace(
+        emitted=one.emitted, depth=one.depth, ahead=one.ahead, branches=one.branches, discarded=one.discarded, when=0.0,
+        what=STEP * one.ahead * slower, target=FORWARD * slower, how=REST, tokens=(7,) * one.emitted,
+        wall=None if kappa is None else max(STEP * one.ahead, FORWARD) * slower + REST + handover)
+        for one in overlapped_rounds(.8, length, rounds, seed)]
+
+
+def run_of(*rows, more=()):
+    plain = decodes("ar", *[turn(0, 0, target=FORWARD)] * 20)
+    return report(plain, *(decodes(name, *some) for name, some in zip(("pearl", *more), rows, strict=True)))
+
+
+def test_calibration_finds_the_prices_that_the_rounds_were_made_with():
+    costs = runs.calibrate([logged_rows()])
+    assert costs.step == pytest.approx(STEP)
+    assert costs.verdict == pytest.approx(REST)
+    assert costs.forwards == {1: pytest.approx(FORWARD), 10: pytest.approx(FORWARD)}
+    assert runs.calibrate([logged_rows(1.5, .02)]).verdict == pytest.approx(REST + .02)
+    with pytest.raises(Refusal, match="no rounds"):
+        runs.calibrate([])
+
+
+def test_a_measured_run_is_simulated_as_it_was_measured():
+    turned, beside = runs.check_time([logged_rows()] * 3), runs.check_time([logged_rows(1.5, .02)] * 3)
+    assert (turned.kind, beside.kind) == ("in turn", "in parallel")
+    assert turned.ratio == pytest.approx(1)
+    assert beside.ratio == pytest.approx(1)
+    assert turned.measured == pytest.approx(60 * (10 * STEP + FORWARD + REST))
+
+
+def test_the_gate_is_on_decodes_that_the_costs_do_not_come_from_and_can_fail():
+    slow = [row._replace(what=row.what * 1.4, target=row.target * 1.4) for row in logged_rows()]
+    check = runs.check_time([logged_rows(), slow, logged_rows(), slow])
+    assert check.ratio == pytest.approx(.205 / .285)
+    assert not check.passes
+    assert runs.TimeCheck("in turn", 1.0, 1.14).passes
+    assert not runs.TimeCheck("in turn", 1.0, 1.16).passes
+    assert not runs.TimeCheck("in turn", 1.0, .84).passes
+
+
+def test_three_kinds_of_time_stand_in_three_columns():
+    table = runs.time_table(run_of(logged_rows(), logged_rows(1.5), [turn(2, 1)] * 5,
+                                   more=("pearl(workers='process')", "draft-model")))
+    turned, beside, serial = (table[name] for name in ("pearl", "pearl(workers='process')", "draft-model"))
+    assert turned["measured in parallel"] is beside["measured in turn"] is serial["measured in parallel"] is None
+    assert turned["measured in turn"] < 1.5 < turned["simulated in parallel, kappa 1"]
+    assert serial["simulated in parallel, kappa 1"] is None
+    # in turn a round takes 205 ms, simulated in parallel 105
+    assert turned["simulated in parallel, kappa 1"] / turned["measured in turn"] == pytest.approx(205 / 105, rel=1e-3)
+
+
+def test_contention_slows_the_simulated_speed_down_and_is_measured_from_both_runs():
+    found = run_of(logged_rows())
+    assert runs.simulated_speed(found, "pearl", 1.5) < runs.simulated_speed(found, "pearl", 1.0)
+    contended = run_of(logged_rows(1.5))           # its costs include contention already
+    assert runs.simulated_speed(contended, "pearl", 1.5) == runs.simulated_speed(contended, "pearl", 1.0)
+    assert runs.measured_contention([logged_rows()], [logged_rows(1.5)]) == pytest.approx(1.5)
+    assert runs.measured_contention([logged_rows(1.5)], [logged_rows()]) == 1
+
+
+def test_the_sentence_on_a_method_takes_a_round_apart_in_plain_rounds():
+    said = runs.why(run_of(logged_rows()), "pearl")
+    assert "in a round of 1.05 plain ones (the forward 1.00, waiting for the drafter 0.00, message and verdict" in said
+    assert "what lengthens a round most is message and verdict" in said
+    some, found = logged_rows(), run_of(logged_rows())
+    emitted = sum(row.emitted for row in some) / len(some)
+    assert said.startswith(f"pearl emits {emitted:.2f} tokens")
+    assert f"so it is simulated {runs.simulated_speed(found, 'pearl'):.2f} times as fast" in said
+    assert f"In {sum(row.drafted == 1 for row in some) / len(some):.0%} of its rounds nothing was pending" in said
+    waits = runs.why(run_of(logged_rows(length=40)), "pearl")         # 40 steps take four forwards
+    assert "waiting for the drafter 3.00" in waits
+    assert "what lengthens a round most is waiting for the drafter" in waits
+
+
+def test_shares_of_each_lane_add_up():
+    found = run_of(logged_rows())
+    some = runs.rounds_of(found, "pearl")
+    lanes = runs.shares(runs.simulated(some, runs.calibrate(some)))
+    assert [sum(lanes[lane]) for lane in (DRAFTER, TARGET)] == pytest.approx([1, 1])
+    assert runs.shares(runs.simulated([logged_rows(length=40)], runs.calibrate([logged_rows()])))[TARGET].waiting > .7
+
+
+def test_a_gate_table_has_a_row_for_everything_with_rounds():
+    table = runs.gate_table(run_of(logged_rows()))
+    assert list(table) == ["ar", "pearl"]
+    assert {row["within 15%"] for row in table.values()} == {"yes"}
+
+
+def test_a_machines_point_is_its_acceptance_and_the_steps_of_a_forward():
+    alpha, ratio = runs.acceptance_and_ratio(run_of(logged_rows(rounds=600)), "pearl")
+    assert alpha == pytest.approx(.8, abs=.03)
+    assert ratio == pytest.approx(FORWARD / STEP)
+    assert runs.acceptance_and_ratio(run_of(logged_rows()), "ar") is None
+
+
+def test_claims_are_found_by_the_methods_name_and_have_a_source():
+    found = runs.claims_beside(run_of(logged_rows(), [turn(2, 1)] * 5, more=("draft-model",)))
+    assert [one["method"] for one in found] == ["pearl"]
+    assert all(claim.source and claim.read in ("abstract", "code", "second hand") for claim in PUBLISHED.values())
+    assert all(price.ratio >= 1 for price in PRICES.values())
+
+
+def test_a_run_without_a_parallel_method_is_refused_with_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "load_report", lambda run: run_of([turn(2, 1)] * 5))
+    with pytest.raises(Refusal, match="specdec bench"):
+        runs.read_parallel(str(tmp_path))
+    monkeypatch.setattr(runs, "load_report", lambda run: run_of(logged_rows()))
+    assert runs.read_parallel("here")[1] == "Read from here."
