@@ -137,7 +137,8 @@ def test_branches_are_tested_as_siblings_and_the_accepted_ones_subtree_goes_on()
     session = begin((1, 2), 10)
     target = Scripted((1, 2), (4, 6, 8, 9))
     flight = Flight(deterministic_chain((4,)))
-    draft, verdict = verify(session, flight, new, target((1, 2), flight.pending), method(how=Match()), NO_DICE)
+    draft, verdict = verify(session, flight, flight.pending, new, target((1, 2), flight.pending),
+                            method(how=Match()), NO_DICE)
     assert draft.tokens == (4, 5, 6)
     assert verdict == Verdict((0, 2), (4, 6))
     assert Overlap().what_stays(session, flight, new, verdict).pending.tokens == (8,)
@@ -146,7 +147,7 @@ def test_branches_are_tested_as_siblings_and_the_accepted_ones_subtree_goes_on()
 def test_a_wrong_branch_leaves_the_correction_and_nothing_pending():
     new = Draft((5, 7), (ROOT, 0))
     session, flight = begin((1, 2), 10), Flight(deterministic_chain((4,)))
-    draft, verdict = verify(session, flight, new, Scripted((1, 2), (4, 6))((1, 2), flight.pending),
+    draft, verdict = verify(session, flight, flight.pending, new, Scripted((1, 2), (4, 6))((1, 2), flight.pending),
                             method(how=Match()), NO_DICE)
     assert verdict.tokens == (4, 6)
     assert not len(Overlap().what_stays(session, flight, new, verdict).pending)
