@@ -17,7 +17,8 @@ from specdec_lib.models.table import Table
 from tests.worlds import TARGET, Scripted
 
 # far from the target, without preference, and the target itself
-ADVERSARIES = {"disjoint": Table({(): (.9, .05, .05), (0,): (.05, .05, .9), (1,): (.9, .05, .05), (2,): (.05, .9, .05)}),
+ADVERSARIES = {"disjoint": Table({(): (.9, .05, .05), (0,): (.05, .05, .9), (1,): (.9, .05, .05),
+                                  (2,): (.05, .9, .05)}),
                "uniform": Table({(): (1 / 3, 1 / 3, 1 / 3)}), "equal": TARGET}
 
 
@@ -27,7 +28,8 @@ def scripted_kit(text: tuple[int, ...], draft: tuple[int, ...], prompt: tuple[in
                parts=catalog.make_part)
 
 
-def decode_script(spec: str, text: tuple[int, ...], draft: tuple[int, ...], tokens: int, prompt=(1, 2), end=frozenset()):
+def decode_script(spec: str, text: tuple[int, ...], draft: tuple[int, ...], tokens: int, prompt=(1, 2),
+                  end=frozenset()):
     """The last session of a greedy decode in that world."""
     world = scripted_kit(text, draft, prompt)
     *_, session = decode(prompt, world.target, *catalog.build(spec, world), max_new_tokens=tokens, end=end)
@@ -35,7 +37,7 @@ def decode_script(spec: str, text: tuple[int, ...], draft: tuple[int, ...], toke
 
 
 def greedy_on_a_script(*specs: str) -> None:
-    """Asserts that each method says the target's text with a right, a partly wrong and a wrong drafter, to any length."""
+    """Asserts that each method says the target's text with a right, a partly wrong and a wrong drafter."""
     text = (3, 4, 5, 3, 4, 6, 7, 8, 3, 4, 5, 3, 4, 6, 7, 8, 3, 4)
     partly = tuple(31 if place % 4 == 2 else token for place, token in enumerate(text))
     for spec in specs:

@@ -65,7 +65,7 @@ def test_without_branches_and_cut_it_is_pearl_round_for_round():
 
 
 class Forks(Scripted):
-    """A drafter that knows it is uncertain at every eighth token: there it prefers a wrong one, the right one second."""
+    """A drafter that is uncertain at every eighth token: there it prefers a wrong one, the right one second."""
 
     def __call__(self, tokens, draft):
         scores = super().__call__(tokens, draft)

@@ -21,7 +21,8 @@ SESSION = begin((1, 2), 10)
 
 
 def chain(*best: float) -> Draft:
-    return replace(deterministic_chain(tuple(range(len(best)))), stats=tuple(TokenStats(.01, at, .0, 1.0) for at in best))
+    stats = tuple(TokenStats(.01, at, .0, 1.0) for at in best)
+    return replace(deterministic_chain(tuple(range(len(best)))), stats=stats)
 
 
 @pytest.mark.parametrize(("best", "kept"), [((.9, .9, .2, .9), 2), ((.1, .9), 0), ((.9, .3), 2), ((), 0)])

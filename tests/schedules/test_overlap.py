@@ -228,7 +228,7 @@ def test_no_guide_moves_the_distribution(guide, draft):
 
 
 def test_a_first_token_of_the_drafter_beside_the_guides_must_be_tested_without_it(monkeypatch):
-    """Tested as drawn from the whole of q, though it is known not to be the guide's token, it is accepted too rarely."""
+    """It is known not to be the guide's token; tested as drawn from the whole of q it would be biased."""
     from specdec_lib.schedules import overlap
 
     def whole_q(tree, tip, new):
@@ -255,3 +255,13 @@ def test_a_guide_reaches_no_further_than_what_may_still_be_emitted():
     made = Overlap(guide=told(*range(9)), reach=8)
     assert len(made.submitted(begin((1, 2), 4), Flight(), NO_DICE)) == 3
     assert not len(made.submitted(begin((1, 2), 1), Flight(), NO_DICE))
+
+
+def test_where_the_emitted_text_leaves_the_new_draft_nothing_of_it_stays():
+    flight, new, session = Flight(), deterministic_chain((3, 4, 5)), begin((1, 2), 10)
+    schedule = Overlap(guide=told(3))
+    tree = schedule.submitted(session, flight, NO_DICE)
+    scores = Scripted((1, 2), (3, 9))((1, 2), tree)
+    _, verdict = verify(session, flight, tree, new, scores, method(how=Match()), NO_DICE)
+    assert verdict.tokens == (3, 9)
+    assert not len(schedule.what_stays(session, flight, new, verdict).pending)

@@ -25,7 +25,8 @@ def test_a_sequence_more_for_each_rank_whose_first_token_beats_two_tokens_of_the
     assert sequences(first, second) == k
 
 
-@pytest.mark.parametrize(("most", "budget", "k"), [(5, 16, 4), (8, 24, 8), (7, 24, 6), (5, 12, 4), (5, 7, 1), (9, 4, 4)])
+@pytest.mark.parametrize(("most", "budget", "k"), [(5, 16, 4), (8, 24, 8), (7, 24, 6), (5, 12, 4), (5, 7, 1),
+                                                   (9, 4, 4)])
 def test_the_number_divides_the_budget(most, budget, k):
     assert divisor_below(most, budget) == k
 
