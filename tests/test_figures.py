@@ -8,6 +8,7 @@ import pytest
 
 from specdec_lib import figures
 from specdec_lib.figures import theme
+from specdec_lib.figures.hierarchy import VerifiedRow
 from specdec_lib.figures.tradeoff import TradeoffPoint
 
 WORDS = ["cat", "dog", "mat"]
@@ -29,12 +30,19 @@ EVERY = {
     "rounds": lambda: figures.rounds([4, 4, 2], [4, 1, 0]),
     "sources": lambda: figures.sources(["", "sam", "tr", ""], list("abcd")),
     "signal": lambda: figures.signal([.1, 2.2, 3.0], threshold=2, stops=[1, 2]),
+    "pipeline": lambda: figures.pipeline([0, 1, 0], [0, 0, 1], [0, 2, 2], [2, 6, 4], [True, True, False],
+                                         ["below", "above"]),
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
     "distributions": lambda: figures.distributions(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1],
                                                            "other": [.75, 0, .25]}),
     "speed_by_parameter": lambda: figures.speed_by_parameter([0.1, 0.2], [1.0, 1.2], {"the oracle": 1.5}, "h"),
     "draft_lengths": lambda: figures.draft_lengths([2, 1, 3], [1, 3, 3]),
     "early_exit_grid": lambda: figures.early_exit_grid([5, 10], [1, 2], [[1.1, .9], [None, 1.0]], "predicted"),
+    "nested_rounds": lambda: figures.nested_rounds([VerifiedRow("1  middle ← small", 1, ("the", "cat"), 1, "dog"),
+                                                    VerifiedRow("1  target ← middle", 1, ("the", "dog"), 2, "sat")]),
+    "stack_path": lambda: figures.stack_path(["small", "middle", "target"], [.02, .2, 1.0], [.02, .1, .4], [0, 1],
+                                             [2, 4]),
+    "predicted_measured": lambda: figures.predicted_measured(["a", "b"], [30.0, 40.0], [31.0, 50.0], "ms per token"),
     "stopping_points": lambda: figures.stopping_points({"svip": [(2, 1), (1, 0)], "fixed 1": [(1, 1), (1, 0)]},
                                    {"entropy": [.1, .2, .3], "chance": [.9, None, .5]}, WORDS),
     "regrets": lambda: figures.regrets({"svip": .2, "fixed 1": .35}),
@@ -149,7 +157,7 @@ def test_bars_with_numbers_on_them_say_on_hover_what_the_number_is(figure):
 
 
 def test_numbers_on_bars_contrast_with_their_bar():
-    drawn = [EVERY[name]() for name in ("time_split", "round_split", "shares")]
+    drawn = [EVERY[name]() for name in ("time_split", "round_split", "shares", "pipeline")]
     pairs = [(trace.textfont.color, trace.marker.color) for figure in drawn for trace in figure.data]
     assert len(pairs) > 6
     assert min(theme.contrast(*pair) for pair in pairs) >= 4.5

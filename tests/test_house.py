@@ -15,7 +15,8 @@ ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
 FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate", "parameters"),
-          ("cost.lengths", "cost.curves"), ("models",), ("cost.flops",), ("hub",), ("checkpoints",), ("heads",),
+          ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels"), ("models",), ("cost.flops",), ("hub",),
+          ("checkpoints",), ("heads",),
           ("index",),
           ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("cost.break_even",),
           ("training",), ("recordings",),

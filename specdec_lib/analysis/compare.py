@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.progress import bar
 from specdec_lib.bench.results import select
@@ -25,9 +26,7 @@ class Comparison(NamedTuple):
     @property
     def verdict(self) -> str:
         """The conclusion that the interval supports."""
-        if self.interval is None:
-            return "no interval: fewer than five prompts"
-        return "faster" if self.interval[0] > 1 else "slower" if self.interval[1] < 1 else "not told apart"
+        return verdict(self.interval)
 
 
 class SourceShare(NamedTuple):

@@ -18,6 +18,7 @@ from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.wording import over, placed
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
 from specdec_lib.specs import parse_part
@@ -145,6 +146,22 @@ def side_by_side(report: Report) -> dict[str, dict]:
                 found.setdefault(one.policy, {})[name] = (
                     "–" if step.ratio is None else f"{step.ratio:.2f} ({interval_text(step.interval)}), {step.verdict}")
     return found
+
+
+def measured_sentences(report: Report, by_drafter: Mapping[str, Sequence[PolicyResult]], policy: str,
+                       predictions: Mapping[str, float]) -> list[str]:
+    """A policy over the best fixed length of each drafter, and where the first one's interval lies.
+
+    `predictions` are ratios to the best fixed length, by what they were predicted from.
+    """
+    steps = {name: policy_ratio(report, best_fixed(report, lines), one)
+             for name, lines in by_drafter.items() for one in lines if one.policy == policy}
+    said = [over(f"With {name}, {policy}", step.ratio, step.interval, step.base) for name, step in steps.items()]
+    for name, step in [pair for pair in steps.items() if pair[1].interval][:1]:
+        beside = {"1": 1.0} | {f"{value:.3f}, {kind}": value for kind, value in predictions.items()}
+        said.append(f"The interval with {name} "
+                    + "; ".join(f"{placed(step.interval, value)} {told}" for told, value in beside.items()))
+    return said or [f"The run has no {policy} beside a fixed length."]
 
 
 def order_agreement(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> tuple[int, int]:

@@ -9,8 +9,10 @@ from specdec_lib.figures.ablation import ratios, round_split, shares
 from specdec_lib.figures.distributions import acceptance, distributions
 from specdec_lib.figures.draft_length import draft_lengths, regrets, speed_by_parameter, stopping_points
 from specdec_lib.figures.early_exit_grid import early_exit_grid
+from specdec_lib.figures.hierarchy import nested_rounds, predicted_measured, stack_path
 from specdec_lib.figures.lattice import lattice
 from specdec_lib.figures.lengths import draft_lengths_by_round, lengths_by_rule
+from specdec_lib.figures.pipeline import pipeline
 from specdec_lib.figures.retrieval import candidates
 from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
 from specdec_lib.figures.theme import PALETTE
@@ -24,7 +26,8 @@ from specdec_lib.figures.waterfall import break_even_plane, waterfall
 
 __all__ = ["PALETTE", "acceptance", "break_even_plane", "by_family", "candidates", "conditional_acceptance",
            "cost_curve", "curves", "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round",
-           "early_exit_grid", "gains", "histogram", "lattice", "lengths_by_rule", "match_lengths", "precision_recall",
-           "ratios", "regrets", "round_split", "rounds", "shares", "signal", "sources", "speed_by_parameter",
-           "speed_map", "speedups", "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward",
-           "tradeoff", "training_curves", "tree", "trigger", "waterfall"]
+           "early_exit_grid", "gains", "histogram", "lattice", "lengths_by_rule", "match_lengths", "nested_rounds",
+           "pipeline", "precision_recall", "predicted_measured", "ratios", "regrets", "round_split", "rounds", "shares",
+           "signal", "sources", "speed_by_parameter", "speed_map", "speedups", "stack_path", "stopping_points",
+           "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "training_curves", "tree", "trigger",
+           "waterfall"]

@@ -11,16 +11,17 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, hover, num
 ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted", "rejected": "rejected"}
 
 
-def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float]], title: str | None = None,
+def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float | None]], title: str | None = None,
                   x_title: str = "token", y_title: str = "probability") -> go.Figure:
-    """Distributions over the same tokens as grouped bars; p, q, residual, accepted and rejected have fixed colours."""
+    """Distributions over the same tokens as grouped bars, none for None; the names in ROLES have fixed colours."""
     figure = canvas(title or _widest_gap(words, probs), x_title, y_title)
     for place, (name, values) in enumerate(probs.items()):
         same_length(words=words, values=values)
         look = series(place)
         marker = fill(ROLES[name]) if name in ROLES else hatched(look["colour"], look["pattern"])
-        figure.add_bar(x=list(words), y=numbers(values), name=name, text=[f"{value:.2f}" for value in values],
-                       textposition="outside", cliponaxis=False, marker=marker, hovertemplate=hover())
+        told = ["" if value is None else f"{value:.2f}" for value in values]
+        figure.add_bar(x=list(words), y=numbers(values), name=name, text=told, textposition="outside",
+                       cliponaxis=False, marker=marker, hovertemplate=hover())
     return figure.update_layout(showlegend=True).update_yaxes(rangemode="tozero").update_xaxes(type="category")
 
 

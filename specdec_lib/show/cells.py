@@ -1,4 +1,4 @@
-"""Claims, tables, lattices and source code for notebooks."""
+"""Claims, findings, tables, lattices and source code for notebooks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from specdec_lib import figures
 from specdec_lib.analysis.lattice_recall import token_ranks
+from specdec_lib.analysis.wording import answer
 from specdec_lib.figures.theme import PALETTE
 from specdec_lib.show.html import INK, QUIET, Html, tint, token, visible
 from specdec_lib.show.toy_text import Names, naming
@@ -27,6 +28,12 @@ def check(sentence: str, condition) -> Html:
         raise AssertionError(f"this does not hold: {sentence}")
     tick = f'<span style="background:{tint(PALETTE["accepted"])};color:{INK};padding:0 4px;font-weight:bold">✓</span>'
     return Html(f"<div>{tick} {escape(sentence)}</div>", f"✓ {sentence}")
+
+
+def finding(sentence: str, holds: object = None) -> Html:
+    """A statement about data, with whether it holds for those at hand (None: they do not say); it never raises."""
+    said = answer(holds)
+    return Html(f"<div><b>{said}</b>: {escape(sentence)}</div>", f"{said}: {sentence}")
 
 
 def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, caption: str = ""):

@@ -82,6 +82,20 @@ def test_policies_stand_beside_each_other_for_all_drafters(run):
     assert found["svip"]["eagle"].endswith("faster")
 
 
+def test_the_measured_sentences_follow_the_intervals(run):
+    lines = length_policies.policies_by_drafter(run)
+    assert length_policies.measured_sentences(run, lines, "svip", {"at these prices": 1.3, "at others": 0.9}) == [
+        "With eagle, svip is surely faster than fixed 2: 1.20 times (1.20 to 1.20)",
+        "The interval with eagle lies above 1; lies below 1.300, at these prices; lies above 0.900, at others"]
+    slower, even = (length_policies.measured_sentences(run, lines, name, {"at these prices": 1.0})
+                    for name in ("tapout", "margin"))
+    assert slower[0].startswith("With eagle, tapout is surely slower than fixed 2: 0.50 times")
+    assert even[0].startswith("With eagle, margin is not told apart from fixed 2: ")
+    assert even[1] == "The interval with eagle contains 1; contains 1.000, at these prices"
+    assert length_policies.measured_sentences(run, lines, "adaedl", {}) == [
+        "The run has no adaedl beside a fixed length."]
+
+
 def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
     lines = length_policies.policies_by_drafter(run)["eagle"]
     # measured: svip before fixed 2 before fixed 1, surely; margin is not told apart from fixed 2
