@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
 
-from specdec_lib.scores import Scores
+from specdec_lib.scores import Distribution, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
 
 Path = tuple[int, ...]
@@ -69,6 +69,45 @@ def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[D
         if token in session.end or (budget.stop and budget.stop(draft.stats)):
             break
     return draft
+
+
+def grow_chains(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Scores], draft: Draft,
+                length: int, source: str = "") -> Draft:
+    """Continues every leaf of a draft, one token each per forward of `ask`, until its path has `length` tokens.
+
+    As in `grow`, a drawn token stays; the stop rule and an end token stop their own path alone. The first path draws
+    with the numbers of `grow`, each other with a fork of its own. No more nodes than the budget has.
+    """
+    ends = [node for node in range(len(draft)) if node not in draft.children]
+    own = [dice if path == 0 else dice.fork("path", path) for path in range(len(ends))]
+    while True:
+        open_paths = [path for path, node in enumerate(ends) if draft.depths[node] < length and not (
+            draft.tokens[node] in session.end or (budget.stop and budget.stop(draft.trail(node))))]
+        open_paths = open_paths[:max(0, budget.size - len(draft))]
+        if not open_paths:
+            return draft
+        scores = ask(draft)
+        for path in open_paths:
+            node = ends[path]
+            dist = scores.distribution(node + 1, session.sampling)
+            token = own[path].at(len(session.tokens) + draft.depths[node]).choose(dist)
+            ends[path] = len(draft)
+            draft = with_node(draft, node, token, dist, scores.stats(node + 1, token), source)
+
+
+def likeliest(scores: Scores, row: int, most: int) -> tuple[int, ...]:
+    """The `most` likeliest tokens of a row, the first of them the one that greedy decoding takes, also among equals."""
+    best = scores.best[row]
+    ranked = scores.row_stats((row,), most).ids[row].tolist()
+    return (best, *(token for token in ranked if token != best))[:most]
+
+
+def with_node(draft: Draft, parent: int, token: int, dist: Distribution | None, seen: TokenStats,
+              source: str = "") -> Draft:
+    """The draft with one node more, drawn from `dist`; None, or a point mass, is a deterministic proposal."""
+    drawn = dist if dist is not None and getattr(dist, "only", None) is None else None
+    return Draft(draft.tokens + (token,), draft.parents + (parent,), draft.q + (drawn,), draft.stats + (seen,),
+                 draft.source + (source,) if source else (), draft.confidence + (seen.prob,), draft.notes)
 
 
 def deterministic_chain(tokens: Sequence[int], source: str = "", confidence: Sequence[float] = ()) -> Draft:
@@ -162,6 +201,35 @@ def with_children(draft: Draft, tip: int, heads: Draft) -> Draft:
                  draft.confidence + first.confidence
                  if (draft.confidence or not len(draft)) and (first.confidence or not len(first)) else (),
                  draft.notes)
+
+
+def merged(draft: Draft, other: Draft) -> Draft:
+    """The trie of two drafts: the nodes of the first as they are, then what the other has more, as deterministic nodes.
+
+    Lossless even where the first was drawn: a node of the other is tested once the drawn siblings were rejected,
+    against what their rejection leaves, and a deterministic proposal may depend on anything that is known by then.
+    """
+    tokens, parents, picked = list(draft.tokens), list(draft.parents), []
+    place = {(parent, token): node for node, (parent, token) in enumerate(zip(parents, tokens, strict=True))}
+    where = {ROOT: ROOT}
+    for node, (parent, token) in enumerate(zip(other.parents, other.tokens, strict=True)):
+        key = where[parent], token
+        if key not in place:
+            place[key] = len(tokens)
+            tokens.append(token)
+            parents.append(key[0])
+            picked.append(node)
+        where[node] = place[key]
+
+    def joined(one: tuple, more: tuple, blank: object) -> tuple:
+        if not (one or more):
+            return ()
+        return (one or (blank,) * len(draft)) + tuple(more[node] if more else blank for node in picked)
+
+    if not picked:
+        return draft
+    return Draft(tuple(tokens), tuple(parents), joined(draft.q, (), None), notes=draft.notes,
+                 source=joined(draft.source, other.source, ""))
 
 
 def nodes_along(draft: Draft, text: Sequence[int]) -> tuple[int, ...]:

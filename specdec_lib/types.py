@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = -1                                          # the parent of a node that follows the context directly
 QUERY = "query"                                    # note of a budget: tokens of suffix that retrieval must match
+FORWARDS = "forwards"                              # note of a budget: forwards that a drafting model may make
 
 
 class Refusal(ValueError):

@@ -8,7 +8,17 @@ import torch
 from specdec_lib.dice import Dice
 from specdec_lib.loop import begin
 from specdec_lib.scores import Scores
-from specdec_lib.trees import deterministic_chain, deterministic_tree, grow, longest_path, passing_paths, path_logprob
+from specdec_lib.trees import (
+    deterministic_chain,
+    deterministic_tree,
+    grow,
+    grow_chains,
+    likeliest,
+    longest_path,
+    merged,
+    passing_paths,
+    path_logprob,
+)
 from specdec_lib.types import ROOT, Budget, Draft
 from tests.worlds import DRAFT, PROMPT, WARM
 
@@ -99,3 +109,33 @@ def test_a_trie_merges_what_chains_share_and_stops_at_its_nodes():
 def test_an_empty_chain_is_the_empty_draft():
     assert len(deterministic_chain(())) == 0
     assert deterministic_chain(()).depth == 0
+
+
+def test_a_trie_of_two_drafts_keeps_the_first_and_adds_what_the_other_has_more():
+    session = begin(PROMPT, 20, sampling=WARM)
+    first = grow(session, Budget(2), Dice(1), lambda draft: DRAFT(PROMPT, draft))
+    other = deterministic_chain((first.tokens[0], (first.tokens[1] + 1) % 3, 2), "b")
+    both = merged(first, other)
+    assert both.tokens == (*first.tokens, *other.tokens[1:])
+    assert both.parents == (ROOT, 0, 0, 2)
+    assert both.q == (*first.q, None, None)
+    assert both.source == ("", "", "b", "b")
+    assert merged(first, first) is first
+    assert merged(Draft(), other).tokens == other.tokens
+
+
+def test_chains_grow_from_every_leaf_with_the_first_one_drawn_as_grow_draws():
+    session = begin(PROMPT, 20, sampling=WARM)
+    alone = grow(session, Budget(4), Dice(7), lambda draft: DRAFT(PROMPT, draft))
+    heads = Draft((alone.tokens[0], 2), (ROOT, ROOT), (None, None), stats=alone.stats[:1] * 2, confidence=(.5, .5))
+    grown = grow_chains(session, Budget(4, 2), Dice(7), lambda draft: DRAFT(PROMPT, draft), heads, 4)
+    assert [grown.depths.count(depth) for depth in (1, 2, 3, 4)] == [2, 2, 2, 2]
+    assert tuple(grown.tokens[node] for node in grown.path(6)) == alone.tokens
+    assert len(grow_chains(session, Budget(4), Dice(7), lambda draft: DRAFT(PROMPT, draft), heads, 4)) == 4
+
+
+def test_the_likeliest_begin_with_the_best_also_among_equals():
+    even = scores([.2] * 5)
+    assert likeliest(even, 0, 3)[0] == even.best[0]
+    assert len(set(likeliest(even, 0, 3))) == 3
+    assert likeliest(scores([.1, .2, .4, .25, .05]), 0, 3) == (7, 8, 6)

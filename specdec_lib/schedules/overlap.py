@@ -10,22 +10,26 @@ this token is tested in the same round, one forward before its own row exists.
 
 If everything is accepted, the rest of the new draft is pending next. Otherwise the rule's correction is emitted, the
 new draft is discarded, and nothing is pending. First tokens of the new draft may be several (branches): the rule tests
-them as siblings, and the subtree of the accepted one goes on. Lossless with every lossless rule, because each token is
-tested once, by the rule, against the target's row for exactly its prefix.
+them as siblings, and the subtree of the accepted one goes on. A `guide` proposes a second continuation of the verified
+text, which the same forward scores as a branch beside the pending tokens: after a rejection it may go on where the
+correction left them. What the new draft holds below the emitted tokens stays pending, whichever branch they came from.
+Lossless with every lossless rule, because each token is tested once, by the rule, against the target's row for exactly
+its prefix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from time import perf_counter
 from typing import Any
 
 from specdec_lib.lazy import torch
 from specdec_lib.loop import logprobs
-from specdec_lib.schedules.workers import DraftWorker, Workers
+from specdec_lib.schedules.workers import Drafted, DraftWorker, Workers
 from specdec_lib.scores import Categorical, RowStats, Scores, TokenStats
-from specdec_lib.trees import below, with_children
+from specdec_lib.trees import below, merged, nodes_along, with_children
 from specdec_lib.types import (
     LM,
     NO_DICE,
@@ -39,10 +43,11 @@ from specdec_lib.types import (
     Seconds,
     Session,
     Verdict,
+    What,
 )
 
 UNSEEN = -1                                        # the token after a row that no forward has computed
-Keep = Callable[[Session, Draft], Draft]           # which part of an accepted draft stays pending
+Keep = Callable[[Session, Draft], Draft]           # which part of a draft stays pending after the verified session
 
 
 def keep_all(session: Session, draft: Draft) -> Draft:
@@ -102,12 +107,18 @@ class Flight:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The schedule. `pre` and `post` switch PEARL's two halves off; `keep` cuts what stays pending."""
+    """The schedule. `pre` and `post` switch PEARL's two halves off; `keep` cuts what stays pending.
+
+    `keep` sees verified tokens and the distributions that drafted ones were drawn from. A rule that reads the drawn
+    tokens themselves would break the promise of `q`.
+    """
 
     workers: Workers = Workers()
     pre: bool = True                               # test the first new token while nothing is pending
     post: bool = True                              # draft while pending tokens are verified
     keep: Keep = keep_all
+    guide: What | None = None                      # a second continuation of the verified text, asked in this thread
+    reach: int = 8                                 # its longest, in tokens
 
     def __call__(self, session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE
                  ) -> Iterator[Session]:
@@ -137,29 +148,43 @@ class Overlap:
             self.ask(worker, session, flight, method, own.fork("first"))
             first = worker.result()
             flight, alone = Flight(first.draft), first.seconds
+        asked = perf_counter()
+        tree = self.submitted(session, flight, own)
         planning = perf_counter()
+        alone += planning - asked
         beside = self.post or not len(flight.pending)
         budget = self.ask(worker, session, flight, method, own) if beside else Budget()
         begun = perf_counter()
-        scores = target(session.tokens, flight.pending)
+        scores = target(session.tokens, tree)
         scored = perf_counter()
-        new = worker.result() if beside else None
+        new = worker.result() if beside else Drafted(Draft(), 0.0)
         waited = perf_counter()
-        draft, verdict = verify(session, flight, new.draft if new else Draft(), scores, method, dice)
+        draft, verdict = verify(session, flight, tree, new.draft, scores, method, dice)
         rows = (0, *(node + 1 for node in verdict.path))[:len(verdict.tokens)]
         row_stats = scores.row_stats(rows)
         done = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict))
-        after = self.what_stays(session, flight, new.draft if new else Draft(), verdict)
-        inline = new.seconds if new and not worker.parallel else 0.0
-        seconds = Seconds(begun - planning - inline, alone + (new.seconds if new else 0.0), scored - begun,
+        after = self.what_stays(session, flight, new.draft, verdict)
+        inline = 0.0 if worker.parallel else new.seconds
+        seconds = Seconds(begun - planning - inline, alone + new.seconds, scored - begun,
                           perf_counter() - waited, perf_counter() - start if worker.parallel else None)
-        done = replace(done, seconds=seconds, ahead=account(flight, new.draft if new else Draft(), verdict, after))
+        done = replace(done, seconds=seconds, ahead=account(flight, new.draft, verdict, after))
         return session.after(done), after
 
+    def submitted(self, session: Session, flight: Flight, dice: RandomNumbers) -> Draft:
+        """What the forward scores: the pending tokens, and after them in the same tree what the guide has more."""
+        budget = Budget(self.reach if self.guide else 0).within(session)
+        if not (self.guide and budget.depth):
+            return flight.pending
+        return merged(flight.pending, self.guide(session, budget, dice.fork("guide")))
+
     def what_stays(self, session: Session, flight: Flight, new: Draft, verdict: Verdict) -> Flight:
-        """The flight after this verdict: the rest of the new draft below its accepted first token, or nothing."""
-        head = accepted_head(flight, new, verdict)
-        return Flight() if head is None else Flight(self.keep(session, below(new, head)))
+        """The flight after this verdict: what the new draft holds below the emitted tokens, or nothing."""
+        path = emitted_along(flight, new, verdict)
+        if not path:
+            return Flight()
+        emitted = verdict.tokens
+        verified = replace(session, tokens=session.tokens + emitted, remaining=session.remaining - len(emitted))
+        return Flight(self.keep(verified, below(new, path[-1])))
 
 
 def ahead_of(session: Session, flight: Flight) -> Session:
@@ -176,11 +201,11 @@ def budget_after(session: Session, flight: Flight, method: Method, dice: RandomN
     return method.when(ahead, dice.fork("when")).within(replace(ahead, remaining=ahead.remaining + 1))
 
 
-def verify(session: Session, flight: Flight, new: Draft, scores: Scores, method: Method,
+def verify(session: Session, flight: Flight, tree: Draft, new: Draft, scores: Scores, method: Method,
            dice: RandomNumbers) -> tuple[Draft, Verdict]:
-    """The draft that is tested, pending tokens and new first ones, and the rule's verdict on it."""
-    draft = with_children(flight.pending, flight.tip, new)
-    heads = len(draft) - len(flight.pending)
+    """The draft that is tested, the scored tree and the new first tokens, and the rule's verdict on it."""
+    draft = with_children(tree, flight.tip, first_tokens(tree, flight.tip, new))
+    heads = len(draft) - len(tree)
     seen: Any = WithoutLastRows(scores, heads) if heads else scores
     verdict = method.how(session, draft, seen, dice)
     if verdict.tokens[-1] == UNSEEN:
@@ -188,13 +213,35 @@ def verify(session: Session, flight: Flight, new: Draft, scores: Scores, method:
     return draft, verdict.until(session)
 
 
-def accepted_head(flight: Flight, new: Draft, verdict: Verdict) -> int | None:
-    """The first token of the new draft that the verdict ends with, as a node of that draft; None if it has none."""
-    place = verdict.path[-1] - len(flight.pending) if verdict.path else -1
-    return new.children[ROOT][place] if place >= 0 else None
+def first_tokens(tree: Draft, tip: int, new: Draft) -> Draft:
+    """The first tokens of the new draft that the guide has not put below the tree's tip already.
+
+    That a drawn one is none of the guide's is known by now, so it is tested as drawn from `q` without those.
+    """
+    heads = new.keep(new.children.get(ROOT, ()))
+    there = [tree.tokens[node] for node in tree.children.get(tip, ())]
+    if not there:
+        return heads
+    heads = heads.keep(tuple(node for node in range(len(heads)) if heads.tokens[node] not in there))
+    return replace(heads, q=tuple(None if q is None else reduce(lambda q, token: q.residual(None, token), there, q)
+                                  for q in heads.q))
+
+
+def emitted_along(flight: Flight, new: Draft, verdict: Verdict) -> tuple[int, ...]:
+    """The nodes of the new draft that hold every emitted token after the pending ones; empty where it says others."""
+    pending = flight.tokens
+    if verdict.tokens[:len(pending)] != pending:
+        return ()
+    rest = verdict.tokens[len(pending):]
+    path = nodes_along(new, rest)
+    return path if len(path) == len(rest) else ()
 
 
 def account(flight: Flight, new: Draft, verdict: Verdict, after: Flight) -> DraftedAhead:
-    """Tokens drafted ahead in this round, branches, and those of both drafts that nobody will need."""
-    needed = len(verdict.path) + len(after.pending)
+    """Tokens drafted ahead in this round, branches, and those of both drafts that nobody will need.
+
+    What the guide has more is not counted: no model drafted it.
+    """
+    accepted = sum(node < len(flight.pending) for node in verdict.path)
+    needed = accepted + len(emitted_along(flight, new, verdict)) + len(after.pending)
     return DraftedAhead(len(new), len(new.children.get(ROOT, ())), len(flight.pending) + len(new) - needed)

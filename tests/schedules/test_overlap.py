@@ -137,7 +137,8 @@ def test_branches_are_tested_as_siblings_and_the_accepted_ones_subtree_goes_on()
     session = begin((1, 2), 10)
     target = Scripted((1, 2), (4, 6, 8, 9))
     flight = Flight(deterministic_chain((4,)))
-    draft, verdict = verify(session, flight, new, target((1, 2), flight.pending), method(how=Match()), NO_DICE)
+    draft, verdict = verify(session, flight, flight.pending, new, target((1, 2), flight.pending),
+                            method(how=Match()), NO_DICE)
     assert draft.tokens == (4, 5, 6)
     assert verdict == Verdict((0, 2), (4, 6))
     assert Overlap().what_stays(session, flight, new, verdict).pending.tokens == (8,)
@@ -146,7 +147,7 @@ def test_branches_are_tested_as_siblings_and_the_accepted_ones_subtree_goes_on()
 def test_a_wrong_branch_leaves_the_correction_and_nothing_pending():
     new = Draft((5, 7), (ROOT, 0))
     session, flight = begin((1, 2), 10), Flight(deterministic_chain((4,)))
-    draft, verdict = verify(session, flight, new, Scripted((1, 2), (4, 6))((1, 2), flight.pending),
+    draft, verdict = verify(session, flight, flight.pending, new, Scripted((1, 2), (4, 6))((1, 2), flight.pending),
                             method(how=Match()), NO_DICE)
     assert verdict.tokens == (4, 6)
     assert not len(Overlap().what_stays(session, flight, new, verdict).pending)
@@ -205,3 +206,62 @@ def test_a_budget_reaches_no_further_than_what_may_still_be_emitted():
     *_, session = decode((1, 2), Scripted((1, 2), text), *made, max_new_tokens=9)
     assert session.output == text[:9]
     assert all(start + depth <= 2 + 9 for start, depth in seen)
+
+
+# --- a guide: a second continuation of the verified text, scored by the same forward ---------------------------------
+
+def told(*tokens):
+    """A guide that always proposes these tokens."""
+    return lambda session, budget, dice: deterministic_chain(tokens[:budget.depth])
+
+
+def drawn(session, budget, dice):
+    """A guide that draws from another model; its nodes are submitted as deterministic."""
+    return DraftModel(UNIFORM)(session, Budget(1), dice)
+
+
+@pytest.mark.parametrize("guide", [told(2, 0), told(0, 1), told(1), drawn], ids=["2 0", "0 1", "1", "drawn"])
+@pytest.mark.parametrize("draft", [DRAFT, DISJOINT], ids=["usual", "disjoint"])
+def test_no_guide_moves_the_distribution(guide, draft):
+    made = method(1, draft, guide=guide, reach=2)
+    assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) < 1e-12
+
+
+def test_a_first_token_of_the_drafter_beside_the_guides_must_be_tested_without_it(monkeypatch):
+    """It is known not to be the guide's token; tested as drawn from the whole of q it would be biased."""
+    from specdec_lib.schedules import overlap
+
+    def whole_q(tree, tip, new):
+        heads = new.keep(new.children.get(ROOT, ()))
+        there = [tree.tokens[node] for node in tree.children.get(tip, ())]
+        return heads.keep(tuple(node for node in range(len(heads)) if heads.tokens[node] not in there))
+
+    monkeypatch.setattr(overlap, "first_tokens", whole_q)
+    made = method(1, DRAFT, guide=told(2, 0), reach=2)
+    assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) > 1e-3
+
+
+def test_the_new_draft_goes_on_below_tokens_that_the_guide_brought():
+    text = tuple(range(3, 30))
+    made = Method(Fixed(4), DraftModel(Scripted((1, 2), text)), Match(), Overlap(guide=told(3, 4)))
+    flight, new = Flight(), deterministic_chain(text[:4])
+    tree = made.schedule.submitted(begin((1, 2), 10), flight, NO_DICE)
+    _, verdict = verify(begin((1, 2), 10), flight, tree, new, Scripted((1, 2), text)((1, 2), tree), made, NO_DICE)
+    assert verdict.tokens == (3, 4, 5)
+    assert made.schedule.what_stays(begin((1, 2), 10), flight, new, verdict).pending.tokens == (6,)
+
+
+def test_a_guide_reaches_no_further_than_what_may_still_be_emitted():
+    made = Overlap(guide=told(*range(9)), reach=8)
+    assert len(made.submitted(begin((1, 2), 4), Flight(), NO_DICE)) == 3
+    assert not len(made.submitted(begin((1, 2), 1), Flight(), NO_DICE))
+
+
+def test_where_the_emitted_text_leaves_the_new_draft_nothing_of_it_stays():
+    flight, new, session = Flight(), deterministic_chain((3, 4, 5)), begin((1, 2), 10)
+    schedule = Overlap(guide=told(3))
+    tree = schedule.submitted(session, flight, NO_DICE)
+    scores = Scripted((1, 2), (3, 9))((1, 2), tree)
+    _, verdict = verify(session, flight, tree, new, scores, method(how=Match()), NO_DICE)
+    assert verdict.tokens == (3, 9)
+    assert not len(schedule.what_stays(session, flight, new, verdict).pending)

@@ -1,0 +1,89 @@
+"""Cut: what stays pending is decided by rows and verified tokens, never by a drafted token's own value."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.dice import Dice
+from specdec_lib.exact import distance, every_outcome
+from specdec_lib.how.rejection import Rejection
+from specdec_lib.loop import begin
+from specdec_lib.schedules.cut import ALL, CLASSES, NONE, SOME, CutAtBranchPoint, before_uncertain
+from specdec_lib.schedules.overlap import Overlap
+from specdec_lib.scores import TokenStats
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import ROOT, Draft, Method, Refusal
+from specdec_lib.what.draft_model import DraftModel
+from specdec_lib.when.fixed import Fixed
+from tests.worlds import DRAFT, run, true_law
+
+SESSION = begin((1, 2), 10)
+
+
+def chain(*best: float) -> Draft:
+    stats = tuple(TokenStats(.01, at, .0, 1.0) for at in best)
+    return replace(deterministic_chain(tuple(range(len(best)))), stats=stats)
+
+
+@pytest.mark.parametrize(("best", "kept"), [((.9, .9, .2, .9), 2), ((.1, .9), 0), ((.9, .3), 2), ((), 0)])
+def test_a_chain_stays_up_to_the_first_uncertain_row(best, kept):
+    assert len(before_uncertain(chain(*best), .3)) == kept
+
+
+def test_siblings_of_an_uncertain_row_go_together_and_other_branches_stay():
+    sure, unsure = TokenStats(.5, .5, .2, 1.0), TokenStats(.2, .2, .2, 1.0)
+    tree = Draft((1, 2, 3, 4, 5), (ROOT, ROOT, 0, 0, 1), stats=(sure, sure, unsure, unsure, sure))
+    assert before_uncertain(tree, .3).tokens == (1, 2, 5)
+
+
+def test_without_statistics_all_stays():
+    assert before_uncertain(deterministic_chain((1, 2)), .3).tokens == (1, 2)
+
+
+@pytest.mark.parametrize(("expected", "kept"), [(NONE, 0), (SOME, 1), (ALL, 3)])
+def test_the_predicted_class_decides_how_much_stays(expected, kept):
+    assert len(CutAtBranchPoint(.3, lambda session: expected)(SESSION, chain(.9, .1, .9))) == kept
+
+
+def test_epsilon_zero_keeps_all():
+    assert len(CutAtBranchPoint(0.0)(SESSION, chain(0.0, .1))) == 2
+
+
+def test_the_predictor_sees_the_verified_text():
+    seen = []
+
+    def predict(session):
+        seen.append(session.tokens)
+        return ALL
+
+    made = Method(Fixed(2), DraftModel(DRAFT), Rejection(), Overlap(keep=CutAtBranchPoint(predict=predict)))
+    output = run(made, Dice(3), tokens=12)
+    text = (0, 1, 2, 0, 1, *output)
+    assert len(seen) > 2
+    assert all(tokens == text[:len(tokens)] for tokens in seen)
+    assert len(set(map(len, seen))) == len(seen), "the verified text has grown from call to call"
+
+
+def by_text(session) -> int:
+    """A predictor that gives every class."""
+    return CLASSES[(len(session.tokens) + session.tokens[-1]) % 3]
+
+
+@pytest.mark.parametrize("cut", [CutAtBranchPoint(.45), CutAtBranchPoint(.3, by_text), CutAtBranchPoint(1.0)], ids=repr)
+def test_cutting_keeps_the_distribution(cut):
+    made = Method(Fixed(2), DraftModel(DRAFT), Rejection(), Overlap(keep=cut))
+    assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) < 1e-12
+
+
+def test_cutting_by_the_drawn_tokens_own_probability_is_caught():
+    def own_value(session, draft):
+        low = next((node for node in range(len(draft)) if draft.stats[node].prob < .35), len(draft))
+        return draft.keep(tuple(range(low)))
+
+    made = Method(Fixed(2), DraftModel(DRAFT), Rejection(), Overlap(keep=own_value))
+    assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) > 0.01
+
+
+def test_epsilon_is_a_probability():
+    with pytest.raises(Refusal, match="epsilon"):
+        CutAtBranchPoint(1.5)
