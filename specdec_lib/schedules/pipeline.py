@@ -149,7 +149,7 @@ class Pipeline:
         scored = perf_counter()
         new = worker.result() if more else Drafted(Draft(), 0.0)
         waited = perf_counter()
-        draft, verdict = verify(session, Flight(), under.drawn, scores, method, dice)
+        draft, verdict = verify(session, Flight(), Draft(), under.drawn, scores, method, dice)
         under = under.joined(new.draft) if more else under
         row_stats = scores.row_stats((0,))
         done = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict),
