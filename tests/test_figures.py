@@ -30,6 +30,8 @@ EVERY = {
     "rounds": lambda: figures.rounds([4, 4, 2], [4, 1, 0]),
     "sources": lambda: figures.sources(["", "sam", "tr", ""], list("abcd")),
     "signal": lambda: figures.signal([.1, 2.2, 3.0], threshold=2, stops=[1, 2]),
+    "pipeline": lambda: figures.pipeline([0, 1, 0], [0, 0, 1], [0, 2, 2], [2, 6, 4], [True, True, False],
+                                         ["below", "above"]),
     "match_lengths": lambda: figures.match_lengths([0, 1, 2], shortest=2),
     "distributions": lambda: figures.distributions(WORDS, {"p": [.5, .3, .2], "q": [.2, .7, .1],
                                                            "other": [.75, 0, .25]}),
@@ -159,7 +161,7 @@ def test_bars_with_numbers_on_them_say_on_hover_what_the_number_is(figure):
 
 
 def test_numbers_on_bars_contrast_with_their_bar():
-    drawn = [EVERY[name]() for name in ("time_split", "round_split", "shares")]
+    drawn = [EVERY[name]() for name in ("time_split", "round_split", "shares", "pipeline")]
     pairs = [(trace.textfont.color, trace.marker.color) for figure in drawn for trace in figure.data]
     assert len(pairs) > 6
     assert min(theme.contrast(*pair) for pair in pairs) >= 4.5

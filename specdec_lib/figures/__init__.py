@@ -12,6 +12,7 @@ from specdec_lib.figures.early_exit_grid import early_exit_grid
 from specdec_lib.figures.hierarchy import nested_rounds, predicted_measured, stack_path
 from specdec_lib.figures.lattice import lattice
 from specdec_lib.figures.lengths import draft_lengths_by_round, lengths_by_rule
+from specdec_lib.figures.pipeline import pipeline
 from specdec_lib.figures.retrieval import candidates
 from specdec_lib.figures.schedule_map import schedule_map
 from specdec_lib.figures.schedule_timeline import schedule_timeline
@@ -28,7 +29,7 @@ from specdec_lib.figures.waterfall import break_even_plane, waterfall
 __all__ = ["PALETTE", "acceptance", "break_even_plane", "by_family", "candidates", "conditional_acceptance",
            "cost_curve", "curves", "depth_weights", "distributions", "draft_lengths", "draft_lengths_by_round",
            "early_exit_grid", "gains", "histogram", "lattice", "lengths_by_rule", "match_lengths", "nested_rounds",
-           "precision_recall", "predicted_measured", "ratios", "regrets", "round_split", "rounds", "schedule_map",
-           "schedule_timeline", "shares", "signal", "sources", "speed_by_parameter", "speed_map", "speedups",
-           "stack_path", "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff",
-           "training_curves", "tree", "trigger", "waterfall"]
+           "pipeline", "precision_recall", "predicted_measured", "ratios", "regrets", "round_split", "rounds",
+           "schedule_map", "schedule_timeline", "shares", "signal", "sources", "speed_by_parameter", "speed_map",
+           "speedups", "stack_path", "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward",
+           "tradeoff", "training_curves", "tree", "trigger", "waterfall"]
