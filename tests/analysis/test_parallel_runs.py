@@ -123,3 +123,11 @@ def test_a_run_without_a_parallel_method_is_refused_with_the_command(tmp_path, m
         runs.read_parallel(str(tmp_path))
     monkeypatch.setattr(runs, "load_report", lambda run: run_of(logged_rows()))
     assert runs.read_parallel("here")[1] == "Read from here."
+
+
+def test_a_pipeline_is_measured_and_not_simulated_from_its_rounds():
+    found = run_of(logged_rows(), logged_rows(1.2), more=("ppsd(layer=9)",))
+    line = runs.time_table(found)["ppsd(layer=9)"]
+    assert line["measured in parallel"] > 0
+    assert line["simulated in parallel, kappa 1"] is None
+    assert list(runs.gate_table(found)) == ["ar", "pearl"]
