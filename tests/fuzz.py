@@ -45,10 +45,10 @@ USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json
          "prompts": "prompts.jsonl", "data": "data.jsonl", "limit": "2", "peers": "",
          "max_new_tokens": "3", "threads": "1", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
          "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf",
-         "run": "run"}
+         "run": "run", "runs": "run"}
 FILES = {"target": "model", "draft": "draft", "diffusion": "model", "prompts": "prompts.jsonl", "cost": "curve.json",
          "store": "a.store", "checkpoints": "shelf", "data": "data.jsonl", "forbid": "prompts.jsonl",
-         "sources": "data.jsonl", "run": "run"}
+         "sources": "data.jsonl", "run": "run", "runs": "run"}
 BEGUN = "begun"                                    # a bench that was stopped after its first prompt
 OUTS = {"bench": "run", "report": "run", "record": "recordings", "train": "shelf", "store": "a.store",
         "cost": "curve.json", "overhead": "curve.json"}

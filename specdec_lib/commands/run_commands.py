@@ -1,4 +1,4 @@
-"""The commands on finished runs: `export`. Imports nothing heavy."""
+"""The commands on finished runs: `export` and `compare`. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_lib.commands.exit_codes import say
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this file."""
-    for command in (export,):
+    for command in (export, compare):
         app.command()(command)
 
 
@@ -30,3 +30,12 @@ def export(run: Annotated[Path, typer.Argument(help="The folder of a finished ru
 
     for path in export_run(run, out, kind, method, prompts, say):
         typer.echo(str(path))
+
+
+def compare(runs: Annotated[list[Path], typer.Argument(help="The folders of finished runs, the first one to compare "
+                                                       "with.", parser=opt.some_path, metavar="DIR...")],
+            out: Annotated[Path | None, opt.path_option("--out", "CSV file of the comparison.")] = None) -> None:
+    """Shows several runs side by side, paired where their prompts agree; says what must not be averaged."""
+    from specdec_lib.commands.compare import compare_folders, show_comparison
+
+    show_comparison(compare_folders(runs, out))
