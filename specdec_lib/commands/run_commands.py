@@ -1,7 +1,8 @@
-"""The commands on finished runs: `export` and `compare`. Imports nothing heavy."""
+"""The commands on finished runs, `export` and `compare`, and on this machine, `doctor`. Imports nothing heavy."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from specdec_lib.commands.exit_codes import say
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this file."""
-    for command in (export, compare):
+    for command in (export, compare, doctor):
         app.command()(command)
 
 
@@ -39,3 +40,16 @@ def compare(runs: Annotated[list[Path], typer.Argument(help="The folders of fini
     from specdec_lib.commands.compare import compare_folders, show_comparison
 
     show_comparison(compare_folders(runs, out))
+
+
+def doctor(target: opt.Target = "smollm2-135m", threads: opt.Threads = None, checkpoints: opt.Shelf = None,
+           seconds: Annotated[float, typer.Option("--seconds", help="How long the memory bandwidth is measured; 0: not "
+                                                  "at all.")] = 2.0,
+           as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """Says what this machine is, what is installed and how fast plain decoding can be; fetches nothing."""
+    from specdec_lib.bench.diagnosis import diagnosis
+    from specdec_lib.checkpoints.card import shelf_at
+    from specdec_lib.commands.doctor import told
+
+    found = diagnosis(target, shelf_at(checkpoints), threads, seconds)
+    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else "\n".join(told(found)))
