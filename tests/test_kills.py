@@ -18,10 +18,10 @@ import pytest
 from safetensors import safe_open
 
 SHORT = {"bench": 3, "train": 3, "record": 1, "store": 1, "cost": 1, "conversion": 1}           # kills of each job
-FILLED = {"bench": 2, "train": 1, "record": 1, "store": 1, "cost": 1, "overhead": 1, "conversion": 1}
+FILLED = {"bench": 2, "train": 1, "record": 1, "store": 1, "cost": 1, "overhead": 1, "conversion": 1, "export": 1}
 FULL = re.compile(r"^(?:specdec: )?\S+ cannot be (?:written|made): its disk is full, with [\d.]+ MB free", re.MULTILINE)
-LONG = {"bench": 30, "train": 24, "record": 14, "report": 12, "store": 5, "cost": 5, "overhead": 3,
-        "conversion": 7}
+LONG = {"bench": 28, "train": 22, "record": 14, "report": 12, "store": 5, "cost": 5, "overhead": 3,
+        "conversion": 7, "export": 3, "compare": 1}
 TIMES = {"when", "what", "target", "how", "seconds", "prefill", "wall"}                # columns of tables
 # What no two runs have in common: times, what follows from them, and the process that ran.
 OWN = {"seconds", "created", "date", "machine", "command", "commit", "changed", "minutes", "break_even", "load", "now",
