@@ -1,7 +1,8 @@
 """From a hidden state to the density of a patch: a Gaussian mixture, or a small diffusion network.
 
 The diffusion head follows MAR (arXiv 2406.11838): an MLP with adaptive layer norms denoises each token by itself, in
-`STEPS` steps of a cosine schedule, and learns the variance of each step (Nichol and Dhariwal 2021, section 3.1). No
+`STEPS` steps of a cosine schedule, and learns the variance of each step (Nichol and Dhariwal 2021, section 3.1). It
+predicts velocities (Salimans and Ho 2022), which stay bounded where the first step amplifies errors of the noise. No
 classifier-free guidance. Unlike the published code, the last step adds noise too: without it there is no density.
 """
 
@@ -90,20 +91,26 @@ class DiffusionHead(nn.Module):
         self.leave = nn.Linear(wide, 2 * DIM)
 
     def step(self, x: Tensor, step: Any, condition: Tensor) -> tuple[Tensor, Tensor]:
-        """Predicted noise and log sigma [..., D] of the step `step` (t - 1) at x [..., D]."""
+        """Predicted velocity and log sigma [..., D] of the step `step` (t - 1) at x [..., D]."""
         given = F.silu(condition + self.time[step])
         hidden = self.enter(x)
         for modulate, first, second in zip(self.modulate, self.first, self.second, strict=True):
             scale, shift = modulate(given).chunk(2, -1)
             inner = F.layer_norm(hidden, hidden.shape[-1:]) * (1 + scale) + shift
             hidden = hidden + second(F.silu(first(inner)))
-        noise, wide = self.leave(F.layer_norm(hidden, hidden.shape[-1:])).chunk(2, -1)
-        return noise, 0.5 * self.schedule.beta[step][..., None].log() - 0.3 + wide.tanh()
+        velocity, wide = self.leave(F.layer_norm(hidden, hidden.shape[-1:])).chunk(2, -1)
+        return velocity, 0.5 * self.schedule.beta[step][..., None].log() - 0.3 + wide.tanh()
 
-    def mean(self, x: Tensor, noise: Tensor, step: Any) -> Tensor:
-        """The mean of the patch one step earlier (Ho et al. 2020, equation 11)."""
-        beta, keep = self.schedule.beta[step][..., None], self.schedule.keep[step][..., None]
-        return (x - beta / (1 - keep).sqrt() * noise) / (1 - beta).sqrt()
+    def mean(self, x: Tensor, velocity: Tensor, step: Any) -> Tensor:
+        """The mean of the patch one step earlier, from the clean patch that this velocity stands for."""
+        keep = self.schedule.keep[step][..., None]
+        return self.posterior(x, keep.sqrt() * x - (1 - keep).sqrt() * velocity, step)
+
+    def posterior(self, x: Tensor, clean: Tensor, step: Any) -> Tensor:
+        """The mean one step earlier where the clean patch is known (Ho et al. 2020, equation 7)."""
+        beta, keep, before = (part[step][..., None] for part in
+                              (self.schedule.beta, self.schedule.keep, self.schedule.keep_before))
+        return (before.sqrt() * beta * clean + (1 - beta).sqrt() * (1 - before) * x) / (1 - keep)
 
     def density(self, hidden: Tensor, normals: Tensor) -> LastStep:
         """The last step's Gaussian after denoising with this noise: `normals` [..., steps + 1, D].
@@ -114,28 +121,28 @@ class DiffusionHead(nn.Module):
         condition, x = self.condition(hidden), normals[..., 0, :]
         path = torch.zeros_like(x[..., 0])
         for row, step in enumerate(range(self.steps - 1, 0, -1), 1):
-            noise, log_scale = self.step(x, step, condition)
-            x = self.mean(x, noise, step) + log_scale.exp() * normals[..., row, :]
+            velocity, log_scale = self.step(x, step, condition)
+            x = self.mean(x, velocity, step) + log_scale.exp() * normals[..., row, :]
             path = path + log_scale.sum(-1)
-        noise, log_scale = self.step(x, 0, condition)
-        return LastStep(self.mean(x, noise, 0), log_scale, path)
+        velocity, log_scale = self.step(x, 0, condition)
+        return LastStep(self.mean(x, velocity, 0), log_scale, path)
 
     def loss(self, hidden: Tensor, tokens: Tensor, dice: torch.Generator) -> Tensor:
-        """Squared error of the noise, and the variational bound for the variances alone, both per number."""
+        """Squared error of the velocity, and the variational bound for the variances alone, both per number."""
         hidden, tokens = (part[..., None, :].expand(*part.shape[:-1], EACH, part.shape[-1]) for part in
                           (hidden, tokens))
         step = torch.randint(self.steps, tokens.shape[:-1], generator=dice)
-        true = torch.randn(tokens.shape, generator=dice)
+        noise = torch.randn(tokens.shape, generator=dice)
         keep = self.schedule.keep[step][..., None]
-        x = keep.sqrt() * tokens + (1 - keep).sqrt() * true
-        noise, log_scale = self.step(x, step, self.condition(hidden))
-        return F.mse_loss(noise, true) + self.bound(x, tokens, noise.detach(), log_scale, step).mean()
+        x = keep.sqrt() * tokens + (1 - keep).sqrt() * noise
+        velocity, log_scale = self.step(x, step, self.condition(hidden))
+        true = keep.sqrt() * noise - (1 - keep).sqrt() * tokens
+        return F.mse_loss(velocity, true) + self.bound(x, tokens, velocity.detach(), log_scale, step).mean()
 
-    def bound(self, x: Tensor, tokens: Tensor, noise: Tensor, log_scale: Tensor, step: Tensor) -> Tensor:
-        """Nats of the true step under the predicted one [..., D], up to its own entropy (Ho et al. 2020, equation 7)."""
+    def bound(self, x: Tensor, tokens: Tensor, velocity: Tensor, log_scale: Tensor, step: Tensor) -> Tensor:
+        """Nats of the true step under the predicted one [..., D], up to the true one's entropy (equation 5 there)."""
         beta, keep, before = (part[step][..., None] for part in
                               (self.schedule.beta, self.schedule.keep, self.schedule.keep_before))
-        true = before.sqrt() * beta / (1 - keep) * tokens + (1 - beta).sqrt() * (1 - before) / (1 - keep) * x
         spread = beta * (1 - before) / (1 - keep)
-        apart = (true - self.mean(x, noise, step)) ** 2 + spread
+        apart = (self.posterior(x, tokens, step) - self.mean(x, velocity, step)) ** 2 + spread
         return 0.5 * apart * (-2 * log_scale).exp() + log_scale + HALF_LOG_TAU

@@ -24,7 +24,7 @@ from specdec_lib.continuous.densities import Density
 NONE, PATHS, CODE = "none", "paths", "code"
 SIGN = {NONE: 0, PATHS: 1, CODE: -1}               # of log prod(sigma_q / sigma_p)
 PUBLISHED_SOFTENING, PUBLISHED_TRIES = 42.0, 100
-BLOCK, MOST = 16, 1 << 22                          # proposals at a time; a residual that needs more is a fault
+BLOCK, LARGEST, MOST = 16, 1 << 12, 1 << 20        # proposals at a time; a residual that needs more is a fault
 
 Draws = Callable[[int, int, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -42,6 +42,8 @@ class DensityRule:
         if self.softening <= 0 or self.factor not in SIGN or self.tries is not None and self.tries < 1:
             raise ValueError(f"softening is above 0, the factor {', '.join(SIGN)}, tries at least 1, got "
                              f"{self.softening}, {self.factor!r} and {self.tries}")
+        if self.tries is None and (self.softening != 1 or self.factor != NONE):
+            raise ValueError("with softening or a factor p - q may be negative everywhere: give a number of tries")
 
     @property
     def lossless(self) -> bool:
@@ -83,7 +85,7 @@ def residual(p: Density, q: Density, draws: Draws, rows: int, dim: int,
         hit, first = taken.any(1), taken.int().argmax(1)
         found[open_rows[hit]] = z[hit, first[hit]]
         tries[open_rows] = torch.where(hit, start + first + 1, start + count)
-        open_rows, start, count = open_rows[~hit], start + count, 2 * count
+        open_rows, start, count = open_rows[~hit], start + count, min(2 * count, LARGEST)
     if len(open_rows) and rule.tries is None:
         raise ArithmeticError(f"{len(open_rows)} residuals without a draw in {MOST:,} proposals: p and q are equal "
                               "where one rejected a value of the other")

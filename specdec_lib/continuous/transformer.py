@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from specdec_lib.continuous.digits import CLASSES, DIM, PATCHES
 
-DROPPED = 0.1                                      # of what a block adds, in training
+DROPPED = 0.15                                     # of what a block adds, in training
 
 
 class Size(NamedTuple):
