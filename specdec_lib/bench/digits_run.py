@@ -29,7 +29,7 @@ from specdec_lib.continuous.quality import (
     interval,
     train_classifier,
 )
-from specdec_lib.continuous.rule import EXACT, PUBLISHED, DensityRule
+from specdec_lib.continuous.rule import EXACT, PUBLISHED
 from specdec_lib.files import alone_in, file_stem, write_atomically, write_text
 from specdec_lib.models.threads import for_model
 from specdec_lib.specs import parse_part, split_specs

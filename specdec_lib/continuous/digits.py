@@ -42,7 +42,8 @@ def load_digits(path: Path = SHIPPED) -> Digits:
     """All images; Refusal where the file is missing or is not the one that scikit-learn ships."""
     if not path.is_file() or file_sha256(path) != SHA256:
         raise Refusal(f"{path} is missing or damaged: copy it again from the repository")
-    rows = np.loadtxt(gzip.open(path, "rt"), delimiter=",", dtype=np.float32)
+    with gzip.open(path, "rt") as lines:
+        rows = np.loadtxt(lines, delimiter=",", dtype=np.float32)
     return Digits(torch.from_numpy(rows[:, :-1]).reshape(-1, SIDE, SIDE), torch.from_numpy(rows[:, -1]).long())
 
 

@@ -70,6 +70,17 @@ def overlap(p: tuple[float, float], q: tuple[float, float]) -> float:
     return float(torch.trapezoid(least, x[:, 0]))
 
 
+def density_curves(p: tuple[float, float], q: tuple[float, float], points: int = 161,
+                   span: float = 4.0) -> tuple[list[float], dict[str, list[float]]]:
+    """Places, and the densities there: p, q, the part of q that is accepted, and the residual (all zero if p = q)."""
+    x = torch.linspace(-span, span, points)[:, None]
+    one, two = (gaussian(*pair).log_density(x).exp() for pair in (p, q))
+    kept = torch.minimum(one, two)
+    rest = max(1 - overlap(p, q), 1e-12)
+    curves = {"p": one, "q": two, "accepted": kept, "residual": (one - kept) / rest}
+    return x[:, 0].tolist(), {name: values.tolist() for name, values in curves.items()}
+
+
 @dataclass(frozen=True)
 class GaussianChain:
     """The denoising chain of N(mean, scale^2); sigma of each step is sqrt(beta) times `spread`."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.continuous.digits import DIM, PATCHES
-from specdec_lib.continuous.noise import DRAFT, TARGET, ImageNoise, image_noise, proposals
+from specdec_lib.continuous.noise import TARGET, ImageNoise, image_noise, proposals
 from specdec_lib.continuous.patch_model import PatchModel
 from specdec_lib.continuous.rule import EXACT, DensityRule, accepted, residual
 from specdec_lib.continuous.transformer import PatchCache

@@ -80,7 +80,7 @@ class EnergyTest(NamedTuple):
 
 
 def energy_test(one: Tensor, two: Tensor, splits: int = 499, seed: int = 0) -> EnergyTest:
-    """2 E|X - Y| - E|X - X'| - E|Y - Y'| of samples [n, d] and [m, d], with a permutation test (Szekely, Rizzo 2013)."""
+    """2 E|X - Y| - E|X - X'| - E|Y - Y'| of samples [n, d] and [m, d], with a permutation test (Szekely 2013)."""
     n, m = len(one), len(two)
     both = torch.cat((one, two)).double()
     apart = torch.cdist(both, both)
