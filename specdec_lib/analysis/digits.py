@@ -46,13 +46,29 @@ def speed_rows(run: DigitsRun) -> list[dict]:
     """By method: target forwards and milliseconds per image, and both against the target alone."""
     rows = []
     for name, found in run.methods.items():
-        base = run.plain(found["kind"])
-        mine = found["seconds"] / found["images"]
+        base, mine = seconds_each(run.plain(found["kind"])), seconds_each(found)
         rows.append({"method": name, "lossless": found["lossless"], "accepted": found["acceptance"],
                      "target forwards per batch": found["target_forwards"] / found["batches"],
-                     "ms per image": 1000 * mine,
-                     "speed-up": base and base["seconds"] / base["images"] / mine})
+                     "ms per image": milliseconds(found), "speed-up": base and mine and base / mine})
     return rows
+
+
+def seconds_each(found: Mapping[str, Any] | None) -> float | None:
+    """Seconds per image; None for a method that is not there or was not timed."""
+    return found["seconds"] / found["images"] if found and found["seconds"] is not None else None
+
+
+def milliseconds(found: Mapping[str, Any]) -> float | None:
+    """Milliseconds per image, where it was timed."""
+    each = seconds_each(found)
+    return each and 1000 * each
+
+
+def speed_sentences(run: DigitsRun) -> list[tuple[str, bool | None]]:
+    """For each method that speculates, whether it is faster than the target alone, and whether that holds."""
+    return [(f"{row['method']} is faster than the target alone: {number(row['speed-up'])} times",
+             None if row["speed-up"] is None else row["speed-up"] > 1)
+            for row in speed_rows(run) if run.methods[row["method"]]["speculates"]]
 
 
 def quality_rows(run: DigitsRun) -> list[dict]:
@@ -93,7 +109,7 @@ def digits_table(summary: Mapping[str, Any]) -> str:
     """The methods of a run as lines of text."""
     words = ("method", "lossless", "accepted", "target forwards", "ms per image", "accuracy", "p")
     rows = [words, *((name, "yes" if found["lossless"] else "no", number(found["acceptance"]),
-                      str(found["target_forwards"]), number(1000 * found["seconds"] / found["images"]),
+                      str(found["target_forwards"]), number(milliseconds(found)),
                       number(found["accuracy"]), number(found["p_value"], 3))
                      for name, found in summary["methods"].items())]
     widths = [max(len(row[i]) for row in rows) for i in range(len(words))]

@@ -195,6 +195,11 @@ def read_method(path: Path) -> tuple[dict[str, Tensor], dict]:
         raise Refusal(f"{path} is missing or damaged: remove the folder and run `specdec digits` again") from None
 
 
+def pixels(out: Path, text: str) -> Tensor:
+    """The kept images of a method [n, 8, 8], in levels."""
+    return images_of(read_method(method_file(out, text))[0]["tokens"].float())
+
+
 def shorten(path: Path, keep: int) -> None:
     """Leaves the pixels of the first images, in half precision."""
     tensors, about = read_method(path)
