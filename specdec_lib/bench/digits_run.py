@@ -20,7 +20,7 @@ from specdec_lib.bench.provenance import provenance
 from specdec_lib.checkpoints.card import SHIPPED, read_card
 from specdec_lib.continuous import loop
 from specdec_lib.continuous.digits import CLASSES, classes, images_of, load_digits
-from specdec_lib.continuous.loop import Decoded, Plan
+from specdec_lib.continuous.loop import Decoded, ImagePlan
 from specdec_lib.continuous.patch_model import HEADS, NAME, PatchModel, load_pair
 from specdec_lib.continuous.quality import (
     Classifier,
@@ -50,7 +50,7 @@ class DigitMethod(NamedTuple):
 
     text: str
     kind: str
-    plan: Plan | None
+    plan: ImagePlan | None
 
     @property
     def lossless(self) -> bool:
@@ -98,7 +98,7 @@ def parse_method(text: str) -> DigitMethod:
         return DigitMethod(text, kind, None)
     try:
         rule = replace(PUBLISHED if how else EXACT, **{word: values[word] for word in RULE_WORDS if word in values})
-        plan = Plan(rule=rule, **{word: values[word] for word in PLAN_WORDS if word in values})
+        plan = ImagePlan(rule=rule, **{word: values[word] for word in PLAN_WORDS if word in values})
     except (ValueError, TypeError) as error:
         raise Refusal(f"{text}: {error}") from None
     if kind == "mixture" and rule != EXACT:

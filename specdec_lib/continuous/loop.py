@@ -23,7 +23,7 @@ PLAIN, KEPT, REPLACED, BONUS = 0, 1, 2, 3          # where a patch comes from
 
 
 @dataclass(frozen=True)
-class Plan:
+class ImagePlan:
     """How to speculate: `depth` patches a round, the rule, alignment, and the share of patches made without a draft."""
 
     depth: int = 4
@@ -84,7 +84,7 @@ def decode_plain(target: PatchModel, labels: Tensor, images: Tensor, seed: int =
 
 
 @torch.inference_mode()
-def decode(target: PatchModel, draft: PatchModel, labels: Tensor, images: Tensor, plan: Plan = Plan(),  # noqa: B008
+def decode(target: PatchModel, draft: PatchModel, labels: Tensor, images: Tensor, plan: ImagePlan = ImagePlan(),  # noqa: B008
            seed: int = 0) -> Decoded:
     """Images of these classes by speculation; with the exact rule they have the target's distribution."""
     state, began = begin(labels), perf_counter()
@@ -108,7 +108,7 @@ class World(NamedTuple):
 
     target: PatchModel
     draft: PatchModel
-    plan: Plan
+    plan: ImagePlan
     images: Tensor
     seed: int
     of_draft: ImageNoise

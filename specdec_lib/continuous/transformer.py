@@ -35,7 +35,7 @@ class PatchCache(NamedTuple):
     values: Tensor
 
 
-class Block(nn.Module):
+class PatchBlock(nn.Module):
     """Pre-norm attention and a GELU MLP of four times the width."""
 
     def __init__(self, size: Size):
@@ -72,7 +72,7 @@ class PatchTransformer(nn.Module):
         self.embed = nn.Linear(DIM, size.width)
         self.position = nn.Parameter(0.1 * torch.randn(PATCHES, size.width))
         self.label = nn.Parameter(0.5 * torch.randn(CLASSES, size.width))
-        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(PatchBlock(size) for _ in range(size.layers))
 
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
         """Hidden states [n, 16, width] of all slots at once, for training: `tokens` [n, 16, 4], `labels` [n]."""

@@ -5,7 +5,7 @@ import torch
 
 from specdec_lib.continuous import loop
 from specdec_lib.continuous.digits import PATCHES, classes
-from specdec_lib.continuous.loop import Plan, decode, decode_plain
+from specdec_lib.continuous.loop import ImagePlan, decode, decode_plain
 from specdec_lib.continuous.noise import image_noise
 from specdec_lib.continuous.patch_model import PatchModel
 from specdec_lib.continuous.quality import energy_test, ks_distance, ks_limit
@@ -45,12 +45,12 @@ def models(request):
     return pair(request.param)
 
 
-def plain_and_speculated(models, plan: Plan, images: int = IMAGES):
+def plain_and_speculated(models, plan: ImagePlan, images: int = IMAGES):
     labels, some = classes(images), torch.arange(images)
     return decode_plain(models[0], labels, some), decode(*models, labels, some + images, plan)
 
 
-@pytest.mark.parametrize("plan", [Plan(), Plan(depth=2, aligned=False, prefill=0.15)], ids=["aligned", "prefilled"])
+@pytest.mark.parametrize("plan", [ImagePlan(), ImagePlan(depth=2, aligned=False, prefill=0.15)], ids=["aligned", "prefilled"])
 def test_speculated_images_have_the_targets_distribution(models, plan):
     plain, found = plain_and_speculated(models, plan)
     assert 0.01 < found.acceptance < 0.95
@@ -63,7 +63,7 @@ def test_speculated_images_have_the_targets_distribution(models, plan):
 
 def test_a_rule_that_is_not_exact_is_told_from_the_target():
     models = pair("diffusion")
-    plain, found = plain_and_speculated(models, Plan(rule=DensityRule(tries=1)), 500)
+    plain, found = plain_and_speculated(models, ImagePlan(rule=DensityRule(tries=1)), 500)
     assert found.unresolved > 0
     assert energy_test(plain.tokens.flatten(1), found.tokens.flatten(1), 199).p_value < 0.01
 
@@ -79,7 +79,7 @@ def test_an_image_does_not_depend_on_its_batch(models):
 
 def test_a_draft_equal_to_the_target_is_accepted_whole_and_gives_the_plain_images(models):
     labels, images = classes(8), torch.arange(8)
-    found, plain = decode(models[0], models[0], labels, images, Plan(depth=4)), decode_plain(models[0], labels, images)
+    found, plain = decode(models[0], models[0], labels, images, ImagePlan(depth=4)), decode_plain(models[0], labels, images)
     assert found.acceptance == 1
     assert torch.allclose(found.tokens, plain.tokens, atol=1e-4)
     assert (found.target_forwards, plain.target_forwards) == (4, 16), "4 drafted and a bonus, three times, and one"
@@ -88,7 +88,7 @@ def test_a_draft_equal_to_the_target_is_accepted_whole_and_gives_the_plain_image
 
 def test_the_target_alone_makes_the_first_patches(models):
     for share, count in ((0.0, 0), (0.05, 1), (0.15, 3)):
-        plan = Plan(prefill=share)
+        plan = ImagePlan(prefill=share)
         assert plan.first == count
         found = decode(*models, classes(4), torch.arange(4), plan)
         assert (found.origin[:, :count] == loop.PLAIN).all()
@@ -128,4 +128,4 @@ def test_noise_is_keyed_by_image_and_purpose():
 @pytest.mark.parametrize("wrong", [{"depth": 0}, {"depth": 16}, {"prefill": 1.0}, {"prefill": -0.1}])
 def test_a_wrong_plan_is_named(wrong):
     with pytest.raises(ValueError, match="depth is 1 to 15"):
-        Plan(**wrong)
+        ImagePlan(**wrong)
