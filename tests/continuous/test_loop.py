@@ -50,7 +50,8 @@ def plain_and_speculated(models, plan: ImagePlan, images: int = IMAGES):
     return decode_plain(models[0], labels, some), decode(*models, labels, some + images, plan)
 
 
-@pytest.mark.parametrize("plan", [ImagePlan(), ImagePlan(depth=2, aligned=False, prefill=0.15)], ids=["aligned", "prefilled"])
+@pytest.mark.parametrize("plan", [ImagePlan(), ImagePlan(depth=2, aligned=False, prefill=0.15)],
+                         ids=["aligned", "prefilled"])
 def test_speculated_images_have_the_targets_distribution(models, plan):
     plain, found = plain_and_speculated(models, plan)
     assert 0.01 < found.acceptance < 0.95
@@ -79,7 +80,8 @@ def test_an_image_does_not_depend_on_its_batch(models):
 
 def test_a_draft_equal_to_the_target_is_accepted_whole_and_gives_the_plain_images(models):
     labels, images = classes(8), torch.arange(8)
-    found, plain = decode(models[0], models[0], labels, images, ImagePlan(depth=4)), decode_plain(models[0], labels, images)
+    found = decode(models[0], models[0], labels, images, ImagePlan(depth=4))
+    plain = decode_plain(models[0], labels, images)
     assert found.acceptance == 1
     assert torch.allclose(found.tokens, plain.tokens, atol=1e-4)
     assert (found.target_forwards, plain.target_forwards) == (4, 16), "4 drafted and a bonus, three times, and one"
