@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from specdec_lib import cli
 
-LEFT_OUT = ("lab", "site", "notebook", "gpu")      # a JupyterLab server, notebooks in kernels, minutes of timing
+LEFT_OUT = ("lab", "site", "notebook", "gpu", "digits")      # JupyterLab, notebooks in kernels, minutes of decoding
 HOSTILE = (None, True, -1, 0, 3, 1.5, 10**30, float("inf"), float("nan"), "", "x", "\ud800", "../../up", [], {}, [1],
            {"a": 1}, [[[]]], "<b>")
 WORDS = ("", " ", "x", "-", "--", "²", "None", "1.5", "../up", "a/b", "😀", "'", "(", "ar", "," * 9, "9" * 40)

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 import specdec_lib
+from specdec_lib.checkpoints.trainable import DIGITS
 from specdec_lib.cli import app
 from specdec_lib.training.recipes import NAMES
 
@@ -39,7 +40,7 @@ def refuse_if_it_cannot_be_typed(line: str) -> None:
         return                                     # the name of a command in a sentence
     given = command.make_context(name, words).params
     if name == "train":
-        assert given["name"] in (*NAMES, "NAME")
+        assert given["name"] in (*NAMES, DIGITS, "NAME")
 
 
 @pytest.mark.parametrize("line", sorted(advised()))

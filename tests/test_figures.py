@@ -68,6 +68,11 @@ EVERY = {
         [("drafter", 0, 1, "draft", 0), ("target", 0, 2, "verify", 0), ("drafter", 1, 2, "rolled back", 0)]),
     "schedule_map": lambda: figures.schedule_map([.5, .9], [2, 10], [["plain", "serial"], ["serial", "pearl"]],
                                                  {"here": (.6, 3), "there": (.8, 7)}, {"paper": 5}),
+    "densities": lambda: figures.densities([0, 1], {"p": [.1, .2], "q": [.2, .1], "other": [.1, .1]}, "They cross",
+                                           {"drawn": [.1, .4]}),
+    "image_grid": lambda: figures.image_grid({"plain": [[[0.0] * 8] * 8] * 2, "exact": [[[17.0] * 8] * 8] * 2},
+                                             "Two images of each"),
+    "patch_acceptance": lambda: figures.patch_acceptance({"a": [.5, None, .7], "b": [.6, .2, None]}, "It rises there"),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from specdec_lib.types import LM, Refusal
 
 NGRAM, LENGTH = "ngram", "length-predictor"
+DIGITS = "digits"                                  # models of images: they draft for no language model
 ANY_TARGET = ("eagle", NGRAM, LENGTH)              # the others start from the target's own layers
 
 

@@ -12,13 +12,15 @@ from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
-from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
+from specdec_lib.checkpoints.trainable import DIGITS, refuse_untrainable, why_untrainable
 from specdec_lib.files import alone_in
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
+from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.threads import for_model
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
 from specdec_lib.training.data.dataset import ROWS
 from specdec_lib.training.data.prompt_sources import read_prompts, texts
@@ -26,6 +28,7 @@ from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.train_digits import DigitSettings, train_digits
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
@@ -43,6 +46,11 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
 
     `lengths` are the given fields of `LengthSettings`, for the length predictor only.
     """
+    if name == DIGITS:
+        refuse_text_options(target=target != DEFAULT, prompts=prompts, data=data, forbid=forbid, loss=loss,
+                            depths=depths, optimiser=optimiser, smooth=smooth, attention=attention, unroll=unroll,
+                            batch=batch, watch=watch, **dict(lengths or {}))
+        return train_images(minutes, rate, threads, out, seed, say, progress)
     name = with_attention(name, attention)
     which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
     asked = length_settings(name, lengths or {}, rate, seed)
@@ -59,6 +67,23 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                                                                                                  made,
                                                                                                 say, progress)
     return card_text(done.card)
+
+
+def refuse_text_options(**given: Any) -> None:
+    """Refusal for an option that says something about texts: the digits have none."""
+    named = [name for name, value in given.items() if value]
+    if named:
+        raise Refusal(f"--{named[0]} is for drafters of a language model: {DIGITS} takes --minutes, --rate, --threads, "
+                      "--seed and --out")
+
+
+def train_images(minutes: float, rate: float | None, threads: int | None, out: Path, seed: int, say: Say,
+                 progress: Callable[[int, int, str], None]) -> str:
+    """Trains the models of the digits and returns their card as text."""
+    check_threads(threads)
+    for_model(threads or 1)
+    asked = DigitSettings(minutes, seed=seed) if rate is None else DigitSettings(minutes, rate, seed=seed)
+    return card_text(train_digits(asked, out, card_provenance(provenance(), "float32"), say, progress).card)
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,

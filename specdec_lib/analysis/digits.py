@@ -1,0 +1,117 @@
+"""A run of `specdec digits` as numbers, rows and sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specdec_lib.analysis.wording import number, trend
+from specdec_lib.types import Refusal
+
+SHIPPED = Path(__file__).parents[2] / "data" / "digits"
+PUBLISHED_ALIGNMENT = (0.10, 0.34)                 # acceptance without and with alignment, MAR-L/B (arXiv 2411.11925)
+CHANCE = 0.01                                      # of the permutation test, below which images are told apart
+
+
+class DigitsRun(NamedTuple):
+    """The summary of a run, and its folder."""
+
+    folder: Path
+    summary: Mapping[str, Any]
+
+    @property
+    def methods(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.summary["methods"]
+
+    def plain(self, kind: str) -> Mapping[str, Any] | None:
+        """The target alone with heads of this kind; None where the run has none."""
+        return next((found for found in self.methods.values() if found["kind"] == kind and not found["speculates"]),
+                    None)
+
+
+def read_run(folder: Path | str = "shipped") -> DigitsRun:
+    """The run in this folder, by default the shipped one; Refusal where there is none."""
+    place = SHIPPED if str(folder) == "shipped" else Path(folder)
+    try:
+        summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+        summary["methods"].items()
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        raise Refusal(f"{place} holds no finished run: `specdec digits` makes one") from None
+    return DigitsRun(place, summary)
+
+
+def speed_rows(run: DigitsRun) -> list[dict]:
+    """By method: target forwards and milliseconds per image, and both against the target alone."""
+    rows = []
+    for name, found in run.methods.items():
+        base, mine = seconds_each(run.plain(found["kind"])), seconds_each(found)
+        rows.append({"method": name, "lossless": found["lossless"], "accepted": found["acceptance"],
+                     "target forwards per batch": found["target_forwards"] / found["batches"],
+                     "ms per image": milliseconds(found), "speed-up": base and mine and base / mine})
+    return rows
+
+
+def seconds_each(found: Mapping[str, Any] | None) -> float | None:
+    """Seconds per image; None for a method that is not there or was not timed."""
+    return found["seconds"] / found["images"] if found and found["seconds"] is not None else None
+
+
+def milliseconds(found: Mapping[str, Any]) -> float | None:
+    """Milliseconds per image, where it was timed."""
+    each = seconds_each(found)
+    return each and 1000 * each
+
+
+def speed_sentences(run: DigitsRun) -> list[tuple[str, bool | None]]:
+    """For each method that speculates, whether it is faster than the target alone, and whether that holds."""
+    return [(f"{row['method']} is faster than the target alone: {number(row['speed-up'])} times",
+             None if row["speed-up"] is None else row["speed-up"] > 1)
+            for row in speed_rows(run) if run.methods[row["method"]]["speculates"]]
+
+
+def quality_rows(run: DigitsRun) -> list[dict]:
+    """By method: accuracy and Frechet distance with 95 % intervals, and the energy test against the target alone."""
+    return [{"method": name, "lossless": found["lossless"], "accuracy": spanned(found, "accuracy"),
+             "Frechet distance": spanned(found, "frechet"), "energy distance": found["energy"],
+             "p of the same distribution": found["p_value"]} for name, found in run.methods.items()]
+
+
+def spanned(found: Mapping[str, Any], key: str) -> str:
+    """A figure with its interval."""
+    low, high = found[f"{key}_interval"]
+    return f"{found[key]:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def told_apart(found: Mapping[str, Any]) -> str:
+    """What the permutation test says of a method against the target alone."""
+    if found["p_value"] is None:
+        return "no plain images of its kind to compare with"
+    return "told apart from plain images" if found["p_value"] < CHANCE else "not told apart from plain images"
+
+
+def alignment(run: DigitsRun) -> dict[str, float | None]:
+    """Acceptance of the exact rule without and with the draft's noise, its factor, and the published one."""
+    with_noise, without = (run.methods.get(name, {}).get("acceptance") for name in
+                           ("diffusion", "diffusion(aligned=False)"))
+    apart, together = PUBLISHED_ALIGNMENT
+    return {"without": without, "with": with_noise, "factor": with_noise / without if with_noise and without else None,
+            "published factor": together / apart}
+
+
+def by_position(values: Sequence[float | None]) -> str:
+    """Whether acceptance rises along the patches, in a word."""
+    return trend(values)
+
+
+def digits_table(summary: Mapping[str, Any]) -> str:
+    """The methods of a run as lines of text."""
+    words = ("method", "lossless", "accepted", "target forwards", "ms per image", "accuracy", "p")
+    rows = [words, *((name, "yes" if found["lossless"] else "no", number(found["acceptance"]),
+                      str(found["target_forwards"]), number(milliseconds(found)),
+                      number(found["accuracy"]), number(found["p_value"], 3))
+                     for name, found in summary["methods"].items())]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(words))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                     for row in rows)

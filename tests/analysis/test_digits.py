@@ -1,0 +1,42 @@
+"""Numbers and sentences on a run of digits follow from its summary."""
+
+from pathlib import Path
+
+import pytest
+
+from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, speed_rows, speed_sentences, told_apart
+
+
+def found(seconds, acceptance, p_value, **more):
+    return {"kind": "diffusion", "speculates": acceptance is not None, "lossless": True, "images": 10, "batches": 2,
+            "target_forwards": 32, "seconds": seconds, "acceptance": acceptance, "p_value": p_value, "energy": 0.1,
+            "accuracy": 0.9, "accuracy_interval": [0.8, 0.95], "frechet": 1.0, "frechet_interval": [0.5, 2.0]} | more
+
+
+RUN = DigitsRun(Path(), {"methods": {"diffusion-plain": found(2.0, None, 0.5), "diffusion": found(1.0, 0.4, 0.6),
+                                     "diffusion(aligned=False)": found(4.0, 0.1, 0.001)}})
+
+
+def test_speed_is_taken_against_the_target_alone():
+    assert [row["speed-up"] for row in speed_rows(RUN)] == [1, 2, 0.5]
+    assert [row["ms per image"] for row in speed_rows(RUN)] == [200, 100, 400]
+    assert [holds for _, holds in speed_sentences(RUN)] == [True, False]
+
+
+def test_a_run_that_was_not_timed_says_nothing_of_speed():
+    untimed = DigitsRun(Path(), {"methods": {name: {**one, "seconds": None} for name, one in RUN.methods.items()}})
+    assert [row["speed-up"] for row in speed_rows(untimed)] == [None] * 3
+    assert [holds for _, holds in speed_sentences(untimed)] == [None, None]
+
+
+def test_the_factor_of_alignment_is_the_ratio_of_both_acceptances():
+    told = alignment(RUN)
+    assert told["factor"] == pytest.approx(4)
+    assert told["published factor"] == pytest.approx(3.4)
+    assert alignment(DigitsRun(Path(), {"methods": {}}))["factor"] is None
+
+
+def test_images_are_told_apart_by_the_p_value_alone():
+    assert [told_apart(one).split()[0] for one in RUN.methods.values()] == ["not", "not", "told"]
+    assert told_apart({"p_value": None}).startswith("no plain")
+    assert quality_rows(RUN)[0]["accuracy"] == "0.900 [0.800, 0.950]"

@@ -1,0 +1,103 @@
+"""`specdec train digits` trains four models, resumes with the same weights, and stores what it measured."""
+
+from itertools import count
+
+import pytest
+import torch
+
+from specdec_lib.checkpoints.checkpoint_files import load_checkpoint
+from specdec_lib.commands.train import train_by_name
+from specdec_lib.continuous import patch_model
+from specdec_lib.continuous.digits import load_digits
+from specdec_lib.continuous.patch_model import SIZES, load_model
+from specdec_lib.continuous.transformer import Size
+from specdec_lib.training.fit import LOG
+from specdec_lib.training.train_digits import DigitSettings, held_out_loss, train_digits
+from specdec_lib.types import Refusal
+
+ASKED = DigitSettings(minutes=6, batch=16)
+
+
+def ticks(stop: int | None = None):
+    """A clock on which every look takes ten seconds, interrupted at one of them."""
+    looks = count()
+
+    def clock() -> float:
+        now = next(looks)
+        if now == stop:
+            raise KeyboardInterrupt
+        return 10.0 * now
+    return clock
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SIZES:
+            patch.setitem(patch_model.SIZES, name, Size(8, 1, 2, 8, 1))
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    return out, train_digits(ASKED, out, {}, clock=ticks())
+
+
+def test_all_four_are_stored_and_the_card_holds_their_held_out_losses(trained):
+    out, done = trained
+    stored = load_checkpoint(out, "digits")
+    assert set(stored.card["measured"]["held-out loss"]) == set(SIZES)
+    held = load_digits().part(True)
+    for name, told in stored.card["measured"]["held-out loss"].items():
+        assert held_out_loss(load_model(stored, name), held) == pytest.approx(told, abs=1e-3)
+    assert stored.card["made"]["steps"] == done.card["made"]["steps"]
+    assert all(steps >= 5 for steps in stored.card["made"]["steps"].values())
+
+
+def test_a_killed_training_ends_with_the_same_weights(tiny, trained, tmp_path):
+    for stop in (6, 9, 14):
+        with pytest.raises(KeyboardInterrupt):
+            train_digits(ASKED, tmp_path, {}, clock=ticks(stop))
+    assert not (tmp_path / "digits").exists()
+    again = train_digits(ASKED, tmp_path, {}, clock=ticks())
+    assert all(torch.equal(again.state[name], tensor) for name, tensor in trained[1].state.items())
+
+
+def test_a_finished_training_takes_no_more_steps(tiny, trained):
+    out, done = trained
+    before = {path: path.read_text() for path in out.rglob(LOG)}
+    again = train_digits(ASKED, out, {}, clock=ticks())
+    assert len(before) == 4
+    assert {path: path.read_text() for path in out.rglob(LOG)} == before
+    assert again.card["sha256"] == done.card["sha256"]
+
+
+def test_training_lowers_the_loss(tiny, trained):
+    held = load_digits().part(True)
+    for name in SIZES:
+        assert held_out_loss(load_model(trained[1], name), held, 1) < held_out_loss(
+            patch_model.PatchModel(name).eval(), held, 1)
+
+
+def test_a_checkpoint_without_a_model_is_refused(trained):
+    stored = load_checkpoint(trained[0], "digits")
+    lacking = type(stored)(stored.name, {}, stored.meta, stored.card)
+    with pytest.raises(Refusal, match="specdec train digits"):
+        load_model(lacking, "mixture.target")
+    with pytest.raises(Refusal, match="mixture and diffusion"):
+        patch_model.load_pair("flow", trained[0])
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [
+    ({"target": "other/model"}, "--target is for drafters of a language model"),
+    ({"loss": "tv"}, "--loss is for drafters of a language model"),
+    ({"lengths": {"longest": 3}}, "--longest is for drafters of a language model"),
+    ({"minutes": -1.0}, "minutes and rate are above 0")])
+def test_options_of_texts_are_refused(wrong, sentence, tmp_path):
+    usual = {"target": "smollm2-135m", "device": "auto", "dtype": "auto", "threads": None, "minutes": 1.0,
+             "prompts": (), "data": (), "forbid": (), "out": tmp_path, "loss": None, "depths": None, "cache": 1.0,
+             "seed": 0, "say": lambda line: None, "progress": lambda *_: None}
+    with pytest.raises(Refusal, match=sentence):
+        train_by_name("digits", **{**usual, **wrong})
+    assert not list(tmp_path.iterdir())
