@@ -17,6 +17,7 @@ from specdec_lib.dice import Dice
 from tests.canvas.tables import LENGTH, Remembered, empty, every_canvas, remembered, tied_model
 
 DICE = Dice(3)
+TREES = [("chain", 2), *((tree, 5) for tree in SHAPES)]        # two rows are the same canvases in every shape
 
 
 def choices(session) -> tuple:
@@ -35,7 +36,7 @@ def test_every_tree_writes_what_stepwise_decoding_writes_in_its_order_on_every_c
     for canvas in every_canvas(model):
         expected = run(f"stepwise(order={order!r}, block={block})", canvas, model)
         assert expected.forwards == len(canvas.masked)
-        for tree, rows in itertools.product(SHAPES, (2, 4)):
+        for tree, rows in TREES:
             session = run(f"ssd(rows={rows}, tree={tree!r}, order={order!r}, block={block})", canvas, model)
             assert choices(session) == choices(expected), (canvas.tokens, tree, rows)
             assert max(round.rows for round in session.rounds) <= rows
@@ -79,12 +80,9 @@ def one_forward_keeps_the_matching_prefix(canvas: Canvas, model, count: int) -> 
 
 
 def test_one_forward_for_all_drafts_is_not_stepwise_decoding():
-    wrong = 0
-    for seed in range(3):
-        model = Remembered(TableDiffusion.random(3, 5, .5, seed))
-        wrong += sum(one_forward_keeps_the_matching_prefix(canvas, model, 4).tokens
-                     != run("stepwise", canvas, model).canvas.tokens for canvas in every_canvas(model, 5))
-    assert wrong > 0
+    model = Remembered(TableDiffusion.random(3, 5, .5))
+    assert any(one_forward_keeps_the_matching_prefix(canvas, model, 4).tokens
+               != run("stepwise", canvas, model).canvas.tokens for canvas in every_canvas(model, 5))
 
 
 def test_a_draft_with_the_right_token_at_another_position_is_not_taken():
