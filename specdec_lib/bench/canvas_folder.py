@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from specdec_lib.canvas.types import CanvasTask
 from specdec_lib.files import sync, write_text
 from specdec_lib.types import Refusal
 
+SHORT_LIST = re.compile(r"\[\s+([-\d.e+,\s]+?)\s+\]")      # of numbers
 SETTINGS, SUMMARY = "settings.json", "summary.json"
 
 
@@ -62,7 +64,7 @@ class CanvasFolder:
     def save(self, name: str, value: Any) -> None:
         """Writes a JSON file atomically."""
         with writing_run(self.path):
-            write_text(self.path / name, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+            write_text(self.path / name, in_lines(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)))
 
     def part(self, number: int) -> list[CanvasDecode] | None:
         """The decodes of task `number`; None where they have not been written."""
@@ -90,3 +92,8 @@ class CanvasFolder:
         self.save("tasks.json", [asdict(task) for task in tasks])
         self.save(SUMMARY, summary)
         shutil.rmtree(self.parts, ignore_errors=True)
+
+
+def in_lines(text: str) -> str:
+    """Indented JSON with every list of numbers on one line."""
+    return SHORT_LIST.sub(lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text) + "\n"
