@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.bench.canvas_results import CanvasDecode, decode_from, write_tables
+from specdec_lib.bench.canvas_results import CanvasDecode, reader, write_tables
 from specdec_lib.bench.plan import changed_settings
 from specdec_lib.bench.run_folder import writing_run
 from specdec_lib.canvas.types import CanvasTask
@@ -71,10 +71,10 @@ class CanvasFolder:
         name = f"parts/{number:05d}.json"
         found = self.read(name)
         try:
-            return None if found is None else [decode_from(one) for one in found["decodes"]]
-        except (LookupError, TypeError) as error:
-            raise Refusal(f"the part {self.path / name} is damaged ({error}): remove it and run the same command"
-                          " again") from None
+            return None if found is None else reader(list[CanvasDecode])(found["decodes"])
+        except (LookupError, ValueError) as error:
+            raise Refusal(f"the part {self.path / name} is damaged ({type(error).__name__}): remove it and run the same"
+                          " command again") from None
 
     def write_part(self, number: int, decodes: Sequence[CanvasDecode]) -> None:
         """Writes all decodes of one task atomically."""

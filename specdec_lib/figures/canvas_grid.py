@@ -24,7 +24,7 @@ def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles:
     """
     same_length(words=words, confidence=confidence, roles=roles)
     rows = -(-len(words) // columns)
-    figure = canvas(title, "", "")
+    figure = canvas(title, "column", "row")
     shade = [[None] * columns for _ in range(rows)]
     letters = [[""] * columns for _ in range(rows)]
     for at, (word, value, role) in enumerate(zip(words, numbers(confidence), roles, strict=True)):
