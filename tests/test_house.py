@@ -19,7 +19,7 @@ FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("checkpoints",), ("heads",),
           ("index",),
           ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("cost.break_even",),
-          ("training",), ("recordings",),
+          ("canvas",), ("training",), ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 BELOW_THE_LOOP = (*ROOMS, "types", "scores", "dice")          # these may not know the loop

@@ -1,1 +1,1 @@
-"""Diffusion language models as the target: canvases that are filled in any order, with a state and a loop of their own."""
+"""Diffusion language models as the target: a canvas of masks is filled in any order, with state and loop of its own."""
