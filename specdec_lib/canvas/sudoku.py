@@ -51,7 +51,7 @@ def solutions(clues: Sequence[int], most: int = 2, dice: Random | None = None) -
         if not blanks:
             found.append(tuple(cells))
             return
-        left, place = min(((options(used, place).bit_count(), place) for place in blanks))
+        left, place = min((options(used, place).bit_count(), place) for place in blanks)
         if not left:
             return
         free = [digit for digit in range(1, 10) if options(used, place) >> digit & 1]

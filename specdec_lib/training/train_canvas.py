@@ -1,4 +1,4 @@
-"""`specdec train canvas-sudoku`: a masked diffusion network learns solved boards, is measured on held-out puzzles, stored.
+"""`specdec train canvas-sudoku`: a masked diffusion network learns solved boards; stored, measured on held-out puzzles.
 
 **Loss.** Of a solved board, n cells are masked, n uniform from 1 to 64, and the cross-entropy is averaged over the
 masked cells of the board. With n uniform, the mean over n cells is the right weight: n cells are predicted by one
