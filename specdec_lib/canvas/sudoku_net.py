@@ -1,4 +1,4 @@
-"""A masked diffusion transformer for Sudoku: attention along rows, columns and boxes, the same layers run several times.
+"""A masked diffusion transformer for Sudoku: attention along rows, columns and boxes, the same layers run twice.
 
 A cell attends to the nine cells of its row, of its column and of its box, with heads of their own for each kind. This
 is all it is told about positions, so permuting rows within a band, bands, columns within a stack or stacks permutes the
