@@ -90,8 +90,8 @@ def train_canvas(order: CanvasOrder, made: Mapping, say: Callable[[str], None] =
              "settings": {**asdict(settings), "minutes": round(now.seconds / 60, 1), "batch": order.batch,
                           "dtype": order.dtype, "masked cells at most": MOST_MASKED, **asdict(order.shape)}}
     say("measuring")
-    stored = save_checkpoint(order.out, CANVAS, dict(net.named_parameters()), {"shape": asdict(order.shape)}, about,
-                             PLAN, None, {})
+    state = {name: tensor.detach() for name, tensor in net.named_parameters()}
+    stored = save_checkpoint(order.out, CANVAS, state, {"shape": asdict(order.shape)}, about, PLAN, None, {})
     net.load_state_dict(stored.state)
     card = {**stored.card, "measured": {"held-out puzzles": measured_puzzles(net, order, deadline, progress)}}
     write_card(order.out, CANVAS, card)
@@ -106,6 +106,7 @@ def fit_canvas(net: SudokuNet, base: np.ndarray, order: CanvasOrder, settings: S
 
     Raises Refusal where the folder holds another fit or a damaged one.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     optimiser = fit.optimiser_of(net, settings)
     now = fit.resume(folder, net, optimiser, settings)
     if fit.share_done(now, settings) >= 1:
