@@ -56,7 +56,9 @@ def reference_of(spec: PartSpec) -> PartSpec | None:
     """Stepwise decoding with the order and blocks of a lossless method, which has to give its canvas; else None."""
     if spec.name == FIRST or not canvas_cards()[spec.name].lossless:
         return None
-    return PartSpec(FIRST, {name: spec.values[name] for name in ("order", "block") if name in spec.values})
+    usual = {"order": "confidence", "block": 0}
+    own = {name: spec.values.get(name, usual[name]) for name in usual}
+    return PartSpec(FIRST, {name: value for name, value in own.items() if value != usual[name]})
 
 
 def with_references(specs: Sequence[PartSpec]) -> tuple[PartSpec, ...]:
