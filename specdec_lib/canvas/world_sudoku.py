@@ -24,7 +24,7 @@ from specdec_lib.checkpoints.checkpoint_files import load_checkpoint
 from specdec_lib.checkpoints.trainable import CANVAS
 from specdec_lib.types import Refusal
 
-BLANKS = (30, 40, 50)                              # of the tasks, in turn
+BLANKS = (30, 40, 50, 54)                          # of the tasks, in turn
 
 
 @dataclass(frozen=True)
