@@ -96,6 +96,10 @@ class Worlds:
     def overhead(self, out: Path) -> int:
         return cli.run(["overhead", "--tokens", "300", "--out", str(out / "overhead.json")])
 
+    def canvas(self, out: Path) -> int:
+        return cli.run(["canvas", "--world", "table", "--limit", "3", "--keep", "2", "--out", str(out), "--methods",
+                        "ssd(rows=3),tolerator(forwards=4)"])
+
     def conversion(self, out: Path) -> int:
         def fetch(into: Path, say) -> Path:
             (into / "wheel").mkdir()

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.bench.canvas_results import CanvasDecode, decode_from, write_tables
+from specdec_lib.bench.canvas_results import CanvasDecode, reader, write_tables
 from specdec_lib.bench.plan import changed_settings
 from specdec_lib.bench.run_folder import writing_run
 from specdec_lib.canvas.types import CanvasTask
 from specdec_lib.files import sync, write_text
 from specdec_lib.types import Refusal
 
+SHORT_LIST = re.compile(r"\[\s+([-\d.e+,\s]+?)\s+\]")      # of numbers
 SETTINGS, SUMMARY = "settings.json", "summary.json"
 
 
@@ -62,17 +64,17 @@ class CanvasFolder:
     def save(self, name: str, value: Any) -> None:
         """Writes a JSON file atomically."""
         with writing_run(self.path):
-            write_text(self.path / name, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+            write_text(self.path / name, in_lines(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)))
 
     def part(self, number: int) -> list[CanvasDecode] | None:
         """The decodes of task `number`; None where they have not been written."""
         name = f"parts/{number:05d}.json"
         found = self.read(name)
         try:
-            return None if found is None else [decode_from(one) for one in found["decodes"]]
-        except (LookupError, TypeError) as error:
-            raise Refusal(f"the part {self.path / name} is damaged ({error}): remove it and run the same command"
-                          " again") from None
+            return None if found is None else reader(list[CanvasDecode])(found["decodes"])
+        except (LookupError, ValueError) as error:
+            raise Refusal(f"the part {self.path / name} is damaged ({type(error).__name__}): remove it and run the same"
+                          " command again") from None
 
     def write_part(self, number: int, decodes: Sequence[CanvasDecode]) -> None:
         """Writes all decodes of one task atomically."""
@@ -90,3 +92,8 @@ class CanvasFolder:
         self.save("tasks.json", [asdict(task) for task in tasks])
         self.save(SUMMARY, summary)
         shutil.rmtree(self.parts, ignore_errors=True)
+
+
+def in_lines(text: str) -> str:
+    """Indented JSON with every list of numbers on one line."""
+    return SHORT_LIST.sub(lambda found: "[" + re.sub(r"\s+", " ", found[1]) + "]", text) + "\n"

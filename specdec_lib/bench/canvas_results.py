@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from specdec_lib.bench.results import coarse, small
 from specdec_lib.canvas.outcome import Corrections
-from specdec_lib.canvas.types import Canvas, CanvasRound, CanvasSession, CanvasTask
+from specdec_lib.canvas.types import CanvasRound, CanvasSession, CanvasTask
 from specdec_lib.types import Refusal
 
 NAMES = [("task", pa.string()), ("method", pa.string())]
@@ -86,21 +87,12 @@ class CanvasRun:
         return found[0].session(self.tasks[task])
 
 
-def decode_from(plain: dict) -> CanvasDecode:
-    """A decode from what `asdict` made of it, as JSON gave it back."""
-    rounds = tuple(round_from(one) for one in plain["rounds"])
-    return CanvasDecode(**{**plain, "corrections": Corrections(*plain["corrections"]), "rounds": rounds})
+@cache
+def reader(kind: type) -> Any:
+    """pydantic's reader of plain data as this frozen value, lists as tuples; it raises ValueError."""
+    from pydantic import TypeAdapter
 
-
-def round_from(plain: Mapping[str, Any]) -> CanvasRound:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-    return CanvasRound(**values)
-
-
-def task_from(plain: dict) -> CanvasTask:
-    canvas = Canvas(tuple(plain["canvas"]["tokens"]), plain["canvas"]["mask"], tuple(plain["canvas"]["area"]),
-                    plain["canvas"]["block"])
-    return CanvasTask(plain["id"], canvas, tuple(plain["answer"]) if plain["answer"] else None, plain["family"])
+    return TypeAdapter(kind).validate_python
 
 
 def write_tables(decodes: Sequence[CanvasDecode], folder: Path) -> None:
@@ -122,19 +114,19 @@ def read_canvas_run(folder: str | Path) -> CanvasRun:
     folder = Path(folder)
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        tasks = [task_from(one) for one in json.loads((folder / "tasks.json").read_text(encoding="utf-8"))]
+        tasks = reader(list[CanvasTask])(json.loads((folder / "tasks.json").read_text(encoding="utf-8")))
         rows = pq.read_table(folder / "decodes.parquet").to_pylist()
         rounds: dict[tuple[str, str], list[CanvasRound]] = {}
         for row in pq.read_table(folder / "rounds.parquet").to_pylist():
             key = row.pop("task"), row.pop("method")
             row.pop("round")
-            rounds.setdefault(key, []).append(round_from(row))
+            rounds.setdefault(key, []).append(reader(CanvasRound)(row))
         decodes = tuple(_decode_of(row, tuple(rounds.get((row["task"], row["method"]), ()))) for row in rows)
         return CanvasRun(dict(summary), decodes, {task.id: task for task in tasks})
-    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException) as error:
         raise Refusal(f"{folder} holds no finished canvas run ({error}): make one with `specdec canvas`") from None
 
 
 def _decode_of(row: dict, rounds: tuple[CanvasRound, ...]) -> CanvasDecode:
-    counts = Corrections(*(row.pop(name) for name in Corrections._fields))
-    return CanvasDecode(**{**row, "quality": json.loads(row["quality"])}, corrections=counts, rounds=rounds)
+    counts = [row.pop(name) for name in Corrections._fields]
+    return reader(CanvasDecode)({**row, "quality": json.loads(row["quality"]), "corrections": counts, "rounds": rounds})

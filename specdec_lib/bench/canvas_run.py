@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.bench.canvas_folder import SUMMARY, CanvasFolder
-from specdec_lib.bench.canvas_results import CanvasDecode
-from specdec_lib.bench.canvas_summary import cost_ratios, method_entries, rounded
+from specdec_lib.bench.canvas_results import CanvasDecode, read_canvas_run
+from specdec_lib.bench.canvas_summary import cost_ratios, method_entries, rounded, summary_table
 from specdec_lib.bench.provenance import provenance
 from specdec_lib.bench.run_folder import writing_run
 from specdec_lib.canvas.catalog import make_canvas_method, reference_of, with_references
@@ -19,6 +19,7 @@ from specdec_lib.canvas.types import CanvasModel, CanvasSession, CanvasTask, Can
 from specdec_lib.dice import Dice
 from specdec_lib.files import alone_in
 from specdec_lib.specs import PartSpec, write_part
+from specdec_lib.types import Refusal
 
 ROWS, REPEATS = (1, 2, 4, 8), 11
 Progress = Callable[[int, int, str], None]
@@ -46,9 +47,8 @@ def run_canvases(plan: CanvasPlan, world: CanvasWorld, out: Path, progress: Prog
     """Runs or resumes the plan in the folder `out` and returns its summary."""
     with writing_run(out), alone_in(out):
         folder = CanvasFolder(out, plan.settings(world))
-        told = folder.read(SUMMARY)
-        if told is not None:
-            return told
+        if folder.finished:
+            return finished_summary(out)
         everything: list[CanvasDecode] = []
         for number, task in enumerate(world.tasks):
             progress(number, len(world.tasks), task.id)
@@ -60,6 +60,16 @@ def run_canvases(plan: CanvasPlan, world: CanvasWorld, out: Path, progress: Prog
         told = summary(plan, world, everything)
         folder.finish(everything, world.tasks[:plan.keep], told)
         return told
+
+
+def finished_summary(out: Path) -> dict:
+    """The summary of the finished run in this folder; Refusal where it or the tables are damaged."""
+    told = read_canvas_run(out).summary
+    try:
+        summary_table(told)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Refusal(f"{out / SUMMARY} is damaged: give another --out") from None
+    return told
 
 
 def summary(plan: CanvasPlan, world: CanvasWorld, decodes: Sequence[CanvasDecode]) -> dict:

@@ -1,7 +1,7 @@
 """The summary of a canvas run: per method the share of solved tasks, forwards, rows, time and identity, with intervals.
 
-Intervals are 95 % bootstraps over tasks; there are none below five tasks. `gain` compares a method with the first one
-of the run by the same tasks.
+Intervals are 95 % bootstraps over tasks; there are none below five tasks. A lossless method is compared with its
+reference and any other with the first method of the run, by the same tasks.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from specdec_lib.bench.canvas_results import CanvasDecode
+from specdec_lib.canvas.catalog import canvas_spec, reference_of
 from specdec_lib.canvas.outcome import Corrections
 from specdec_lib.measure import bootstrap
+from specdec_lib.specs import write_part
 
+OF_A_FAMILY = ("tasks", "solved", "solved_ci", "forwards", "tokens_per_forward", "identical", "promised", "corrections")
 Pair = tuple[float, float]                         # (part, whole) of a task
 
 
@@ -22,13 +25,20 @@ def method_entries(decodes: Sequence[CanvasDecode]) -> dict[str, dict]:
     groups: dict[str, list[CanvasDecode]] = {}
     for one in decodes:
         groups.setdefault(one.method, []).append(one)
-    base = next(iter(groups.values()), [])
     out = {}
     for method, own in groups.items():
         families = dict.fromkeys(one.family for one in own)
-        out[method] = {**entry(own, base), "by_family": {family: entry(of(own, family), of(base, family))
+        base = groups[base_of(method, next(iter(groups)))]
+        told = {family: entry(of(own, family), of(base, family)) for family in families}
+        out[method] = {**entry(own, base), "by_family": {family: {name: told[family][name] for name in OF_A_FAMILY}
                                                           for family in families}}
     return out
+
+
+def base_of(method: str, first: str) -> str:
+    """What a method is compared with: a lossless one with its reference, any other with the run's first method."""
+    reference = reference_of(canvas_spec(method))
+    return first if reference is None else write_part(reference)
 
 
 def of(decodes: Sequence[CanvasDecode], family: str) -> list[CanvasDecode]:
@@ -36,7 +46,7 @@ def of(decodes: Sequence[CanvasDecode], family: str) -> list[CanvasDecode]:
 
 
 def entry(own: Sequence[CanvasDecode], base: Sequence[CanvasDecode]) -> dict:
-    """The numbers of one method on these tasks; `base` are the first method's on the same tasks."""
+    """The numbers of one method on these tasks; `base` is what it is compared with."""
     promised = [one for one in own if one.identical is not None]
     repaired = [one for one in promised if not one.identical]
     changes = Corrections(*(sum(column) for column in zip(*(one.corrections for one in own), strict=True)))
@@ -63,7 +73,7 @@ def with_interval(name: str, pairs: Sequence[Pair]) -> dict:
 
 
 def compared(own: Sequence[CanvasDecode], base: Sequence[CanvasDecode]) -> dict:
-    """Against the first method on the same tasks: forwards saved, time ratio, and the difference in solved tasks."""
+    """Against `base` on the same tasks: forwards saved, time ratio, and the difference in solved tasks."""
     before = {one.task: one for one in base}
     pairs = [(before[one.task], one) for one in own if one.task in before]
     known = [(a, b) for a, b in pairs if a.solved is not None and b.solved is not None]

@@ -31,7 +31,7 @@ class TableDiffusion:
     def random(tokens: int = TOKENS, length: int = LENGTH, sharpness: float = SHARPNESS,
                seed: int = 0) -> TableDiffusion:
         """A random law: neighbours and distant positions interact, so that filling one position changes the others."""
-        dice = torch.Generator().manual_seed(seed)
+        dice = torch.Generator().manual_seed(seed % 2 ** 63)
         energy = torch.zeros((tokens,) * length, dtype=torch.float64)
         for one, other in itertools.combinations(range(length), 2):
             pair = torch.randn(tokens, tokens, generator=dice, dtype=torch.float64) / (other - one)

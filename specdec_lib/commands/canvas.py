@@ -27,15 +27,15 @@ def known_canvas_methods(specs: str) -> str:
     return specs
 
 
-Methods = Annotated[str, typer.Option("--methods", callback=known_canvas_methods,
-                                      help="Names with parameters, separated by commas: stepwise, parallel, threshold, "
-                                      "factor, ssd, tolerator, remask, vote.")]
+Rules = Annotated[str, typer.Option("--methods", callback=known_canvas_methods,
+                                    help="Names with parameters, separated by commas: stepwise, parallel, threshold, "
+                                    "factor, ssd, tolerator, remask, vote.")]
 World = Annotated[str, typer.Option("--world", help="sudoku, text or table.")]
 
 
 def canvas(out: Annotated[Path, opt.path_option("--out", "The folder of the results.")] = Path("results/canvas"),
-           world: World = "sudoku", methods: Methods = DEFAULT,
-           limit: Annotated[int, typer.Option("--limit", min=1, help="Tasks.")] = 24, seed: opt.Seed = 0,
+           world: World = "sudoku", rules: Rules = DEFAULT,
+           limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Tasks.")] = 24, seed: opt.Seed = 0,
            keep: Annotated[int, typer.Option("--keep", min=0, help="Tasks whose rounds are kept for drawing.")] = 8,
            threads: opt.Threads = None) -> None:
     """Fills the canvases of a world in several ways; writes decodes.parquet, rounds.parquet and summary.json."""
@@ -54,7 +54,7 @@ def canvas(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
     there = open_world(world, limit, seed)
     try:
         with bar("canvas") as progress:
-            told = run_canvases(CanvasPlan.of(canvas_specs(methods), seed, keep), there, out, progress)
+            told = run_canvases(CanvasPlan.of(canvas_specs(rules), seed, keep), there, out, progress)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished tasks are kept in {out}, the same command continues from there") from None
     typer.echo(summary_table(told))

@@ -1,4 +1,4 @@
-"""Canvases drawn as grids: what stands in each cell, how confident the model is, in which order cells were filled.
+"""A Sudoku board: what stands in each cell, how confident the model is, in which order cells were filled.
 
 Letters stay readable on every shade, and nothing depends on colour alone: the small number is the order of filling, a
 revised cell has a frame, a wrong one is crossed.
@@ -39,20 +39,9 @@ def board(digits: Sequence[int], clues: Sequence[int], confidence: Sequence[floa
     return figure
 
 
-def text_board(words: Sequence[str], block: int, confidence: Sequence[float | None] | None = None,
-               order: Mapping[int, int] | None = None, revised: Collection[int] = (),
-               title: str | None = None) -> go.Figure:
-    """The area of a text canvas, one block a line; "" is a mask. Shades, order and frames as on a board."""
-    open_cells = sum(word == "" for word in words)
-    figure = grid([word.replace("\n", "⏎") for word in words], block, confidence, order, [False] * len(words), revised, (),
-                  title or f"{len(words) - open_cells} of {len(words)} positions are filled", wide=2.2)
-    return figure
-
-
 def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] | None, order: Mapping[int, int] | None,
-         given: Sequence[bool], revised: Collection[int], wrong: Collection[int], title: str,
-         wide: float = 1.0) -> go.Figure:
-    """Words in lines of so many columns, first line on top; a cell is `wide` times as wide as high."""
+         given: Sequence[bool], revised: Collection[int], wrong: Collection[int], title: str) -> go.Figure:
+    """Words in lines of so many columns, the first line on top; "" is an open cell."""
     same_length(words=words, given=given, confidence=confidence)
     lines, order = -(-len(words) // columns), order or {}
     shade = [None if confidence is None or grey else confidence[at] for at, grey in enumerate(given)]
@@ -67,7 +56,7 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
                        "thickness": 12, "len": 0.8})
     figure.add_scatter(x=[x for x, _ in where], y=[y for _, y in where], mode="text", hovertext=hints, hoverinfo="text",
                        text=[f"<b>{word}</b>" if grey else word for word, grey in zip(words, given, strict=True)],
-                       textfont={"color": INK, "size": 18 if wide == 1 else 12}, showlegend=False)
+                       textfont={"color": INK, "size": 18}, showlegend=False)
     if order:
         figure.add_scatter(x=[where[at][0] + .3 for at in order], y=[where[at][1] - .32 for at in order], mode="text",
                            text=[str(step) for step in order.values()], textfont={"color": INK, "size": 9},
@@ -75,7 +64,7 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
     marked(figure, "revised", where, revised, "square-open", PALETTE["draft"])
     marked(figure, "wrong", where, wrong, "x-thin-open", PALETTE["rejected"])
     figure.update_xaxes(visible=False, range=[-.55, columns - .45], constrain="domain")
-    figure.update_yaxes(visible=False, range=[lines - .45, -.55], scaleanchor="x" if wide == 1 else None)
+    figure.update_yaxes(visible=False, range=[lines - .45, -.55], scaleanchor="x")
     height = 110 + CELL * lines
     return figure.update_layout(title=wrapped(title), height=height, margin={"t": 70, "b": 20, "l": 20, "r": 20})
 

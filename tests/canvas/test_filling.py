@@ -74,7 +74,8 @@ def test_what_the_factor_rule_writes_together_is_the_joint_mode(seed, sharpness,
     written = next(decode(canvas, model, make_canvas_method("factor(f=1.0)", model), NO_DICE)).rounds[0]
     known = tuple(slice(None) if token == model.mask else slice(token, token + 1) for token in canvas.tokens)
     others = [at for at in range(LENGTH) if at not in written.positions]
-    joint = model.joint[known].sum(others) if others else model.joint[known]      # axes: the written positions, ascending
+    # axes: the written positions, ascending
+    joint = model.joint[known].sum(others) if others else model.joint[known]
     best = torch.unravel_index(joint.argmax(), joint.shape)
     assert dict(zip(sorted(written.positions), map(int, best), strict=True)) == dict(
         zip(written.positions, written.tokens, strict=True))

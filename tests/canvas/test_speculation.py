@@ -14,6 +14,7 @@ from specdec_lib.canvas.order import ORDERS
 from specdec_lib.canvas.types import Canvas
 from specdec_lib.canvas.world_table import TableDiffusion
 from specdec_lib.dice import Dice
+from specdec_lib.toys.one_forward_rule import one_forward_rule
 from tests.canvas.tables import LENGTH, Remembered, empty, every_canvas, remembered, tied_model
 
 DICE = Dice(3)
@@ -66,22 +67,9 @@ def test_a_world_without_ties_counts_none():
     assert run("stepwise", empty(model), model).ties == 0
 
 
-def one_forward_keeps_the_matching_prefix(canvas: Canvas, model, count: int) -> Canvas:
-    """The wrong rule: fill `count` positions at once, run that canvas alone, keep the prefix that it agrees with."""
-    while not canvas.full:
-        row = model((canvas,))[0]
-        drafts = sorted(canvas.open, key=lambda at: (-row.confidence[at], at))[:count]
-        drafted = canvas.fill(drafts, [row.best[at] for at in drafts])
-        seen, kept = model((drafted,))[0], 1
-        while kept < len(drafts) and seen.best[drafts[kept]] == row.best[drafts[kept]]:
-            kept += 1
-        canvas = canvas.fill(drafts[:kept], [row.best[at] for at in drafts[:kept]])
-    return canvas
-
-
 def test_one_forward_for_all_drafts_is_not_stepwise_decoding():
     model = Remembered(TableDiffusion.random(3, 5, .5))
-    assert any(one_forward_keeps_the_matching_prefix(canvas, model, 4).tokens
+    assert any(one_forward_rule(canvas, model, 4).tokens
                != run("stepwise", canvas, model).canvas.tokens for canvas in every_canvas(model, 5))
 
 

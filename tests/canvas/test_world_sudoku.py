@@ -9,7 +9,14 @@ import torch
 from specdec_lib.canvas.catalog import make_canvas_method
 from specdec_lib.canvas.loop import finished
 from specdec_lib.canvas.sudoku import BLANK, fold, puzzles, solutions
-from specdec_lib.canvas.world_sudoku import SudokuModel, cells_right, load_sudoku, open_world, puzzle_canvas, sudoku_tasks
+from specdec_lib.canvas.world_sudoku import (
+    SudokuModel,
+    cells_right,
+    load_sudoku,
+    open_world,
+    puzzle_canvas,
+    sudoku_tasks,
+)
 from specdec_lib.canvas.worlds import open_world as world_by_name
 from specdec_lib.checkpoints.card import SHIPPED, read_card
 from specdec_lib.dice import Dice
