@@ -8,6 +8,7 @@ from pathlib import Path
 from specdec_lib.types import LM, Refusal
 
 NGRAM, LENGTH = "ngram", "length-predictor"
+CANVAS = "canvas-sudoku"                           # for no target: it is one itself
 ANY_TARGET = ("eagle", NGRAM, LENGTH)              # the others start from the target's own layers
 
 

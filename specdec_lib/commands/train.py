@@ -8,15 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
-from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
+from specdec_lib.checkpoints.trainable import CANVAS, refuse_untrainable, why_untrainable
 from specdec_lib.files import alone_in
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
+from specdec_lib.hub.default_model import NAME
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
@@ -26,6 +29,7 @@ from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.train_canvas import CanvasOrder, train_canvas
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
@@ -43,6 +47,13 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
 
     `lengths` are the given fields of `LengthSettings`, for the length predictor only.
     """
+    if name == CANVAS:
+        refuse_for_canvas({"--prompts": prompts, "--data": data, "--forbid": forbid, "--watch": watch, "--loss": loss,
+                           "--depths": depths, "--smooth": smooth, "--attention": attention, "--unroll": unroll,
+                           "--target": target != NAME, "--rows": rows != ROWS, "--cache-gb": cache != 10e9,
+                           **{f"--{word}": True for word in lengths or {}}})
+        return canvas_card(device, dtype, threads, minutes, out, seed, say, progress,
+                           {"optimiser": optimiser, "rate": rate, "batch": batch})
     name = with_attention(name, attention)
     which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
     asked = length_settings(name, lengths or {}, rate, seed)
@@ -59,6 +70,26 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                                                                                                  made,
                                                                                                 say, progress)
     return card_text(done.card)
+
+
+def canvas_card(device: str, dtype: str, threads: int | None, minutes: float, out: Path, seed: int, say: Say,
+                progress: Callable[[int, int, str], None], given: Mapping[str, Any]) -> str:
+    """Trains the Sudoku network, with these options where they are not None, and returns its card as text."""
+    check_threads(threads)
+    if device not in ("auto", "cpu"):
+        raise Refusal(f"{CANVAS} is trained on the processor: leave --device out, got {device}")
+    order = CanvasOrder(out, minutes, seed=seed, dtype="float32" if dtype == "auto" else dtype_of(dtype, "cpu"),
+                        **{word: value for word, value in given.items() if value is not None})
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return card_text(train_canvas(order, card_provenance(provenance(), order.dtype), say, progress).card)
+
+
+def refuse_for_canvas(given: Mapping[str, Any]) -> None:
+    """Refusal if one of these options, which shape the training of a drafter for a target, was given."""
+    strange = [word for word, value in given.items() if value not in (None, False, (), [])]
+    if strange:
+        raise Refusal(f"{CANVAS} learns solved boards and has no target: leave out {', '.join(strange)}")
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
