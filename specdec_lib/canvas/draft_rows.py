@@ -3,7 +3,7 @@
 Source: SSD (Gao et al. 2025, arXiv 2510.04147), linear chains and trees with drafts in another order ("jump", "mixed
 order") or with another token. Its figures and Table 2 were not at hand: the order in which a shape spends its rows is
 ours. Attention is bidirectional, so every node is a whole row of the batch, and two paths to one canvas share it: the
-shapes are sets of canvases, not lists of paths.
+shapes are sets of canvases, not lists of paths. `subset_rows` is our own.
 
 A row is written here as a set of (rank, token number): rank 0 is the open position with the highest score, token
 number 0 its most probable token. A draft never leaves the block that is open now: stepwise decoding may not fill later
@@ -54,6 +54,15 @@ def mixed_rows(open_positions: int) -> Iterator[Guess]:
     return mixed(chain_rows(open_positions), turns)
 
 
+def subset_rows(open_positions: int) -> Iterator[Guess]:
+    """Every subset of the best choice, of the two best, of the three best, ...: right in whatever order they come.
+
+    2^n rows hold all orders of the n best, where a chain of n + 1 rows holds one.
+    """
+    return (tuple((rank, 0) for rank in range(open_positions) if number >> rank & 1)
+            for number in range(1, 2 ** open_positions))
+
+
 def mixed(two: Iterator[Guess], one: Iterator[Guess]) -> Iterator[Guess]:
     """Two of the first, then one of the second, until both are used up."""
     pairs = zip_longest(two, two)
@@ -61,7 +70,8 @@ def mixed(two: Iterator[Guess], one: Iterator[Guess]) -> Iterator[Guess]:
             (*(guess for guess in pair if guess is not None), *([single] if single else [])))
 
 
-SHAPES: dict[str, Shape] = {"chain": chain_rows, "jump": jump_rows, "token": token_rows, "mixed": mixed_rows}
+SHAPES: dict[str, Shape] = {"chain": chain_rows, "jump": jump_rows, "token": token_rows, "mixed": mixed_rows,
+                            "subset": subset_rows}
 
 
 def check_shape(name: str) -> Shape:

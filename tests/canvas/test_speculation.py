@@ -122,6 +122,29 @@ def independent() -> TableDiffusion:
     return TableDiffusion(joint)
 
 
+def test_the_shapes_spend_their_rows_as_they_say():
+    def first(shape, count):
+        return [tuple(f"{rank}{chr(39) * number}" for rank, number in guess)
+                for guess in itertools.islice(SHAPES[shape](4), count)]
+
+    assert first("chain", 9) == [("0",), ("0", "1"), ("0", "1", "2"), ("0", "1", "2", "3")]
+    assert first("jump", 3) == [("0",), ("0", "1"), ("1",)]
+    assert first("token", 6)[2::3] == [("0'",), ("0", "1'")]
+    assert first("mixed", 6)[2::3] == [("1",), ("0'",)]
+    assert first("subset", 4) == [("0",), ("1",), ("0", "1"), ("2",)]
+    assert len(first("subset", 99)) == 15
+
+
+def test_all_subsets_need_no_order_where_a_chain_does():
+    """The three best of the empty canvas are written in another order than they are ranked in, in some world."""
+    better = 0
+    for seed in range(6):
+        model = remembered(seed)
+        chain, subset = (run(f"ssd(rows=8, tree={tree!r})", empty(model), model) for tree in ("chain", "subset"))
+        better += subset.forwards < chain.forwards
+    assert better > 0
+
+
 def test_a_jump_accepts_a_swapped_order_that_the_chain_rejects():
     model, better = remembered(seed=1), 0
     for canvas in every_canvas(model):
