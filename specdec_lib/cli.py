@@ -17,6 +17,7 @@ import typer
 
 from specdec_lib.commands import arguments as opt
 from specdec_lib.commands import book_commands, run_commands, training_options
+from specdec_lib.commands.canvas import canvas
 from specdec_lib.commands.digits_command import digits
 from specdec_lib.commands.exit_codes import Stopped, exit_code, say
 from specdec_lib.commands.gpu_command import gpu
@@ -179,6 +180,7 @@ training_options.add_to(app)
 
 app.command("gpu")(gpu)
 app.command("digits")(digits)
+app.command("canvas")(canvas)
 
 
 @app.command()

@@ -39,12 +39,16 @@ POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,resp
          "dtype": ("float32", "auto", "float64", "int3", "fp32", ""), "threads": ("1", "0", "-1", "100000", "x"),
          "orders": ("file", "shuffled", "file,shuffled", "x", ""), "positions": ("-1", "0", "9", "x"),
          "drafters": ("", "prompt-lookup", "a/b=prompt-lookup", "draft-model", "x", "=", "eagle", "eagle,eagle"),
+         "world": ("table", "chess", ""),
+         "rules": ("ssd", "stepwise,tolerator(forwards=3)", "vote", "ssd(rows=-1)", "ar", "ssd,ssd", "",
+                   "parallel(k=True)", "threshold(theta=2.0)", "ssd("),
          "name": ("eagle", "ngram", "draft-lm", "early-exit", "length-predictor", "diffusion-lm", "x", ""),
          "names": ("eagle", "ngram", "x"), "prompt": ("a b c", "", " ", "-", "red " * 99, "😀", "-x"),
          "cache_gb": ("0.001", "-1", "nan", "inf", "x"), "longest": ("3", "0", "-1", "101", "x")}
 USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json",
          "prompts": "prompts.jsonl", "data": "data.jsonl", "limit": "2", "peers": "",
-         "max_new_tokens": "3", "threads": "1", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
+         "max_new_tokens": "3", "threads": "1", "world": "table",
+         "rules": "ssd,tolerator(forwards=3)", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
          "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf",
          "run": "run", "runs": "run", "seconds": "0.01"}
 FILES = {"target": "model", "draft": "draft", "diffusion": "model", "prompts": "prompts.jsonl", "cost": "curve.json",
@@ -52,7 +56,7 @@ FILES = {"target": "model", "draft": "draft", "diffusion": "model", "prompts": "
          "sources": "data.jsonl", "run": "run", "runs": "run"}
 BEGUN = "begun"                                    # a bench that was stopped after its first prompt
 OUTS = {"bench": "run", "report": "run", "record": "recordings", "train": "shelf", "store": "a.store",
-        "cost": "curve.json", "overhead": "curve.json"}
+        "cost": "curve.json", "overhead": "curve.json", "canvas": "filled"}
 
 
 def commands() -> dict[str, list]:

@@ -103,6 +103,10 @@ class Worlds:
     def compare(self, out: Path) -> int:
         return cli.run(["compare", str(RUN), str(RUN.with_name("copies")), "--out", str(out / "both.csv")])
 
+    def canvas(self, out: Path) -> int:
+        return cli.run(["canvas", "--world", "table", "--limit", "3", "--keep", "2", "--out", str(out), "--methods",
+                        "ssd(rows=3),tolerator(forwards=4)"])
+
     def conversion(self, out: Path) -> int:
         def fetch(into: Path, say) -> Path:
             (into / "wheel").mkdir()

@@ -13,6 +13,10 @@ from specdec_lib.figures.tradeoff import TradeoffPoint
 
 WORDS = ["cat", "dog", "mat"]
 EVERY = {
+    "canvas_grid": lambda: figures.canvas_grid(["5", "", "7", "1"], [None, None, .9, .4], ["given", "", "new", "kept"],
+                                               2, "Two of four positions are written"),
+    "solved_by_forwards": lambda: figures.solved_by_forwards({"tolerator": {8: (.4, (.3, .5)), 16: (.6, None)},
+                                                              "parallel": {8: (.3, None)}}, "tolerator solves most"),
     "waterfall": lambda: figures.waterfall(["eagle2", "+ trigger"], [1.4, .9], [(1.2, 1.6), (.8, .95)]),
     "break_even_plane": lambda: figures.break_even_plane({"search": (.2, 1.3)}, 1.1, {"paper": (1.0, 7.0)}, (.01, 3),
                                                          (.9, 8)),

@@ -43,7 +43,8 @@ def world(tmp_path_factory):
     (folder / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in prompts))
     (folder / "data.jsonl").write_text(answers())
     trained_for(folder / "model", folder / "shelf")
-    for command, out in (("train", "shelf"), ("bench", "run"), ("record", "recordings"), ("store", "a.store")):
+    for command, out in (("train", "shelf"), ("bench", "run"), ("record", "recordings"), ("store", "a.store"),
+                         ("canvas", "filled")):
         code, _, err = fuzz.run_in(folder, into(fuzz.usual(command), out), "")
         assert code == 0, err
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +104,7 @@ def holds(case: fuzz.Case, world: Path) -> None:
 def test_every_command_and_option_is_walked():
     found = fuzz.commands()
     assert set(found) >= {"bench", "report", "generate", "record", "train", "store", "cost", "overhead", "break-even",
-                          "methods", "parts"}
+                          "canvas", "methods", "parts"}
     assert {"out", "methods", "peers"} <= {param.name for param in found["bench"]}
 
 

@@ -17,16 +17,18 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 
-SHORT = {"bench": 3, "train": 3, "record": 1, "store": 1, "cost": 1, "conversion": 1}           # kills of each job
-FILLED = {"bench": 2, "train": 1, "record": 1, "store": 1, "cost": 1, "overhead": 1, "conversion": 1, "export": 1}
+SHORT = {"bench": 2, "canvas": 1, "train": 3, "record": 1, "store": 1, "cost": 1, "conversion": 1}     # kills
+FILLED = {"bench": 2, "canvas": 1, "train": 1, "record": 1, "store": 1, "cost": 1, "overhead": 1, "conversion": 1,
+          "export": 1}
 FULL = re.compile(r"^(?:specdec: )?\S+ cannot be (?:written|made): its disk is full, with [\d.]+ MB free", re.MULTILINE)
-LONG = {"bench": 28, "train": 22, "record": 14, "report": 12, "store": 5, "cost": 5, "overhead": 3,
+LONG = {"bench": 26, "canvas": 4, "train": 22, "record": 13, "report": 11, "store": 5, "cost": 5, "overhead": 3,
         "conversion": 7, "export": 3, "compare": 1}
 TIMES = {"when", "what", "target", "how", "seconds", "prefill", "wall"}                # columns of tables
 # What no two runs have in common: times, what follows from them, and the process that ran.
 OWN = {"seconds", "created", "date", "machine", "command", "commit", "changed", "minutes", "break_even", "load", "now",
        "speedup", "speedup_ci", "speedup_end_to_end", "expected_speedup", "tokens_per_second", "time_share",
-       "cost_curve", "spread_of_repeats", "spread_within_decode", "warnings", "nodes", "provenance", "sizes"}
+       "cost_curve", "spread_of_repeats", "spread_within_decode", "warnings", "nodes", "provenance", "sizes",
+       "seconds_ci", "times_as_fast", "times_as_fast_ci", "row_seconds", "row_cost"}
 
 
 class Nursery:

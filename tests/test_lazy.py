@@ -23,7 +23,7 @@ sys.stderr.write("\\n" + json.dumps(said))
 QUICK = {"--help": 0, "generate --help": 0, "bench --help": 0, "train --help": 0, "methods": 0, "parts --json": 0,
          "methods --checkpoints nowhere": 2, "generate --method nobody a": 2, "bench --methods ar,sam(": 2,
          "bench --methods ar@nobody": 2, "report --methods nobody": 2, "overhead --method nobody": 2,
-         "record --drafters eagle,mine=nobody": 2,
+         "record --drafters eagle,mine=nobody": 2, "canvas --methods nobody": 2,
          "bench --limit many": 2, "nothing": 2}
 
 

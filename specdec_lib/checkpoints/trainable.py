@@ -9,6 +9,7 @@ from specdec_lib.types import LM, Refusal
 
 NGRAM, LENGTH = "ngram", "length-predictor"
 DIGITS = "digits"                                  # models of images: they draft for no language model
+CANVAS = "canvas-sudoku"                           # for no target: it is one itself
 ANY_TARGET = ("eagle", NGRAM, LENGTH)              # the others start from the target's own layers
 
 

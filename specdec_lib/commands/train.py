@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
-from specdec_lib.checkpoints.trainable import DIGITS, refuse_untrainable, why_untrainable
+from specdec_lib.checkpoints.trainable import CANVAS, DIGITS, refuse_untrainable, why_untrainable
 from specdec_lib.files import alone_in
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
@@ -28,6 +30,7 @@ from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.train_canvas import CanvasOrder, train_canvas
 from specdec_lib.training.train_digits import DigitSettings, train_digits
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
@@ -51,6 +54,13 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                             depths=depths, optimiser=optimiser, smooth=smooth, attention=attention, unroll=unroll,
                             batch=batch, watch=watch, **dict(lengths or {}))
         return train_images(minutes, rate, threads, out, seed, say, progress)
+    if name == CANVAS:
+        refuse_for_canvas({"--prompts": prompts, "--data": data, "--forbid": forbid, "--watch": watch, "--loss": loss,
+                           "--depths": depths, "--smooth": smooth, "--attention": attention, "--unroll": unroll,
+                           "--target": target != DEFAULT, "--rows": rows != ROWS, "--cache-gb": cache != 10e9,
+                           **{f"--{word}": True for word in lengths or {}}})
+        return canvas_card(device, dtype, threads, minutes, out, seed, say, progress,
+                           {"optimiser": optimiser, "rate": rate, "batch": batch})
     name = with_attention(name, attention)
     which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
     asked = length_settings(name, lengths or {}, rate, seed)
@@ -84,6 +94,26 @@ def train_images(minutes: float, rate: float | None, threads: int | None, out: P
     for_model(threads or 1)
     asked = DigitSettings(minutes, seed=seed) if rate is None else DigitSettings(minutes, rate, seed=seed)
     return card_text(train_digits(asked, out, card_provenance(provenance(), "float32"), say, progress).card)
+
+
+def canvas_card(device: str, dtype: str, threads: int | None, minutes: float, out: Path, seed: int, say: Say,
+                progress: Callable[[int, int, str], None], given: Mapping[str, Any]) -> str:
+    """Trains the Sudoku network, with these options where they are not None, and returns its card as text."""
+    check_threads(threads)
+    if device not in ("auto", "cpu"):
+        raise Refusal(f"{CANVAS} is trained on the processor: leave --device out, got {device}")
+    order = CanvasOrder(out, minutes, seed=seed, dtype="float32" if dtype == "auto" else dtype_of(dtype, "cpu"),
+                        **{word: value for word, value in given.items() if value is not None})
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return card_text(train_canvas(order, card_provenance(provenance(), order.dtype), say, progress).card)
+
+
+def refuse_for_canvas(given: Mapping[str, Any]) -> None:
+    """Refusal if one of these options, which shape the training of a drafter for a target, was given."""
+    strange = [word for word, value in given.items() if value not in (None, False, (), [])]
+    if strange:
+        raise Refusal(f"{CANVAS} learns solved boards and has no target: leave out {', '.join(strange)}")
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,

@@ -30,7 +30,7 @@ Positions = Annotated[int | None, typer.Option(
 Unroll = Annotated[int | None, typer.Option("--unroll", help="For eagle: steps unrolled in training; default 5.")]
 Rows = Annotated[int, typer.Option("--rows", help="Tokens of the draft vocabulary.")]
 Batch = Annotated[int | None, typer.Option(
-    "--batch", help="Padded tokens of a step; default: 2048 on a CPU, 16384 elsewhere.")]
+    "--batch", help="Padded tokens of a step: 2048 on a CPU, 16384 elsewhere; for canvas-sudoku boards: 16.")]
 Watch = Annotated[list[Path] | None, opt.path_option(
     "--watch", "Answers to measure beside the held-out ones, never trained on.")]
 CacheGB = Annotated[float, typer.Option(
@@ -71,7 +71,7 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
 
 def train(name: Annotated[str, typer.Argument(
               help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion, ngram or length-predictor; digits: models of images.")],
+                   "block-diffusion, ngram, length-predictor; canvas-sudoku and digits: models of boards and images.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,

@@ -6,6 +6,8 @@ Knows nothing about models, sessions or files.
 """
 
 from specdec_lib.figures.ablation import ratios, round_split, shares
+from specdec_lib.figures.board import board
+from specdec_lib.figures.canvas_grid import canvas_grid, solved_by_forwards
 from specdec_lib.figures.continuous import densities, image_grid, patch_acceptance
 from specdec_lib.figures.distributions import acceptance, distributions
 from specdec_lib.figures.draft_length import draft_lengths, regrets, speed_by_parameter, stopping_points
@@ -27,11 +29,11 @@ from specdec_lib.figures.tree import tree
 from specdec_lib.figures.trigger import histogram, precision_recall, trigger
 from specdec_lib.figures.waterfall import break_even_plane, waterfall
 
-__all__ = ["PALETTE", "acceptance", "break_even_plane", "by_family", "candidates", "conditional_acceptance",
-           "cost_curve", "curves", "densities", "depth_weights", "distributions", "draft_lengths",
-           "draft_lengths_by_round", "early_exit_grid", "gains", "histogram", "image_grid", "lattice",
+__all__ = ["PALETTE", "acceptance", "board", "break_even_plane", "by_family", "candidates", "canvas_grid",
+           "conditional_acceptance", "cost_curve", "curves", "densities", "depth_weights", "distributions",
+           "draft_lengths", "draft_lengths_by_round", "early_exit_grid", "gains", "histogram", "image_grid", "lattice",
            "lengths_by_rule", "match_lengths", "nested_rounds", "patch_acceptance", "pipeline", "precision_recall",
            "predicted_measured", "ratios", "regrets", "round_split", "rounds", "schedule_map", "schedule_timeline",
-           "shares", "signal", "sources", "speed_by_parameter", "speed_map", "speedups", "stack_path",
-           "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "training_curves",
-           "tree", "trigger", "waterfall"]
+           "shares", "signal", "solved_by_forwards", "sources", "speed_by_parameter", "speed_map", "speedups",
+           "stack_path", "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff",
+           "training_curves", "tree", "trigger", "waterfall"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
-from specdec_lib.checkpoints.trainable import LENGTH, NGRAM
+from specdec_lib.checkpoints.trainable import CANVAS, LENGTH, NGRAM
 from specdec_lib.heads.diffusion import FULL
 from specdec_lib.training.data.dataset import Dataset
 from specdec_lib.training.losses.objective import Objective
@@ -95,12 +95,13 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "is greedy.")),
 )}
 NAMES = (*RECIPES, NGRAM, LENGTH)                  # the last two are counted, and fitted, by code of their own
+OTHERS = (CANVAS,)                                 # no drafters, and for no target
 
 
 def recipe(name: str) -> Recipe:
     """The recipe of this name; Refusal with the names there are."""
     if name not in RECIPES:
-        raise Refusal(f"there is no drafter named {name!r} to train; there are: {', '.join(NAMES)}")
+        raise Refusal(f"there is no drafter named {name!r} to train; there are: {', '.join((*NAMES, *OTHERS))}")
     return RECIPES[name]
 
 

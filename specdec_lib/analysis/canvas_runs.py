@@ -1,0 +1,143 @@
+"""A finished canvas run -> frames to draw, acceptance of drafted rows, and rules side by side at matched forwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from specdec_lib.analysis.wording import Interval, number, verdict
+from specdec_lib.bench.canvas_results import CanvasRun
+from specdec_lib.bench.canvas_summary import solved_difference
+from specdec_lib.canvas.catalog import canvas_spec
+from specdec_lib.canvas.types import CanvasRound, CanvasSession
+
+Name = Callable[[int], str]
+
+
+class CanvasFrame(NamedTuple):
+    """What `figures.canvas_grid` draws of one step: a word, a confidence and a role for every position."""
+
+    words: tuple[str, ...]
+    confidence: tuple[float | None, ...]
+    roles: tuple[str, ...]
+
+
+def frame(session: CanvasSession, step: int, name: Name = str) -> CanvasFrame:
+    """The canvas after `step` rounds (0: as it was given); roles are those of the last of these rounds."""
+    rounds = session.rounds[:step]
+    canvases = session.canvases()
+    before, canvas = canvases[max(0, step - 1)], canvases[step]
+    known: dict[int, float] = {}
+    for one in rounds:
+        known |= dict(zip(one.positions, one.confidences, strict=True))
+    roles = dict.fromkeys(set(range(len(canvas))) - set(canvas.area) | {
+        at for at in canvas.area if session.start.tokens[at] != canvas.mask}, "given")
+    if rounds:
+        roles |= round_roles(rounds[-1], before.tokens)
+    words = tuple("" if token == canvas.mask else name(token) for token in canvas.tokens)
+    return CanvasFrame(words, tuple(known.get(at) if word else None for at, word in enumerate(words)),
+                       tuple(roles.get(at, "") for at in range(len(canvas))))
+
+
+def round_roles(one: CanvasRound, before: Sequence[int]) -> dict[int, str]:
+    """Position -> what the round did to it: new, kept or revised where it was hidden and decided again, or hidden."""
+    hidden = frozenset(one.hidden)
+    roles = dict.fromkeys(one.hidden, "hidden")
+    for position, token in zip(one.positions, one.tokens, strict=True):
+        roles[position] = "new" if position not in hidden else "kept" if before[position] == token else "revised"
+    return roles
+
+
+def accepted_at_least(run: CanvasRun, method: str) -> list[float]:
+    """The share of drafting rounds that wrote at least 1, 2, ... tokens, over the kept tasks; [] where none drafted."""
+    sizes = [len(one.positions) for decode in run.of(method) for one in decode.rounds if one.drafted]
+    return [sum(size >= n for size in sizes) / len(sizes) for n in range(1, max(sizes, default=0) + 1)]
+
+
+def spec_values(method: str) -> dict:
+    """The parameters that a method of a run was made with."""
+    return canvas_spec(method).values
+
+
+def kind_of(method: str) -> str:
+    """The method without its number of forwards, so that lines over forwards can be drawn."""
+    part = canvas_spec(method)
+    rest = ", ".join(f"{name}={value!r}" for name, value in part.values.items() if name != "forwards")
+    return f"{part.name}({rest})" if rest else part.name
+
+
+def by_forwards(run: CanvasRun, family: str | None = None) -> dict[str, dict[int, tuple[float, Interval]]]:
+    """Kind of method -> total forwards -> (solved share, interval), for methods with a budget and known answers."""
+    out: dict[str, dict[int, tuple[float, Interval]]] = {}
+    for method, entry in run.summary["methods"].items():
+        budget, found = spec_values(method).get("forwards"), entry if family is None else entry["by_family"][family]
+        if budget is not None and found["solved"] is not None:
+            out.setdefault(kind_of(method), {})[budget] = found["solved"], found["solved_ci"]
+    return out
+
+
+class MatchedGain(NamedTuple):
+    """Two methods with the same budget of forwards: solved shares, the paired difference, and what it supports."""
+
+    forwards: int
+    base: float
+    other: float
+    difference: float
+    interval: Interval
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.interval, "more solved", "fewer solved", line=0.0)
+
+
+def matched_gains(run: CanvasRun, kind: str, base: str = "parallel") -> list[MatchedGain]:
+    """A kind of method against another one at every budget that both have, paired by task."""
+    named: dict[tuple[str, int], str] = {}
+    for method in run.methods:
+        if "forwards" in spec_values(method):
+            named[kind_of(method), spec_values(method)["forwards"]] = method
+    out = []
+    for forwards in sorted({budget for name, budget in named if name == kind and (base, budget) in named}):
+        one, other = (named[name, forwards] for name in (base, kind))
+        gain, between = solved_difference(run.of(one), run.of(other))
+        before, after = (run.summary["methods"][method]["solved"] for method in (one, other))
+        out.append(MatchedGain(forwards, before, after, gain, between))
+    return out
+
+
+def correction_rows(run: CanvasRun, kind: str) -> dict[str, dict[str, int]]:
+    """Budget -> tokens replaced on all tasks, by what they were and became, and the net number of corrections."""
+    out = {}
+    for method, entry in run.summary["methods"].items():
+        if kind_of(method) == kind:
+            told: Mapping[str, int] = entry["corrections"]
+            out[f"{spec_values(method)['forwards']} forwards"] = {
+                "wrong to right": told["to_right"], "right to wrong": told["to_wrong"],
+                "wrong to wrong": told["still_wrong"], "net": told["to_right"] - told["to_wrong"]}
+    return out
+
+
+def pays(run: CanvasRun, method: str) -> dict[str, float | str | None]:
+    """What decides whether drafted rows pay: tokens per forward, the measured cost of its rows, and measured time."""
+    entry, rows = run.summary["methods"][method], spec_values(method).get("rows", 4)
+    cost = run.summary["row_cost"].get(str(rows))
+    return {"tokens per forward": entry["tokens_per_forward"], "rows per forward": entry["rows_per_forward"],
+            f"T({rows} rows) / T(1 row)": cost, "predicted speed": cost and entry["tokens_per_forward"] / cost,
+            "measured speed": entry["times_as_fast"], "so it is": verdict(entry["times_as_fast_ci"])}
+
+
+def identity_sentence(run: CanvasRun) -> str:
+    """How many canvases of lossless methods equal stepwise decoding's, and how many of the others do at one shape."""
+    told = [entry for entry in run.summary["methods"].values() if entry["promised"]]
+    same, promised = (sum(entry[name] for entry in told) for name in ("identical", "promised"))
+    again = sum(entry["identical_at_one_shape"] for entry in told)
+    rest = "" if same == promised else (f"; of the other {promised - same}, {again} are identical when every forward"
+                                        " has the same number of rows, so that only rounding told them apart")
+    return f"{same} of {promised} canvases are identical to stepwise decoding's{rest}"
+
+
+def gain_sentence(kind: str, one: MatchedGain) -> str:
+    """One budget in words, its direction taken from the interval."""
+    between = "" if one.interval is None else f" ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
+    return (f"{one.forwards} forwards: {kind} solves {number(one.other)} against {number(one.base)}, a difference of "
+            f"{one.difference:+.3f}{between}: {one.verdict}")

@@ -1,0 +1,1 @@
+"""Ways to fill a canvas, one file each."""

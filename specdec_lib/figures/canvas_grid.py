@@ -1,0 +1,66 @@
+"""A canvas as a grid of tokens, shaded by confidence, with marks for what one round did to each position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series, whiskers
+
+CELL = 38                                          # pixels
+MARKS = {"new": ("circle-open", "accepted"), "kept": ("square-open", "target"), "revised": ("x-open", "rejected"),
+         "hidden": ("diamond-open", "extra")}
+SAID = {"new": "written by this forward", "kept": "decided again, same token", "revised": "decided again, changed",
+        "hidden": "hidden, given back"}
+GIVEN = "given"
+
+
+def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles: Sequence[str], columns: int,
+                title: str) -> go.Figure:
+    """`words[i]` at position i, row by row, `columns` to a row; "" is a mask. Shade is the confidence (None: white).
+
+    `roles[i]` is a key of `MARKS`, which draws a symbol, "given" for what was never masked (bold), or anything else.
+    """
+    same_length(words=words, confidence=confidence, roles=roles)
+    rows = -(-len(words) // columns)
+    figure = canvas(title, "column", "row")
+    shade = [[None] * columns for _ in range(rows)]
+    letters = [[""] * columns for _ in range(rows)]
+    for at, (word, value, role) in enumerate(zip(words, numbers(confidence), roles, strict=True)):
+        shade[at // columns][at % columns] = value
+        letters[at // columns][at % columns] = f"<b>{word}</b>" if role == GIVEN else word
+    figure.add_heatmap(z=shade, text=letters, x=list(range(1, columns + 1)), y=list(range(1, rows + 1)), xgap=2, ygap=2,
+                       texttemplate="%{text}", zmin=0, zmax=1, colorscale=[[0, "white"], [1, PALETTE["draft"]]],
+                       colorbar={"title": "confidence"}, hovertemplate="row %{y}, column %{x}: %{text}, "
+                       "confidence %{z:.3f}<extra></extra>")
+    for role, (symbol, colour) in MARKS.items():
+        found = [at for at, one in enumerate(roles) if one == role]
+        if found:
+            figure.add_scatter(x=[at % columns + 1 for at in found], y=[at // columns + 1 for at in found],
+                               mode="markers", name=SAID[role], hoverinfo="name",
+                               marker={"symbol": symbol, "size": 24, "color": PALETTE[colour], "line": {"width": 2}})
+    if columns == 9 == rows:
+        for line in (3.5, 6.5):
+            figure.add_hline(y=line, line={"color": PALETTE["target"], "width": 2})
+            figure.add_vline(x=line, line={"color": PALETTE["target"], "width": 2})
+    figure.update_yaxes(range=[rows + .5, .5], showgrid=False, showticklabels=False, ticks="")
+    figure.update_xaxes(range=[.5, columns + .5], showticklabels=False, ticks="")
+    return figure.update_layout(height=180 + CELL * rows, width=max(420, 190 + CELL * columns), showlegend=True,
+                                legend={"y": -0.02, "yanchor": "top"})
+
+
+def solved_by_forwards(solved: Mapping[str, Mapping[int, tuple[float, Sequence[float] | None]]],
+                       title: str) -> go.Figure:
+    """One line per rule: forwards -> (share of solved tasks, 95 % interval or None)."""
+    figure = canvas(title, "forwards in all", "share of solved tasks")
+    for place, (name, points) in enumerate(solved.items()):
+        look, x = series(place), sorted(points)
+        values = [points[at][0] for at in x]
+        figure.add_scatter(x=[at * (1 + .02 * place) for at in x], y=numbers(values), name=name, mode="lines+markers",
+                           line={"color": look["colour"], "dash": look["dash"]},
+                           marker={"symbol": look["symbol"], "size": 8}, hovertemplate="%{y:.3f}",
+                           error_y=whiskers(values, [points[at][1] for at in x], look["colour"], thickness=1, width=3))
+    figure.update_xaxes(type="log", tickvals=sorted({at for points in solved.values() for at in points}),
+                        ticktext=[str(at) for at in sorted({at for points in solved.values() for at in points})])
+    return figure.update_yaxes(range=[-.02, 1.05]).update_layout(showlegend=True)

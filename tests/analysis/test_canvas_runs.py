@@ -1,0 +1,82 @@
+"""A canvas run in frames, in rules side by side, and in sentences whose direction comes from the numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.analysis import canvas_runs
+from specdec_lib.bench.canvas_results import CanvasDecode, CanvasRun
+from specdec_lib.bench.canvas_summary import method_entries
+from specdec_lib.canvas.outcome import Corrections
+from specdec_lib.canvas.types import Canvas, CanvasRound, CanvasSession, CanvasTask
+
+CANVAS = Canvas((7, 9, 9, 9), 9, (0, 1, 2, 3))
+ROUNDS = (CanvasRound((1, 2), (1, 2), (.5, .6), rows=3, drafted=2), CanvasRound((3,), (3,), (.7,)),
+          CanvasRound((1, 2), (1, 4), (.8, .9), hidden=(1, 2, 3)))
+SESSION = CanvasSession(CANVAS.fill((1, 2, 3), (1, 4, 3)), CANVAS, ROUNDS)
+
+
+def run(**solved) -> CanvasRun:
+    """A run of tasks of which each method solved the given ones of eight."""
+    decodes = tuple(CanvasDecode(str(task), spec.replace("_", "(forwards=") + ")", "all", 3, 4, 4, 0, .1,
+                                 task in right, rounds=ROUNDS if task == 0 else ())
+                    for spec, right in solved.items() for task in range(8))
+    row_cost = {"1": 1.0, "4": 2.0}
+    return CanvasRun({"methods": method_entries(decodes), "row_cost": row_cost}, decodes,
+                     {"0": CanvasTask("0", CANVAS)})
+
+
+def test_a_frame_says_what_the_last_of_its_rounds_did_to_each_position():
+    assert canvas_runs.frame(SESSION, 0) == (("7", "", "", ""), (None,) * 4, ("given", "", "", ""))
+    assert canvas_runs.frame(SESSION, 1).roles == ("given", "new", "new", "")
+    frame = canvas_runs.frame(SESSION, 3, lambda token: f"<{token}>")
+    assert frame == (("<7>", "<1>", "<4>", "<3>"), (None, .8, .9, .7), ("given", "kept", "revised", "hidden"))
+
+
+def test_acceptance_counts_drafting_rounds_alone():
+    assert canvas_runs.accepted_at_least(run(parallel_4=()), "parallel(forwards=4)") == [1.0, 1.0]
+    later = replace(ROUNDS[1], drafted=1)
+    decode = replace(run(parallel_4=()).decodes[0], rounds=(*ROUNDS, later))
+    both = CanvasRun({}, (decode,), {})
+    assert canvas_runs.accepted_at_least(both, decode.method) == [1.0, .5]
+    assert canvas_runs.accepted_at_least(CanvasRun({}, (), {}), "ssd") == []
+
+
+def test_methods_are_compared_at_the_forwards_that_both_have():
+    found = run(parallel_4=(0, 1), tolerator_4=range(8), tolerator_8=range(8), parallel_16=range(8), tolerator_16=(0,))
+    lines = canvas_runs.by_forwards(found)
+    assert {kind: sorted(points) for kind, points in lines.items()} == {"parallel": [4, 16], "tolerator": [4, 8, 16]}
+    few, many = canvas_runs.matched_gains(found, "tolerator")
+    assert (few.forwards, few.base, few.other, few.difference, few.verdict) == (4, .25, 1.0, .75, "more solved")
+    assert (many.difference, many.verdict) == (-.875, "fewer solved")
+    assert "tolerator solves 1.00 against 0.25, a difference of +0.750" in canvas_runs.gain_sentence("tolerator", few)
+    assert canvas_runs.gain_sentence("tolerator", many).endswith("fewer solved")
+
+
+def test_a_kind_is_the_spec_without_its_budget():
+    assert canvas_runs.kind_of("vote(forwards=8, runs=2)") == canvas_runs.kind_of("vote(runs=2)") == "vote(runs=2)"
+    assert canvas_runs.kind_of("tolerator(forwards=8)") == "tolerator"
+
+
+def test_corrections_are_told_with_their_net():
+    decodes = tuple(CanvasDecode(str(task), "tolerator(forwards=4)", "all", 3, 4, 4, 0, .1, True,
+                                 corrections=Corrections(to_right=task, to_wrong=2)) for task in range(3))
+    found = CanvasRun({"methods": method_entries(decodes)}, decodes, {})
+    assert canvas_runs.correction_rows(found, "tolerator") == {
+        "4 forwards": {"wrong to right": 3, "right to wrong": 6, "wrong to wrong": 0, "net": -3}}
+
+
+@pytest.mark.parametrize(("same", "at_shape", "said"), [
+    (True, None, "8 of 8 canvases are identical to stepwise decoding's"),
+    (False, True, "0 of 8 canvases are identical to stepwise decoding's; of the other 8, 8 are identical when"),
+    (False, False, "of the other 8, 0 are identical")])
+def test_identity_is_told_with_what_rounding_explains(same, at_shape, said):
+    plain = [CanvasDecode(str(task), "stepwise", "all", 3, 4, 4, 0, .4) for task in range(8)]
+    own = [replace(one, method="ssd(rows=4)", forwards=2, seconds=.1, identical=same, at_shape=at_shape)
+           for one in plain]
+    found = CanvasRun({"methods": method_entries([*plain, *own]), "row_cost": {"4": 2.0}}, (*plain, *own), {})
+    assert said in canvas_runs.identity_sentence(found)
+    told = canvas_runs.pays(found, "ssd(rows=4)")
+    assert told["predicted speed"] == pytest.approx(1.5 / 2)
+    assert told["measured speed"] == pytest.approx(4)
+    assert told["so it is"] == "faster"

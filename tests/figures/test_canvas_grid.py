@@ -1,0 +1,32 @@
+"""A canvas as a grid: words and confidences in their cells, one symbol per role, lines of a Sudoku."""
+
+import pytest
+
+from specdec_lib import figures
+
+
+def test_words_confidences_and_marks_stand_at_their_positions():
+    figure = figures.canvas_grid(["5", "", "7", "1"], [None, None, .9, .4], ["given", "", "new", "revised"], 2,
+                                 "two rows")
+    grid, new, revised = figure.data
+    assert [list(row) for row in grid.text] == [["<b>5</b>", ""], ["7", "1"]]
+    assert [list(row) for row in grid.z] == [[None, None], [.9, .4]]
+    assert (list(new.x), list(new.y), new.name) == ([1], [2], "written by this forward")
+    assert (list(revised.x), list(revised.y)) == ([2], [2])
+    assert new.marker.symbol != revised.marker.symbol
+    assert not figure.layout.shapes
+
+
+def test_nine_by_nine_has_the_lines_of_a_sudoku_and_columns_of_one_length_are_asked_for():
+    figure = figures.canvas_grid(["1"] * 81, [.5] * 81, [""] * 81, 9, "a board")
+    assert len(figure.layout.shapes) == 4
+    with pytest.raises(ValueError, match="one length"):
+        figures.canvas_grid(["1"], [], [""], 1, "x")
+
+
+def test_solved_shares_have_their_budgets_and_intervals():
+    figure = figures.solved_by_forwards({"a": {16: (.5, (.4, .7)), 8: (.25, None)}, "b": {8: (.3, None)}}, "a leads")
+    first = figure.data[0]
+    assert list(first.y) == [.25, .5]
+    assert [value and round(value, 6) for value in first.error_y.array] == [None, .2]
+    assert list(figure.layout.xaxis.tickvals) == [8, 16]
