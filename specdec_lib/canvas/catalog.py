@@ -62,7 +62,8 @@ def reference_of(spec: PartSpec) -> PartSpec | None:
 
 
 def with_references(specs: Sequence[PartSpec]) -> tuple[PartSpec, ...]:
-    """The specs, preceded by the references that they lack."""
-    needed = [reference for reference in map(reference_of, specs) if reference is not None]
-    lacking = {write_part(one): one for one in needed if one not in specs}
-    return (*lacking.values(), *specs)
+    """The specs in their order, each preceded by the reference that it needs, and none of them twice."""
+    out: list[PartSpec] = []
+    for spec in specs:
+        out += [one for one in (reference_of(spec), spec) if one is not None and one not in out]
+    return tuple(out)

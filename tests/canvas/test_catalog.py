@@ -44,8 +44,11 @@ def test_ssd_is_compared_with_stepwise_decoding_in_its_order_and_blocks():
                          "ssd(order='confidence')")
     assert [reference_of(spec) and write_part(reference_of(spec)) for spec in specs] == [
         "stepwise", "stepwise", "stepwise(order='margin', block=4)", None, "stepwise"]
-    assert [write_part(spec) for spec in with_references(specs)][:3] == [
-        "stepwise", "stepwise(order='margin', block=4)", "ssd(rows=2)"]
+    assert [write_part(spec) for spec in with_references(specs)] == [
+        "stepwise", "ssd(rows=2)", "ssd(rows=4, tree='jump')", "stepwise(order='margin', block=4)",
+        "ssd(order='margin', block=4)", "parallel(k=2)", "ssd(order='confidence')"]
+    late = canvas_specs("parallel,ssd,stepwise")
+    assert [write_part(spec) for spec in with_references(late)] == ["parallel", "stepwise", "ssd"]
     assert with_references(canvas_specs("stepwise,ssd")) == canvas_specs("stepwise,ssd")
 
 
