@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from specdec_lib.commands import arguments as opt
-from specdec_lib.commands import book_commands, training_options
+from specdec_lib.commands import book_commands, run_commands, training_options
 from specdec_lib.commands.canvas import canvas
 from specdec_lib.commands.exit_codes import Stopped, exit_code, say
 from specdec_lib.commands.gpu_command import gpu
@@ -201,6 +201,7 @@ def store(sources: Annotated[list[Path], opt.path_option("--from", "A text file,
 
 
 book_commands.register(app)
+run_commands.register(app)
 
 
 def measured(out: Path, options: dict) -> None:

@@ -35,6 +35,7 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PROMPTS = [{"question_id": 1, "category": "qa", "turns": ["a b c a b"]},
            {"question_id": 2, "category": "writing", "turns": ["red green", "blue"]},
            {"question_id": 3, "category": "rag", "turns": ["blue b c blue b"]}]
+RUN = Path(__file__).parents[1] / "data" / "results" / "report"
 PATIENCE = 240                                     # seconds after which a child hangs
 
 
@@ -99,6 +100,12 @@ class Worlds:
     def canvas(self, out: Path) -> int:
         return cli.run(["canvas", "--world", "table", "--limit", "3", "--keep", "2", "--out", str(out), "--methods",
                         "ssd(rows=3),tolerator(forwards=4)"])
+
+    def export(self, out: Path) -> int:
+        return cli.run(["export", str(RUN), "--out", str(out / "answers")])
+
+    def compare(self, out: Path) -> int:
+        return cli.run(["compare", str(RUN), str(RUN.with_name("copies")), "--out", str(out / "both.csv")])
 
     def conversion(self, out: Path) -> int:
         def fetch(into: Path, say) -> Path:

@@ -18,7 +18,8 @@ FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels"), ("models",), ("cost.flops",), ("hub",),
           ("checkpoints",), ("heads",),
           ("index",),
-          ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("cost.break_even",),
+          ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("integrations",),
+          ("cost.break_even",),
           ("canvas",), ("training",), ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}

@@ -83,7 +83,8 @@ def load_report(folder: str | Path) -> Report:
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, Refusal):
             raise
-        raise Refusal(f"{folder} holds no finished run ({error}): measure one with `specdec bench`") from None
+        why = (str(error) or type(error).__name__).splitlines()[0]       # of a damaged table the reason has several
+        raise Refusal(f"{folder} holds no finished run ({why}): measure one with `specdec bench`") from None
 
 
 def first_differences(report: Report) -> list[dict]:

@@ -140,19 +140,25 @@ def read_facts(folder: Path, tokenizer: Any) -> TokenizerFacts:
     config = read_json(folder / "config.json")
     config = config["text_config"] if isinstance(config.get("text_config"), dict) else config
     generation = read_json(folder / "generation_config.json")
-    pieces = {token: decoded_piece(piece) for piece, token in tokenizer.get_vocab().items()}
-    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    control = frozenset(special | set(tokenizer.all_special_ids))
     vocab = config.get("vocab_size") or len(tokenizer)
     end = end_tokens(generation.get("eos_token_id", config.get("eos_token_id")))
     refuse_unknown_end(end, vocab, folder)
+    return token_facts(tokenizer, end | end_tokens(tokenizer.eos_token_id), vocab,
+                       config.get("max_position_embeddings"))
+
+
+def token_facts(tokenizer: Any, end: frozenset[int], vocab: int, context: int | None) -> TokenizerFacts:
+    """Control, digit and fence tokens of transformers' tokenizer, beside what the model's config says."""
+    pieces = {token: decoded_piece(piece) for piece, token in tokenizer.get_vocab().items()}
+    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    control = frozenset(special | set(tokenizer.all_special_ids))
     return TokenizerFacts(
-        end=end | end_tokens(tokenizer.eos_token_id),
+        end=end,
         control=control,
         digit=frozenset(t for t, piece in pieces.items() if t not in control and re.search("[0-9]", piece)),
         fence=frozenset(t for t, piece in pieces.items() if t not in control and "```" in piece),
         vocab=vocab,
-        context=config.get("max_position_embeddings"),
+        context=context,
     )
 
 

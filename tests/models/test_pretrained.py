@@ -54,7 +54,8 @@ def folder_with_code(path: Path, mark: Path, model_type: str, **tokenizer) -> Pa
     """A random model and its tokenizer, in a folder whose files name the code beside them."""
     from tokenizers import Tokenizer, models
 
-    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "eos_token_id": None}                 # else one in four random models ends its answer at once
     transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, vocab_size=4)).save_pretrained(path)
     words = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="a").save_pretrained(path)

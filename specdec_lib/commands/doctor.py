@@ -1,0 +1,93 @@
+"""`specdec doctor`: the facts of `bench/diagnosis.py` in plain sentences, and what to do about what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specdec_lib.checkpoints.card import SHIPPED, checkpoint_names
+
+BUSY = 0.3                                         # processes per core that other programs keep busy
+
+
+def told(found: Mapping[str, Any]) -> list[str]:
+    """One line for each fact, then one for each remedy."""
+    here, model = found["machine"], found["installed"]["model"]
+    lines = [f"processor: {here['processor']}, cores: {here['cores']}, torch threads: {here['threads']}",
+             f"instructions: {instructions_text(here['instructions'])}; bf16 kernels: {yes(here['bf16'])}",
+             f"memory: {here['memory_gib']} GiB, free: {here['free_memory_gib']} GiB",
+             f"GPU: {here['gpu'] or 'none that torch can use'}; device and dtype by default: {here['device']},"
+             f" {here['dtype']}",
+             f"load of the last minute: {here['load']} processes on {here['cores']} cores", bandwidth_text(found),
+             f"versions: {', '.join(f'{name} {number}' for name, number in found['installed']['versions'].items())}",
+             model_text(model), speed_text(found), invariance_text(model, here),
+             f"trained drafters: {', '.join(found['installed']['checkpoints']) or 'none'}"]
+    needed = list(remedies(found))
+    return lines + [f"to do: {remedy}" for remedy in needed] + ["nothing is missing"] * (not needed)
+
+
+def bandwidth_text(found: Mapping[str, Any]) -> str:
+    speed = found["measured"]["bytes_per_second"]
+    return ("memory bandwidth: not measured" if speed is None else
+            f"memory bandwidth: {speed / 1e9:.1f} GB/s, measured by reading with {found['machine']['threads']} threads")
+
+
+def model_text(model: Mapping[str, Any]) -> str:
+    if not model["present"]:
+        return f"target {model['name']}: not on this disk"
+    read = f", {model['bytes_per_forward'] / 1e6:.0f} MB read by a forward"
+    return f"target {model['name']}: {model['parameters'] / 1e6:.1f} million weights{read}, run by {model['decoder']}"
+
+
+def speed_text(found: Mapping[str, Any]) -> str:
+    speed = found["predicted"]["plain_tokens_per_second"]
+    return ("plain decoding: no prediction without the bandwidth and the model" if speed is None else
+            f"plain decoding, predicted: {speed:.0f} tokens/s, if all time went into reading the weights at this"
+            " bandwidth")
+
+
+def invariance_text(model: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Whether rows are batch invariant, in one line."""
+    if model["batch_invariant"] is None:
+        return "equal bits: not known without the model"
+    if not model["batch_invariant"]:
+        return (f"equal bits: not promised in {here['dtype']} on {here['device']}, a row may differ by rounding beside"
+                " other rows")
+    by = "compiled attention" if model["compiled_attention"] else "torch's kernels, which take longer"
+    return f"equal bits: a row has the same bits alone and beside others, with {by}"
+
+
+def remedies(found: Mapping[str, Any]) -> Iterator[str]:
+    """What to do about what is missing or in the way, one sentence each."""
+    here, installed = found["machine"], found["installed"]
+    model = installed["model"]
+    for extra, packages in installed["missing"].items():
+        wanted = f"-e '.[{extra}]'" if extra else "-e ."
+        yield f"install {', '.join(packages)} with `pip install -c constraints.txt {wanted}`"
+    if not model["present"]:
+        yield (f"`make model` fetches {model['name']} once (93 MB), and so does every command that needs it"
+               if model["name"] == "smollm2-135m" else
+               f"give --target a local folder, or run a command with --target {model['name']}, which fetches it")
+    if here["load"] is not None and here["load"] > BUSY * here["cores"]:
+        yield ("other programs use this machine, so the bandwidth here is what they leave: measure when it is idle, or"
+               " with --threads 1")
+    if not here["bf16"] and here["device"] == "cpu":
+        yield "this processor has no bf16 kernels: float32 is taken by default, at twice the bytes a token"
+    if here["compiler"] is None and model["batch_invariant"] and not model["compiled_attention"]:
+        yield "install a C compiler, such as gcc: attention is then compiled once and takes less time"
+    if here["gpu_present"] and here["gpu"] is None:
+        yield "this machine has an NVIDIA GPU and this build of torch cannot use it: install a CUDA build of torch"
+    lost = sorted({*checkpoint_names(SHIPPED)} - {*installed["checkpoints"]})
+    if not installed["checkpoints"]:
+        yield "no trained drafter is here: `specdec train eagle` makes one" + (
+            "; leave --checkpoints out for the shipped ones" if lost else "")
+
+
+def instructions_text(found: Mapping[str, bool] | None) -> str:
+    if found is None:
+        return "the system does not say"
+    return ", ".join(f"{name} {yes(there)}" for name, there in found.items())
+
+
+def yes(value: object) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,55 @@
+"""The commands on finished runs, `export` and `compare`, and on this machine, `doctor`. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specdec_lib.commands import arguments as opt
+from specdec_lib.commands.exit_codes import say
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this file."""
+    for command in (export, compare, doctor):
+        app.command()(command)
+
+
+def export(run: Annotated[Path, typer.Argument(help="The folder of a finished run.", parser=opt.some_path,
+                                               metavar="RUN")],
+           out: Annotated[Path, opt.path_option("--out", "A file with --method, else a folder for a file each.")],
+           kind: Annotated[str, typer.Option("--format", help="spec-bench: answer files of Spec-Bench.")]
+           = "spec-bench",
+           method: Annotated[str, typer.Option("--method", help="One method of the run; default: all.")] = "",
+           prompts: Annotated[Path | None, opt.path_option("--prompts", "The run's prompts; needed for categories if "
+                                                           "they are not the shipped ones.")] = None) -> None:
+    """Writes the answers of a finished run in another project's format."""
+    from specdec_lib.commands.export import export_run
+
+    for path in export_run(run, out, kind, method, prompts, say):
+        typer.echo(str(path))
+
+
+def compare(runs: Annotated[list[Path], typer.Argument(help="The folders of finished runs, the first one to compare "
+                                                       "with.", parser=opt.some_path, metavar="DIR...")],
+            out: Annotated[Path | None, opt.path_option("--out", "CSV file of the comparison.")] = None) -> None:
+    """Shows several runs side by side, paired where their prompts agree; says what must not be averaged."""
+    from specdec_lib.commands.compare import compare_folders, show_comparison
+
+    show_comparison(compare_folders(runs, out))
+
+
+def doctor(target: opt.Target = "smollm2-135m", threads: opt.Threads = None, checkpoints: opt.Shelf = None,
+           seconds: Annotated[float, typer.Option("--seconds", help="How long the memory bandwidth is measured; 0: not "
+                                                  "at all.")] = 2.0,
+           as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """Says what this machine is, what is installed and how fast plain decoding can be; fetches nothing."""
+    from specdec_lib.bench.diagnosis import diagnosis
+    from specdec_lib.checkpoints.card import shelf_at
+    from specdec_lib.commands.doctor import told
+
+    found = diagnosis(target, shelf_at(checkpoints), threads, seconds)
+    typer.echo(json.dumps(found, indent=1, ensure_ascii=False) if as_json else "\n".join(told(found)))

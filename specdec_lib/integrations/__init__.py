@@ -1,0 +1,1 @@
+"""Plugs into other libraries."""

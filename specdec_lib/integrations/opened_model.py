@@ -1,0 +1,126 @@
+"""A caller's transformers model with all that a method drafts from: checkpoints, a draft model, facts, memory.
+
+The model itself verifies, as it is: our decoder does not replace it. For the Llama family its weights are shown to
+trained drafters as our decoder would hold them, so that the checkpoints made for it fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from torch import Tensor
+
+from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
+from specdec_lib.checkpoints.card import shelf_at
+from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
+from specdec_lib.heads.draft_lm import draft_lm
+from specdec_lib.hub.tokenizer import Tokenizer, token_facts
+from specdec_lib.models.huggingface import HuggingFace
+from specdec_lib.models.llama.config import LlamaConfig, config_of
+from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights, fuse_layer
+from specdec_lib.models.ngram import Ngram
+from specdec_lib.models.shared_weights import OutputMatrix, SharedWeights
+from specdec_lib.sampling import Sampling
+from specdec_lib.specs import MethodSpec
+from specdec_lib.types import LM, Refusal
+
+TRAINED, NGRAM = "draft-lm", "ngram"
+Warn = Callable[[str], None]
+
+
+class GivenTokenizer(NamedTuple):
+    """transformers' tokenizer where a checkpoint's fingerprint is compared."""
+
+    tokenizer: Any
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model with its drafters, kept from one call to the next; `memory` outlives a prompt."""
+
+    model: Any
+    target: HuggingFace
+    facts: TokenizerFacts
+    checkpoints: Mapping[str, Any]
+    draft: LM | None
+    memory: dict = field(default_factory=dict)
+
+    def kit(self, sampling: Sampling | None, end: frozenset[int]) -> Kit:
+        """A kit for one decode, with empty caches."""
+        return Kit(self.target.fresh(), replace(self.facts, end=end), sampling, draft=self.draft and self.draft.fresh(),
+                   checkpoints=self.checkpoints, memory=self.memory, parts=catalog.make_part)
+
+
+def open_model(model, spec: MethodSpec, checkpoints: Path | None = None, draft=None, tokenizer=None,
+               warn: Warn = lambda line: None) -> OpenedModel:
+    """The model for this method; Refusal where it cannot be rolled back or what the method needs does not fit it."""
+    needed = catalog.needs(catalog.cards_of(spec))
+    own_drafter = "draft" in needed and draft is None
+    trains = bool(catalog.needed_checkpoints(spec)) or own_drafter
+    target = HuggingFace(model, shared=llama_view(model) if trains else None)      # pyright: ignore[reportArgumentType]
+    target.refuse_state()
+    target.takes_trees = target.obeys_tree_masks()
+    facts = facts_of(target, tokenizer)
+    text = None if tokenizer is None else cast(Tokenizer, GivenTokenizer(tokenizer))
+    shelf = CheckpointFolder(shelf_at(checkpoints), target, text, type(model).__name__, warn, {NGRAM: Ngram.load})
+    small: LM | None = None
+    if draft is not None:
+        small = draft_of(draft, target)
+    elif own_drafter and TRAINED in shelf:
+        small = draft_lm(shelf[TRAINED].state, target.weights)
+    return OpenedModel(model, target, facts, shelf, small)
+
+
+def facts_of(target: HuggingFace, tokenizer) -> TokenizerFacts:
+    """What rules know of the tokens, the end tokens aside; without a tokenizer only vocabulary and context."""
+    if tokenizer is None:
+        return TokenizerFacts(vocab=target.vocab, context=target.context)
+    return token_facts(tokenizer, frozenset(), target.vocab, target.context)
+
+
+def draft_of(draft, target: HuggingFace) -> HuggingFace:
+    """A draft model that transformers runs; Refusal where its vocabulary has another size than the target's."""
+    small = HuggingFace(draft)
+    small.refuse_state()
+    if small.vocab != target.vocab:
+        raise Refusal(f"the draft model knows {small.vocab} tokens and the target {target.vocab}: use one of the same"
+                      " family, with the same tokenizer")
+    return small
+
+
+@dataclass(frozen=True)
+class LayersOnDemand(Sequence[LayerWeights]):
+    """The layers as our decoder holds them, each made when it is asked for and not kept."""
+
+    shape: LlamaConfig
+    get: Callable[[str], Tensor]
+
+    def __len__(self) -> int:
+        return self.shape.layers
+
+    def __getitem__(self, place: Any) -> Any:      # a layer, or for a slice a tuple of layers
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(len(self))[place])
+        return fuse_layer(self.shape, self.get, f"model.layers.{range(len(self))[place]}.", lambda tensor: tensor)
+
+
+def llama_view(model) -> LlamaWeights | SharedWeights | None:
+    """A Llama-family model's weights as our decoder holds them, without copies of what is only looked at.
+
+    None for another family, and where weights are quantised or have other names.
+    """
+    state = {name: weight.detach() for name, weight in model.named_parameters() if weight.is_floating_point()}
+    try:
+        shape = config_of(model.config.to_dict())
+        embedding, norm = state["model.embed_tokens.weight"], state["model.norm.weight"]
+        head = embedding if shape.tied else state["lm_head.weight"]
+        layers = LayersOnDemand(shape, state.__getitem__)
+        layers[-1].down.dense()                    # fails now where names are others, and not while decoding
+    except (Refusal, KeyError):
+        return None
+    return LlamaWeights(shape, embedding, cast(tuple[LayerWeights, ...], layers), norm,
+                        OutputMatrix(head))        # pyright: ignore[reportArgumentType] - called and read as a packed one

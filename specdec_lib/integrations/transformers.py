@@ -1,0 +1,192 @@
+"""The plug into transformers: `model.generate(..., custom_generate=Speculative("sam"))`.
+
+The caller's own model verifies. With a lossless method, greedy ids equal plain `generate`'s in fp32 (elsewhere rows may
+differ by rounding), and sampled ones have its distribution; `torch.manual_seed` repeats them. transformers 5 hands a
+callable neither `streamer` nor `tokenizer`, and it drops a streamer without a word: give both to `Speculative`, or take
+the other way that it offers, a folder with generate.py, which hands on everything:
+
+    model.generate(**inputs, custom_generate=FOLDER, trust_remote_code=True, method="sam", streamer=streamer)
+
+Not supported, and refused by name: beams, batches, logits processors besides temperature, top_k and top_p, caches of
+the caller's, attentions and hidden states as output. A tie at the border of top_k keeps one token here, and all that
+tie in transformers.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+from transformers.generation.stopping_criteria import StopStringCriteria
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from specdec_lib import catalog
+from specdec_lib.dice import Dice
+from specdec_lib.integrations.generation_request import GenerationRequest, request_of
+from specdec_lib.integrations.opened_model import OpenedModel, open_model
+from specdec_lib.loop import begin, run
+from specdec_lib.scores import RandomNumbers, Scores
+from specdec_lib.specs import MethodSpec
+from specdec_lib.types import Draft, How, Refusal, Session, Verdict
+
+FOLDER = str(Path(__file__).parent)                # for custom_generate=FOLDER
+
+
+class SpeculativeOutput(GenerateDecoderOnlyOutput):
+    """transformers' own output; its `session`, which is none of its keys, holds every round that was decoded."""
+
+    session: Session
+
+
+@dataclass(frozen=True)
+class Speculative:
+    """A method as a `custom_generate` of transformers; keep one for many prompts, since it keeps what it loaded."""
+
+    method: str = "sam"                            # as on the command line: "sam(depth=8)", "eagle@svip"
+    checkpoints: str | Path | None = None          # a folder of trained drafters; None = the shipped ones
+    draft: Any = None                              # a smaller transformers model with the same tokenizer
+    tokenizer: Any = None                          # checkpoints are compared with it
+    streamer: Any = None
+    opened: list[OpenedModel] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        catalog.method_spec(self.method)           # refused now, before a model is at hand
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The parsed method; Refusal for one that does not exist."""
+        return catalog.method_spec(self.method)
+
+    def __call__(self, model, input_ids: Tensor, logits_processor: LogitsProcessorList,
+                 stopping_criteria: StoppingCriteriaList, generation_config: GenerationConfig,
+                 synced_gpus: bool = False, streamer: Any = None, **model_kwargs):
+        """Decodes one sequence; called by `generate` with what it has prepared. Refusal for what is not supported."""
+        if synced_gpus:
+            raise Refusal("synced_gpus is not supported by a speculative custom_generate: run the model on one device")
+        asked = request_of(model, input_ids, logits_processor, stopping_criteria, generation_config, model_kwargs)
+        if self.streamer is not None:
+            self.streamer.put(input_ids.cpu())     # `generate` has done so for a streamer that it knows of
+            streamer = self.streamer
+        out = Written(input_ids, logits_processor, stopping_criteria, generation_config, streamer)
+        seed = 0 if asked.sampling is None else int(torch.randint(2 ** 62, ()))
+        return self.decode(self.open(model), asked, out, Dice(seed))
+
+    def open(self, model) -> OpenedModel:
+        """The model with its drafters, opened at its first call."""
+        if not (self.opened and self.opened[0].model is model):
+            shelf = None if self.checkpoints is None else Path(self.checkpoints)
+            self.opened[:] = [open_model(model, self.spec, shelf, self.draft, self.tokenizer,
+                                         lambda line: warnings.warn(line, stacklevel=2))]
+        return self.opened[0]
+
+    def decode(self, opened: OpenedModel, asked: GenerationRequest, out: Written, dice: RandomNumbers):
+        """Runs the method's rounds until a criterion stops them."""
+        kit = opened.kit(asked.sampling, asked.end)
+        method = catalog.build(self.method, kit)
+        if out.needs_rows:
+            if method.schedule is not None:
+                raise Refusal(f"output_logits and output_scores are not supported with {self.method}, which verifies"
+                              " beside its drafter: take a method that drafts in turn")
+            method = method._replace(how=KeptRows(method.how, out.rows))
+        session = begin(asked.prompt, asked.max_new_tokens, asked.end, asked.sampling, "given")
+        for session in run(session, kit.target, method, dice, kit.memory):        # noqa: B020
+            if out.push(session.rounds[-1].verdict.tokens):
+                break
+        return out.finish(session, kit.target)
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """A rule that also keeps the target's logits of the rows which its verdict emits from."""
+
+    how: How
+    rows: list[Tensor]
+
+    def __call__(self, session: Session, draft: Draft, scores: Scores, dice: RandomNumbers) -> Verdict:
+        verdict = self.how(session, draft, scores, dice)
+        rows = [0, *(node + 1 for node in verdict.path)][:len(verdict.tokens)]
+        self.rows[:] = [scores.logits[rows].float()]
+        return verdict
+
+
+class Written:
+    """The output of one call as it grows: ids, scores and logits, handed to the streamer token by token."""
+
+    def __init__(self, input_ids: Tensor, processor: LogitsProcessorList, criteria: StoppingCriteriaList,
+                 config: GenerationConfig, streamer: Any):
+        self.ids, self.processor, self.criteria = input_ids, processor, criteria
+        self.config, self.streamer = config, streamer
+        kept = bool(config.return_dict_in_generate)
+        self.scores: tuple[Tensor, ...] | None = () if kept and config.output_scores else None
+        self.logits: tuple[Tensor, ...] | None = () if kept and config.output_logits else None
+        self.rows: list[Tensor] = []               # of the last round, see `KeptRows`
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.scores is not None or self.logits is not None
+
+    def push(self, tokens: tuple[int, ...]) -> bool:
+        """Appends a round's tokens one by one; True, with the rest dropped, where a stopping criterion is met."""
+        start = self.ids.shape[1]
+        whole = torch.cat((self.ids, torch.tensor([tokens], dtype=self.ids.dtype, device=self.ids.device)), -1)
+        for place in range(len(tokens)):
+            self.keep_rows(place)
+            self.ids = whole[:, :start + place + 1]
+            stops = bool(self.criteria(self.ids, self.scores).all())     # pyright: ignore[reportArgumentType]
+            if self.streamer is not None:
+                self.streamer.put(self.ids[:, -1].cpu())
+            if stops:
+                return True
+        return False
+
+    def keep_rows(self, place: int) -> None:
+        """Keeps raw and processed logits of the token at this place of the round, as `generate` keeps them."""
+        if not self.needs_rows:
+            return
+        raw = self.rows[0][place:place + 1].to(self.ids.device)
+        if self.scores is not None:
+            self.scores += (self.processor(self.ids, raw.clone()),)      # pyright: ignore[reportArgumentType]
+        if self.logits is not None:
+            self.logits += (raw,)
+
+    def finish(self, session: Session, target):
+        """The ids [1, length], or transformers' output with the cache of all tokens but the last."""
+        if self.streamer is not None:
+            self.streamer.end()
+        if not self.config.return_dict_in_generate:
+            return self.ids
+        past = None
+        if self.config.use_cache:
+            target.prefill(tuple(self.ids[0, :-1].tolist()))
+            past = target.cache.past
+        kept: dict[str, Any] = {"sequences": self.ids, "scores": self.scores, "logits": self.logits}
+        out = SpeculativeOutput(**kept, past_key_values=past)
+        out.session = session
+        return out
+
+
+def generate_from_folder(model, method: str = "sam", checkpoints: str | Path | None = None, tokenizer: Any = None,
+                         streamer: Any = None, assistant_model: Any = None, stopping_criteria: Any = None,
+                         stop_strings: Any = None, generation_config: Any = None, **given):
+    """What `custom_generate=FOLDER` runs: `generate` with `Speculative`, and with everything that a callable lacks.
+
+    `assistant_model` becomes the draft model of methods that use one. Returns what `generate` returns.
+    """
+    plug = Speculative(method, checkpoints, assistant_model, tokenizer, streamer)
+    config = generation_config or model.generation_config
+    strings = stop_strings or config.stop_strings
+    criteria = StoppingCriteriaList(stopping_criteria or ())
+    if strings is not None:
+        if tokenizer is None:
+            raise Refusal("stop_strings are compared with text: give the model's tokenizer to generate as well")
+        criteria.append(StopStringCriteria(tokenizer, strings))
+        generation_config = copy.copy(config)
+        generation_config.stop_strings = None      # of which `generate` would ask for the tokenizer again
+    return model.generate(generation_config=generation_config, stopping_criteria=criteria, custom_generate=plug,
+                          **given)

@@ -1,0 +1,45 @@
+"""`specdec compare` on committed runs and on a damaged copy."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from specdec_lib import cli
+
+RESULTS = Path(__file__).parents[2] / "data" / "results"
+ONE, TWO = str(RESULTS / "report"), str(RESULTS / "copies")
+
+
+def test_two_runs_stand_side_by_side_with_a_sentence_on_what_is_not_averaged(tmp_path, capsys):
+    out = tmp_path / "new" / "both.csv"
+    assert cli.run(["compare", ONE, TWO, "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "Nothing is averaged over these runs" in told
+    assert all(word in told for word in ("report", "copies", "sam+token-recycling", "2026-11-22", "2026-11-21"))
+    rows = list(csv.DictReader(out.open()))
+    summaries = {name: json.loads((RESULTS / name / "summary.json").read_text()) for name in ("report", "copies")}
+    assert {(row["run"], row["method"]) for row in rows} == {
+        (name, method) for name, told in summaries.items() for method in (*told["methods"], *told["peers"])}
+    sam = next(row for row in rows if row["method"] == "sam")
+    assert float(sam["measured_speedup"]) == pytest.approx(summaries["report"]["methods"]["sam"]["speedup"], 1e-6)
+
+
+def test_a_run_and_its_copy_elsewhere_are_averaged_and_told_apart_by_their_folders(tmp_path, capsys):
+    shutil.copytree(ONE, tmp_path / "report")
+    assert cli.run(["compare", ONE, str(tmp_path / "report")]) == 0
+    told = capsys.readouterr().out
+    assert "results/report" in told
+    assert "all 2" in told
+    assert "averaged" not in told
+
+
+def test_one_run_a_damaged_one_and_a_folder_for_the_csv_are_refused(tmp_path, capsys):
+    shutil.copytree(ONE, tmp_path / "cut")
+    (tmp_path / "cut" / "summary.json").write_text("[")
+    for words, why in (([ONE], "at least two"), ([ONE, str(tmp_path / "cut")], "holds no finished run"),
+                       ([ONE, TWO, "--out", str(tmp_path)], "is a folder")):
+        assert cli.run(["compare", *words]) == 2
+        assert why in capsys.readouterr().err

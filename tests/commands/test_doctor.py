@@ -1,0 +1,60 @@
+"""`specdec doctor`: plain sentences with remedies, JSON, and exit code 0 whatever is missing."""
+
+import copy
+import json
+
+import pytest
+
+from specdec_lib import cli
+from specdec_lib.commands.doctor import remedies, told
+from tests.test_cli import model_folder
+
+GOOD = {"machine": {"processor": "P", "cores": 4, "threads": 4, "memory_gib": 8.0, "gpu": None, "bf16": True,
+                    "load": 0.1, "device": "cpu", "dtype": "bfloat16", "instructions": {"avx2": True}, "compiler": "cc",
+                    "free_memory_gib": 4.0, "gpu_present": False},
+        "installed": {"versions": {"torch": "2"}, "missing": {}, "checkpoints": ["eagle"],
+                      "model": {"name": "smollm2-135m", "present": True, "parameters": 1_000_000, "decoder": "ours",
+                                "bytes_per_forward": 2_000_000, "batch_invariant": True, "compiled_attention": True}},
+        "measured": {"bytes_per_second": 1e10, "seconds": 2.0}, "predicted": {"plain_tokens_per_second": 5000.0}}
+SPOILT = {"load": ({"machine": {"load": 3.0}}, "other programs use this machine"),
+          "bf16": ({"machine": {"bf16": False}}, "no bf16 kernels"),
+          "gpu": ({"machine": {"gpu_present": True}}, "install a CUDA build of torch"),
+          "model": ({"installed": {"model": {**GOOD["installed"]["model"], "present": False}}}, "`make model`"),
+          "compiler": ({"machine": {"compiler": None}, "installed": {"model": {
+              **GOOD["installed"]["model"], "compiled_attention": False}}}, "install a C compiler"),
+          "packages": ({"installed": {"missing": {"test": ["pytest"]}}}, "install pytest with"),
+          "drafters": ({"installed": {"checkpoints": []}}, "specdec train eagle")}
+
+
+def test_a_machine_that_has_everything_needs_nothing_and_labels_the_prediction():
+    lines = told(GOOD)
+    assert lines[-1] == "nothing is missing"
+    assert any(line.startswith("plain decoding, predicted: 5000 tokens/s, if all time went into") for line in lines)
+    assert "memory bandwidth: 10.0 GB/s, measured by reading with 4 threads" in lines
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_each_thing_that_is_missing_has_its_own_remedy(name):
+    changes, said = SPOILT[name]
+    found = copy.deepcopy(GOOD)
+    for part, values in changes.items():
+        found[part].update(values)
+    [remedy] = remedies(found)
+    assert said in remedy
+    assert told(found)[-1] == f"to do: {remedy}"
+
+
+def test_the_command_ends_with_0_and_gives_the_same_as_json(tmp_path, capsys):
+    model = model_folder(tmp_path / "tiny")
+    words = ["doctor", "--target", str(model), "--checkpoints", str(tmp_path), "--seconds", "0.01"]
+    assert cli.run(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "trained drafters: none" in lines
+    assert any(line.startswith("to do: ") for line in lines)
+    assert cli.run([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"machine", "installed", "measured", "predicted"}
+    assert found["installed"]["model"]["name"] == "tiny"
+    assert str(tmp_path) not in json.dumps(found)
+    assert cli.run([*words[:-1], "-1"]) == 2
+    assert "0 to 60 seconds" in capsys.readouterr().err

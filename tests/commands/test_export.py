@@ -1,0 +1,51 @@
+"""`specdec export`: answer files of a committed run, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specdec_lib import cli
+
+RUN = str(Path(__file__).parents[2] / "data" / "results" / "report")
+
+
+def test_every_method_gets_a_file_and_peers_are_named_as_left_out(tmp_path, capsys):
+    assert cli.run(["export", "--format", "spec-bench", RUN, "--out", str(tmp_path / "answers")]) == 0
+    told = capsys.readouterr()
+    files = sorted((tmp_path / "answers").iterdir(), key=lambda file: file.stem)
+    assert [file.stem for file in files] == sorted(["ar", "prompt-lookup", "sam", "token-recycling", "draft-model",
+                                                    "sam+token-recycling"])
+    assert told.out.split() == [str(tmp_path / "answers" / f"{name}.jsonl") for name in (
+        "ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")]
+    assert "left out: hf-generate, hf-prompt-lookup" in told.err
+    for file in files:
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert len(lines) == 12
+        assert {line["model_id"] for line in lines} == {file.stem}
+
+
+def test_one_method_is_one_file_the_same_each_time(tmp_path):
+    out = tmp_path / "sam.jsonl"
+    words = ["export", RUN, "--method", "sam", "--out", str(out)]
+    assert cli.run(words) == 0
+    first = out.read_bytes()
+    assert cli.run(words) == 0
+    assert out.read_bytes() == first
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (["--out", "x.jsonl"], "6 methods and an answer file of Spec-Bench holds one: give --method NAME"),
+    (["--method", "sam", "--out", "."], "is a folder"), (["--format", "csv", "--out", "x"], "no format named 'csv'"),
+    (["--method", "nope", "--out", "x"], "no method nope"), (["--method", "hf-generate", "--out", "x"], "is a peer"),
+    (["--prompts", "nowhere", "--out", "x"], "no prompt file")])
+def test_what_cannot_be_written_is_refused_in_a_sentence(words, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["export", RUN, *words]) == 2
+    assert why in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
+    assert cli.run(["export", str(tmp_path), "--out", str(tmp_path / "x")]) == 2
+    assert "holds no finished run" in capsys.readouterr().err
