@@ -54,7 +54,7 @@ class CanvasOrder:
     batch: int = 16                                # boards of a step
     bases: int = 2048                              # boards whose symmetric images are trained on
     shape: SudokuShape = SudokuShape()
-    puzzles: tuple[tuple[int, int], ...] = ((30, 200), (40, 100), (50, 100))        # (blanks, count) measured
+    puzzles: tuple[tuple[int, int], ...] = ((30, 200), (40, 100), (50, 100), (54, 100))     # blanks, count
     dtype: str = "float32"                         # of the products in training; weights stay float32
     steps: int | None = None                       # instead of the minutes of the fit
 
