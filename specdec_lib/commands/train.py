@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from torch import set_num_threads
+
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance, without_folders
@@ -19,6 +21,7 @@ from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.seq2seq.stored import DRAFTER, VERIFIER
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
 from specdec_lib.training.data.dataset import ROWS
 from specdec_lib.training.data.prompt_sources import read_prompts, texts
@@ -26,10 +29,12 @@ from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.train_g2p import train_verifier
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
 
+G2P = (VERIFIER, DRAFTER)
 Say = Callable[[str], None]
 
 
@@ -43,6 +48,9 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
 
     `lengths` are the given fields of `LengthSettings`, for the length predictor only.
     """
+    if name in G2P:
+        return pronouncing(name, TrainingOrder(out, minutes, optimiser=optimiser, rate=rate, seed=seed, batch=batch),
+                           dtype, threads, say, progress)
     name = with_attention(name, attention)
     which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
     asked = length_settings(name, lengths or {}, rate, seed)
@@ -59,6 +67,16 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                                                                                                  made,
                                                                                                 say, progress)
     return card_text(done.card)
+
+
+def pronouncing(name: str, order: TrainingOrder, dtype: str, threads: int | None, say: Say,
+                progress: Callable[[int, int, str], None]) -> str:
+    """Trains the encoder-decoder that pronounces words, or its drafter, and returns its card as text."""
+    check_threads(threads)
+    if threads is not None:
+        set_num_threads(threads)
+    made = card_provenance(provenance(), dtype_of("float32" if dtype == "auto" else dtype, "cpu"))
+    return card_text(train_verifier(order, made, say, progress).card)
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
