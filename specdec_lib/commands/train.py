@@ -30,6 +30,7 @@ from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
 from specdec_lib.training.train_g2p import train_verifier
+from specdec_lib.training.train_g2p_drafter import train_g2p_drafter
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
@@ -76,7 +77,7 @@ def pronouncing(name: str, order: TrainingOrder, dtype: str, threads: int | None
     if threads is not None:
         set_num_threads(threads)
     made = card_provenance(provenance(), dtype_of("float32" if dtype == "auto" else dtype, "cpu"))
-    return card_text(train_verifier(order, made, say, progress).card)
+    return card_text((train_verifier if name == VERIFIER else train_g2p_drafter)(order, made, say, progress).card)
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from specdec_lib.types import Refusal
 
 PAD, BEGIN, END, BOUNDARY = 0, 1, 2, 3             # of the decoder; PAD and END of the encoder too
-PHONEMES = ("AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z"
-            " ZH").split()
+PHONEMES = ("AA", "AE", "AH", "AO", "AW", "AY", "B", "CH", "D", "DH", "EH", "ER", "EY", "F", "G", "HH", "IH", "IY",
+            "JH", "K", "L", "M", "N", "NG", "OW", "OY", "P", "R", "S", "SH", "T", "TH", "UH", "UW", "V", "W", "Y",
+            "Z", "ZH")
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 NAMES = ("<pad>", "<begin>", "<end>", "|", *PHONEMES)
 FIRST_LETTER = 3                                   # ids 0 to 2 of the encoder: PAD, unused, END

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
-from specdec_lib.seq2seq.alphabet import BOUNDARY, END, phoneme_ids, source_ids
+from specdec_lib.seq2seq.alphabet import BOUNDARY, END, phoneme_ids, phoneme_text, source_ids
 from specdec_lib.types import Refusal
 
 HELD_OUT = Path(__file__).parents[2] / "data" / "g2p" / "held_out.jsonl"
@@ -112,12 +112,26 @@ def sentences(words: Pronunciations, count: int, seed: int, shortest: int = 30) 
     return out
 
 
+def spoken_ids(said: str) -> tuple[int, ...]:
+    """The tokens of phonemes with blanks between and `|` between words, and END; Refusal for an unknown phoneme."""
+    names = said.split()
+    return (*(BOUNDARY if name == "|" else phoneme_ids([name])[0] for name in names), END)
+
+
+def records(words: Pronunciations, count: tuple[int, int], seed: int = 0) -> list[dict]:
+    """Held-out words and sentences in the format of prompts, `count` of each, chosen at random from this side."""
+    single, many = words_of(words), sentences(words, count[1], seed)
+    chosen = Random(seed).sample(single, min(count[0], len(single)))
+    return [{"question_id": f"{kind}-{place:03}", "category": kind, "turns": [one.text],
+             "reference": [phoneme_text(target) for target in one.targets]}
+            for kind, some in (("words", chosen), ("sentences", many)) for place, one in enumerate(some, 1)]
+
+
 def read_held_out(path: Path = HELD_OUT) -> list[Spelling]:
     """The shipped words and sentences that were held out; Refusal for a missing or damaged file."""
     try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [Spelling(one["text"], source_ids(one["text"]),
-                         tuple((*phoneme_ids(said.replace("|", " | ").split()), END) for said in one["phonemes"]),
-                         one["kind"]) for one in records]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [Spelling(one["turns"][0], source_ids(one["turns"][0]), tuple(map(spoken_ids, one["reference"])),
+                         one["category"]) for one in found]
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
         raise Refusal(f"{path} is no list of held-out words: copy it again from the project") from None
