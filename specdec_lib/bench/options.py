@@ -17,7 +17,7 @@ from specdec_lib.bench.environment import Environment, device_of, dtype_of, open
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder, left_out_of
-from specdec_lib.bench.seq2seq_environment import PROMPTS, is_seq2seq
+from specdec_lib.bench.seq2seq_environment import CONTEXT, PROMPTS, is_seq2seq
 from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.checkpoints.trainable import ANY_TARGET
@@ -187,8 +187,9 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
         opened = here.environment(say)
         if here.by_default:
             here = usable_methods(here, opened, say)
+        contexts = (CONTEXT if is_seq2seq(here.plan.target) else 256,)
         return run.run_bench(here.plan, opened, here.prompts, out,
-                             lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)
+                             lambda: here.saved_curve or measured_curve(here, contexts, 15, progress, opened), progress)
 
 
 def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> PreparedRun:

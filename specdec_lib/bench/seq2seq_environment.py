@@ -32,6 +32,7 @@ from specdec_lib.types import Refusal
 BEAM, WIDTH = "beam", 5
 WARM_UP = ("pronunciation", "several words in a row")
 PROMPTS = HELD_OUT
+CONTEXT = 32                                       # tokens at which the cost of a forward is measured
 
 
 def is_seq2seq(target: str) -> bool:
@@ -62,7 +63,7 @@ def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers:
         raise Refusal(f"{BEAM} is compared with greedy decoding: leave --temperature out, or --peers")
     net, _ = load_verifier(shelf)
     net = net.to(dtype)
-    target = Verifier(net)
+    target = Verifier(net).bound(source_ids(WARM_UP[1]))             # so that a cost curve has something to read
     facts = TokenizerFacts(end=frozenset({END}), control=frozenset(range(END + 1)), vocab=VOCAB,
                            context=target.context)
     return {"target": target, "encode": encode, "decode": phoneme_text, "stream": PhonemeStream, "facts": facts,

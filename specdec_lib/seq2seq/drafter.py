@@ -5,7 +5,7 @@ It reads the source through the verifier's encoder, which it was trained on, so 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -80,4 +80,4 @@ def block_drafter(checkpoint, target: LM) -> BlockDrafter:
         raise Refusal(f"the drafter {checkpoint.name} fills blocks for an encoder-decoder, and this target reads no"
                       " source: take --target g2p, or another method")
     verifier = cast(Verifier, target)
-    return BlockDrafter(NETWORK(checkpoint, verifier.net), verifier)
+    return BlockDrafter(NETWORK(checkpoint, cast(Any, verifier.net)), verifier)
