@@ -71,7 +71,7 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
 
 def train(name: Annotated[str, typer.Argument(
               help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion, ngram or length-predictor.")],
+                   "block-diffusion, ngram or length-predictor; g2p and g2p-drafter for the target g2p.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,
