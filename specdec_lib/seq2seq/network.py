@@ -62,7 +62,7 @@ def matrix(rows: int, columns: int, gain: float = 1.0) -> nn.Parameter:
     return nn.Parameter(torch.randn(rows, columns) * gain * columns ** -0.5)
 
 
-class Block(nn.Module):
+class TransformerLayer(nn.Module):
     """One layer: self-attention, attention to the source where `cross`, and a feed-forward part."""
 
     def __init__(self, width: int, inner: int, heads: int, cross: bool, layers: int):
@@ -100,6 +100,11 @@ class Block(nn.Module):
         return KeysValues(key, value)
 
 
+def layers(sizes: Sizes, inner: int, cross: bool, count: int) -> nn.ModuleList:
+    """So many layers; with `cross` they read a source."""
+    return nn.ModuleList(TransformerLayer(sizes.width, inner, sizes.heads, cross, count) for _ in range(count))
+
+
 def ones(width: int) -> nn.Parameter:
     return nn.Parameter(torch.ones(width))
 
@@ -128,12 +133,11 @@ class Decoder(nn.Module):
         self.sizes, width = sizes, sizes.width
         self.embedding = nn.Parameter(torch.randn(VOCAB, width) * 0.5)
         self.places = nn.Parameter(waves(sizes.positions, width))
-        self.layers = nn.ModuleList(Block(width, sizes.decoder_inner, sizes.heads, True, sizes.decoder_layers)
-                                    for _ in range(sizes.decoder_layers))
+        self.layers = layers(sizes, sizes.decoder_inner, True, sizes.decoder_layers)
         self.norm, self.head = ones(width), matrix(VOCAB, width)
 
-    def blocks(self) -> list[Block]:
-        return [layer for layer in self.layers if isinstance(layer, Block)]
+    def blocks(self) -> list[TransformerLayer]:
+        return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]
 
     def memory(self, encoded: Tensor, mask: Tensor | None) -> Memory:
         """Keys and values of the encoded source [B, S, d] for every layer: once per source."""
@@ -165,8 +169,7 @@ class Encoder(nn.Module):
         width = sizes.width
         self.embedding = nn.Parameter(torch.randn(SOURCE_VOCAB, width) * 0.5)
         self.places = nn.Parameter(waves(sizes.positions, width))
-        self.layers = nn.ModuleList(Block(width, sizes.encoder_inner, sizes.heads, False, sizes.encoder_layers)
-                                    for _ in range(sizes.encoder_layers))
+        self.layers = layers(sizes, sizes.encoder_inner, False, sizes.encoder_layers)
         self.norm = ones(width)
 
     def run(self, source: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,7 +177,7 @@ class Encoder(nn.Module):
         mask = (source != PAD)[:, None, None, :]
         x = F.embedding(source, self.embedding) + self.places[:source.shape[1]]
         for block in self.layers:
-            assert isinstance(block, Block)
+            assert isinstance(block, TransformerLayer)
             x = block.feed(block.attend(x, mask, None)[0])
         return rms(x, self.norm), mask
 

@@ -56,7 +56,7 @@ def train_g2p_drafter(order: TrainingOrder, made: Mapping, say: Say, progress: T
         some = list(train)[::max(1, -(-len(train) // WORDS))]
         pairs = verifier_outputs(verifier, some, folder / f"outputs-{sum_of[:12]}.json", say)
         torch.manual_seed(order.seed)
-        net, settings = BlockDecoder(sizes_for(verifier)), settings_of(order)
+        net, settings = started_from(verifier), settings_of(order)
         batches = replace(batches_for(train, order), pairs=pairs)
         looked = held_drafts(verifier, held, order.seed)
         say(f"training {DRAFTER} for {order.minutes:.1f} minutes of processor time")
@@ -75,10 +75,14 @@ def train_g2p_drafter(order: TrainingOrder, made: Mapping, say: Say, progress: T
     return Checkpoint(done.name, done.state, done.meta, card)
 
 
-def sizes_for(verifier: EncoderDecoder):
-    """The drafter's sizes: the verifier's width and depth, narrower feed-forward parts, and no encoder of its own."""
-    inner = max(8, verifier.sizes.decoder_inner * 3 // 4)
-    return replace(verifier.sizes, encoder_layers=0, decoder_inner=inner, block=max(BLOCKS))
+def started_from(verifier: EncoderDecoder) -> BlockDecoder:
+    """A drafter that begins as the verifier's decoder, with random queries and without an encoder of its own.
+
+    The paper's begins with the verifier's encoder alone; ours has little time to learn where in the source it is.
+    """
+    net = BlockDecoder(replace(verifier.sizes, encoder_layers=0, block=max(BLOCKS)))
+    net.load_state_dict({**net.state_dict(), **verifier.decoder.state_dict()})
+    return net
 
 
 def verifier_outputs(verifier: EncoderDecoder, words: Sequence[str], kept: Path, say: Say) -> list[Pair]:
