@@ -64,6 +64,18 @@ class BlockRuns:
         return rates(self.kept["beam"][kind])
 
 
+def gate_rows(runs: BlockRuns, kind: str, k: int) -> dict[str, dict[str, float | str]]:
+    """Rates of greedy decoding, of every gate at this block length, and of beam search, by name, as a table's rows."""
+    rows = {"greedy": runs.rates(None, kind)}
+    for one in runs.settings:
+        if one is not None and one.k == k:
+            name = "strict (beta 1)" if one.beta == 1 else f"beta {one.beta}, {one.tolerance:g} nats (lossy)"
+            rows[name] = runs.rates(one, kind)
+    rows[f"beam search, {runs.kept['beam']['width']} wide"] = runs.beam(kind)
+    return {name: {key: "" if value is None else round(value, 3) for key, value in row.items()}
+            for name, row in rows.items()}
+
+
 def rates(found: Counts) -> dict[str, float | None]:
     """The rates of these totals; None where nothing was drafted."""
     return {"tokens per forward": found["tokens"] / found["forwards"],
