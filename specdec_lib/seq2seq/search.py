@@ -52,7 +52,7 @@ def beam_search(net: EncoderDecoder, source: Sequence[int], longest: int, width:
     """The best output of a beam of `width`, and how many forwards it took.
 
     A finished output's score is its log-probability divided by its length to the power `penalty`; the search ends
-    when `width` outputs have finished and no open one can still pass the best of them, or at `longest` tokens.
+    when `width` outputs have finished, or at `longest` tokens.
     """
     encoded, mask = net.encoder.run(torch.tensor([source]))
     memory, past = net.decoder.memory(encoded, mask), None
@@ -73,8 +73,7 @@ def beam_search(net: EncoderDecoder, source: Sequence[int], longest: int, width:
         rows = [row for row, _, _ in kept]
         beams = [(*beams[row], token) for row, token, _ in kept]
         scores, past = torch.tensor([score for _, _, score in kept]), chosen(past, rows)
-        ahead = kept[0][2] / (longest if penalty else 1) ** penalty           # the most that an open one can reach
-        if len(finished) >= width and max(finished)[0] >= ahead:
+        if len(finished) >= width:
             break
     return (max(finished)[1] if finished else beams[0]), place + 1
 
