@@ -52,7 +52,7 @@ def beam_search(net: EncoderDecoder, source: Sequence[int], longest: int, width:
     """The best output of a beam of `width`, and how many forwards it took.
 
     A finished output's score is its log-probability divided by its length to the power `penalty`; the search ends
-    when `width` outputs have finished, or at `longest` tokens.
+    when `width` outputs have finished, or at `longest` tokens. Only an end among the `width` best steps counts.
     """
     encoded, mask = net.encoder.run(torch.tensor([source]))
     memory, past = net.decoder.memory(encoded, mask), None
@@ -64,8 +64,10 @@ def beam_search(net: EncoderDecoder, source: Sequence[int], longest: int, width:
         total = scores[:, None] + logits[:, -1].log_softmax(-1)
         best = total.flatten().topk(min(2 * width, total.numel()))
         kept: list[tuple[int, int, float]] = []
-        for score, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        for rank, (score, index) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
             row, token = divmod(index, logits.shape[-1])
+            if token == END and rank >= width:     # an unlikely end would fill the beam with short outputs
+                continue
             if token == END:
                 finished.append((score / (place + 1) ** penalty, (*beams[row], END)))
             elif len(kept) < width:
