@@ -7,7 +7,7 @@ PINNED := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH  := $(shell grep '^torch==' constraints.txt)
 CACHE  := $${XDG_CACHE_HOME:-$$HOME/.cache}/specdec
 MODEL  := $(CACHE)/smollm2-135m-bcc81830/manifest.json
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 30 --durations-min 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup model report test test-fast test-long test-browser gpu site lint types lab clean-cache

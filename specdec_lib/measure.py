@@ -126,13 +126,15 @@ def time_share(rows: Sequence[Row]) -> dict[str, float] | None:
 
 
 def discarded_share(rows: Sequence[Row]) -> float | None:
-    """Drafted tokens that a verdict made useless, over all that were drafted ahead (SpecBranch's rollback rate).
+    """Drafted tokens that a verdict made useless, over all whose fate is known (SpecBranch's rollback rate).
 
-    None without a schedule that drafts ahead; serial drafting discards what `acceptance_rate` leaves.
+    Those still pending when a decode ends count nowhere. None without a schedule that drafts ahead; serial drafting
+    discards what `acceptance_rate` leaves.
     """
     if any(r.ahead is None for r in rows):
         return None
-    return share(sum(r.discarded or 0 for r in rows), sum(r.ahead or 0 for r in rows))
+    discarded = sum(r.discarded or 0 for r in rows)
+    return share(discarded, discarded + sum(r.accepted for r in rows))
 
 
 def target_nll(rows: Sequence[Row]) -> float | None:

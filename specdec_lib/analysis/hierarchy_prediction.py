@@ -35,7 +35,7 @@ def stack_spec(stack: str, blocks: Sequence[int]) -> str:
 
 
 METHODS = ",".join(["ar", *(stack_spec(*one) for one in STACKS)])
-COMMAND = (f'specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 24 --max-new-tokens 96'
+COMMAND = (f'specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 12 --max-new-tokens 64'
            f' --out data/results/hierarchical --methods "{METHODS}"')
 
 LEVELS = ("python -c \"from specdec_lib.bench.level_run import measure_run_levels as m;"

@@ -12,6 +12,7 @@ from typing import Any
 from specdec_lib.files import write_text
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
+FORMULA = re.compile(r"`[^`]*`|\$(?P<latex>[^$\s`](?:[^$\n`]*[^$\s`])?)\$(?!\d)")   # code is no formula
 FIGURE = "application/vnd.plotly.v1+json"
 LOOK = """
 .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; width: max-content; }
@@ -59,6 +60,8 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
     notebook = nbformat.read(str(executed), as_version=4)
     for cell in notebook.cells:
         cell.get("metadata", {}).pop("papermill", None)
+        if cell.cell_type == "markdown":
+            cell.source = with_formulas(cell.source)
         if cell.cell_type == "code":
             cell.outputs = [_drawn(out) for out in cell.outputs if code or out.get("name") != "stderr"]
     exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
@@ -76,6 +79,13 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, f"{head}{theme_head()}{drawing}</head>{rest[:place]}{page_bar(bar)}{rest[place:]}")
     return page
+
+
+def with_formulas(markdown: str) -> str:
+    """The text with each $formula$ as MathML, which browsers draw without a script; code and prices stay."""
+    from latex2mathml.converter import convert
+
+    return FORMULA.sub(lambda found: found[0] if found["latex"] is None else convert(found["latex"]), markdown)
 
 
 def page_bar(links: str = "") -> str:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 
+from specdec_lib.analysis.bibliography import citing
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import notebook_called, notebooks, title
 from specdec_lib.commands.notebook_runner import NotebookError
-from specdec_lib.commands.site_pages import GALLERY, gallery_page, index_page
+from specdec_lib.commands.site_pages import GALLERY, bibliography_page, gallery_page, index_page
 from specdec_lib.files import write_text
 
 PLOTLY = "plotly.min.js"
@@ -68,7 +69,7 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
 
 
 def write_pages(executed: Sequence[Path], out: Path) -> None:
-    """The pages of executed notebooks, the contents and the gallery."""
+    """The pages of executed notebooks, the contents, the gallery and the bibliography."""
     write_text(out / PLOTLY, html_page.plotly_js())
     pages, names = [], [path.stem for path in executed]
     for place, path in enumerate(executed):
@@ -83,6 +84,9 @@ def write_pages(executed: Sequence[Path], out: Path) -> None:
     write_text(out / "index.html", index_page(pages, bool(shown)))
     figures = [(page, picture(out / f"{page.name}.html")) for page in pages if page.name in shown]
     write_text(out / "gallery.html", gallery_page(figures, PLOTLY))
+    sources = {path.stem: path for path in notebooks().values()}       # as written: outputs list every method's source
+    cited = citing(sources.get(path.stem, path) for path in executed)
+    write_text(out / "bibliography.html", bibliography_page(pages, cited))
 
 
 def linked(html: str, names: Sequence[str]) -> str:

@@ -1,19 +1,21 @@
-"""The two pages of the site that are no notebooks: contents with search, and the gallery."""
+"""The pages of the site that are no notebooks: contents with search, the gallery, and the bibliography."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Protocol
 
+from specdec_lib.analysis.bibliography import works_table
 from specdec_lib.commands.html_page import bar_head, page_bar
 
 FLAGSHIPS = ("40_respec", "41_diffuspec")
 GALLERY = ("00_tour", "01_why_decoding_is_slow", "11_when_entropy_trigger", "12_when_svip", "24_what_eagle",
            "26_what_early_exit", "29_what_path_search", "33_how_relaxed", "40_respec", "41_diffuspec")
 PARTS = {"0": "The basis", "1": "When to draft", "2": "What to draft", "3": "How to verify", "4": "Systems, measured",
-         "8": "Training", "9": "Your own"}
+         "5": "Drafting and verifying at the same time", "6": "Diffusion models as the target",
+         "7": "Beyond left-to-right text", "8": "Training", "9": "Your own"}
 LOOK = """
 :root { --jp-layout-color0: #ffffff; --jp-content-font-color1: #1a1a1a; --jp-content-link-color: #0b57a4;
   --jp-content-font-family: system-ui, sans-serif; --line: #767676; }
@@ -24,6 +26,7 @@ a { color: var(--jp-content-link-color); }
 li { margin: 4px 0; } .about { opacity: .8; }
 input[type=search] { font: inherit; width: min(500px, 90%); padding: 6px; color: inherit;
   background: transparent; border: 1px solid var(--line); }
+th, td { text-align: left; vertical-align: top; padding: 2px 12px 2px 0; }
 .picture { background: #ffffff; color: #111111; padding: 8px; overflow-x: auto; }
 """
 SEARCH = """
@@ -67,7 +70,8 @@ def index_page(pages: Sequence[Contents], gallery: bool) -> str:
                  '<p><label>Search titles and headings: <input type="search" name="search"></label> '
                  f'<span id="count" role="status"></span></p><ul id="found"></ul>{lists}'
                  f"<script>const held = {data};{SEARCH}</script>",
-                 '<a href="gallery.html">gallery</a>' if gallery else "")
+                 ('<a href="gallery.html">gallery</a>' if gallery else "")
+                 + '<a href="bibliography.html">bibliography</a>')
 
 
 def gallery_page(pictures: Sequence[tuple[Contents, str]], plotly: str) -> str:
@@ -75,6 +79,19 @@ def gallery_page(pictures: Sequence[tuple[Contents, str]], plotly: str) -> str:
     shown = "".join(f'<h2 id="{page.name}"><a href="{page.name}.html">{escape(page.title)}</a></h2>'
                     f'<div class="picture">{picture}</div>' for page, picture in pictures if picture)
     return _page("Gallery", f'<script src="{plotly}"></script>{shown}', '<a href="index.html">all notebooks</a>')
+
+
+def bibliography_page(pages: Sequence[Contents], cited: Mapping[str, list[str]]) -> str:
+    """Every work with its number, and the notebooks of this site that cite it."""
+    titles = {page.name: page.title for page in pages}
+    rows = "".join(
+        f'<tr><td>{escape(row["work"])}</td><td>{row["year"]}</td>'
+        f'<td><a href="https://arxiv.org/abs/{row["arXiv"]}">{row["arXiv"]}</a></td><td>'
+        + ", ".join(f'<a href="{name}.html">{escape(titles[name])}</a>' for name in row["cited in"] if name in titles)
+        + "</td></tr>" for row in works_table(cited))
+    return _page("Bibliography", "<p>The year is that of the first version on arXiv.</p><table><thead><tr><th>work</th>"
+                 f"<th>year</th><th>arXiv</th><th>cited in</th></tr></thead><tbody>{rows}</tbody></table>",
+                 '<a href="index.html">all notebooks</a>')
 
 
 def _item(page: Contents) -> str:

@@ -3,23 +3,49 @@
 Source: SpecBranch (arXiv 2506.01979). While the target verifies the pending tokens, the worker drafts several first
 tokens where it is uncertain, each continued; the target's own token selects one of them. What stays pending is cut at
 the next uncertain position (`schedules.cut`), and the next draft branches there. `most=1` switches the branches off,
-`epsilon=0` the cut; with both it is PEARL. The paper's trained predictor (H-RAD) is not part of it.
+`epsilon=0` the cut; with both it is PEARL. The paper's trained predictor (H-RAD) is not part of it: `predict='length'`
+puts AdaEAGLE's network in its place, whose predicted number of accepted tokens gives the class.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from specdec_lib.cards import Card, Kit
-from specdec_lib.schedules.cut import CutAtBranchPoint
+from specdec_lib.schedules.cut import ClassOfLength, CutAtBranchPoint, Predict, always_some
 from specdec_lib.schedules.overlap import Overlap
 from specdec_lib.schedules.workers import Workers
-from specdec_lib.types import Method
+from specdec_lib.types import Method, Refusal
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.base import Target
+
+LENGTH = "length-predictor"                        # the checkpoint that predict='length' reads
 
 
-def make(kit: Kit, depth: int | None = None, most: int = 3, epsilon: float = 0.3, workers: str | None = None) -> Method:
-    """`depth` tokens a branch, None takes the measured speed ratio; at most `most` branches."""
+def make(kit: Kit, depth: int | None = None, most: int = 3, epsilon: float = 0.3, predict: str = "",
+         workers: str | None = None) -> Method:
+    """`depth` tokens a branch, None takes the measured speed ratio; at most `most` branches; `predict`: "" or length.
+    """
     when = kit.part("branch-point", depth=depth, width=most, epsilon=epsilon)
-    schedule = Overlap(Workers(workers or kit.workers), keep=CutAtBranchPoint(epsilon))
-    return Method(when, kit.part("branches", most=most), kit.part("rejection"), schedule)
+    cut = CutAtBranchPoint(epsilon, predictor(kit, predict, depth))
+    return Method(when, kit.part("branches", most=most), kit.part("rejection"),
+                  Overlap(Workers(workers or kit.workers), keep=cut))
+
+
+def predictor(kit: Kit, name: str, depth: int | None) -> Predict:
+    """What predicts the class of a draft. Refusal for an unknown name, and where its checkpoint is not at hand."""
+    if name not in ("", "length"):
+        raise Refusal(f"predict is '' (the confidence alone) or 'length', got {name!r}")
+    if not name:
+        return always_some
+    if LENGTH not in kit.checkpoints:
+        raise Refusal(f"specbranch(predict='length') needs {LENGTH}: specdec train {LENGTH} makes it")
+    from specdec_lib.heads.length import length_predictor
+
+    checkpoint = kit.checkpoints[LENGTH]
+    longest: int = checkpoint.meta["longest"] if depth is None else depth
+    return ClassOfLength(length_predictor(checkpoint, "draft-model", cast("Target", kit.target)), longest)
 
 
 CARD = Card("specbranch", idea="branches where the drafter is uncertain, drafted while the target verifies",

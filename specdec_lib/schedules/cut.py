@@ -6,9 +6,10 @@ or the whole draft does; the next draft starts where the kept one ends, with bra
 
 The paper's predictor (H-RAD) is an MLP, 5d -> 256 -> 64 -> 3, on the states of the target's last four layers at the
 last verified token and the embedding of that token's successor, trained on pairs of these and the class. No such
-network is trained here: `always_some` is the paper's confidence-driven rule alone. A predictor of one's own is any
-small frozen value with this call. It sees the verified session only: one that read a drafted token would drop tokens
-because of their own value, and the output would be biased.
+network is trained here: `always_some` is the paper's confidence-driven rule alone, and `ClassOfLength` reads the class
+off a predicted length, that of AdaEAGLE's network (one state, one number). A predictor of one's own is any small frozen
+value with this call. It sees the verified session only: one that read a drafted token would drop tokens because of
+their own value, and the output would be biased.
 """
 
 from __future__ import annotations
@@ -24,6 +25,23 @@ Predict = Callable[[Session], int]                 # one of CLASSES, from the ve
 
 def always_some(session: Session) -> int:
     return SOME
+
+
+@dataclass(frozen=True)
+class ClassOfLength:
+    """The class of a predicted number of accepted tokens: below one half NONE, from `longest` less one half on ALL.
+
+    `length(tokens)` is the prediction for the draft that follows these tokens; None, where nothing is known, is SOME.
+    """
+
+    length: Callable[[tuple[int, ...]], float | None]
+    longest: int                                   # tokens of a whole draft
+
+    def __call__(self, session: Session) -> int:
+        expected = self.length(session.tokens)
+        if expected is None:
+            return SOME
+        return NONE if expected < 0.5 else ALL if expected >= self.longest - 0.5 else SOME
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from specdec_lib.commands import site
+from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
+from specdec_lib.commands.site_pages import bibliography_page, index_page
 
 
 @pytest.fixture(scope="module", name="built")
@@ -20,7 +23,8 @@ def _built(tmp_path_factory):
 @pytest.mark.notebooks
 def test_a_site_of_two_notebooks_has_no_broken_link_and_fetches_nothing(built):
     assert {path.name for path in built.iterdir() if path.is_file()} == {
-        "00_tour.html", "02_the_lossless_trick.html", "index.html", "gallery.html", "plotly.min.js"}
+        "00_tour.html", "02_the_lossless_trick.html", "index.html", "gallery.html", "bibliography.html",
+        "plotly.min.js"}
     assert site.broken_links(built) == []
     tour = (built / "00_tour.html").read_text()
     assert '<a href="02_the_lossless_trick.html"' in tour
@@ -38,6 +42,20 @@ def test_the_contents_know_titles_and_headings_and_the_gallery_shows_a_control(b
     assert found["How can a draft leave the output distribution unchanged?"] == "02_the_lossless_trick.html"
     assert any(text.endswith("› Draft, then verify") and "#" in to for text, to in found.items())
     assert "specdec-explore" in (built / "gallery.html").read_text()
+
+
+def test_every_notebook_belongs_to_a_part_of_the_contents():
+    books = [SimpleNamespace(name=path.stem, title=path.stem, about="", headings=()) for path in notebooks().values()]
+    index = index_page(books, gallery=False)
+    assert [book.name for book in books if f'href="{book.name}.html"' not in index] == []
+
+
+def test_the_bibliography_links_a_work_and_the_notebooks_that_cite_it():
+    book = SimpleNamespace(name="40_respec", title="ReSpec", about="", headings=())
+    page = bibliography_page([book], {"2511.01282": ["40_respec", "99_elsewhere"]})
+    assert ('<a href="https://arxiv.org/abs/2511.01282">2511.01282</a></td><td><a href="40_respec.html">ReSpec</a><'
+            in page)
+    assert "99_elsewhere" not in page
 
 
 @pytest.mark.parametrize(("body", "said"), [

@@ -9,7 +9,7 @@ from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.loop import decode
 from specdec_lib.models.table import Table
-from specdec_lib.types import Budget
+from specdec_lib.types import Budget, Refusal
 from tests.methods.parallel import ADVERSARIES, greedy_on_a_script, real_kit
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, kit, run, true_law
 
@@ -110,6 +110,17 @@ def test_the_draft_stops_where_it_will_branch():
 
 def test_greedily_it_writes_the_targets_text_whatever_the_drafter_says():
     greedy_on_a_script("specbranch(depth=3, epsilon=.3)", "specbranch(depth=3, most=5, epsilon=0)")
+
+
+def test_with_a_predicted_class_on_the_real_model_it_writes_plain_decodings_tokens():
+    world = real_kit()
+    assert world("specbranch(depth=4, predict='length')", 32) == world("ar", 32)
+
+
+def test_an_unknown_predictor_and_a_missing_checkpoint_are_refused():
+    for name, said in (("hrad", "predict is"), ("length", "length-predictor")):
+        with pytest.raises(Refusal, match=said):
+            catalog.build(f"specbranch(predict='{name}')", kit())
 
 
 def test_it_drafts_in_a_process_what_it_drafts_in_turn():

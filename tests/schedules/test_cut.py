@@ -8,16 +8,18 @@ from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin
-from specdec_lib.schedules.cut import ALL, CLASSES, NONE, SOME, CutAtBranchPoint, before_uncertain
+from specdec_lib.models.table import Table
+from specdec_lib.schedules.cut import ALL, CLASSES, NONE, SOME, ClassOfLength, CutAtBranchPoint, before_uncertain
 from specdec_lib.schedules.overlap import Overlap
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import ROOT, Draft, Method, Refusal
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import DRAFT, run, true_law
+from tests.worlds import run, true_law
 
 SESSION = begin((1, 2), 10)
+FEW = Table({(): (.4, .3, .3), (0,): (.3, .7, 0.0), (1,): (0.0, 0.0, 1.0), (2,): (.4, .3, .3)})     # of few outcomes
 
 
 def chain(*best: float) -> Draft:
@@ -56,7 +58,7 @@ def test_the_predictor_sees_the_verified_text():
         seen.append(session.tokens)
         return ALL
 
-    made = Method(Fixed(2), DraftModel(DRAFT), Rejection(), Overlap(keep=CutAtBranchPoint(predict=predict)))
+    made = Method(Fixed(2), DraftModel(FEW), Rejection(), Overlap(keep=CutAtBranchPoint(predict=predict)))
     output = run(made, Dice(3), tokens=12)
     text = (0, 1, 2, 0, 1, *output)
     assert len(seen) > 2
@@ -72,7 +74,7 @@ def by_text(session) -> int:
 @pytest.mark.parametrize("cut", [CutAtBranchPoint(.45), CutAtBranchPoint(.3, by_text), CutAtBranchPoint(1.0)],
                          ids=["at 0.45", "by the text", "at 1"])
 def test_cutting_keeps_the_distribution(cut):
-    made = Method(Fixed(2), DraftModel(DRAFT), Rejection(), Overlap(keep=cut))
+    made = Method(Fixed(2), DraftModel(FEW), Rejection(), Overlap(keep=cut))
     assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) < 1e-12
 
 
@@ -81,10 +83,23 @@ def test_cutting_by_the_drawn_tokens_own_probability_is_caught():
         low = next((node for node in range(len(draft)) if draft.stats[node].prob < .35), len(draft))
         return draft.keep(tuple(range(low)))
 
-    made = Method(Fixed(2), DraftModel(DRAFT), Rejection(), Overlap(keep=own_value))
+    made = Method(Fixed(2), DraftModel(FEW), Rejection(), Overlap(keep=own_value))
     assert distance(every_outcome(lambda dice: run(made, dice)), true_law()) > 0.01
 
 
 def test_epsilon_is_a_probability():
     with pytest.raises(Refusal, match="epsilon"):
         CutAtBranchPoint(1.5)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(0.0, NONE), (0.49, NONE), (0.5, SOME), (3.49, SOME), (3.5, ALL),
+                                                  (9.0, ALL), (None, SOME)])
+def test_a_predicted_length_gives_the_class(length, expected):
+    assert ClassOfLength(lambda tokens: length, 4)(SESSION) == expected
+
+
+def test_a_class_of_the_verified_text_keeps_the_target_distribution():
+    lengths = {0: 0.0, 1: 1.0, 2: 5.0}             # by the last verified token: each class is met
+    keep = CutAtBranchPoint(.45, ClassOfLength(lambda tokens: lengths[tokens[-1]], 2))
+    dist = every_outcome(lambda dice: run(Method(Fixed(2), DraftModel(FEW), Rejection(), Overlap(keep=keep)), dice))
+    assert distance(dist, true_law()) < 1e-12

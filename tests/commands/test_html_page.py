@@ -1,0 +1,30 @@
+"""Pages of notebooks: formulas become MathML, which needs no script; code, prices and tables stay what they are."""
+
+import nbformat
+import pytest
+
+from specdec_lib.commands.html_page import to_html, with_formulas
+
+MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">'
+
+
+@pytest.mark.parametrize("text", ["costs $5 and $6", "`$a$`", "a $ b $ c", "`price = '$'` and `$`", "$5 and `$a$`"])
+def test_what_is_no_formula_stays(text):
+    assert with_formulas(text) == text
+
+
+def test_formulas_become_mathml_wherever_they_stand():
+    made = with_formulas(r"rate $\alpha$, `$code$`, $\frac{a}{b}$")
+    assert made.count(MATH) == 2
+    assert "<mfrac>" in made
+    assert "`$code$`" in made
+
+
+def test_a_page_draws_the_formula_of_a_table_and_fetches_no_script(tmp_path):
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(
+        "# Title\n\n| equation | line |\n|---|---|\n| $P(x\\mid s)$ | `$` |")])
+    nbformat.write(book, tmp_path / "a.ipynb")
+    page = to_html(tmp_path / "a.ipynb", tmp_path / "a.html").read_text()
+    assert "<td><math " in page
+    assert "<td><code>$</code></td>" in page
+    assert "<script src" not in page
