@@ -35,13 +35,14 @@ NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 
 def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, schedule: Schedule | None = None, *,
            max_new_tokens: int = 128, end: frozenset[int] = frozenset(), sampling=None, id: str = "",
-           dice: RandomNumbers = NO_DICE, memory: Mapping[str, Any] = NO_MEMORY) -> Iterator[Session]:
+           dice: RandomNumbers = NO_DICE, memory: Mapping[str, Any] = NO_MEMORY,
+           source: Sequence[int] = ()) -> Iterator[Session]:
     """Yields the session after every round, until an end token is emitted or `max_new_tokens` are.
 
     A `Method` unpacks into the parameters from `when` to `schedule`. Raises Refusal for an empty prompt, one that does
-    not fit the target's context, or no tokens to generate.
+    not fit the target's context, or no tokens to generate. `source` is what an encoder-decoder was bound to.
     """
-    session = begin(prompt, max_new_tokens, end, sampling, id, target.context)
+    session = begin(prompt, max_new_tokens, end, sampling, id, target.context, source)
     return run(session, target, Method(when, what, how, schedule), dice, memory)
 
 
@@ -66,7 +67,7 @@ def finish(memory: Mapping[str, Any], session: Session) -> None:
 
 
 def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = frozenset(), sampling=None, id: str = "",
-          context: int | None = None) -> Session:
+          context: int | None = None, source: Sequence[int] = ()) -> Session:
     """A session before its first round, with its input checked."""
     if len(prompt) == 0:
         raise Refusal("the prompt is empty: give at least one token")
@@ -78,7 +79,8 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
         raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds {context}:"
                       " shorten it, since nothing is cut silently")
     remaining = max_new_tokens if context is None else min(max_new_tokens, context - len(prompt))
-    return Session(tuple(int(token) for token in prompt), len(prompt), remaining, frozenset(end), sampling, id)
+    return Session(tuple(int(token) for token in prompt), len(prompt), remaining, frozenset(end), sampling, id,
+                   source=tuple(int(token) for token in source))
 
 
 def rounds(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE) -> Iterator[Session]:

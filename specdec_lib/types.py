@@ -218,6 +218,7 @@ class Session:
     id: str = ""
     rounds: tuple[Round, ...] = ()
     prefill: float = 0.0                           # seconds
+    source: tuple[int, ...] = ()                   # what an encoder-decoder's encoder reads; empty for a text model
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -252,6 +253,14 @@ class LM(Protocol):
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores: ...
     def prefill(self, tokens: tuple[int, ...]) -> None: ...
     def fresh(self) -> LM: ...
+
+
+class SourceLM(LM, Protocol):
+    """An encoder-decoder: bound to a source, it is a language model of what follows `start`."""
+
+    @property
+    def start(self) -> tuple[int, ...]: ...
+    def bound(self, source: Sequence[int], /) -> LM: ...
 
 
 class TappedLM(LM, Protocol):

@@ -15,7 +15,8 @@ from specdec_lib.bench.environment import read_ngram
 from specdec_lib.bench.prompts import balanced, default_path, load_prompts
 from specdec_lib.cards import Kit
 from specdec_lib.catalog import needed_checkpoints
-from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
+from specdec_lib.checkpoints.card import read_card
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder, checkpoint_names
 from specdec_lib.dice import Dice
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.hub import load as models
@@ -24,7 +25,8 @@ from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
 
 MARGIN = 1e-3
-TRAINED = {folder.name for folder in SHIPPED.iterdir()}                 # what drafters there are for the default target
+TRAINED = {name for name in checkpoint_names(SHIPPED)                   # what drafters there are for the default target
+           if read_card(SHIPPED, name)["target"]["name"] == "smollm2-135m"}
 METHODS = [name for name, card in catalog.methods().items()
            if card.lossless and name != "ar" and not catalog.missing(card) and set(needed_checkpoints(name)) <= TRAINED]
 METHODS += [spec for spec in ("diffusion-draft(weights='diffusion-lm-aligned')",)

@@ -16,7 +16,7 @@ ROOMS = ("when", "what", "how")
 FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate", "parameters"),
           ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels"), ("models",), ("cost.flops",), ("hub",),
-          ("checkpoints",), ("heads",), ("continuous",),
+          ("checkpoints",), ("heads",), ("continuous",), ("seq2seq",),
           ("index",),
           ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("integrations",),
           ("cost.break_even",), ("canvas",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -17,13 +17,16 @@ from specdec_lib.bench.draft_source import DraftSource
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.provenance import without_folders
+from specdec_lib.bench.seq2seq_environment import is_seq2seq, parts_of_environment, refuse_for_seq2seq
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.cost import curves
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.types import LM, Refusal
+from specdec_lib.loop import begin
+from specdec_lib.models.threads import for_model
+from specdec_lib.types import LM, Refusal, Session, SourceLM
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SHORT = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -46,6 +49,8 @@ class Environment:
     about: Mapping = field(default_factory=dict)   # the target, as a summary names it
     name: Callable[[int], str] = "{}".format       # the text of one token alone, control tokens by their name
     drafter: DraftSource = field(default_factory=DraftSource)      # where `draft` comes from
+    warm_up: tuple[str, ...] = ()                  # prompts for it, where the usual ones do not suit the target
+    quality: Callable[[Sequence[Any], Sequence[Any]], Mapping] | None = None      # of (prompts, decodes), for summaries
 
     def kit(self, plan: Plan, curve: curves.CostCurve | None, memory: dict | None = None) -> Kit:
         """A kit for one decode: fresh caches, no index yet."""
@@ -54,6 +59,20 @@ class Environment:
                    draft=self.draft and self.draft.fresh(),
                    store=plan.store, checkpoints=self.checkpoints, memory={} if memory is None else memory,
                    parts=catalog.make_part, workers=plan.workers)
+
+    def begin(self, plan: Plan, curve: curves.CostCurve | None, ids: Sequence[int], id: str,
+              memory: dict | None = None) -> tuple[Kit, Session]:
+        """The kit of one decode and its session before the first round; `ids` are the prompt.
+
+        For an encoder-decoder they are its source: the kit's target is bound to it, and the session begins with the
+        target's start. Raises Refusal as `loop.begin` does.
+        """
+        kit = self.kit(plan, curve, memory)
+        if not hasattr(kit.target, "bound"):
+            return kit, begin(ids, plan.max_new_tokens, self.facts.end, plan.sampling, id, kit.target.context)
+        reader = cast(SourceLM, kit.target)
+        kit = replace(kit, target=reader.bound(ids))
+        return kit, begin(reader.start, plan.max_new_tokens, self.facts.end, plan.sampling, id, kit.target.context, ids)
 
 
 def device_of(name: str) -> str:
@@ -83,6 +102,13 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     Without `drafts`, a draft model is loaded only if it is named. `diffusion` names a pretrained model that replaces
     the trained `diffusion-lm`. Raises Refusal if a part is missing or does not fit.
     """
+    if is_seq2seq(target):
+        refuse_for_seq2seq(draft, diffusion)
+        say(f"loading {target}")
+        for_model(threads)
+        about = {"name": target, "device": device, "dtype": dtype, "threads": threads, "batch_invariant": False,
+                 "compiled_attention": False}
+        return Environment(**parts_of_environment(device, DTYPES[dtype], about, peer_names, temperature, shelf, say))
     folder = locate.model_folder(target, say)
     text = Tokenizer(folder, say)
     beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)

@@ -17,6 +17,7 @@ from specdec_lib.bench.environment import Environment, device_of, dtype_of, open
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder, left_out_of
+from specdec_lib.bench.seq2seq_environment import CONTEXT, PROMPTS, is_seq2seq
 from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.checkpoints.trainable import ANY_TARGET
@@ -122,10 +123,10 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
     if options.store is not None and not options.store.exists():
         raise Refusal(f"there is no store at {options.store}: check the path")
     shelf_at(options.checkpoints)
-    path = options.prompts or prompt_files.default_path()
+    path = options.prompts or (PROMPTS if is_seq2seq(options.target) else prompt_files.default_path())
     threads = torch.get_num_threads() if options.threads is None else options.threads
     plan = Plan(tuple(map(catalog.method_spec, names)), tuple(split_specs(options.peers)), path.name,
-                prompt_files.file_sha256(path), options.limit, options.target, device, dtype_of(options.dtype, device),
+                prompt_files.file_sha256(path), options.limit, options.target, device, asked_dtype(options, device),
                 threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion)
@@ -134,6 +135,12 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
         plan = replace(plan, workers=kind)
     try_specs(plan.methods, plan.sampling)
     return plan, path
+
+
+def asked_dtype(options: RunOptions, device: str) -> str:
+    """The dtype's full name; by default the encoder-decoder computes as it was trained, in float32."""
+    own = is_seq2seq(options.target) and options.dtype == "auto"
+    return dtype_of("float32" if own else options.dtype, device)
 
 
 def matching_curve(path: Path, plan: Plan) -> curves.CostCurve:
@@ -180,8 +187,9 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
         opened = here.environment(say)
         if here.by_default:
             here = usable_methods(here, opened, say)
+        contexts = (CONTEXT if is_seq2seq(here.plan.target) else 256,)
         return run.run_bench(here.plan, opened, here.prompts, out,
-                             lambda: here.saved_curve or measured_curve(here, (256,), 15, progress, opened), progress)
+                             lambda: here.saved_curve or measured_curve(here, contexts, 15, progress, opened), progress)
 
 
 def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> PreparedRun:

@@ -27,13 +27,15 @@ PEERS: dict[str, str] = {
     "hf-prompt-lookup": "transformers' prompt lookup, up to 10 tokens from an n-gram of at most 2",
     "hf-assisted": "transformers' assisted generation, 4 tokens of the draft model a round, no self-tuning",
 }
+OF_SEQ2SEQ: dict[str, str] = {"beam": "beam search of width 5"}     # peers of the encoder-decoder
 
 
-def check_peers(names: Sequence[str], draft: str | None) -> None:
-    """Refuses an unknown peer, and one whose draft model was not given."""
+def check_peers(names: Sequence[str], draft: str | None, target: str = "") -> None:
+    """Refuses an unknown peer, one of another kind of target, and one whose draft model was not given."""
+    known = OF_SEQ2SEQ if target == "g2p" else PEERS
     for name in names:
-        if name not in PEERS:
-            raise Refusal(f"there is no peer named {name!r}; there are: {', '.join(PEERS)}")
+        if name not in known:
+            raise Refusal(f"there is no peer named {name!r}; there are: {', '.join(known)}")
         if name == "hf-assisted" and draft is None:
             raise Refusal("hf-assisted needs a draft model: give one with --draft")
 

@@ -112,3 +112,11 @@ def memory() -> float | None:
 def bf16_kernels() -> bool:
     """Whether this processor has bf16 kernels of oneDNN."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False
+
+
+def card_provenance(made: dict, dtype: str) -> dict:
+    """The part of a provenance that a card keeps."""
+    machine = made["machine"]
+    return {"command": made["command"], "commit": made["commit"], "changed": made["changed"],
+            "date": made["created"][:10], "machine": machine["gpu"] or machine["processor"],
+            "threads": machine["threads"], "dtype": dtype, "torch": made["versions"].get("torch")}

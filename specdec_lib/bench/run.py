@@ -146,7 +146,7 @@ def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> 
 
 def warm_up(world: Environment, entrants: Sequence[Runner], progress: Callable[[str], None]) -> None:
     """Every runner decodes unmeasured prompts, as repeat -1, so that no stream's memory contains them."""
-    for text in WARM_UP:
+    for text in world.warm_up or WARM_UP:
         ids = tuple(world.encode([("user", text)]))
         for entrant in entrants:
             progress(f"warm-up of {entrant.name}")
@@ -178,6 +178,7 @@ def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: S
     """The run's summary, schema 1."""
     about = provenance.provenance()
     lossless = {entrant.name: entrant.lossless for entrant in entrants}
+    about_them = world, prompts, decodes
     return {"schema": summary.SCHEMA, "created": about["created"], "target": dict(world.about),
             "machine": about["machine"], "versions": about["versions"],
             "prompts": {"file": plan.prompts, "sha256": plan.sha256, "count": len(prompts),
@@ -188,8 +189,21 @@ def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: S
                          "spread_of_repeats": summary.spread_of_repeats(decodes),
                          "spread_within_decode": summary.spread_within_decode(decodes),
                          "warnings": [*summary.warnings(decodes), *store_leaks.store_leaks(decodes, plan.store)]},
-            "methods": summary.rounded(summary.method_summaries(decodes, lossless, curve)),
-            "peers": summary.rounded(summary.peer_summaries(decodes))}
+            "methods": summary.rounded(with_quality(summary.method_summaries(decodes, lossless, curve), *about_them)),
+            "peers": summary.rounded(with_quality(summary.peer_summaries(decodes), *about_them))}
+
+
+def with_quality(told: dict[str, dict], world: Environment, prompts: Sequence[Prompt],
+                 decodes: Sequence[Decode]) -> dict[str, dict]:
+    """The same with the target's own measures of quality, of all prompts and of each family."""
+    if world.quality is None:
+        return told
+    for name, one in told.items():
+        own = list(select(decodes, method=name))
+        one |= world.quality(prompts, own)
+        for family, inside in one["by_family"].items():
+            inside |= world.quality(prompts, [decode for decode in own if decode.family == family])
+    return told
 
 
 def drafted(plan: Plan, world: Environment) -> dict:

@@ -20,7 +20,7 @@ from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.results import Outcome
 from specdec_lib.cost import curves
 from specdec_lib.dice import Dice
-from specdec_lib.loop import NO_MEMORY, begin, run
+from specdec_lib.loop import NO_MEMORY, run
 from specdec_lib.scores import Scores
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import LM, Draft, Method, RandomNumbers, Session
@@ -56,9 +56,9 @@ def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None)
 def _method(spec: MethodSpec, plan: Plan, world: Environment, curve: curves.CostCurve | None,
             memories: dict[int, dict] | None):
     def decode_once(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
-        kit = world.kit(plan, curve, None if memories is None else memories.setdefault(repeat, {}))
+        memory = None if memories is None else memories.setdefault(repeat, {})
+        kit, session = world.begin(plan, curve, ids, str(key[0]), memory)
         method = catalog.build(spec, kit)
-        session = begin(ids, plan.max_new_tokens, world.facts.end, plan.sampling, str(key[0]), kit.target.context)
         on_gpu = plan.device.startswith("cuda")
         target = SynchronizedTarget(kit.target, torch.cuda.synchronize) if on_gpu else kit.target
         return run_timed(session, target, method, Dice(plan.seed).fork(*key, repeat), kit.memory)

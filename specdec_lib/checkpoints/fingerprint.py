@@ -30,6 +30,8 @@ def fingerprint(target: LM, text: Tokenizer | None) -> dict[str, str | None]:
     None stands for what is unknown: architecture and weights for a model that shares no weights with a drafter (a
     table, some of those that transformers runs), the tokenizer where there is none.
     """
+    if hasattr(target, "fingerprint"):             # an encoder-decoder: neither Llama's shape nor a text tokenizer
+        return dict(target.fingerprint)            # pyright: ignore[reportAttributeAccessIssue]
     weights = getattr(target, "weights", None)
     return {"architecture": None if weights is None else architecture(weights.shape, getattr(weights, "family", None)),
             "tokenizer": None if text is None else vocabulary(text.tokenizer.get_vocab()),

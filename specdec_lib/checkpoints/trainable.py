@@ -10,6 +10,7 @@ from specdec_lib.types import LM, Refusal
 NGRAM, LENGTH = "ngram", "length-predictor"
 DIGITS = "digits"                                  # models of images: they draft for no language model
 CANVAS = "canvas-sudoku"                           # for no target: it is one itself
+PRONOUNCING = ("g2p", "g2p-drafter")               # an encoder-decoder and its drafter
 ANY_TARGET = ("eagle", NGRAM, LENGTH)              # the others start from the target's own layers
 
 
@@ -17,6 +18,11 @@ def why_untrainable(name: str, target: LM) -> str | None:
     """Why no drafter of this name can be trained for the target; None where one can be."""
     from specdec_lib.models.huggingface import HuggingFace  # heavy, and most who ask for a command need none
 
+    reads_a_source = hasattr(target, "bound")
+    if name in PRONOUNCING and not reads_a_source:
+        return f"{name} reads letters and writes sounds, and works with the target {PRONOUNCING[0]} alone"
+    if reads_a_source and name not in PRONOUNCING:
+        return f"{name} is for language models of text, and this target is an encoder-decoder"
     if not isinstance(target, HuggingFace):
         return None
     if name not in ANY_TARGET:

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from specdec_lib.bench.environment import read_ngram
-from specdec_lib.bench.provenance import provenance, without_folders
+from specdec_lib.bench.provenance import card_provenance, provenance, without_folders
 from specdec_lib.checkpoints.card import read_card, write_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
-from specdec_lib.commands.train import card_provenance, open_target
+from specdec_lib.commands.train import open_target
 from specdec_lib.cost.break_even import CONTEXT, NEW
 from specdec_lib.training.eval.break_even import DRAFTERS, break_even
 from specdec_lib.training.recipes import NGRAM

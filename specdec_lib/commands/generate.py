@@ -10,16 +10,14 @@ from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
-from specdec_lib.loop import begin, run
+from specdec_lib.loop import run
 from specdec_lib.types import Refusal, Session
 
 
 def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | None, prompt: str) -> Iterator[str]:
     """Pieces of the answer as they come (a character may span tokens), then one line of statistics."""
-    kit = world.kit(plan, curve)
+    kit, session = world.begin(plan, curve, world.encode([("user", prompt)]), "given")
     method = catalog.build(spec, kit)
-    session = begin(world.encode([("user", prompt)]), plan.max_new_tokens, world.facts.end, plan.sampling, "given",
-                    kit.target.context)
     stream = world.stream()
     for session in run(session, kit.target, method, Dice(plan.seed), kit.memory):   # noqa: B020
         yield stream.push(session.rounds[-1].verdict.tokens)

@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
-from specdec_lib.bench.provenance import provenance, without_folders
+from specdec_lib.bench.provenance import card_provenance, provenance, without_folders
 from specdec_lib.checkpoints.card import card_text
-from specdec_lib.checkpoints.trainable import CANVAS, DIGITS, refuse_untrainable, why_untrainable
+from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
+from specdec_lib.commands.train_own import OWN_MODELS, OwnOrder, train_own_model
 from specdec_lib.files import alone_in
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
@@ -22,7 +21,6 @@ from specdec_lib.hub import locate
 from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.threads import for_model
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
 from specdec_lib.training.data.dataset import ROWS
 from specdec_lib.training.data.prompt_sources import read_prompts, texts
@@ -30,8 +28,6 @@ from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
 from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
-from specdec_lib.training.train_canvas import CanvasOrder, train_canvas
-from specdec_lib.training.train_digits import DigitSettings, train_digits
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
@@ -49,18 +45,13 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
 
     `lengths` are the given fields of `LengthSettings`, for the length predictor only.
     """
-    if name == DIGITS:
-        refuse_text_options(target=target != DEFAULT, prompts=prompts, data=data, forbid=forbid, loss=loss,
-                            depths=depths, optimiser=optimiser, smooth=smooth, attention=attention, unroll=unroll,
-                            batch=batch, watch=watch, **dict(lengths or {}))
-        return train_images(minutes, rate, threads, out, seed, say, progress)
-    if name == CANVAS:
-        refuse_for_canvas({"--prompts": prompts, "--data": data, "--forbid": forbid, "--watch": watch, "--loss": loss,
-                           "--depths": depths, "--smooth": smooth, "--attention": attention, "--unroll": unroll,
-                           "--target": target != DEFAULT, "--rows": rows != ROWS, "--cache-gb": cache != 10e9,
-                           **{f"--{word}": True for word in lengths or {}}})
-        return canvas_card(device, dtype, threads, minutes, out, seed, say, progress,
-                           {"optimiser": optimiser, "rate": rate, "batch": batch})
+    if name in OWN_MODELS:
+        shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
+                   "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
+                   "rows": rows != ROWS, "cache-gb": cache != TrainingOrder.cache,
+                   "device": device not in ("auto", "cpu"), **dict(lengths or {})}
+        asked = OwnOrder(out, minutes, threads, dtype, seed, optimiser, rate, batch)
+        return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
     name = with_attention(name, attention)
     which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
     asked = length_settings(name, lengths or {}, rate, seed)
@@ -79,41 +70,6 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     return card_text(done.card)
 
 
-def refuse_text_options(**given: Any) -> None:
-    """Refusal for an option that says something about texts: the digits have none."""
-    named = [name for name, value in given.items() if value]
-    if named:
-        raise Refusal(f"--{named[0]} is for drafters of a language model: {DIGITS} takes --minutes, --rate, --threads, "
-                      "--seed and --out")
-
-
-def train_images(minutes: float, rate: float | None, threads: int | None, out: Path, seed: int, say: Say,
-                 progress: Callable[[int, int, str], None]) -> str:
-    """Trains the models of the digits and returns their card as text."""
-    check_threads(threads)
-    for_model(threads or 1)
-    asked = DigitSettings(minutes, seed=seed) if rate is None else DigitSettings(minutes, rate, seed=seed)
-    return card_text(train_digits(asked, out, card_provenance(provenance(), "float32"), say, progress).card)
-
-
-def canvas_card(device: str, dtype: str, threads: int | None, minutes: float, out: Path, seed: int, say: Say,
-                progress: Callable[[int, int, str], None], given: Mapping[str, Any]) -> str:
-    """Trains the Sudoku network, with these options where they are not None, and returns its card as text."""
-    check_threads(threads)
-    if device not in ("auto", "cpu"):
-        raise Refusal(f"{CANVAS} is trained on the processor: leave --device out, got {device}")
-    order = CanvasOrder(out, minutes, seed=seed, dtype="float32" if dtype == "auto" else dtype_of(dtype, "cpu"),
-                        **{word: value for word, value in given.items() if value is not None})
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return card_text(train_canvas(order, card_provenance(provenance(), order.dtype), say, progress).card)
-
-
-def refuse_for_canvas(given: Mapping[str, Any]) -> None:
-    """Refusal if one of these options, which shape the training of a drafter for a target, was given."""
-    strange = [word for word, value in given.items() if value not in (None, False, (), [])]
-    if strange:
-        raise Refusal(f"{CANVAS} learns solved boards and has no target: leave out {', '.join(strange)}")
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
@@ -197,11 +153,3 @@ def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth
         return Objective(loss or usual.slot, depths or usual.depth, smooth)
     except ValueError as error:
         raise Refusal(str(error)) from None
-
-
-def card_provenance(made: dict, dtype: str) -> dict:
-    """The part of a provenance that a card keeps."""
-    machine = made["machine"]
-    return {"command": made["command"], "commit": made["commit"], "changed": made["changed"],
-            "date": made["created"][:10], "machine": machine["gpu"] or machine["processor"],
-            "threads": machine["threads"], "dtype": dtype, "torch": made["versions"].get("torch")}

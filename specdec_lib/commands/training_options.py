@@ -71,7 +71,8 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
 
 def train(name: Annotated[str, typer.Argument(
               help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion, ngram, length-predictor; canvas-sudoku and digits: models of boards and images.")],
+                   "block-diffusion, ngram, length-predictor; models of their own: canvas-sudoku, digits, g2p, "
+                   "g2p-drafter.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,

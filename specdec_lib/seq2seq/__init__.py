@@ -1,0 +1,1 @@
+"""An encoder-decoder as the target, its non-autoregressive drafter, and grapheme-to-phoneme data."""

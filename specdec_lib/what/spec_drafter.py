@@ -1,0 +1,47 @@
+"""Spec-Drafter: one forward of a non-autoregressive decoder fills a block of masked slots behind the output so far.
+
+Source: SpecDec (Xia et al. 2023, arXiv 2203.16487). Every slot has a learned query of its own, sees the source and the
+prefix, and takes its best token, independently of what the other slots take. Tokens are chosen and none is drawn, so
+every node is deterministic at every temperature. Cost: one forward of the drafter a block, whose width is the block.
+Knows nothing of the verifier but its encoder's hidden states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specdec_lib.cards import Card, Kit
+from specdec_lib.types import Budget, Draft, RandomNumbers, Session, up_to_end
+
+if TYPE_CHECKING:
+    from specdec_lib.seq2seq.drafter import BlockDrafter
+
+NAME, CHECKPOINT = "spec-drafter", "g2p-drafter"
+
+
+@dataclass(frozen=True)
+class SpecDrafter:
+    """The chain of the block that `head` fills, up to its first end token."""
+
+    head: BlockDrafter
+
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
+        size = min(budget.depth, budget.size, self.head.block)
+        if size < 1:
+            return Draft()
+        tokens, stats = self.head(session.source, session.tokens, size)
+        n = len(up_to_end(tokens, session.end))
+        return Draft(tuple(tokens[:n]), tuple(range(-1, n - 1)), stats=tuple(stats[:n]), source=(NAME,) * n,
+                     confidence=tuple(one.prob for one in stats[:n]))
+
+
+def make(kit: Kit) -> SpecDrafter:
+    """For an encoder-decoder target alone, whose encoder it shares."""
+    from specdec_lib.seq2seq.drafter import block_drafter
+
+    return SpecDrafter(block_drafter(kit.checkpoints[CHECKPOINT], kit.target))
+
+
+CARD = Card(NAME, idea="a non-autoregressive decoder fills a block of masked slots at once",
+            source="SpecDec, arXiv 2203.16487", make=make, needs=(CHECKPOINT,), notebook="70_specdec_seq2seq")
