@@ -9,8 +9,8 @@ import pytest
 import typer
 
 import specdec_lib
-from specdec_lib.checkpoints.trainable import DIGITS
 from specdec_lib.cli import app
+from specdec_lib.commands.train_own import OWN_MODELS
 from specdec_lib.training.recipes import NAMES
 
 SAMPLE = "eagle"                                   # stands for a name, a path or a number of words
@@ -40,7 +40,7 @@ def refuse_if_it_cannot_be_typed(line: str) -> None:
         return                                     # the name of a command in a sentence
     given = command.make_context(name, words).params
     if name == "train":
-        assert given["name"] in (*NAMES, DIGITS, "NAME")
+        assert given["name"] in (*NAMES, *OWN_MODELS, "NAME")
 
 
 @pytest.mark.parametrize("line", sorted(advised()))

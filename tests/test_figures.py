@@ -13,6 +13,7 @@ from specdec_lib.figures.tradeoff import TradeoffPoint
 
 WORDS = ["cat", "dog", "mat"]
 EVERY = {
+    "board": lambda: figures.board([4] + [0] * 80, [0] * 81, [.9] + [None] * 80, {0: 1}),
     "canvas_grid": lambda: figures.canvas_grid(["5", "", "7", "1"], [None, None, .9, .4], ["given", "", "new", "kept"],
                                                2, "Two of four positions are written"),
     "solved_by_forwards": lambda: figures.solved_by_forwards({"tolerator": {8: (.4, (.3, .5)), 16: (.6, None)},

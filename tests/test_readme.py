@@ -53,7 +53,7 @@ def test_a_long_command_has_the_options_that_it_is_shown_with(name):
 
 def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_that_use_its_drafters():
     helps = [subprocess.run([sys.executable, "-m", "specdec_lib.cli", name, "--help"], capture_output=True, text=True)
-             for name in ("train", "report")]
+             for name in ("train", "report", "canvas")]
     told = README.partition("## Train drafters")[2].partition("\n## ")[0].rpartition("```")[2]
     named = set(re.findall(r"`(--[a-z-]+)", told))
     known = set(re.findall(r"^  (--[a-z-]+)", "\n".join(done.stdout for done in helps), re.M))

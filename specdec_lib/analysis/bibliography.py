@@ -12,19 +12,19 @@ from pathlib import Path
 
 NUMBER = re.compile(r"(?<![\d.])(2[0-9](?:0[1-9]|1[0-2])\.\d{5})(?![\d.])")
 WORKS = {
-    "2203.11171": "Wang et al., self-consistency", "2203.16487": "SpecDec", "2211.17192": "Leviathan et al.",
-    "2302.01318": "Chen et al., speculative sampling", "2305.09781": "SpecInfer", "2309.08168": "Draft & Verify",
-    "2401.10774": "Medusa", "2402.12374": "Sequoia", "2402.14160": "RSD", "2406.11838": "MAR",
-    "2408.05636": "SpecDiff",
+    "2110.02037": "Hoogeboom et al., autoregressive diffusion", "2203.11171": "Wang et al., self-consistency",
+    "2203.16487": "SpecDec", "2211.17192": "Leviathan et al.", "2302.01318": "Chen et al., speculative sampling",
+    "2305.09781": "SpecInfer", "2309.08168": "Draft & Verify", "2401.10774": "Medusa", "2402.12374": "Sequoia",
+    "2402.14160": "RSD", "2406.03736": "Ou et al., RADD", "2406.11838": "MAR", "2408.05636": "SpecDiff",
     "2408.07978": "Daliri et al.", "2408.11850": "PEARL", "2410.17891": "DiffuLLaMA", "2410.18351": "AdaEDL",
     "2411.11925": "Continuous speculative decoding", "2411.18462": "SVIP", "2412.18910": "AdaEAGLE",
-    "2502.16982": "Liu et al., Muon", "2503.00307": "ReMDM", "2503.00784": "DuoDecoding", "2503.01840": "EAGLE-3",
-    "2505.22618": "Fast-dLLM", "2506.01979": "SpecBranch", "2506.02391": "Consultant Decoding",
-    "2509.19368": "PPSD", "2510.02358": "DiffuSpec", "2510.04147": "SSD", "2510.05090": "Tolerator",
-    "2510.19705": "Mohri et al., hierarchical speculative decoding", "2511.00606": "SpecDiff-2",
-    "2511.01282": "ReSpec", "2511.02017": "TapOut", "2511.08923": "TiDAR", "2601.05524": "Double",
-    "2602.06036": "DFlash", "2602.23881": "LK losses", "2604.12989": "DDTree", "2605.18810": "D-PACE",
-    "2607.05147": "DSpark"}
+    "2502.09992": "LLaDA", "2502.16982": "Liu et al., Muon", "2503.00307": "ReMDM", "2503.00784": "DuoDecoding",
+    "2503.01840": "EAGLE-3", "2505.22618": "Fast-dLLM", "2506.01979": "SpecBranch",
+    "2506.02391": "Consultant Decoding", "2508.15487": "Dream", "2509.19368": "PPSD", "2510.02358": "DiffuSpec",
+    "2510.04147": "SSD", "2510.05090": "Tolerator", "2510.19705": "Mohri et al., hierarchical speculative decoding",
+    "2511.00606": "SpecDiff-2", "2511.01282": "ReSpec", "2511.02017": "TapOut", "2511.08923": "TiDAR",
+    "2601.05524": "Double", "2602.06036": "DFlash", "2602.23881": "LK losses", "2604.12989": "DDTree",
+    "2605.18810": "D-PACE", "2607.05147": "DSpark"}
 
 
 def cited(text: str) -> set[str]:

@@ -48,9 +48,8 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     if name in OWN_MODELS:
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
                    "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
-                   "rows": rows != ROWS, "cache-gb": cache != TrainingOrder.cache,
-                   "device": device not in ("auto", "cpu"), **dict(lengths or {})}
-        asked = OwnOrder(out, minutes, threads, dtype, seed, optimiser, rate, batch)
+                   "rows": rows != ROWS, "cache-gb": cache != TrainingOrder.cache, **dict(lengths or {})}
+        asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
         return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
     name = with_attention(name, attention)
     which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)

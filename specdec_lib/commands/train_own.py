@@ -36,6 +36,7 @@ class OwnOrder:
     out: Path
     minutes: float
     threads: int | None = None
+    device: str = "auto"
     dtype: str = "auto"
     seed: int = 0
     optimiser: str | None = None
@@ -55,8 +56,11 @@ def train_own_model(name: str, order: OwnOrder, shaping: Sequence[str], say: Say
     takes, train = OWN_MODELS[name]
     strange = [*shaping, *(word for word in ("optimiser", "batch") if word not in takes and order.given(word))]
     if strange:
-        raise Refusal(f"--{strange[0]} is for drafters of a language model: {name} takes --minutes, --threads, --seed, "
-                      f"--out, {', '.join(f'--{word}' for word in takes)}")
+        raise Refusal(f"leave out {', '.join(f'--{word}' for word in strange)}, which shape a drafter of a language "
+                      f"model: {name} takes --minutes, --threads, --seed, --out, "
+                      + ", ".join(f"--{word}" for word in takes))
+    if order.device not in ("auto", "cpu"):
+        raise Refusal(f"{name} is trained on the processor: leave --device out, got {order.device}")
     check_threads(order.threads)
     for_model(order.threads or 1)
     dtype = "float32" if order.dtype == "auto" else dtype_of(order.dtype, "cpu")

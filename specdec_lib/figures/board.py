@@ -63,10 +63,12 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
                            hoverinfo="skip", name="order of filling", showlegend=False)
     marked(figure, "revised", where, revised, "square-open", PALETTE["draft"])
     marked(figure, "wrong", where, wrong, "x-thin-open", PALETTE["rejected"])
-    figure.update_xaxes(visible=False, range=[-.55, columns - .45], constrain="domain")
+    caption = "grey: given" + ("; small number: order of filling" if order else "")
+    figure.update_xaxes(showticklabels=False, showgrid=False, zeroline=False, ticks="", range=[-.55, columns - .45],
+                        constrain="domain", title={"text": caption, "font": {"size": 12}})
     figure.update_yaxes(visible=False, range=[lines - .45, -.55], scaleanchor="x")
     height = 110 + CELL * lines
-    return figure.update_layout(title=wrapped(title), height=height, margin={"t": 70, "b": 20, "l": 20, "r": 20})
+    return figure.update_layout(title=wrapped(title), height=height, margin={"t": 70, "b": 40, "l": 20, "r": 20})
 
 
 def marked(figure: go.Figure, name: str, where: Sequence[tuple[int, int]], cells: Collection[int], symbol: str,

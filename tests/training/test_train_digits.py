@@ -90,13 +90,13 @@ def test_a_checkpoint_without_a_model_is_refused(trained):
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
-    ({"target": "other/model"}, "--target is for drafters of a language model"),
-    ({"loss": "tv"}, "--loss is for drafters of a language model"),
-    ({"lengths": {"longest": 3}}, "--longest is for drafters of a language model"),
+    ({"target": "other/model"}, "leave out --target, which shape"),
+    ({"loss": "tv"}, "leave out --loss, which shape"),
+    ({"lengths": {"longest": 3}}, "leave out --longest, which shape"),
     ({"minutes": -1.0}, "minutes and rate are above 0")])
 def test_options_of_texts_are_refused(wrong, sentence, tmp_path):
     usual = {"target": "smollm2-135m", "device": "auto", "dtype": "auto", "threads": None, "minutes": 1.0,
-             "prompts": (), "data": (), "forbid": (), "out": tmp_path, "loss": None, "depths": None, "cache": 1.0,
+             "prompts": (), "data": (), "forbid": (), "out": tmp_path, "loss": None, "depths": None, "cache": 10e9,
              "seed": 0, "say": lambda line: None, "progress": lambda *_: None}
     with pytest.raises(Refusal, match=sentence):
         train_by_name("digits", **{**usual, **wrong})
