@@ -63,6 +63,13 @@ def test_a_notebook_is_committed_without_outputs_and_with_a_language(book):
         assert cell.metadata.get("jupyter", {"source_hidden": True}) == {"source_hidden": True}, "collapsed or not"
 
 
+def test_the_tour_links_every_notebook_by_its_title():
+    tour = "\n".join(cell.source for cell in cells(ROOT / "notebooks" / "00_tour.ipynb", "markdown"))
+    for book in BOOKS[1:]:
+        number, title = book.stem.split("_")[0], cells(book)[0].source.splitlines()[0].removeprefix("# ")
+        assert f"{number} {title}]({book.name})" in tour or book.stem in ("40_respec", "41_diffuspec"), book.stem
+
+
 @every_book
 def test_a_notebook_opens_with_its_title_and_typed_parameters(book):
     first, second = cells(book)[:2]
