@@ -1,6 +1,7 @@
 """`generate` with a speculative custom_generate gives what plain `generate` gives, and refuses the rest by name."""
 
 import itertools
+from copy import deepcopy
 
 import pytest
 import tokenizers
@@ -32,7 +33,8 @@ def tiny(checkpoint):
         if family not in made:
             torch.manual_seed(3)
             made[family] = (AutoModelForCausalLM.from_config(CONFIGS[family]()).eval() if family in CONFIGS
-                            else checkpoint(family).model)
+                            else deepcopy(checkpoint(family).model))
+            made[family].generation_config.eos_token_id = None       # random weights may end before anything repeats
         return made[family]
     return make
 
