@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series, whiskers
+from specdec_lib.figures.board import SHADES
+from specdec_lib.figures.theme import INK, PALETTE, canvas, numbers, same_length, series, whiskers
 
 CELL = 38                                          # pixels
 MARKS = {"new": ("circle-open", "accepted"), "kept": ("square-open", "target"), "revised": ("x-open", "rejected"),
@@ -31,9 +32,9 @@ def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles:
         shade[at // columns][at % columns] = value
         letters[at // columns][at % columns] = f"<b>{word}</b>" if role == GIVEN else word
     figure.add_heatmap(z=shade, text=letters, x=list(range(1, columns + 1)), y=list(range(1, rows + 1)), xgap=2, ygap=2,
-                       texttemplate="%{text}", zmin=0, zmax=1, colorscale=[[0, "white"], [1, PALETTE["draft"]]],
-                       colorbar={"title": "confidence"}, hovertemplate="row %{y}, column %{x}: %{text}, "
-                       "confidence %{z:.3f}<extra></extra>")
+                       texttemplate="%{text}", textfont={"color": INK, "size": 16}, zmin=0, zmax=1,
+                       colorscale=SHADES, colorbar={"title": "confidence"},
+                       hovertemplate="row %{y}, column %{x}: %{text}, confidence %{z:.3f}<extra></extra>")
     for role, (symbol, colour) in MARKS.items():
         found = [at for at, one in enumerate(roles) if one == role]
         if found:
@@ -44,10 +45,9 @@ def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles:
         for line in (3.5, 6.5):
             figure.add_hline(y=line, line={"color": PALETTE["target"], "width": 2})
             figure.add_vline(x=line, line={"color": PALETTE["target"], "width": 2})
-    figure.update_yaxes(range=[rows + .5, .5], showgrid=False, showticklabels=False, ticks="")
-    figure.update_xaxes(range=[.5, columns + .5], showticklabels=False, ticks="")
-    return figure.update_layout(height=180 + CELL * rows, width=max(420, 190 + CELL * columns), showlegend=True,
-                                legend={"y": -0.02, "yanchor": "top"})
+    figure.update_yaxes(range=[rows + .5, .5], showgrid=False, showticklabels=False, ticks="", scaleanchor="x")
+    figure.update_xaxes(range=[.5, columns + .5], showticklabels=False, ticks="", constrain="domain")
+    return figure.update_layout(height=200 + CELL * rows, showlegend=True)
 
 
 def solved_by_forwards(solved: Mapping[str, Mapping[int, tuple[float, Sequence[float] | None]]],
