@@ -87,13 +87,19 @@ def fit(drafter: TrainableDrafter, groups: Sequence[Sequence[int]], batch_of: Ca
         return int(batch.stop.sum()), step(drafter, optimiser, batch.to(device), objective, settings.clip)
 
     with open_log(folder / LOG, now) as log:
-        def record(now: Progress, rate: float, shown: dict) -> None:
-            line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | shown
-            log_line(log, line)
-            progress(now, share_done(now, settings), line)
-
+        record = recorder(log, settings, progress)
         look = Looks(judge, log, settings, now, clock) if judge else never
         return run_steps(drafter, optimiser, settings, folder, now, take, record, look, clock)
+
+
+def recorder(log: TextIO, settings: Settings, progress: Callable[[Progress, float, dict], None]
+             ) -> Callable[[Progress, float, dict], None]:
+    """What follows each step of a fit: a line in the log, and `progress(now, share done, line)`."""
+    def record(now: Progress, rate: float, shown: dict) -> None:
+        line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | shown
+        log_line(log, line)
+        progress(now, share_done(now, settings), line)
+    return record
 
 
 def run_steps(net: Trainable, optimiser: torch.optim.Optimizer, settings: Settings, folder: Path, now: Progress,

@@ -22,10 +22,10 @@ from specdec_lib.training.fit import (
     Progress,
     Settings,
     descend,
-    log_line,
     never,
     open_log,
     optimiser_of,
+    recorder,
     resume,
     run_steps,
     share_done,
@@ -59,11 +59,7 @@ def fit_spellings(net: nn.Module, batches: SpellingBatches, loss_of: Loss, setti
         return batch.tokens, {"loss": round(float(loss.detach()), 4), "gradient": round(float(size), 3), **shown}
 
     with open_log(folder / LOG, now) as log:
-        def record(now: Progress, rate: float, shown: dict) -> None:
-            line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | shown
-            log_line(log, line)
-            progress(now, share_done(now, settings), line)
-
+        record = recorder(log, settings, progress)
         look = Looks(judge, log, settings, now, clock) if judge else never
         return run_steps(net, optimiser, settings, folder, now, take, record, look, clock)
 
