@@ -35,6 +35,10 @@ def tiny(checkpoint):
             made[family] = (AutoModelForCausalLM.from_config(CONFIGS[family]()).eval() if family in CONFIGS
                             else deepcopy(checkpoint(family).model))
             made[family].generation_config.eos_token_id = None       # random weights may end before anything repeats
+            with torch.no_grad():                                    # mostly the last token decides: greedy text circles
+                for name, weight in made[family].named_parameters():
+                    if "o_proj" in name:
+                        weight.mul_(0.1)
         return made[family]
     return make
 
@@ -67,11 +71,11 @@ class Seen(transformers.generation.streamers.BaseStreamer):
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "mistral", "gpt_neox", "gpt2"])
 def test_greedy_ids_are_those_of_plain_generate_in_fewer_forwards(tiny, family):
-    model = tiny(family)
-    want = model.generate(ids(), **PLAIN)
+    model, longer = tiny(family), PLAIN | {"max_new_tokens": 48}
+    want = model.generate(ids(), **longer)
     forwards = {}
     for method in HEADLESS:
-        out = model.generate(ids(), custom_generate=Speculative(method), return_dict_in_generate=True, **PLAIN)
+        out = model.generate(ids(), custom_generate=Speculative(method), return_dict_in_generate=True, **longer)
         assert torch.equal(out.sequences, want), method
         forwards[method] = len(out.session.rounds)
     assert forwards["ar"] == want.shape[1] - len(PROMPT)
