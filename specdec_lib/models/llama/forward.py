@@ -17,7 +17,6 @@ from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, 
 from specdec_lib.models.llama.path_attention import PathAttention, PathRows
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
 
-
 GRAIN, LANES = 32768, 16                           # numbers that torch leaves to one thread; of its widest vector
 
 
