@@ -51,7 +51,8 @@ USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json
          "rules": "ssd,tolerator(forwards=3)", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
          "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf",
          "run": "run", "runs": "run", "seconds": "0.01"}
-FILES = {"target": "model", "draft": "draft", "diffusion": "model", "prompts": "prompts.jsonl", "cost": "curve.json",
+FILES = {"target": "model", "draft": "draft", "diffusion": "model", "eagle": "model",
+         "prompts": "prompts.jsonl", "cost": "curve.json",
          "store": "a.store", "checkpoints": "shelf", "data": "data.jsonl", "forbid": "prompts.jsonl",
          "sources": "data.jsonl", "run": "run", "runs": "run"}
 BEGUN = "begun"                                    # a bench that was stopped after its first prompt
