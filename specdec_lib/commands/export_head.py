@@ -42,6 +42,7 @@ def export_head(name: str, out: Path, kind: str, target: str, shelf: Path,
     if NAME not in kept:
         raise Refusal(f"there is no checkpoint {NAME} in {shelf}: {training_advice(NAME, lm, target)}")
     head, weights, verifier = kept[NAME], shared_weights(lm), without_folders(target)
+    refuse_inexact(kind, head.meta["taps"], weights.shape.layers)
     tensors = exported_tensors(head.state, len(head.meta["taps"]), weights)
     config = exported_config(head.state, head.meta, weights.shape, verifier,
                              read_config(folder).get("architectures") or [])

@@ -26,10 +26,13 @@ NOT_EXACT = ("a head of ours divides each tapped hidden state by its own size be
              " such norm: give --format speculators, whose fc_norm it is")
 
 
-def refuse_inexact(kind: str) -> None:
-    """Raises Refusal for a layout that cannot express a head of ours."""
+def refuse_inexact(kind: str, taps: Sequence[int] = (), layers: int = 0) -> None:
+    """Raises Refusal for a layout that cannot express a head of ours with these taps of so many layers."""
     if kind == FIRST_LAYOUT:
         raise Refusal(NOT_EXACT)
+    if layers and layers in taps:
+        raise Refusal(f"this head reads the last hidden state after the target's norm (tap {layers} of {layers}),"
+                      " and the format counts the states before it: train one with lower taps")
 
 
 def exported_tensors(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> dict[str, Tensor]:
