@@ -58,8 +58,7 @@ def test_it_drafts_where_no_head_was_trained_and_the_output_is_that_of_plain_dec
     assert "public drafts for methods with an EAGLE head: EAGLE-3's layout, hidden states after 1, 2, 4 layers" in said
     kept = bench_report.load_report(tmp_path / "out")
     assert {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}["EAGLE head"] == "public"
-    rounds = [row for row in kept.rounds if row.source == "eagle"]
-    assert rounds
+    assert min(kept.column("draft_round_share", ("eagle", "eagle2"))) > 0
 
 
 def test_answers_and_recordings_are_drafted_by_it(words, tmp_path, capsys):
