@@ -127,8 +127,12 @@ class HeadParts:
     dtype: torch.dtype
 
     def wide(self, name: str) -> Tensor:
-        """A tensor in at least single precision."""
-        return self.read(self.layout.names[name]).to(torch.promote_types(self.dtype, torch.float32))
+        """A tensor in at least single precision; Refusal where it holds what is no number."""
+        tensor = self.read(self.layout.names[name]).to(torch.promote_types(self.dtype, torch.float32))
+        if not torch.isfinite(tensor).all():
+            raise Refusal(f"the tensor {self.layout.names[name]} of {self.layout.name} holds numbers that are not"
+                          " finite: fetch the head again")
+        return tensor
 
     def put(self, name: str, otherwise: Tensor | None = None) -> Tensor:
         """A tensor on the device, or what stands for one that the folder does not have."""

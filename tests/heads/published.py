@@ -59,8 +59,11 @@ ALL = {
                                  "fc_norm.1.weight": (HIDDEN,), "fc_norm.2.weight": (HIDDEN,)}),
     "eagle1": Published(LAYER, "layers.0.", (LAYERS,), {"embed_tokens.weight": (VOCAB, HIDDEN), "fc.bias": (HIDDEN,)},
                         third=False, ids=WHOLE),
-    "speculators eagle": Published(SPEC1, "transformer.", (LAYERS,), {"fusion_fc.bias": (HIDDEN,)}, third=False,
-                                   ids=WHOLE, fc="fusion_fc"),
+    "speculators eagle": Published(
+        SPEC1, "transformer.", (LAYERS,), {
+            "fusion_fc.bias": (HIDDEN,), "transformer.self_attn.q_proj.bias": (18,),
+            "transformer.self_attn.k_proj.bias": (6,), "transformer.self_attn.v_proj.bias": (6,)},
+        third=False, ids=WHOLE, fc="fusion_fc"),
 }
 
 

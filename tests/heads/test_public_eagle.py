@@ -256,6 +256,13 @@ def test_missing_tensors_are_named_and_unknown_ones_too(target, tmp_path):
     assert "the tensor fc.weight is 24 x 48 and by its config.json and this target 24 x 72" in size
 
 
+def test_a_tensor_with_what_is_no_number_is_refused(target, tmp_path):
+    broken = torch.full((HIDDEN,), float("nan"))
+    head = load_public_eagle(written(tmp_path / "head", ALL["eagle3"], norm__weight=broken), target[0])
+    with pytest.raises(Refusal, match=r"the tensor norm\.weight of head holds numbers that are not finite"):
+        eagle_head(head, target[0].fresh())
+
+
 def test_pickled_weights_are_not_read(target, tmp_path):
     folder = written(tmp_path / "head", ALL["eagle3"])
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
