@@ -7,6 +7,7 @@ import pytest
 from specdec_lib.heads.eagle_layouts import EAGLE1, EAGLE3, layout_of
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import Refusal
+from tests.fuzz import HOSTILE
 from tests.heads.published import ALL, HIDDEN, LAYER, LAYERS, SPEC1, SPEC3, VOCAB, tensors_of
 
 TARGET = LlamaConfig(layers=LAYERS, hidden=HIDDEN, heads=4, kv_heads=2, head_dim=6, mlp=40, vocab=VOCAB, context=64)
@@ -95,3 +96,19 @@ def test_a_head_with_its_layer_missing_is_told_what_it_lacks():
         layout_of("head", SPEC3 | {"norm_before_residual": True}, {}, TARGET)
     with pytest.raises(Refusal, match="lacks the tensors"):
         layout_of("head", SPEC1, {}, TARGET)
+
+
+@pytest.mark.parametrize("name", ["eagle3", "speculators eagle3, every norm", "eagle1"])
+def test_any_value_of_any_setting_gives_a_layout_or_one_sentence(name):
+    spoken, outcomes = "transformer_layer_config" in ALL[name].config, set()
+    keys = {**ALL[name].config, **LAYER, "eagle_config": 0, IDS: 0, "target_hidden_size": 0, "rope_scaling": 0,
+            "layer_types": 0, "norm_output": 0, "draft_vocab_size": 0}
+    for key in keys:
+        for value in HOSTILE:
+            inner = {"transformer_layer_config": {**LAYER, key: value}} if spoken and key in LAYER else {key: value}
+            try:
+                layout_of("head", {**ALL[name].config, **inner}, sizes_of(ALL[name]), TARGET)
+                outcomes.add("a layout")
+            except Refusal:
+                outcomes.add("a sentence")
+    assert outcomes == {"a layout", "a sentence"}
