@@ -1,116 +1,136 @@
-"""A headless Chromium, driven through its remote debugging port: pages, scripts, keys, errors and screenshots."""
+"""The installed Chromium through Playwright: pages, what their consoles report, and controls moved as a reader does."""
 
 from __future__ import annotations
 
-import base64
-import itertools
-import json
 import shutil
-import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from time import monotonic, sleep
+from functools import partial
 from typing import Any
-from urllib.request import urlopen
 
-import websocket
+from playwright.sync_api import Browser, Error, Locator, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
-         "--window-size=1300,1000", "--remote-allow-origins=*")
-KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "Home": 36}
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+SECONDS = 120                                      # to start, to load a page, to find an element: of a busy machine
+FIRST, NEXT, LAST = 3000, 1000, 20000              # ms for an answer: to the first step, to the others, to all of them
+# Resolves to the milliseconds from the first event of a key or a choice to the frame that shows another picture, or to
+# null. A picture is data, title, lines and notes of the figures and the text beside a control, without its own label.
+WATCH = """(control, [box, patience]) => {
+  const held = control.closest(box);
+  const seen = () => [...held.querySelectorAll('.js-plotly-plot')]
+    .map(({data, layout}) => JSON.stringify([data, layout.title, layout.shapes, layout.annotations])).join()
+    + [...held.querySelectorAll('.widget-html-content, .view > div:not(.js-plotly-plot)')]
+    .map(one => one.innerHTML).join();
+  const before = seen(), kinds = ['keydown', 'input', 'change'];
+  let start = null;
+  const begin = event => { start ??= event.timeStamp; };
+  kinds.forEach(kind => document.addEventListener(kind, begin, true));
+  window.answered = new Promise(done => {
+    const end = value => {
+      watching.disconnect();
+      kinds.forEach(kind => document.removeEventListener(kind, begin, true));
+      done(value);
+    };
+    const watching = new MutationObserver(() => {
+      if (start === null || seen() === before) return;
+      watching.disconnect();
+      requestAnimationFrame(() => setTimeout(() => end(performance.now() - start)));
+    });
+    watching.observe(held, {subtree: true, childList: true, characterData: true, attributes: true});
+    setTimeout(() => end(null), patience);
+  });
+}"""
 
 
-class Page:
-    """One tab. `errors` holds what its console reported as an error and every exception that nothing caught."""
-
-    def __init__(self, address: str):
-        self.socket = websocket.create_connection(address, timeout=60, max_size=None)
-        self.numbers, self.errors = itertools.count(1), list[str]()
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-
-    def call(self, method: str, **params: Any) -> dict:
-        """One command of the protocol; the events that arrive before its answer are looked through for errors."""
-        number = next(self.numbers)
-        self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
-        while True:
-            message = json.loads(self.socket.recv())
-            if message.get("id") == number:
-                assert "error" not in message, f"{method}: {message['error']}"
-                return message["result"]
-            self.heard(message)
-
-    def heard(self, message: dict) -> None:
-        params, event = message.get("params", {}), message.get("method")
-        if event == "Page.javascriptDialogOpening":    # whether to leave a page with changes: yes
-            answer = {"id": next(self.numbers), "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
-            self.socket.send(json.dumps(answer))
-        elif event == "Runtime.exceptionThrown":
-            self.errors.append(str(params["exceptionDetails"].get("exception", {}).get("description", params)))
-        elif event == "Runtime.consoleAPICalled" and params["type"] == "error":
-            self.errors.append(" ".join(str(arg.get("value", arg.get("description"))) for arg in params["args"]))
-        elif event == "Log.entryAdded" and params["entry"]["level"] == "error":
-            self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
-
-    def open(self, url: str, offline: bool = False) -> None:
-        """Loads a page, without a network if `offline`, and waits until it has loaded."""
-        self.call("Network.emulateNetworkConditions", offline=offline, latency=0, downloadThroughput=-1,
-                  uploadThroughput=-1)
-        self.call("Page.navigate", url=url)
-        self.until("document.readyState == 'complete' && location.href != 'about:blank'")
-
-    def js(self, script: str) -> Any:
-        """The value of a JavaScript expression, awaited if it is a promise."""
-        found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in found, f"{script}: {found['exceptionDetails']}"
-        return found["result"].get("value")
-
-    def until(self, script: str, seconds: float = 60) -> float:
-        """Waits until the expression holds and returns the seconds that it took."""
-        start = monotonic()
-        while not self.js(f"Boolean({script})"):
-            assert monotonic() - start < seconds, f"after {seconds} s this does not hold: {script}"
-            sleep(0.01)
-        return monotonic() - start
-
-    def press(self, key: str) -> None:
-        """One key, pressed and released, for the element that has the focus."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
-
-    def scheme(self, name: str) -> None:
-        """What the page is told of the reader's theme: light or dark."""
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
-
-    def width(self, pixels: int, height: int = 1000) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=pixels, height=height, deviceScaleFactor=1, mobile=False)
-
-    def picture(self, path: Path, whole: bool = False) -> None:
-        """A PNG of what is visible, or of the `whole` page."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
+class NoBrowser(RuntimeError):
+    """There is no Chromium, or it does not start."""
 
 
 @contextmanager
-def chromium(profile: Path) -> Iterator[Page]:
-    """A browser with this empty folder as its profile, and its one tab; it is ended at the end of the block."""
+def chromium() -> Iterator[Browser]:
+    """The browser of this machine, without a window; it ends with the block. NoBrowser if there is none that starts."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"no browser: install one of {', '.join(NAMES)}"
-    running = subprocess.Popen([found, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if found is None:
+        raise NoBrowser("no Chromium on this machine: apt-get install chromium, or your system's package of it")
+    with sync_playwright() as driver:
+        try:
+            browser = driver.chromium.launch(executable_path=found, args=[*FLAGS], timeout=SECONDS * 1000)
+        except Error as error:
+            raise NoBrowser(f"{found} does not start: {error.message}") from error
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def reported(page: Page) -> list[str]:
+    """What the console reports as an error from now on, and every exception that nothing caught."""
+    errors = list[str]()
+    page.on("console", lambda said: errors.append(f"{said.text} {said.location.get('url', '')}")
+            if said.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return errors
+
+
+def steps(control: Locator) -> Iterator[Callable[[], Any]]:
+    """Every other value of a list, or keys that take a slider through all of its values."""
+    if control.evaluate("one => one.matches('select')"):
+        now, size = control.evaluate("one => [one.selectedIndex, one.length]")
+        yield from (partial(control.select_option, index=i) for i in range(size) if i != now)
+    else:
+        yield from (partial(control.press, key) for key in ["ArrowRight"] * 12 + ["ArrowLeft"] * 24)
+
+
+def moved(control: Locator, box: str) -> float:
+    """Milliseconds from a key to the picture that it changed; the control goes through its values until one does.
+
+    AssertionError if the element around it that matches `box` never shows another picture.
+    """
+    control.scroll_into_view_if_needed()
+    patience = FIRST
+    for step in steps(control):
+        control.evaluate(WATCH, [box, patience])
+        step()
+        took = control.page.evaluate("window.answered")
+        if took is not None:
+            return float(took)
+        patience = NEXT
+    control.evaluate(WATCH, [box, LAST])
+    control.press("Home")
+    took = control.page.evaluate("window.answered")
+    assert took is not None, f"a control changes nothing: {control.evaluate('one => one.outerHTML')[:500]}"
+    return float(took)
+
+
+def all_moved(controls: Locator, inside: str, box: str, name: str) -> dict[str, float]:
+    """Milliseconds of every control by its name.
+
+    A control is the element `inside` each of these, or each of these itself; `name` is a JavaScript function of each.
+    """
+    taken = dict[str, float]()
+    for number in range(controls.count()):
+        one = controls.nth(number)
+        called, same = one.evaluate(name), 1
+        while (key := called if same == 1 else f"{called} ({same})") in taken:
+            same += 1
+        taken[key] = moved(one.locator(inside).first if inside else one, box)
+    return taken
+
+
+def main() -> int:
+    """Draws a page and says with which browser: 1 and a sentence where there is none."""
     try:
-        port, start = profile / "DevToolsActivePort", monotonic()
-        while not (port.is_file() and len(port.read_text().split()) == 2):
-            assert running.poll() is None, f"{found} ended at once"
-            assert monotonic() - start < 60, f"{found} did not start"
-            sleep(0.05)
-        with urlopen(f"http://127.0.0.1:{port.read_text().split()[0]}/json/list", timeout=10) as answer:
-            tabs = json.load(answer)
-        yield Page(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))
-    finally:
-        running.terminate()
-        running.wait(20)
+        with chromium() as browser:
+            page = browser.new_page()
+            page.set_content("<p>ready</p>")
+            print(f"Chromium {browser.version} {page.inner_text('p')}")
+    except (NoBrowser, Error) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

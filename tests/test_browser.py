@@ -1,6 +1,6 @@
 """As a reader would: JupyterLab, exported pages and the site in a browser, with every control moved once.
 
-`make test-browser` runs it. Screenshots and the time that every control took are kept in results/browser/.
+`make test-browser` runs it. Screenshots and the milliseconds that every control took are kept in results/browser/.
 """
 
 import json
@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -15,36 +17,74 @@ import nbformat
 import papermill
 import pytest
 
+from specdec_lib.bench.provenance import provenance
 from specdec_lib.commands import notebook_runner, report, site
-from specdec_lib.commands.notebook import notebook_called, write_page
+from specdec_lib.commands.notebook import write_page
 from specdec_lib.figures.theme import contrast
-from tests.chromium import chromium
+from tests.chromium import SECONDS, all_moved, chromium, reported
+from tests.latency import keep
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "results" / "browser"
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SETTINGS = {"notebook-extension/tracker": {"windowingMode": "none"},
             "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
-PATIENCE = 5                                       # seconds for a control to change its picture
-# A picture is the data of its figures and its text without the labels of the controls.
-LAB_CONTROLS = """[...document.querySelectorAll('.jp-OutputArea-output .widget-inline-hbox')]
-  .filter(row => row.querySelector('.noUi-handle, select'))"""
-SEEN = """(box => [...box.querySelectorAll('.js-plotly-plot')].map(one => JSON.stringify([one.data, one.layout.title]))
-  .join() + [...box.querySelectorAll('.widget-html-content, .view > div:not(.js-plotly-plot)')]
-  .map(one => one.innerHTML).join())"""
+STARTS = 3                                         # attempts to start JupyterLab
+CELLS = 400                                        # seconds for all cells of a notebook
 
 pytestmark = pytest.mark.browser
+every_book = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 
 
-@pytest.fixture(scope="module", name="page")
-def _page(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
-        yield page
+@pytest.fixture(scope="module", name="browser")
+def _browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(name="page")
+def _page(browser):
+    """An empty tab of a reader of its own, without a network but for this machine."""
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    context.set_default_timeout(SECONDS * 1000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture(name="errors")
+def _errors(page):
+    return reported(page)
+
+
+@pytest.fixture(scope="module", name="kept")
+def _kept(browser):
+    """kept(kind, book, taken): keeps the milliseconds of the controls of a notebook, with those before of its kind."""
+    made = provenance(["pytest", *sys.argv[1:]]) | {"browser": browser.version, "values": "those of a quick run"}
+    times: dict[str, dict[str, dict[str, float]]] = {"exported": {}, "jupyterlab": {}}
+
+    def note(kind, book, taken):
+        times[kind][book.stem] = taken
+        if any(times[kind].values()):
+            keep(KEPT / "controls.json", kind, times[kind], made)
+
+    return note
+
+
+@pytest.fixture(scope="module", name="exported")
+def _exported(request, tmp_path_factory):
+    """The page of each notebook that a test here opens; all are executed before, two at a time."""
+    home = tmp_path_factory.mktemp("pages")
+    wanted = {item.callspec.params["book"] for item in request.session.items if "exported" in item.fixturenames}
+    with notebook_runner.environment(notebook_runner.export_env() | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}), \
+            ThreadPoolExecutor(2) as pool:
+        made = {book: pool.submit(write_page, book, notebook_runner.smoke_values(book), home / f"{book.stem}.html")
+                for book in sorted(wanted)}
+    return lambda book: made[book].result()
 
 
 @pytest.fixture(scope="module", name="lab")
 def _lab(tmp_path_factory):
-    """The address of a JupyterLab on copies of the notebooks, with the values of a quick run."""
+    """The address of a notebook in a JupyterLab on copies of all, with the values of a quick run."""
     home = tmp_path_factory.mktemp("lab")
     books = home / "notebooks"
     books.mkdir()
@@ -54,138 +94,115 @@ def _lab(tmp_path_factory):
                                                             notebook_runner.smoke_values(path))
         nbformat.write(book, books / path.name)
     for name, values in SETTINGS.items():
-        kept = home / "config" / "lab" / "user-settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(values))
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "JUPYTER_CONFIG_DIR": str(home / "config"),
-           "JUPYTER_RUNTIME_DIR": str(home / "run"), "HF_HUB_OFFLINE": "1"}
+        chosen = home / "config" / "lab" / "user-settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        chosen.parent.mkdir(parents=True, exist_ok=True)
+        chosen.write_text(json.dumps(values))
+    with jupyterlab(home, books) as facts:
+        yield lambda book: f"{facts['url']}doc/tree/{book.stem}.ipynb?reset&token={facts['token']}"
+
+
+@contextmanager
+def jupyterlab(home, books):
+    """What a running JupyterLab says of itself; a start that fails is tried again."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "JUPYTER_CONFIG_DIR": str(home / "config"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0",
                f"--ServerApp.root_dir={books}", "--LabApp.expose_app_in_browser=True"]
-    with (home / "log").open("w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+    for attempt in range(STARTS):
+        run = home / f"run{attempt}"
+        with (home / "log").open("w") as log:
+            server = subprocess.Popen(command, stdout=log, stderr=log, env=env | {"JUPYTER_RUNTIME_DIR": str(run)})
+        try:
+            start = monotonic()
+            while server.poll() is None and monotonic() - start < SECONDS:
+                if found := list(run.glob("jpserver-*.json")):
+                    sleep(0.5)                     # the file is there before it is written
+                    yield json.loads(found[0].read_text())
+                    return
+                sleep(0.1)
+        finally:
+            server.terminate()
+            server.wait(30)
+    raise AssertionError(f"JupyterLab did not start:\n{(home / 'log').read_text()[-2000:]}")
+
+
+def moved_in_page(page) -> dict[str, float]:
+    return all_moved(page.locator(".specdec-explore [data-control]"), "", ".specdec-explore", "one => one.name")
+
+
+def moved_in_lab(page) -> dict[str, float]:
+    rows = page.locator(".jp-OutputArea-output .widget-inline-hbox:has(.noUi-handle, select)")
+    return all_moved(rows, ".noUi-handle, select", ".jp-OutputArea-output",
+                     "one => one.querySelector('.widget-label').textContent")
+
+
+def opened(page, path) -> None:
+    """A page of a folder, loaded without a network."""
+    page.context.set_offline(True)
+    page.goto(path.as_uri(), wait_until="load")
+
+
+@every_book
+def test_a_notebook_runs_in_jupyterlab_and_every_control_moves_its_picture(page, errors, lab, kept, book):
+    page.goto(lab(book), wait_until="domcontentloaded")
+    page.wait_for_function("window.jupyterapp && (window.book = [...jupyterapp.shell.widgets('main')][0])"
+                           "?.sessionContext?.session")
+    page.evaluate("async () => { await book.context.ready; await book.sessionContext.ready;"
+                  "jupyterapp.shell.activateById(book.id); }")
+    page.wait_for_function("document.querySelectorAll('.jp-Cell').length > 5")
+    page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells').then(() => {"
+                  "window.finished = true; }); }")
+    page.wait_for_function("window.finished", timeout=CELLS * 1000)
     try:
-        start = monotonic()
-        while not (found := list((home / "run").glob("jpserver-*.json"))):
-            assert monotonic() - start < 60, (home / "log").read_text()[-2000:]
-            sleep(0.1)
-        sleep(0.5)
-        facts = json.loads(found[0].read_text())
-        yield lambda name: f"{facts['url']}doc/tree/{name}.ipynb?reset&token={facts['token']}"
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-@pytest.fixture(scope="module", name="times")
-def _times():
-    """The seconds of every control by notebook; written at the end."""
-    times: dict[str, dict[str, float]] = {}
-    yield times
-    KEPT.mkdir(parents=True, exist_ok=True)
-    (KEPT / "controls.json").write_text(json.dumps(times, indent=1))
-
-
-def moved(page, controls: str, number: int, box: str) -> float:
-    """Seconds until the picture beside a control is another one; the control goes through its values until it is."""
-    page.js(f"window.control = {controls}[{number}]; window.box = control.closest('{box}'); window.seen = {SEEN};"
-            "control.scrollIntoView({block: 'center'})")
-    named = page.js("control.matches('select') || Boolean(control.querySelector('select'))")
-    for key in ["ArrowRight"] * 12 + ["ArrowLeft"] * 24:
-        page.js("window.before = seen(box)")
-        if named:
-            step = 1 if key == "ArrowRight" else -1
-            page.js("(() => {const list = control.matches('select') ? control : control.querySelector('select');"
-                    f"list.selectedIndex = Math.min(Math.max(list.selectedIndex + ({step}), 0), list.length - 1);"
-                    "for (const kind of ['input', 'change']) list.dispatchEvent(new Event(kind, {bubbles: true}));})()")
-        else:
-            page.js("(control.querySelector('.noUi-handle') || control).focus()")
-            page.press(key)
-        start = monotonic()
-        while monotonic() - start < 0.6:
-            if page.js("seen(box) !== before"):
-                return monotonic() - start
-    start = monotonic()
-    while monotonic() - start < PATIENCE:
-        if page.js("seen(box) !== before"):
-            return PATIENCE
-    raise AssertionError(f"control {number} changes nothing: {page.js('control.textContent + control.name')}")
-
-
-def all_moved(page, controls: str, box: str) -> list[float]:
-    return [moved(page, controls, number, box) for number in range(page.js(f"{controls}.length"))]
-
-
-EXPORTED = "[...document.querySelectorAll('.specdec-explore [data-control]')]"
-
-
-@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-def test_a_notebook_runs_in_jupyterlab_and_every_control_moves_its_picture(page, lab, times, book):
-    page.errors.clear()
-    page.open(lab(book.stem))
-    page.until("window.jupyterapp && (window.book = [...jupyterapp.shell.widgets('main')][0])?.sessionContext?.session")
-    page.js("(async () => { await book.context.ready; await book.sessionContext.ready;"
-            "jupyterapp.shell.activateById(book.id); window.started = true; })(), 0")
-    page.until("window.started && document.querySelectorAll('.jp-Cell').length > 5")
-    page.js("jupyterapp.commands.execute('notebook:run-all-cells').then(() => { window.finished = true; }), 0")
-    page.until("window.finished", 400)
-    try:
-        assert page.js("[...document.querySelectorAll('[data-mime-type=\"application/vnd.jupyter.error\"]')]"
-                       ".map(one => one.innerText)") == []
-        sleep(1)
-        wide = page.js("[...document.querySelectorAll('.jp-OutputArea-output .js-plotly-plot')].map(one =>"
-                       "one.querySelector('.main-svg').getBoundingClientRect().width /"
-                       "one.closest('.jp-OutputArea-output').getBoundingClientRect().width)")
+        failed = page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
+        assert failed == []
+        page.wait_for_timeout(1000)
+        wide = page.evaluate("[...document.querySelectorAll('.jp-OutputArea-output .js-plotly-plot')].map(one =>"
+                             "one.querySelector('.main-svg').getBoundingClientRect().width /"
+                             "one.closest('.jp-OutputArea-output').getBoundingClientRect().width)")
         assert all(0.9 < share <= 1.01 for share in wide)
-        page.picture(KEPT / "lab" / f"{book.stem}.png")
-        times[book.stem] = dict(enumerate(all_moved(page, LAB_CONTROLS, ".jp-OutputArea-output")))
-        assert page.errors == []
+        page.screenshot(path=KEPT / "lab" / f"{book.stem}.png")
+        kept("jupyterlab", book, moved_in_lab(page))
+        assert errors == []
     finally:
-        page.js("jupyterapp.serviceManager.sessions.shutdownAll().then(() => 0)")
+        page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll().then(() => 0)")
 
 
-def test_an_exported_notebook_needs_no_network_and_all_its_controls_react(page, tmp_path):
-    path = notebook_called("33")
-    made = write_page(path, notebook_runner.smoke_values(path), tmp_path / "page.html")
-    page.errors.clear()
-    page.open(made.as_uri(), offline=True)
-    taken = all_moved(page, EXPORTED, ".specdec-explore")
-    assert len(taken) >= 6
-    assert max(taken) < 0.3
+@every_book
+def test_an_exported_page_needs_no_network_and_every_control_moves_its_picture(page, errors, exported, kept, book):
+    made = exported(book)
+    opened(page, made)
+    assert page.locator("[data-mime-type='application/vnd.jupyter.error']").count() == 0
     assert made.stat().st_size < 15_000_000
-    page.picture(KEPT / "exported.png")
-    assert page.errors == []
+    page.screenshot(path=KEPT / "exported" / f"{book.stem}.png")
+    kept("exported", book, moved_in_page(page))
+    assert errors == []
 
 
-def test_the_report_needs_no_network_and_draws_its_figures(page, tmp_path):
+def test_the_report_needs_no_network_and_draws_its_figures(page, errors, tmp_path):
     shutil.copytree(ROOT / "data" / "results" / "report", tmp_path / "run")
-    made = report.write_report(tmp_path / "run")
-    page.errors.clear()
-    page.open(made.as_uri(), offline=True)
-    page.until("document.querySelectorAll('.js-plotly-plot .main-svg').length > 6")
-    page.picture(KEPT / "report.png")
-    all_moved(page, EXPORTED, ".specdec-explore")
-    assert page.errors == []
+    opened(page, report.write_report(tmp_path / "run"))
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length > 6")
+    page.screenshot(path=KEPT / "report.png")
+    moved_in_page(page)
+    assert errors == []
 
 
-def test_the_site_needs_no_network_is_searched_changes_its_theme_and_its_controls_react(page, tmp_path):
+def test_the_site_needs_no_network_is_searched_changes_its_theme_and_its_controls_react(page, errors, tmp_path):
     site.write_site(tmp_path, ["00", "02"], smoke=True)
-    page.errors.clear()
-    page.open((tmp_path / "index.html").as_uri(), offline=True)
-    page.js("(() => {const field = document.querySelector('input[type=search]'); field.value = 'draft verify';"
-            "field.dispatchEvent(new Event('input'));})()")
-    assert page.js("document.querySelector('#found a').href").split("/")[-1] == "00_tour.html#Draft,-then-verify"
+    opened(page, tmp_path / "index.html")
+    page.locator("input[type=search]").fill("draft verify")
+    found = page.locator("#found a").first.get_attribute("href")
+    assert found.split("/")[-1] == "00_tour.html#Draft,-then-verify"
     for theme in ("light", "dark"):
-        page.scheme(theme)
-        page.open((tmp_path / "00_tour.html").as_uri(), offline=True)
-        page.js("localStorage.clear()")
-        page.open((tmp_path / "00_tour.html").as_uri(), offline=True)
-        assert page.js("document.documentElement.dataset.theme") == theme
-        assert min(contrast(*pair) for pair in page.js(INKS)) >= 4.5
-        page.picture(KEPT / f"tour-{theme}.png")
-    assert len(all_moved(page, EXPORTED, ".specdec-explore")) == 2
-    page.js("specdecTheme()")
-    assert page.js("document.documentElement.dataset.theme") == "light"
-    assert page.errors == []
+        page.emulate_media(color_scheme=theme)
+        opened(page, tmp_path / "00_tour.html")
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        assert min(contrast(*pair) for pair in page.evaluate(INKS)) >= 4.5
+        page.screenshot(path=KEPT / f"tour-{theme}.png")
+    assert len(moved_in_page(page)) == 2
+    page.get_by_role("button", name="light or dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert errors == []
 
 
 # Ink and paper of all texts outside figures: the first opaque paper around a text and its ink, with opacity.

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -84,13 +85,15 @@ def test_pins_are_versions_and_nothing_else():
     assert all(re.fullmatch(r"[\w.]+", version) for version in pins().values())    # no build tag
 
 
-def test_the_tests_of_a_change_are_make_test_and_nothing_else():
+def test_the_tests_of_a_change_are_make_test_and_a_sample_in_a_browser():
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert lines == ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
+    assert lines == ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test",
+                     "make test-browser-sample"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-@pytest.mark.parametrize("target", ["report", "test", "test-fast", "test-long", "test-browser", "site", "lab"])
+@pytest.mark.parametrize("target", ["report", "test", "test-fast", "test-long", "test-browser", "test-browser-sample",
+                                    "site", "lab"])
 def test_every_door_sets_up_first(target):
     assert "smollm2-135m" in steps(target)           # the last step of the set-up is the model
 
@@ -108,7 +111,20 @@ def test_the_doors_open_on_what_they_are_named_after():
 def test_help_lists_every_target_a_person_may_want():
     shown = make("help").stdout
     assert all(re.search(rf"^{name} ", shown, re.M) for name in (
-        "setup", "report", "test", "test-fast", "test-long", "test-browser", "site", "lab", "clean-cache", "help"))
+        "setup", "report", "test", "test-fast", "test-long", "test-browser", "test-browser-sample", "site", "lab",
+        "clean-cache", "help"))
+
+
+def test_a_machine_without_chromium_is_told_so_and_the_sample_does_not_fail_for_it(tmp_path):
+    none = subprocess.run([sys.executable, "-m", "tests.chromium"], capture_output=True, text=True, timeout=60,
+                          cwd=ROOT, env={**os.environ, "PATH": str(tmp_path)})
+    assert none.returncode == 1
+    assert none.stderr == "no Chromium on this machine: apt-get install chromium, or your system's package of it\n"
+    chosen = "\n".join(steps("test-browser-sample").splitlines()[-2:])
+    assert chosen.count(".venv/bin/python") == 2
+    done = subprocess.run(["sh", "-c", chosen.replace(".venv/bin/python", "false")], capture_output=True, text=True,
+                          timeout=20)
+    assert (done.returncode, done.stdout.count("did not run")) == (0, 1)
 
 
 def test_make_and_the_library_agree_on_where_the_default_model_is():

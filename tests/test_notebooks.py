@@ -18,6 +18,21 @@ BANNED = ("interact(", "interactive_output", "Output(", "renderers", "PLOTLY_REN
           "pip install", "plotly", "/work", "/root", "/home", "from_pretrained")
 ENV = {"PYTHONPATH": str(ROOT), "SPECDEC_EXPLORE": "html", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
        "TRANSFORMERS_OFFLINE": "1", "PLOTLY_RENDERER": "plotly_mimetype"}
+# A last cell for a notebook in live mode: its own explore once more in a stack, and every control through its values.
+LIVE = """
+import gc
+import ipywidgets
+again = explore(by_budget, most=Choices(2, 8, start=8))
+display(show.stack(show.text("above"), again))
+kinds = (ipywidgets.SelectionSlider, ipywidgets.Dropdown)
+for control in [one for one in gc.get_objects() if type(one) in kinds]:
+    [box] = [one for one in gc.get_objects() if type(one) is ipywidgets.VBox and control in one.children]
+    titles = []
+    for place in range(len(control.options)):
+        control.index = place
+        titles.append(box.children[-2].layout.title.text)
+    print(control.description, titles)
+"""
 every_book = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 every_lesson = pytest.mark.parametrize("book", LESSONS, ids=lambda book: book.stem)
 every_method = pytest.mark.parametrize("book", METHODS, ids=lambda book: book.stem)
@@ -49,6 +64,21 @@ def test_a_notebook_runs_top_to_bottom_and_its_claims_hold(book, tmp_path):
             drawn = output.get("data", {}).get("application/vnd.plotly.v1+json")
             steps = max(1, len((drawn or {}).get("layout", {}).get("sliders", [{}])[0].get("steps", [1])))
             assert len(str(drawn)) <= 200_000 * steps, f"a figure too heavy to travel:\n{cell.source}"
+
+
+@pytest.mark.notebooks
+def test_a_notebook_with_a_stack_of_controls_runs_live_and_each_control_redraws_its_figure(tmp_path):
+    book = nbformat.read(ROOT / "notebooks" / "54_duodecoding.ipynb", as_version=4)
+    shown = len(calls(ROOT / "notebooks" / "54_duodecoding.ipynb", "explore"))
+    book.cells.append(nbformat.v4.new_code_cell(LIVE))
+    nbformat.write(book, tmp_path / "live.ipynb")
+    values = notebook_runner.smoke_values(tmp_path / "live.ipynb")
+    done = notebook_runner.run_notebook(tmp_path / "live.ipynb", tmp_path / "done.ipynb", values, cell_seconds=60,
+                                        env=ENV | {"SPECDEC_EXPLORE": "live"})
+    outputs = [output for cell in cells(done.path, "code") for output in cell.outputs]
+    assert sum("application/vnd.jupyter.widget-view+json" in one.get("data", {}) for one in outputs) == shown + 1
+    said = "".join(one.text for one in outputs if one.get("name") == "stdout").splitlines()
+    assert said == ["most ['At most 2 against one', 'At most 8 against one']"] * (shown + 1)
 
 
 @every_book
@@ -177,3 +207,49 @@ def test_a_notebook_never_replays_the_shipped_recordings_alone(book):
 @every_book
 def test_a_temperature_is_called_so(book):
     assert "heat" not in notebook_runner.parameters(book)
+
+
+@every_book
+def test_what_a_slider_reads_is_bound_once_so_that_it_moves_the_same_after_all_cells_have_run(book):
+    trees = [ast.parse(cell.source) for cell in cells(book, "code")]
+    functions = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for place, tree in enumerate(trees):
+        for call in [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) == "explore"]:
+            moved = functions.get(ast.unparse(call.args[0]))
+            known, waiting = set[str](), list(reads(moved) if moved else ())
+            while waiting:
+                name = waiting.pop()
+                if name not in known and name in functions:
+                    waiting += reads(functions[name])
+                known.add(name)
+            later = set().union(*(bound(one) for one in trees[place + 1:]))
+            assert not known & later, f"a later cell gives another value to {sorted(known & later)}"
+
+
+def called(call: ast.Call) -> str:
+    return getattr(call.func, "id", "")
+
+
+def reads(function: ast.FunctionDef) -> set[str]:
+    """The names from outside that a function reads."""
+    names = [node for line in function.body for node in ast.walk(line) if isinstance(node, ast.Name)]
+    own = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    own |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return {node.id for node in names} - own
+
+
+def bound(cell: ast.AST) -> set[str]:
+    """The names that a cell binds, those inside of its functions and comprehensions left out."""
+    found, waiting = set[str](), [cell]
+    inner = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(one.asname or one.name).split(".")[0] for one in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        if not isinstance(node, inner | ast.FunctionDef):
+            waiting += ast.iter_child_nodes(node)
+    return found

@@ -62,5 +62,5 @@ def solved_by_forwards(solved: Mapping[str, Mapping[int, tuple[float, Sequence[f
                            marker={"symbol": look["symbol"], "size": 8}, hovertemplate="%{y:.3f}",
                            error_y=whiskers(values, [points[at][1] for at in x], look["colour"], thickness=1, width=3))
     figure.update_xaxes(type="log", tickvals=sorted({at for points in solved.values() for at in points}),
-                        ticktext=[str(at) for at in sorted({at for points in solved.values() for at in points})])
+                        ticktext=[f"{at:g}" for at in sorted({at for points in solved.values() for at in points})])
     return figure.update_yaxes(range=[-.02, 1.05]).update_layout(showlegend=True)

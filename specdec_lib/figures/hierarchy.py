@@ -37,9 +37,11 @@ def nested_rounds(rows: Sequence[VerifiedRow], title: str | None = None) -> go.F
             marks["extra"].append((row.start + row.accepted, place, row.own))
     said_of = {"accepted": "accepted", "rejected": "rolled back", "extra": "the verifier's own token"}
     for role, found in marks.items():
+        look = ({"symbol": "diamond-open", "size": 16, "line": {"width": 2}} if role == "extra"      # around a cross
+                else {"symbol": SYMBOL[role], "size": 10})
         figure.add_scatter(x=[x for x, _, _ in found], y=[y for _, y, _ in found], text=[word for _, _, word in found],
                            mode="markers", name=said_of[role], hovertemplate="token %{x}: %{text}",
-                           marker={"color": PALETTE[role], "symbol": SYMBOL[role], "size": 11})
+                           marker={"color": PALETTE[role], **look})
     figure.update_yaxes(tickvals=list(range(len(rows))), ticktext=[row.label for row in rows],
                         range=[len(rows) - 0.4, -0.6])
     return figure.update_layout(showlegend=True, height=190 + ROW * len(rows))

@@ -31,4 +31,5 @@ def pipeline(stages: Sequence[int], tokens: Sequence[int], starts: Sequence[floa
                                      "<extra>%{fullData.name}</extra>")
     figure.update_xaxes(range=[0.0, float(longest or max(ends, default=1.0))])
     figure.update_yaxes(categoryorder="array", categoryarray=list(names), autorange="reversed")
-    return figure.update_layout(barmode="overlay", height=190 + 44 * len(names), showlegend=True)
+    return figure.update_layout(barmode="overlay", height=190 + 44 * len(names), showlegend=True,
+                                uniformtext={"minsize": 8, "mode": "hide"})

@@ -33,10 +33,9 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
                        hovertemplate="alpha %{x}, ratio %{y}: %{text}<extra></extra>",
                        colorscale=steps(shades), zmin=-.5, zmax=len(names) - .5, showscale=False)
     for name in names:
-        where = [(alpha, ratio) for row, ratio in zip(winners, ratios, strict=True)
-                 for one, alpha in zip(row, alphas, strict=True) if one == name]
-        alpha, ratio = middle(where)
-        figure.add_annotation(x=alpha, y=log10(ratio), text=name, showarrow=False, font={"size": 13, "color": INK})
+        row, column = roomiest([[one == name for one in row] for row in winners])
+        figure.add_annotation(x=float(alphas[column]), y=log10(ratios[row]), text=name, showarrow=False,
+                              font={"size": 13, "color": INK})
     for name, ratio in (levels or {}).items():
         figure.add_hline(y=ratio, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
         figure.add_annotation(x=0, xref="paper", xanchor="left", y=log10(ratio), yanchor="bottom", text=name,
@@ -49,10 +48,21 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
     return figure.update_xaxes(tickformat=".2~f").update_layout(height=460, showlegend=bool(points))
 
 
-def middle(where: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The point of a region that is nearest to its mean, so that it lies inside."""
-    alpha, height = (sum(values) / len(where) for values in ([a for a, _ in where], [log10(r) for _, r in where]))
-    return min(where, key=lambda one: (one[0] - alpha) ** 2 + (log10(one[1]) - height) ** 2)
+def roomiest(inside: Sequence[Sequence[bool]]) -> tuple[int, int]:
+    """Row and column of the cell of a region with the most cells of it on every side, above and below counted twice.
+
+    Among equals the one that is nearest to the region's mean. A name that is written there lies inside, if one can.
+    """
+    where = [(i, j) for i, row in enumerate(inside) for j, one in enumerate(row) if one]
+    mean = [sum(values) / len(where) for values in zip(*where, strict=True)]
+
+    def room(i: int, j: int) -> int:
+        ways = [inside[i][j + 1:], inside[i][:j][::-1], [row[j] for row in inside[i + 1:]],
+                [row[j] for row in inside[:i]][::-1]]
+        right, left, up, down = (list(way).index(False) if False in way else len(way) for way in ways)
+        return min(right, left, 2 * up + 1, 2 * down + 1)
+
+    return max(where, key=lambda at: (room(*at), -(at[0] - mean[0]) ** 2 - (at[1] - mean[1]) ** 2))
 
 
 def pale(colour: str) -> str:

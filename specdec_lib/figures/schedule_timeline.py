@@ -1,4 +1,4 @@
-"""What drafter and target do at each moment: a lane for each, rolled-back work hatched, waiting drawn as a gap."""
+"""What drafter and target do at each moment: a lane for each, rolled-back work striped, waiting a thin bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from specdec_lib.figures.theme import PALETTE, canvas, hatched
 
 Span = Sequence                                    # (lane, start, end, kind, round)
-LOOKS = {"draft": ("draft", "\\"), "verify": ("target", ""), "verdict": ("extra", "."),
+LOOKS = {"draft": ("draft", "."), "verify": ("target", ""), "verdict": ("extra", "+"),
          "rolled back": ("rejected", "/"), "wait": ("quiet", "-")}
 
 

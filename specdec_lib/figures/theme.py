@@ -59,8 +59,12 @@ def canvas(title: str, x: str, y: str) -> go.Figure:
 
 
 def wrapped(title: str, width: int = 66) -> str:
-    """The title broken into lines of at most `width` letters."""
-    return "<br>".join(textwrap.wrap(title, width)) or title
+    """The title broken into as few lines of at most `width` letters as it takes, about equally long."""
+    lines = textwrap.wrap(title, width)
+    least = max(map(len, title.split()), default=1)
+    even = next((short for at in range(max(least, len(title) // max(1, len(lines))), width)
+                 if len(short := textwrap.wrap(title, at)) == len(lines)), lines)
+    return "<br>".join(even) or title
 
 
 def series(place: int) -> dict[str, str]:

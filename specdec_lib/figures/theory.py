@@ -8,6 +8,8 @@ import plotly.graph_objects as go
 
 from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series
 
+WHOLE = 16                                         # whole numbers as far apart as this have a tick each
+
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
            title: str, y_range: Sequence[float] | None = None, level: float | None = None) -> go.Figure:
@@ -22,6 +24,8 @@ def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_ti
         figure.add_scatter(x=numbers(x), y=numbers(values), name=str(name), mode="lines+markers",
                            line={"color": look["colour"], "dash": look["dash"]},
                            marker={"symbol": look["symbol"], "size": 8})
+    if x and all(float(value).is_integer() for value in x) and max(x) - min(x) <= WHOLE:
+        figure.update_xaxes(dtick=1)
     if y_range is not None:
         figure.update_yaxes(range=list(map(float, y_range)))
     if level is not None:

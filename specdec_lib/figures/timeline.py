@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
 
 
-def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = None) -> go.Figure:
-    """Accepted and rejected draft nodes of every round, stacked."""
+def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = None,
+           top: float | None = None) -> go.Figure:
+    """Accepted and rejected draft nodes of every round, stacked; `top` fixes the axis of nodes under a slider."""
     same_length(drafted=drafted, accepted=accepted)
     share = f"{sum(accepted)} of {sum(drafted)} drafted tokens were accepted in {len(drafted)} rounds"
     figure = canvas(title or share, "round", "draft nodes")
@@ -19,6 +20,8 @@ def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = 
     wasted = [int(n) - int(kept) for n, kept in zip(drafted, accepted, strict=True)]
     figure.add_bar(x=turns, y=[int(kept) for kept in accepted], name="accepted", marker=fill("accepted"))
     figure.add_bar(x=turns, y=wasted, name="rejected", marker=fill("rejected"))
+    if top is not None:
+        figure.update_yaxes(range=[0, top + 0.5])
     return figure.update_layout(barmode="stack")
 
 

@@ -65,7 +65,10 @@ def written(value: Any, digits: int = 6) -> str:
     """A cell or label as HTML: floats rounded, anything else escaped, lists and mappings of texts too."""
     from pandas.api.types import is_float
 
-    return f"{value:.{digits}f}" if is_float(value) else escape(str(value))
+    if not is_float(value):
+        return escape(str(value))
+    shown = f"{value:.{digits}f}"
+    return shown.removeprefix("-") if float(shown) == 0 else shown     # no -0.00
 
 
 def source(thing, doc: bool = True) -> Html:

@@ -4,7 +4,7 @@ import pytest
 
 from specdec_lib import figures
 from specdec_lib.figures import theme
-from specdec_lib.figures.schedule_map import middle, pale
+from specdec_lib.figures.schedule_map import pale, roomiest
 from specdec_lib.schedules.simulate import Calibration
 from specdec_lib.schedules.traces import overlapped_rounds, replay
 
@@ -58,7 +58,12 @@ def test_the_map_names_each_region_inside_of_it_and_says_who_wins_most():
     assert figure.layout.title.text == "pearl wins in 50% of this map"
     assert {note.text for note in figure.layout.annotations} == {"plain", "pearl", "serial"}
     assert [[["plain", "pearl", "serial"][z] for z in row] for row in figure.data[0].z] == winners
-    assert middle([(.1, 2), (.1, 10), (.9, 2)]) in [(.1, 2), (.1, 10), (.9, 2)]
+
+
+def test_a_region_carries_its_name_where_it_has_room_on_both_sides_and_not_in_its_narrow_part():
+    narrow = [[True] * 7, *[[True] + [False] * 6 for _ in range(6)]]
+    assert roomiest(narrow) == (0, 2)
+    assert roomiest([[True] * 5] * 5) == (2, 2)
 
 
 def test_a_level_is_a_line_with_its_name_upon_it():
