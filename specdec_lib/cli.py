@@ -56,13 +56,22 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
              store: opt.Store = None,
              cost: opt.Curve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-             diffusion: opt.Diffusion = None, workers: opt.Workers = "auto") -> None:
+             diffusion: opt.Diffusion = None, workers: opt.Workers = "auto",
+             compare: Annotated[str | None, typer.Option("--compare", callback=opt.known_methods, metavar="METHODS",
+                                                         help="Two methods or more, separated by commas, decode in "
+                                                         "turn, side by side; then a table.")] = None) -> None:
     """Streams an answer, then one line of statistics."""
     options = locals()
     from specdec_lib.bench.options import RunOptions, prepare
     from specdec_lib.commands.generate import read_prompt, stream_answer
 
     prompt = read_prompt(prompt, sys.stdin)
+    if compare is not None:
+        from specdec_lib.commands.race import compare_answers, compared
+
+        specs = compared(compare, method)
+        compare_answers(prepare(RunOptions.of(options, methods=compare)), specs, prompt)
+        return
     here = prepare(RunOptions.of(options, methods=method))
     try:
         for piece in stream_answer(here.plan, method, here.environment(say), here.saved_curve, prompt):
