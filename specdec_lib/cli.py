@@ -89,7 +89,8 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               limit: opt.Limit = None,
               repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-              orders: opt.Orders = "file", diffusion: opt.Diffusion = None, workers: opt.Workers = "auto") -> None:
+              orders: opt.Orders = "file", diffusion: opt.Diffusion = None, workers: opt.Workers = "auto",
+              quiet: opt.Quiet = False) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, locals())
     typer.echo(f"results in {out}")
@@ -104,7 +105,7 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
-           workers: opt.Workers = "auto") -> None:
+           workers: opt.Workers = "auto", quiet: opt.Quiet = False) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
     from specdec_lib.commands.report import report_notebook, write_report
@@ -216,18 +217,20 @@ run_commands.register(app)
 
 
 def measured(out: Path, options: dict) -> None:
-    """Runs or resumes the bench that the command's options describe, with a bar; prints its warnings at the end."""
+    """Runs or resumes the bench that the command's options describe, with a bar; prints its warnings and its table."""
     from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
     from specdec_lib.bench.progress import bar
+    from specdec_lib.commands.bench_table import show_speeds
 
     here = prepare(RunOptions.of(options))
     try:
-        with bar("bench") as progress:
+        with bar("bench", shown=not options["quiet"]) as progress:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
     for warning in summary.get("settings", {}).get("warnings", []):
         say(warning)
+    show_speeds(out, options["quiet"])
 
 
 def run(words: list[str] | None = None) -> int:

@@ -88,3 +88,4 @@ Diffusion = Annotated[str | None, typer.Option("--diffusion", help="A folder or 
 Shelf = Annotated[Path | None, path_option("--checkpoints", "Folder of trained drafters; default: the shipped.")]
 Orders = Annotated[str, typer.Option("--orders", help="Prompt orders for methods that learn across prompts: file, "
                                      "shuffled or file,shuffled.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, and a table in plain text.")]
