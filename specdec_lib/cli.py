@@ -105,15 +105,16 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
-           workers: opt.Workers = "auto", quiet: opt.Quiet = False) -> None:
+           workers: opt.Workers = "auto", quiet: opt.Quiet = False,
+           parameters: opt.ReportParameters = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
-    from specdec_lib.commands.report import report_notebook, write_report
+    from specdec_lib.commands.report import notebook_values, write_report
 
-    report_notebook()                              # refused before minutes of bench, not after
+    values = notebook_values(parameters or {})     # refused before minutes of bench, not after
     measured(out, options)
     say("writing the report")
-    typer.echo(f"report in {write_report(out)}")
+    typer.echo(f"report in {write_report(out, values, progress=not quiet)}")
 
 
 @app.command("cost")
