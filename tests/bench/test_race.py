@@ -148,7 +148,7 @@ def test_a_recorded_race_shows_every_moment():
     assert [one.done for one in then.racers] == [False, True]
     assert then.racers[0].session.remaining == 2
     assert [one.output for one in state.at(0.0).racers] == [(), ()]
-    assert state.at(99.0) == state
+    assert state.at(99.0) == state.at(state.seconds) == state, "a round that ends at that moment is shown"
 
 
 def test_a_decode_that_ends_without_an_end_token_is_done():
