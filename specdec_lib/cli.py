@@ -56,13 +56,22 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
              store: opt.Store = None,
              cost: opt.Curve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-             diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, workers: opt.Workers = "auto") -> None:
+             diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, workers: opt.Workers = "auto",
+             compare: Annotated[str | None, typer.Option("--compare", callback=opt.known_methods, metavar="METHODS",
+                                                         help="Two methods or more, separated by commas, decode in "
+                                                         "turn, side by side; then a table.")] = None) -> None:
     """Streams an answer, then one line of statistics."""
     options = locals()
     from specdec_lib.bench.options import RunOptions, prepare
     from specdec_lib.commands.generate import read_prompt, stream_answer
 
     prompt = read_prompt(prompt, sys.stdin)
+    if compare is not None:
+        from specdec_lib.commands.race import compare_answers, compared
+
+        specs = compared(compare, method)
+        compare_answers(prepare(RunOptions.of(options, methods=compare)), specs, prompt)
+        return
     here = prepare(RunOptions.of(options, methods=method))
     try:
         for piece in stream_answer(here.plan, method, here.environment(say), here.saved_curve, prompt):
@@ -81,7 +90,7 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
               orders: opt.Orders = "file", diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
-              workers: opt.Workers = "auto") -> None:
+              workers: opt.Workers = "auto", quiet: opt.Quiet = False) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, locals())
     typer.echo(f"results in {out}")
@@ -96,15 +105,16 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
-           eagle: opt.Eagle = None, workers: opt.Workers = "auto") -> None:
+           eagle: opt.Eagle = None, workers: opt.Workers = "auto", quiet: opt.Quiet = False,
+           parameters: opt.ReportParameters = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
-    from specdec_lib.commands.report import report_notebook, write_report
+    from specdec_lib.commands.report import notebook_values, write_report
 
-    report_notebook()                              # refused before minutes of bench, not after
+    values = notebook_values(parameters or {})     # refused before minutes of bench, not after
     measured(out, options)
     say("writing the report")
-    typer.echo(f"report in {write_report(out)}")
+    typer.echo(f"report in {write_report(out, values, progress=not quiet)}")
 
 
 @app.command("cost")
@@ -208,18 +218,20 @@ run_commands.register(app)
 
 
 def measured(out: Path, options: dict) -> None:
-    """Runs or resumes the bench that the command's options describe, with a bar; prints its warnings at the end."""
+    """Runs or resumes the bench that the command's options describe, with a bar; prints its warnings and its table."""
     from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
     from specdec_lib.bench.progress import bar
+    from specdec_lib.commands.bench_table import show_speeds
 
     here = prepare(RunOptions.of(options))
     try:
-        with bar("bench") as progress:
+        with bar("bench", shown=not options["quiet"]) as progress:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
     for warning in summary.get("settings", {}).get("warnings", []):
         say(warning)
+    show_speeds(out, options["quiet"])
 
 
 def run(words: list[str] | None = None) -> int:

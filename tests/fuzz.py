@@ -30,7 +30,8 @@ METHODS = ("ar", "sam", "sam(depth=2)", "draft-model", "token-recycling", "promp
            "sam@tapout(arms=['x'])", "sam()()", "sam(", "nope", "sam(depth='x')", "draft-model@typical(eps=[1])",
            "sam(depth=None)", "token-recycling(width=0)", "respec(theta=-1)", "-" * 5000, "@", "ar,ar", ",")
 # Values that would run for minutes are left out; an option that is not named here takes whatever its type takes.
-POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,respec"), "peers": ("", "hf-generate", "x"),
+POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,respec"),
+         "compare": ("ar,sam", "ar", "", "ar,ar", "ar,sam(", "sam,draft-model"), "peers": ("", "hf-generate", "x"),
          "repeats": ("-1", "0", "1", "x"), "nodes": ("-1", "0", "1", "8", "x"), "minutes": ("0.001", "0", "nan", "inf"),
          "seconds": ("0.01", "0", "-1", "nan", "inf", "x"),
          "kind": ("spec-bench", "speculators", "csv", ""),
@@ -54,6 +55,7 @@ USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json
 FILES = {"target": "model", "draft": "draft", "diffusion": "model", "eagle": "model",
          "prompts": "prompts.jsonl", "cost": "curve.json",
          "store": "a.store", "checkpoints": "shelf", "data": "data.jsonl", "forbid": "prompts.jsonl",
+         "parameters": "values.yaml",
          "sources": "data.jsonl", "run": "run", "runs": "run"}
 BEGUN = "begun"                                    # a bench that was stopped after its first prompt
 OUTS = {"bench": "run", "report": "run", "record": "recordings", "train": "shelf", "store": "a.store",

@@ -42,6 +42,7 @@ def world(tmp_path_factory):
                {"question_id": 2, "category": "writing", "turns": ["red green", "blue"], "reference": ["green", "x"]}]
     (folder / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in prompts))
     (folder / "data.jsonl").write_text(answers())
+    (folder / "values.yaml").write_text("methods: [ar, sam]\nmax-new-tokens: 2\nlimit: 1\nmethod: sam\n")
     trained_for(folder / "model", folder / "shelf")
     for command, out in (("train", "shelf"), ("bench", "run"), ("record", "recordings"), ("store", "a.store"),
                          ("canvas", "filled")):
@@ -72,7 +73,7 @@ def no_hub_and_no_kernel(monkeypatch):
     def unreachable(*words, **more):
         raise OSError("no network in a test")
     monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
-    monkeypatch.setattr(report, "write_report", lambda run: run / "report.html")
+    monkeypatch.setattr(report, "write_report", lambda run, values, progress: run / "report.html")
 
 
 def holds(case: fuzz.Case, world: Path) -> None:

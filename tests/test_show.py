@@ -7,10 +7,12 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy
 import pytest
 import torch
 
 from specdec_lib import figures, show
+from specdec_lib.analysis import report_text, wording
 from specdec_lib.explore import Choices, explore
 from specdec_lib.figures.theme import contrast
 from specdec_lib.how.match import Match
@@ -250,6 +252,30 @@ def test_numbers_in_a_table_stand_right_in_digits_of_one_width_and_do_not_wrap()
     assert sorted(set(re.findall(r"td\.col(\d)", "".join(cells)))) == ["1", "2", "3", "4"]
     assert all("tabular-nums" in rule and "nowrap" in rule for rule in cells)
     assert not any("nowrap" in rule for rule in right if rule not in cells), "a long heading wraps"
+
+
+def test_an_interval_in_any_of_our_forms_stays_on_one_line_even_among_words():
+    forms = ["1.72 times (1.51 to 1.93)", "0.41 (0.38 to 0.44)", "+0.012 (-0.003 to +0.020)", "[0.90, 1.10]", "12 %",
+             "1.2–1.4", "6 of 6"]
+    for form in forms:
+        html = show.table([{"found": form}, {"found": "–"}])._repr_html_()
+        assert re.search(r"td\.col0\s*\{[^}]*text-align: right[^}]*nowrap[^}]*tabular-nums", html), form
+        mixed = show.table([{"found": "no interval: fewer than five prompts"}, {"found": form}])._repr_html_()
+        assert re.search(r"td\.row1\.col0\s*\{[^}]*white-space: nowrap", mixed), form
+        assert "text-align: right" not in mixed
+        assert "row0" not in re.search(r"<style.*?</style>", mixed, re.DOTALL)[0]
+
+
+def test_a_rounded_zero_has_no_sign():
+    values = [-0.001, numpy.float64(-0.001), numpy.float32(-0.001), "-0.00", "+0.00 (-0.00 to +0.01)", "-0.00 to 0.02"]
+    html = show.table([{"value": value} for value in values], digits=2)._repr_html_()
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", html) == ["0.00", "0.00", "0.00", "0.00", "0.00 (0.00 to +0.01)",
+                                                          "0.00 to 0.02"]
+    kept = ["-0.01", "-0.001", "-0.5 (-0.9 to -0.1)", "1e-05", "a -0.00 b"]
+    shown = show.table([{"value": value} for value in kept])._repr_html_()
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", shown) == kept
+    assert wording.number(-0.001) == "0.00"
+    assert report_text.interval_text((-0.001, 0.2)) == "0.00 to 0.20"
 
 
 def test_no_dice_are_thrown_for_a_picture():

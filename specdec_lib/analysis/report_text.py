@@ -31,7 +31,7 @@ def times_text(value: float | None, interval: Sequence[float] | None = None) -> 
 
 
 def interval_text(interval: Sequence[float] | None) -> str:
-    return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+    return "–" if interval is None else f"{interval[0]:z.2f} to {interval[1]:z.2f}"
 
 
 def reason_text(name: str, entry: dict) -> str:

@@ -74,5 +74,5 @@ def answer(holds: object) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """The value rounded; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    """The value rounded, a zero without a sign; a dash where there is none."""
+    return "–" if value is None else f"{value:z.{digits}f}"

@@ -62,6 +62,20 @@ def whole_numbers(words: str, option: str) -> list[int]:
     return numbers
 
 
+def report_parameters(context: typer.Context, path: Path | None) -> dict[str, str] | None:
+    """Reads the file of --parameters before other options; what the command line says wins over it.
+
+    What is an option of the command becomes its value; returned are the words for the notebook's parameters.
+    """
+    if path is None:
+        return None
+    from specdec_lib.commands.parameter_file import read_parameters, split_parameters
+
+    options = {param.name: param for param in context.command.params if param.name not in ("parameters", "help")}
+    context.default_map, words = split_parameters(read_parameters(path), options, path)
+    return words
+
+
 Methods = Annotated[str | None, typer.Option("--methods", callback=known_methods, show_default=DEFAULT_METHODS,
                                              help="Names, separated by commas, as `specdec methods` lists them; by "
                                              "default those of these that the target can run.")]
@@ -90,3 +104,9 @@ Eagle = Annotated[str | None, typer.Option("--eagle", help="A folder or hub name
 Shelf = Annotated[Path | None, path_option("--checkpoints", "Folder of trained drafters; default: the shipped.")]
 Orders = Annotated[str, typer.Option("--orders", help="Prompt orders for methods that learn across prompts: file, "
                                      "shuffled or file,shuffled.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, and a table in plain text.")]
+ReportParameters = Annotated[Any, typer.Option("--parameters", parser=some_path, metavar="FILE", is_eager=True,
+                                               callback=report_parameters, show_default=False,
+                                               help="A YAML file of values: this command's options (max_new_tokens: "
+                                               "64) and the notebook's `method` and `question`; options on the command "
+                                               "line win.")]

@@ -5,15 +5,18 @@ Figures are taken as the data that the kernel wrote, and drawn by one copy of pl
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+from specdec_lib.commands.figure_csv import csv_link, explored_csv, figure_csv
 from specdec_lib.files import write_text
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
 FORMULA = re.compile(r"`[^`]*`|\$(?P<latex>[^$\s`](?:[^$\n`]*[^$\s`])?)\$(?!\d)")   # code is no formula
 FIGURE = "application/vnd.plotly.v1+json"
+HELD = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)       # see show/page_controls.py
 LOOK = """
 .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; width: max-content; }
 .jp-RenderedHTMLCommon :hover > a.anchor-link, a.anchor-link:focus { display: inline; padding-left: 6px; }
@@ -48,11 +51,12 @@ BUTTON = '<button type="button" onclick="specdecTheme()">light or dark</button>'
 
 
 def to_html(executed: str | Path, page: str | Path, code: bool = True, title: str | None = None,
-            plotly: str | None = None, bar: str = "") -> Path:
+            plotly: str | None = None, bar: str = "", numbers: bool = False) -> Path:
     """Writes the page of an executed notebook; `code` False leaves out inputs and progress bars.
 
     `plotly` is the address of a plotly.js beside the page; by default the page holds it, once. `bar` is the HTML of
-    links above the text. The page is written atomically.
+    links above the text. With `numbers` every figure has a link below it that saves its data as CSV. The page is
+    written atomically.
     """
     import nbformat
     from nbconvert import HTMLExporter
@@ -63,7 +67,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
         if cell.cell_type == "markdown":
             cell.source = with_formulas(cell.source)
         if cell.cell_type == "code":
-            cell.outputs = [_drawn(out) for out in cell.outputs if code or out.get("name") != "stderr"]
+            cell.outputs = [_drawn(out, numbers) for out in cell.outputs if code or out.get("name") != "stderr"]
     exporter = HTMLExporter(exclude_input=not code, exclude_input_prompt=True, exclude_output_prompt=True,
                             mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="")
     body, _ = exporter.from_notebook_node(
@@ -119,16 +123,26 @@ def _template_folder(exporter: Any) -> Path:
     return found[0]
 
 
-def _drawn(output: Any) -> Any:
+def _drawn(output: Any, numbers: bool = False) -> Any:
     """The output with its figure as HTML that plotly.js draws as wide as the page, where it holds a figure."""
     from plotly.io import to_html as figure_html
 
-    figure = output.get("data", {}).get(FIGURE)
+    figure, data = output.get("data", {}).get(FIGURE), output.get("data", {})
     if figure is None:
+        if numbers and "specdec-explore" in data.get("text/html", ""):
+            data["text/html"] += _explored_link(data["text/html"])
         return output
     layout = figure.get("layout", {})
     high = layout.get("height") or layout.get("template", {}).get("layout", {}).get("height") or 450
     html = figure_html({key: figure[key] for key in ("data", "layout")}, include_plotlyjs=False, full_html=False,
                        config={"responsive": True}, default_width="100%", default_height=f"{high}px", validate=False)
-    output.data = {"text/html": html}
+    link = csv_link(figure_csv(figure), layout.get("title", {}).get("text", "")) if numbers else ""
+    output.data = {"text/html": html + link}
     return output
+
+
+def _explored_link(html: str) -> str:
+    """The link to the data of all pictures of a control, which the page holds as JSON."""
+    found = HELD.search(html)
+    held = json.loads(found[1]) if found else {"labels": {}, "at": {}}
+    return csv_link(explored_csv(held), "-".join(held["labels"]))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from specdec_lib.commands import html_page, notebook_runner
+from specdec_lib.commands.notebook import values_of
 from specdec_lib.types import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,12 +29,21 @@ def report_notebook() -> Path:
     return path
 
 
-def write_report(run: Path) -> Path:
-    """Writes report.html, and the executed notebook beside it, into the folder of a finished run."""
+def notebook_values(words: Mapping[str, str]) -> dict[str, Any]:
+    """The values of the report notebook's parameters that these words give; Refusal for one that does not fit."""
+    return values_of(report_notebook(), [f"{name}={word}" for name, word in words.items()])
+
+
+def write_report(run: Path, values: Mapping[str, Any] | None = None, progress: bool = True) -> Path:
+    """Writes report.html, and the executed notebook beside it, into the folder of a finished run.
+
+    `values` are of the notebook's other parameters. Each figure of the page has its numbers as CSV below it.
+    """
     run = Path(run)
     if not (run / "summary.json").is_file():
         raise Refusal(f"{run} holds no finished run: measure one with `specdec bench --out {run}`")
     executed = run / "report.ipynb"
-    notebook_runner.run_notebook(report_notebook(), executed, {"run": str(run.resolve())},
-                                 env=notebook_runner.export_env(), progress=True)
-    return html_page.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured")
+    notebook_runner.run_notebook(report_notebook(), executed, {**(values or {}), "run": str(run.resolve())},
+                                 env=notebook_runner.export_env(), progress=progress)
+    return html_page.to_html(executed, run / "report.html", code=False, title="Speculative decoding, measured",
+                             numbers=True)

@@ -18,8 +18,9 @@ from specdec_lib.show.toy_text import Names, naming
 from specdec_lib.types import Lattice
 
 ONE = r"[-+−]?\d[\d.,]*(e[-+]?\d+)?"
-NUMBER = re.compile(rf"{ONE} ?(%|ms|s|MB|GB|x|×)?( ?[\[(±] ?(to )?{ONE}(( ?[,;]|\s*to) ?{ONE})?[\])]?)?")
-PAIR = re.compile(rf"{ONE} (to|of) {ONE}")           # an interval of its own, a count of a whole
+NUMBER = re.compile(rf"{ONE} ?(%|ms|s|MB|GB|x|×|times)?( ?[\[(±] ?(to )?{ONE}(( ?[,;]|\s*to) ?{ONE})?[\])]?)?")
+PAIR = re.compile(rf"{ONE} ?(to|of|–) ?{ONE}|\[{ONE}, ?{ONE}\]")        # an interval of its own, a count of a whole
+ZERO = re.compile(r"(?<![\w.,])[-+−](?=0(\.0+)?(?![\d.,]*\d))")          # the sign of a number that was rounded to zero
 
 
 def check(sentence: str, condition) -> Html:
@@ -46,10 +47,15 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
     style.format_index(written, axis="index").format_index(written, axis="columns")
     style = style if named else style.hide(axis="index")
     look: list[Any] = [{"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}]
-    for place in (place for place in range(len(style.columns)) if numeric(style.data.iloc[:, place])):
-        look += [{"selector": f"th.col{place}", "props": "text-align: right"},               # a long heading may wrap
-                 {"selector": f"td.col{place}",
-                  "props": "text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"}]
+    for place in range(len(style.columns)):
+        column = style.data.iloc[:, place]
+        if numeric(column):
+            look += [{"selector": f"th.col{place}", "props": "text-align: right"},           # a long heading may wrap
+                     {"selector": f"td.col{place}",
+                      "props": "text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"}]
+        else:                                      # an interval among words stays on one line
+            look += [{"selector": f"td.row{row}.col{place}", "props": "white-space: nowrap"}
+                     for row, cell in enumerate(column) if is_number(cell)]
     style = style.set_table_styles(look)
     return style.set_caption(escape(caption)) if caption else style
 
@@ -58,17 +64,25 @@ def numeric(column: Iterable[Any]) -> bool:
     """Whether all cells are numbers, with an interval, a unit or a percent sign at most; missing ones do not count."""
     cells = [str(cell).strip() for cell in column if cell is not None and cell == cell]      # NaN differs from itself
     told = [cell for cell in cells if cell not in ("", "–", "-")]
-    return bool(told) and all(NUMBER.fullmatch(cell) or PAIR.fullmatch(cell) for cell in told)
+    return bool(told) and all(map(is_number, told))
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a number, with an interval and a unit at most, or an interval alone."""
+    said = str(cell).strip()
+    return bool(NUMBER.fullmatch(said) or PAIR.fullmatch(said))
 
 
 def written(value: Any, digits: int = 6) -> str:
-    """A cell or label as HTML: floats rounded, anything else escaped, lists and mappings of texts too."""
+    """A cell or label as HTML: floats rounded, anything else escaped, lists and mappings of texts too.
+
+    What is rounded to zero has no sign, in a text of numbers as well: `-0.00` would say which side it is on.
+    """
     from pandas.api.types import is_float
 
-    if not is_float(value):
-        return escape(str(value))
-    shown = f"{value:.{digits}f}"
-    return shown.removeprefix("-") if float(shown) == 0 else shown     # no -0.00
+    if is_float(value):
+        return f"{value:z.{digits}f}"
+    return escape(ZERO.sub("", str(value)) if is_number(value) else str(value))
 
 
 def source(thing, doc: bool = True) -> Html:

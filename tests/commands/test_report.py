@@ -14,6 +14,7 @@ from specdec_lib.commands import report
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.tokenizer import TextStream
 from specdec_lib.models.table import Table
+from tests.commands.test_figure_csv import LINK, linked
 from tests.hostile import SCRIPT, running
 
 TARGET = Table({(): (0.2, 0.7, 0.1), (1,): (0.8, 0.15, 0.05), (0, 1): (0.1, 0.2, 0.7)})
@@ -49,4 +50,10 @@ def test_the_report_is_one_page_with_figures_without_code_and_without_a_network(
     assert "Which speculative method is the fastest here?" in html
     assert "reading.overview" not in html
     assert str(tmp_path) not in html
-    assert json.loads((tmp_path / "summary.json").read_text())["settings"]["commit"][:12] in html
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["settings"]["commit"][:12] in html
+    saved = linked(html)                           # below every figure, and below the control of the last
+    assert len(LINK.findall(html)) >= (9 if len(methods) > 1 else 3)
+    times = {row["x"]: float(row["y"]) for rows in saved.values() for row in rows
+             if row["series"] == "measured, 95 % interval"}
+    assert times == {name: entry["speedup"] for name, entry in summary["methods"].items() if name != "ar"}

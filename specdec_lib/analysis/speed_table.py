@@ -1,0 +1,50 @@
+"""The short table of a finished run: its fastest methods and peers, as texts for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.wording import number
+from specdec_lib.bench.results import Decode, select
+
+LINES = 10
+BASE = "ar"
+
+
+def speed_rows(report: Report, lines: int = LINES) -> list[dict[str, str]]:
+    """The fastest first, plain decoding always among them; a peer says that it is one."""
+    entries = {**report.entries, **report.summary["peers"]}
+    ranked = sorted(entries, key=lambda name: entries[name]["speedup"] or 0.0, reverse=True)
+    shown = ranked[:lines]
+    if BASE not in shown:
+        shown[-1] = BASE
+    return [speed_row(name, entries[name], list(select(report.decodes, method=name)), name in report.summary["peers"])
+            for name in shown]
+
+
+def speed_row(name: str, entry: dict, decodes: Sequence[Decode], peer: bool) -> dict[str, str]:
+    """One line: speed with its interval, tokens per forward, tokens/s, equal outputs, time to the first token."""
+    times = number(entry["speedup"])
+    if entry["speedup_ci"] is not None:
+        times += f" ({interval_text(entry['speedup_ci'])})"
+    first = first_token_seconds(decodes)
+    return {"method": f"{name} (peer)" if peer else name, "times ar (95 %)": times,
+            "tokens per forward": number(entry["tokens_per_target_forward"]),
+            "tokens/s": number(entry["tokens_per_second"], 1),
+            "same ids": f"{entry['identical_prompts']} of {entry['prompts']}",
+            "ms to first token": number(first and 1000 * first, 0)}
+
+
+def first_token_seconds(decodes: Sequence[Decode]) -> float | None:
+    """The median time to the first token: prefill and first round, which a peer's prefill contains already."""
+    times = [one.outcome.prefill + (one.outcome.rows[0].seconds if one.outcome.rows else 0.0) for one in decodes]
+    return median(times) if times else None
+
+
+def left_out(report: Report, lines: int = LINES) -> str:
+    """How many methods and peers the table has no line for, in words; empty if none."""
+    count = len(report.entries) + len(report.summary["peers"]) - lines
+    return f"{count} more in summary.json" if count > 0 else ""
