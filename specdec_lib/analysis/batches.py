@@ -18,7 +18,7 @@ from specdec_lib.analysis.wording import number, than, trend
 from specdec_lib.bench.batch_summary import batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts, rounded
-from specdec_lib.cost.batches import BatchCurve, batch_curve_of, batch_speedup, load_batch_curve
+from specdec_lib.cost.batches import BatchCurve, batch_curve_of, batch_speedup, load_batch_curve, stream_speedup
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
@@ -145,23 +145,53 @@ def key_of(one: Decode) -> tuple:
 
 
 def predicted(table: BatchTable, row: BatchRow) -> float | None:
-    """The speed-up over `ar` in the same batch that batch 1 and the cost curve predict; None without either.
+    """The speed-up over `ar` in a full batch that batch 1 and the cost curve predict; None without either.
 
     Tokens, rows and drafting seconds of a round are the method's own at batch 1; drafts come one after another.
     """
+    given = round_at_one(table, row)
+    return given and batch_speedup(given.tokens, row.batch, given.rows, given.curve, given.draft)
+
+
+def predicted_as_filled(table: BatchTable, row: BatchRow) -> float | None:
+    """The same with as many sequences per forward as this run and its `ar` had: what the measured one is held against.
+
+    Sequences are counted, not timed, so the prediction still knows no measured second above batch 1.
+    """
+    given = round_at_one(table, row)
+    plain = next((one.measures for one in table.of(row.dtype, PLAIN) if one.batch == row.batch), None)
+    if given is None or plain is None:
+        return None
+    return stream_speedup(given.tokens, given.rows, row.measures["sequences_per_forward"],
+                          plain["sequences_per_forward"], given.curve, given.draft)
+
+
+class RoundAtOne(NamedTuple):
+    """A method's mean round at batch 1, and the curve that prices it in batches."""
+
+    tokens: float
+    rows: float
+    draft: float                                   # seconds
+    curve: BatchCurve
+
+
+def round_at_one(table: BatchTable, row: BatchRow) -> RoundAtOne | None:
+    """The round of this row's method at batch 1; None where it or the curve was not measured."""
     curve = table.curves.get(row.dtype)
     base = next((one.measures for one in table.of(row.dtype, row.method) if one.batch == 1), None)
     if curve is None or base is None:
         return None
     draft = base["drafting_share"] * base["seconds"] / base["forwards"]
-    return batch_speedup(base["tokens_per_forward_and_sequence"], row.batch, base["rows_per_sequence"], curve, draft)
+    return RoundAtOne(base["tokens_per_forward_and_sequence"], base["rows_per_sequence"], draft, curve)
 
 
 def gain_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
     """By method and batch: what was measured, and in columns of its own what was predicted."""
     return [{"method": row.method, "batch": row.batch, "tokens/s, all": row.measures["tokens_per_second"],
-             "measured speed-up": row.speedup, "predicted speed-up": predicted(table, row) if row.method != PLAIN
-             else None, "tokens per forward and sequence": row.measures["tokens_per_forward_and_sequence"],
+             "measured speed-up": row.speedup,
+             "predicted, batch full": None if name == PLAIN else predicted(table, row),
+             "predicted, as full as measured": None if name == PLAIN else predicted_as_filled(table, row),
+             "tokens per forward and sequence": row.measures["tokens_per_forward_and_sequence"],
              "sequences per forward": row.measures["sequences_per_forward"],
              "drafting": row.measures["drafting_share"]}
             for name in (PLAIN, *table.methods(dtype)) for row in table.of(dtype, name)]
@@ -184,11 +214,11 @@ def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None
 
 
 def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> list[tuple[str, bool | None]]:
-    """For each method above batch 1, how far the predicted speed-up lies from the measured one at most."""
+    """For each method above batch 1, how far the speed-up predicted for this filling lies from the measured at most."""
     out = []
     for name in table.methods(dtype):
         pairs = [(guess / row.speedup - 1, row.batch) for row in table.of(dtype, name) if row.batch > 1
-                 and row.speedup and (guess := predicted(table, row)) is not None]
+                 and row.speedup and (guess := predicted_as_filled(table, row)) is not None]
         if not pairs:
             out.append((f"{name} has no prediction beside a measured speed-up", None))
             continue
@@ -209,5 +239,6 @@ def provenance_rows(table: BatchTable) -> list[dict[str, Any]]:
     """Where each run's numbers come from."""
     return [{"run": run["run"], "dtype": run["dtype"], "batch": run["batch"], "prompts": run["prompts"],
              "tokens each": run["max_new_tokens"],
-             "machine": run["machine"].get("gpu") or run["machine"]["processor"], "threads": run["threads"], "date": str(run["created"])[:10], "warnings": len(run["warnings"])}
+             "machine": run["machine"].get("gpu") or run["machine"]["processor"],
+             "threads": run["threads"], "date": str(run["created"])[:10], "warnings": len(run["warnings"])}
             for run in table.runs]

@@ -131,6 +131,16 @@ def batch_speedup(tokens: float, batch: float, width: float, seconds: BatchSecon
     return tokens * seconds(batch, 1) / (seconds(batch, width) + batch * draft)
 
 
+def stream_speedup(tokens: float, width: float, filled: float, plain: float, seconds: BatchSeconds,
+                   draft: float = 0.0) -> float:
+    """The same for streams of prompts that did not keep the batch full: sequences per forward, `filled` and `plain`.
+
+    Plain answers of one length end together. Speculation ends them one by one, and at the end of a short stream nobody
+    takes the place: fewer sequences then share a forward. Where both are the batch, this is `batch_speedup`.
+    """
+    return filled * tokens / (seconds(filled, width) + filled * draft) * seconds(plain, 1) / plain
+
+
 def chain_speedup(alpha: float, k: int, batch: float, seconds: BatchSeconds, draft: float = 0.0) -> float:
     """The same for chains of `k` tokens, each accepted independently with probability alpha."""
     return batch_speedup(expected_tokens(alpha, k), batch, k + 1, seconds, draft)

@@ -40,11 +40,20 @@ def test_the_prediction_takes_batch_one_and_the_curve_and_leaves_the_measured_ga
     assert predicted(shown, row(2, 9.0, "eagle")) is None                      # never measured at batch 1
 
 
+def test_a_stream_that_did_not_keep_the_batch_full_is_predicted_as_it_was():
+    shown = table(9.0, 9.0, 9.0)
+    last = shown.of("float32", "sam")[2]
+    assert found.predicted_as_filled(shown, last) == pytest.approx(3 * 14 / 34)
+    half = last._replace(measures={**last.measures, "sequences_per_forward": 2.0})
+    assert found.predicted_as_filled(shown, half) == pytest.approx((2 * 3 / 18) / (4 / 14))
+    assert found.predicted_as_filled(shown, half._replace(batch=8)) is None    # no plain decoding at that batch
+
+
 def test_rows_keep_measured_and_predicted_apart():
     rows = found.gain_rows(table(2.0, 1.8), "float32")
     assert [(one["method"], one["batch"], one["measured speed-up"]) for one in rows] == [
         ("ar", 1, 1.0), ("ar", 2, 1.0), ("sam", 1, 2.0), ("sam", 2, 1.8)]
-    assert [one["predicted speed-up"] for one in rows] == [None, None, 3 * 10 / 12, 3 * 11 / 18]
+    assert [one["predicted, batch full"] for one in rows] == [None, None, 3 * 10 / 12, 3 * 11 / 18]
 
 
 @pytest.mark.parametrize(("speedups", "words", "shrank"), [

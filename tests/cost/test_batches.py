@@ -5,7 +5,15 @@ import json
 import pytest
 
 from specdec_lib.cost import batches
-from specdec_lib.cost.batches import BatchCurve, batch_speedup, best_chain, chain_speedup, last_batch, load_batch_curve
+from specdec_lib.cost.batches import (
+    BatchCurve,
+    batch_speedup,
+    best_chain,
+    chain_speedup,
+    last_batch,
+    load_batch_curve,
+    stream_speedup,
+)
 from specdec_lib.scores import Scores
 from specdec_lib.types import Refusal
 from tests.cost.ticks import Ticks
@@ -29,6 +37,11 @@ def test_the_gain_of_speculation_by_hand():
     assert chain_speedup(0.5, 4, 2, CURVE) == pytest.approx(1.9375 * 11 / 18)
     assert chain_speedup(1.0, 4, 2, CURVE, 1.0) == 5 * 11 / (18 + 2)
     assert chain_speedup(0.9, 0, 4, CURVE) == 1
+
+
+def test_a_stream_that_leaves_places_empty_gains_less():
+    assert stream_speedup(3.0, 5, 4, 4, CURVE) == pytest.approx(batch_speedup(3.0, 4, 5, CURVE))
+    assert stream_speedup(3.0, 5, 2, 4, CURVE, 0.5) == pytest.approx((2 * 3 / (18 + 2 * 0.5)) / (4 / 14))
 
 
 def test_the_best_chain_gets_shorter_as_rows_begin_to_cost():
