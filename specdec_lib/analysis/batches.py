@@ -69,12 +69,15 @@ def read_batches(place: Path | str = "shipped") -> BatchTable:
     file = folder / TABLE
     try:
         told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else table_of(folder)
-        return BatchTable(tuple(BatchRow(**row) for row in told["rows"]), tuple(told["runs"]),
-                          {name: batch_curve_of(curve) for name, curve in told["curves"].items()})
+        found = BatchTable(tuple(BatchRow(**row) for row in told["rows"]), tuple(told["runs"]),
+                           {name: batch_curve_of(curve) for name, curve in told["curves"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, Refusal):
             raise
         raise Refusal(f"{file} is no table of batches ({error}): {MADE}") from None
+    if not any(row.method != PLAIN for row in found.rows):
+        raise Refusal(f"the runs in {folder} decode plainly alone, so nothing in them has a gain: {MADE}")
+    return found
 
 
 def keep_table(place: Path | str, out: Path | str) -> Path:
@@ -242,3 +245,28 @@ def provenance_rows(table: BatchTable) -> list[dict[str, Any]]:
              "machine": run["machine"].get("gpu") or run["machine"]["processor"],
              "threads": run["threads"], "date": str(run["created"])[:10], "warnings": len(run["warnings"])}
             for run in table.runs]
+
+
+def gain_lines(table: BatchTable, dtype: str, method: str) -> tuple[list[int], dict[str, list[float | None]]]:
+    """The batches of a method's runs, and its measured and both predicted speed-ups at each."""
+    rows = table.of(dtype, method)
+    return [row.batch for row in rows], {
+        "measured": [row.speedup for row in rows], "predicted, batch full": [predicted(table, row) for row in rows],
+        "predicted, as full as measured": [predicted_as_filled(table, row) for row in rows]}
+
+
+def loss_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
+    """For each method at its largest batch: whether drafting takes a larger share, and fewer places are full."""
+    out: list[tuple[str, bool | None]] = []
+    for name in table.methods(dtype):
+        first, last = table.of(dtype, name)[0], table.of(dtype, name)[-1]
+        share, full = "drafting_share", "sequences_per_forward"
+        out.append((than(f"{name}: drafting's share of the time at batch {last.batch}", last.measures[share],
+                         f"at batch {first.batch}", first.measures[share], "larger", "smaller"),
+                    last.measures[share] > first.measures[share]))
+        plain = next((row for row in table.of(dtype, PLAIN) if row.batch == last.batch), None)
+        if plain is not None:
+            out.append((than(f"{name}: sequences in a forward at batch {last.batch}", last.measures[full],
+                             "of plain decoding", plain.measures[full], "more", "fewer", verb="are"),
+                        last.measures[full] < plain.measures[full]))
+    return out

@@ -79,6 +79,25 @@ def test_the_largest_miss_of_the_prediction_is_named(measured, side, holds):
     assert near is holds
 
 
+def test_losses_are_named_in_the_direction_of_the_data():
+    small, large = table(2.0, 1.5), table(2.0, 1.5)
+    fuller = [one._replace(measures={**one.measures, "drafting_share": 0.1 * one.batch,
+                                     "sequences_per_forward": 1.5 if one.method == "sam" else 2.0})
+              for one in large.rows]
+    said = found.loss_sentences(replace(large, rows=tuple(fuller)), "float32")
+    assert [holds for _, holds in said] == [True, True]
+    assert "larger than at batch 1: 0.20 against 0.10" in said[0][0]
+    assert "fewer than of plain decoding: 1.50 against 2.00" in said[1][0]
+    assert [holds for _, holds in found.loss_sentences(small, "float32")] == [False, False]
+
+
+def test_runs_of_plain_decoding_alone_have_no_gain_to_show(tmp_path):
+    told = {"rows": [row(1, 1.0, "ar")._asdict()], "runs": [], "curves": {}}
+    (tmp_path / "batches.json").write_text(json.dumps(told))
+    with pytest.raises(Refusal, match="decode plainly alone"):
+        read_batches(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Runs of three prompts at batch 1 and 2, and a curve beside them."""
