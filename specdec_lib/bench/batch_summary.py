@@ -45,7 +45,7 @@ def batch_measures(decodes: Sequence[Decode]) -> BatchMeasures:
     streams = [measures_of([one for one in decodes if one.repeat == repeat])
                for repeat in dict.fromkeys(one.repeat for one in decodes)]
     *sums, _ = zip(*streams, strict=True)
-    return BatchMeasures(*map(sum, sums), tuple(time for one in streams for time in one.last_tokens))
+    return BatchMeasures._make((*map(sum, sums), tuple(time for one in streams for time in one.last_tokens)))
 
 
 def measures_of(stream: Sequence[Decode]) -> BatchMeasures:

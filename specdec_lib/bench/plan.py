@@ -72,7 +72,7 @@ class Plan:
         if SHUFFLED in self.orders and not learning:
             raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
         self.check_batch()
-        peer.check_peers(self.peers, self.draft, self.target)
+        peer.check_peers(self.peers, self.draft, self.target, self.temperature)
         Sampling(self.temperature)
         if "ar" not in texts:
             object.__setattr__(self, "methods", (catalog.method_spec("ar"), *self.methods))
