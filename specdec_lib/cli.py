@@ -90,7 +90,7 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
               orders: opt.Orders = "file", diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
-              workers: opt.Workers = "auto", quiet: opt.Quiet = False) -> None:
+              workers: opt.Workers = "auto", batch: opt.Batch = 1, quiet: opt.Quiet = False) -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, locals())
     typer.echo(f"results in {out}")
@@ -122,15 +122,27 @@ def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the 
                target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
                threads: opt.Threads = None,
                contexts: Annotated[str, typer.Option("--contexts", help="Context lengths, comma-separated.")] = "256",
-               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width.")] = 11) -> None:
+               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width.")] = 11,
+               batch: Annotated[str, typer.Option("--batch", help="Sequences in a forward, such as 1,2,4,8: a curve of "
+                                                  "batches instead.")] = "") -> None:
     """Measures the cost of a forward by its width on this machine; saves the curve."""
+    from specdec_lib.bench.batch_costs import check_batches, measured_batch_curve
     from specdec_lib.bench.options import RunOptions, measured_curve, prepare
     from specdec_lib.bench.progress import bar
 
     if repeats < 1:
         raise Refusal(f"repeats is at least 1, got {repeats}")
     sizes = opt.whole_numbers(contexts, "--contexts")
+    batches = sorted(set(opt.whole_numbers(batch, "--batch"))) if batch else []
+    if batches:
+        check_batches(batches, sizes)
     here = prepare(RunOptions(target=target, device=device, dtype=dtype, threads=threads))
+    if batches:
+        with bar("cost curve of batches") as progress:
+            opened = here.environment(say)
+            measured_batch_curve(here.plan, opened, batches, sizes[0], repeats, progress).save(out)
+        typer.echo(f"the curve of batches is in {out}")
+        return
     with bar("cost curve") as progress:
         curve = measured_curve(here, tuple(sorted(set(sizes))), repeats, progress,
                                here.environment(say))

@@ -5,7 +5,7 @@ Knows nothing about models, caches, drafters or rules. Plain decoding is the bud
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from time import perf_counter
@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from specdec_lib.scores import RowStats, Scores
-from specdec_lib.speculate import speculate
+from specdec_lib.speculate import answered, speculation
 from specdec_lib.types import (
     LM,
     NO_DICE,
+    Draft,
     How,
     Method,
     RandomNumbers,
@@ -95,11 +96,17 @@ def rounds(session: Session, target: LM, method: Method, dice: RandomNumbers = N
 
 def step(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE) -> Session:
     """One round: a budget, then one speculation with the target."""
+    asking = round_of(session, method, dice)
+    return answered(asking, target(session.tokens, next(asking)))
+
+
+def round_of(session: Session, method: Method, dice: RandomNumbers = NO_DICE) -> Generator[Draft, Scores, Session]:
+    """A round without its forward: yields the draft, is sent its scores and returns the session after the round."""
     own = dice.fork(len(session.rounds))           # drafts may be redrawn at a position; the verdict's numbers are not
     start = perf_counter()
     budget = method.when(session, own.fork("when")).within(session)
     planned = perf_counter()
-    found = speculate(session, budget, target, method.what, method.how, own.fork("what"), dice)
+    found = yield from speculation(session, budget, method.what, method.how, own.fork("what"), dice)
     verifying = perf_counter()
     row_stats = found.scores.row_stats((0, *(node + 1 for node in found.verdict.path))[:len(found.verdict.tokens)])
     likelihood = logprobs(found.scores, row_stats, found.verdict)

@@ -44,6 +44,7 @@ class Row(NamedTuple):
     ahead: int | None = None                       # tokens drafted while the target verified; None: no such schedule
     branches: int | None = None                    # of them first tokens, alternatives for one position
     discarded: int | None = None                   # drafted tokens that this round's verdict made useless
+    forward: int | None = None                     # number of the forward that a batch shared; None: its own
 
     @property
     def seconds(self) -> float:

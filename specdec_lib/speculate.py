@@ -1,16 +1,20 @@
 """One speculation: draft under a budget, score the draft with a model, verify it by a rule.
 
 The loop speculates once a round with the target. A drafter may speculate too, with a model between drafter and target
-(hierarchical drafting): `as_draft` hands what the middle model emitted to the next level. Knows no schedule.
+(hierarchical drafting): `as_draft` hands what the middle model emitted to the next level. `speculation` leaves the
+forward to its caller, who may score several sequences in one. Knows no schedule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from specdec_lib.scores import Scores
 from specdec_lib.types import LM, Budget, Draft, How, RandomNumbers, Session, Verdict, What
+
+Result = TypeVar("Result")
 
 
 class Speculation(NamedTuple):
@@ -31,13 +35,29 @@ def speculate(session: Session, budget: Budget, lm: LM, what: What, how: How, di
     `dice` are the drafter's random numbers. `verdict_dice` are the rule's; by default a fork of `dice`, which an inner
     level needs: its verdict must not share random numbers with the target's. A budget of depth 0 drafts nothing.
     """
+    asking = speculation(session, budget, what, how, dice, verdict_dice)
+    return answered(asking, lm(session.tokens, next(asking)))
+
+
+def speculation(session: Session, budget: Budget, what: What, how: How, dice: RandomNumbers,
+                verdict_dice: RandomNumbers | None = None) -> Generator[Draft, Scores, Speculation]:
+    """`speculate` without its forward: yields the draft, is sent its scores and returns what came of it."""
     t0 = perf_counter()
     draft = what(session, budget, dice) if budget.depth else Draft()
     t1 = perf_counter()
-    scores = lm(session.tokens, draft)
+    scores = yield draft
     t2 = perf_counter()
     verdict = how(session, draft, scores, dice.fork("verdict") if verdict_dice is None else verdict_dice).until(session)
     return Speculation(draft, scores, verdict, t1 - t0, t2 - t1, perf_counter() - t2)
+
+
+def answered(asking: Generator[Draft, Scores, Result], scores: Scores) -> Result:
+    """What a generator returns when it is sent the scores of the one draft that it has yielded."""
+    try:
+        asking.send(scores)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a round has one draft and one forward")
 
 
 def as_draft(session: Session, inner: Speculation, source: str = "") -> Draft:

@@ -181,7 +181,7 @@ def test_a_cost_curve_is_measured_saved_and_can_be_used(model, tmp_path, capsys)
     (["--dtype", "int3"], "no dtype named 'int3'"),
     (["--cost", "/nowhere.json"], "cost curve /nowhere.json cannot be read"),
     (["--store", "/nowhere.store"], "no store at /nowhere.store"),
-    (["--batch", "2"], "No such option"),
+    (["--batches", "2"], "No such option"),
     (["--out", "/proc/nowhere/out"], "cannot be written"),
     (["--target", "/nowhere", "--methods", "sam(depth=-1)"], "depth >= 0"),      # before the target is looked for
     (["--target", "/nowhere", "--methods", "sam@typical(eps='a')"], "cannot take eps='a'"),

@@ -15,10 +15,11 @@ ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
 FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate", "parameters"),
-          ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels"), ("models",), ("cost.flops",), ("hub",),
+          ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels", "cost.batches"), ("models",),
+          ("cost.flops", "cost.roofline"), ("hub",),
           ("checkpoints",), ("heads",), ("continuous",), ("seq2seq",),
           ("index",),
-          ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("integrations",),
+          ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("batches",), ("integrations",),
           ("cost.break_even",), ("canvas",),
           ("training",), ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]

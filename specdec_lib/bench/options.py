@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.bench import batch_run, draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
-from specdec_lib.bench import draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
@@ -54,6 +54,7 @@ class RunOptions:
     eagle: str | None = None
     workers: str = "auto"                          # where methods that overlap draft
     parts: tuple[str, ...] = ()                    # made besides the methods
+    batch: int = 1
 
     @staticmethod
     def of(words: Mapping[str, Any], **more) -> RunOptions:
@@ -131,7 +132,8 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
                 prompt_files.file_sha256(path), options.limit, options.target, device, asked_dtype(options, device),
                 threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
-                orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle)
+                orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle,
+                batch=options.batch)
     kind = kind_for(options.workers, device)
     if any(catalog.card_of(spec).parallel for spec in plan.methods):
         plan = replace(plan, workers=kind)
@@ -192,8 +194,9 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
         if here.by_default:
             here = usable_methods(here, opened, say)
         contexts = (CONTEXT if is_seq2seq(here.plan.target) else 256,)
-        return run.run_bench(here.plan, opened, here.prompts, out,
-                             lambda: here.saved_curve or measured_curve(here, contexts, 15, progress, opened), progress)
+        measure = run.run_bench if here.plan.batch == 1 else batch_run.run_batches
+        return measure(here.plan, opened, here.prompts, out,
+                       lambda: here.saved_curve or measured_curve(here, contexts, 15, progress, opened), progress)
 
 
 def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> PreparedRun:

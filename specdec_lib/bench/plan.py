@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from specdec_lib import catalog
+from specdec_lib.batches.supported import refuse_unbatched
 from specdec_lib.bench import peers as peer
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.sampling import Sampling
@@ -17,6 +18,7 @@ from specdec_lib.types import Refusal
 
 REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
+MOST = 256                                         # sequences of a batch
 SEEDS = 2 ** 63                                    # torch takes no larger ones
 FILE, SHUFFLED = ORDERS = ("file", "shuffled")     # orders of a stream's prompts
 
@@ -47,6 +49,7 @@ class Plan:
     eagle: str | None = None                       # a published head instead of `eagle`
     left_out: tuple[str, ...] = ()                 # default methods that the target cannot run
     workers: str = INLINE                          # where methods that overlap draft: schedules.workers.KINDS
+    batch: int = 1                                 # sequences that share each forward of the target
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -69,10 +72,20 @@ class Plan:
             raise Refusal(f"orders of the prompts are {' and '.join(ORDERS)}, got {', '.join(self.orders) or 'none'}")
         if SHUFFLED in self.orders and not learning:
             raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
+        self.check_batch()
         peer.check_peers(self.peers, self.draft, self.target, self.temperature)
         Sampling(self.temperature)
         if "ar" not in texts:
             object.__setattr__(self, "methods", (catalog.method_spec("ar"), *self.methods))
+
+    def check_batch(self) -> None:
+        """Refuses a batch of no sequence or too many, and what cannot run in one."""
+        if not 1 <= self.batch <= MOST:
+            raise Refusal(f"a batch holds at least 1 and at most {MOST} sequences, got {self.batch}")
+        if self.batch > 1 and self.peers:
+            raise Refusal(f"peers run one prompt at a time: leave {self.peers[0]} out, or take --batch 1")
+        for spec in self.methods if self.batch > 1 else ():
+            refuse_unbatched(spec)
 
     @property
     def sampling(self) -> Sampling | None:
@@ -89,6 +102,8 @@ class Plan:
             del plain["orders"]
         if self.workers == INLINE:
             del plain["workers"]
+        if self.batch == 1:
+            del plain["batch"]
         for name in ("diffusion", "eagle", "left_out"):
             if not plain[name]:
                 del plain[name]

@@ -25,6 +25,8 @@ ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
                    + [(name, pa.float64()) for name in (*SECONDS, "nll")]
                    + [("tokens", pa.list_(pa.int64())), ("origins", pa.list_(pa.string())),
                       ("margins", pa.list_(pa.float64())), ("not_best", pa.int32())])
+SHARED = [("forward", pa.int32())]                # of a batch: the number of the forward
+SPAN = ("began", "ended")                         # of a batch, in decodes
 AHEAD = [(name, pa.int32()) for name in ("ahead", "branches", "discarded")]      # of schedules that draft ahead
 DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
                          ("seconds", pa.float64()), ("bought", pa.int32()), ("forwards", pa.int32()),
@@ -42,6 +44,7 @@ class Outcome:
     bought: int                                    # tokens generated in `seconds`: all, or all but a peer's first
     forwards: int                                  # of the target, after prefill
     rows: tuple[Row, ...] = ()                     # none for a peer
+    span: tuple[float, float] | None = None        # in a batch, since its start: place taken, last token
 
 
 @dataclass(frozen=True)
@@ -116,16 +119,21 @@ def tables(decodes: Sequence[Decode]) -> Tables:
     measured = [row for d in decodes for row in d.outcome.rows]
     more = [("wall", pa.float64())] * any(row.wall is not None for row in measured)
     more += AHEAD * any(row.ahead is not None for row in measured)
+    more += SHARED * any(row.forward is not None for row in measured)
     schema = pa.schema([*ROUNDS, *map(pa.field, *zip(*more, strict=True))]) if more else ROUNDS
     turns = [{**d.place, "peer": d.peer, "prompt_tokens": d.prompt_tokens, "text": d.text, "pieces": d.pieces,
               "score": d.score,
               **{n: getattr(d.outcome, n) for n in ("tokens", "prefill", "seconds", "bought", "forwards")}}
              for d in decodes]
+    spans = [d.outcome.span for d in decodes]
+    if any(spans):
+        turns = [{**turn, **dict(zip(SPAN, span or (), strict=False))} for turn, span in zip(turns, spans, strict=True)]
+    whole = pa.schema([*DECODES, *(pa.field(name, pa.float64()) for name in SPAN if any(spans))])
     if all(isinstance(d.question_id, int) for d in decodes):
-        return Tables(pa.Table.from_pylist(rounds, schema), pa.Table.from_pylist(turns, DECODES))
+        return Tables(pa.Table.from_pylist(rounds, schema), pa.Table.from_pylist(turns, whole))
     named = pa.field("question_id", pa.string())   # one string among the ids makes all strings
     rounds, turns = ([{**r, "question_id": str(r["question_id"])} for r in rows] for rows in (rounds, turns))
-    schemas = schema.set(0, named), DECODES.set(0, named)
+    schemas = schema.set(0, named), whole.set(0, named)
     return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
 
 
@@ -165,8 +173,9 @@ def decodes_in(folder: Path) -> list[Decode]:
 
 def decode(record: dict, rounds: dict[tuple, list[Row]]) -> Decode:
     place = {name: record[name] for name, _ in Q}
+    span = None if record.get(SPAN[0]) is None else (record[SPAN[0]], record[SPAN[1]])
     outcome = Outcome(tuple(record["tokens"]), record["prefill"], record["seconds"], record["bought"],
-                      record["forwards"], tuple(rounds.get(tuple(place.values()), ())))
+                      record["forwards"], tuple(rounds.get(tuple(place.values()), ())), span)
     return Decode(**place, peer=record["peer"], prompt_tokens=record["prompt_tokens"], outcome=outcome,
                   text=record["text"], pieces=tuple(record["pieces"]), score=record["score"])
 

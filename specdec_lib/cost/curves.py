@@ -54,10 +54,10 @@ class CostCurve:
         """
         if width < 1:
             raise ValueError(f"a forward has at least one token, got {width}")
-        rows = [_interpolate(self.widths, row, width) for row in self.seconds]
+        rows = [interpolated(self.widths, row, width) for row in self.seconds]
         if context is None or len(rows) == 1:
             return rows[0]
-        return _interpolate(self.contexts, rows, min(max(context, self.contexts[0]), self.contexts[-1]))
+        return interpolated(self.contexts, rows, min(max(context, self.contexts[0]), self.contexts[-1]))
 
     def nodes(self, tolerance: float = TOLERANCE) -> int:
         """The widest draft whose verification costs at most `tolerance` plain forwards: T(n + 1) <= tolerance T(1).
@@ -145,7 +145,7 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
                 times[context, width].append(clock() - start)
                 done += 1
                 progress(done, total)
-    seconds = tuple(tuple(_quartile(times[c, w][1:]) for w in widths) for c in contexts)   # the first round warms up
+    seconds = tuple(tuple(lower_quartile(times[c, w][1:]) for w in widths) for c in contexts)  # the first one warms up
     return CostCurve(tuple(widths), tuple(contexts), seconds, target, device, dtype, threads, provenance or {})
 
 
@@ -169,12 +169,12 @@ def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: 
     return best_length([alpha] * deepest, lambda k: k * c + (1.0 if curve is None else curve(k + 1) / curve(1)))
 
 
-def _quartile(values: Sequence[float]) -> float:
+def lower_quartile(values: Sequence[float]) -> float:
     """The lower quartile: sorted value number n // 4, counted from 0."""
     return sorted(values)[len(values) // 4]
 
 
-def _interpolate(places: Sequence[float], values: Sequence[float], at: float) -> float:
+def interpolated(places: Sequence[float], values: Sequence[float], at: float) -> float:
     """Linear between (places, values), extrapolated at both ends."""
     if len(places) == 1:
         return values[0]

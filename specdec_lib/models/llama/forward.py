@@ -87,7 +87,12 @@ def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, v
 
 def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
     """The rest of a layer, given x and its queries, keys and values [rows, (heads + 2 kv_heads) * head_dim]."""
-    x = w.out(attended(qkv.view(len(x), -1, shape.head_dim), w, shape, kv, view)).add_(x)
+    return after_attention(x, attended(qkv.view(len(x), -1, shape.head_dim), w, shape, kv, view), w, shape)
+
+
+def after_attention(x: Tensor, seen: Tensor, w: LayerWeights, shape: LlamaConfig) -> Tensor:
+    """The rest of a layer, given x and what its rows attended to [rows, heads * head_dim]."""
+    x = w.out(seen).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
     return w.down(silu(gate).mul_(up)).add_(x)
 
@@ -130,19 +135,21 @@ def attended(qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view
 
 def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: LayerView, first: int, last: int) -> Tensor:
     """Applies layers `first` to `last` to these rows and keeps the tapped hidden states in the cache."""
-    def keep(level: int) -> None:
-        for place, tap in enumerate(cache.taps):
-            if tap == level:
-                assert cache.features is not None                # there are taps
-                cache.features[view.where, place] = weights.normed(x) if tap == len(weights.layers) else x
-
     if first == 0:
-        keep(0)
+        keep_taps(x, weights, cache, view, 0)
     layers = weights.layers[first:last]
     for i, (w, kv) in enumerate(zip(layers, columns(cache.kv[first:last], view), strict=True), first + 1):
         x = decoder_layer(x, w, weights.shape, kv, view)
-        keep(i)
+        keep_taps(x, weights, cache, view, i)
     return x
+
+
+def keep_taps(x: Tensor, weights: LlamaWeights, cache: KVCache, view: LayerView, level: int) -> None:
+    """Keeps x [rows, hidden], the hidden states after `level` layers, where the cache taps them."""
+    for place, tap in enumerate(cache.taps):
+        if tap == level:
+            assert cache.features is not None      # there are taps
+            cache.features[view.where, place] = weights.normed(x) if tap == len(weights.layers) else x
 
 
 def rotate(turned: Tensor, cos: Tensor, sin: Tensor) -> None:

@@ -1,0 +1,272 @@
+"""Runs of `specdec bench --batch` side by side: how the gain of speculation changes with the batch, and predictions.
+
+A table is a small JSON file made from run folders, or the folders themselves. Every run keeps its own provenance, and
+runs of different batches stand beside each other: nothing is averaged over them. Measured and predicted numbers have
+columns of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.wording import number, than, trend
+from specdec_lib.bench.batch_summary import batch_measures, speedup
+from specdec_lib.bench.results import Decode
+from specdec_lib.bench.summary import identical_prompts, rounded
+from specdec_lib.cost.batches import BatchCurve, batch_curve_of, batch_speedup, load_batch_curve, stream_speedup
+from specdec_lib.files import write_text
+from specdec_lib.types import Refusal
+
+SHIPPED = Path(__file__).parents[2] / "data" / "results" / "batches"
+TABLE = "batches.json"
+PLAIN = "ar"
+MADE = "make runs with `specdec bench --batch B --out FOLDER/bB` and give FOLDER"
+
+
+class BatchRow(NamedTuple):
+    """One method in one run."""
+
+    dtype: str
+    batch: int
+    method: str
+    prompts: int
+    identical: int                                 # prompts with the ids of `ar` in the same batch
+    as_single: int | None                          # prompts with the method's own ids at batch 1; None: no such run
+    speedup: float | None                          # over `ar` in the same batch, of all sequences, measured
+    measures: Mapping[str, Any]                    # of `bench.batch_summary`
+
+
+@dataclass(frozen=True)
+class BatchTable:
+    """The rows of all runs, the runs' provenance, and the cost curve of batches by dtype where it was measured."""
+
+    rows: tuple[BatchRow, ...]
+    runs: tuple[Mapping[str, Any], ...]
+    curves: Mapping[str, BatchCurve]
+
+    @property
+    def dtypes(self) -> list[str]:
+        return list(dict.fromkeys(row.dtype for row in self.rows))
+
+    def of(self, dtype: str, method: str | None = None) -> list[BatchRow]:
+        """The rows of a dtype, or of a method in it, by rising batch."""
+        return sorted((row for row in self.rows if row.dtype == dtype and method in (None, row.method)),
+                      key=lambda row: row.batch)
+
+    def methods(self, dtype: str) -> list[str]:
+        """The speculating methods, in the runs' order."""
+        return [name for name in dict.fromkeys(row.method for row in self.of(dtype)) if name != PLAIN]
+
+
+def read_batches(place: Path | str = "shipped") -> BatchTable:
+    """The table in this folder, or that of the runs in it; Refusal where there is neither."""
+    folder = SHIPPED if str(place) == "shipped" else Path(place)
+    file = folder / TABLE
+    try:
+        told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else table_of(folder)
+        found = BatchTable(tuple(BatchRow(**row) for row in told["rows"]), tuple(told["runs"]),
+                           {name: batch_curve_of(curve) for name, curve in told["curves"].items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, Refusal):
+            raise
+        raise Refusal(f"{file} is no table of batches ({error}): {MADE}") from None
+    if not any(row.method != PLAIN for row in found.rows):
+        raise Refusal(f"the runs in {folder} decode plainly alone, so nothing in them has a gain: {MADE}")
+    return found
+
+
+def keep_table(place: Path | str, out: Path | str) -> Path:
+    """Writes the table of the runs in the folder `place` into the folder `out`."""
+    file = Path(out) / TABLE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, json.dumps(table_of(Path(place)), ensure_ascii=False, indent=None, separators=(",", ":"))
+               .replace('{"dtype"', '\n{"dtype"').replace('{"run"', '\n{"run"') + "\n")
+    return file
+
+
+def table_of(folder: Path) -> dict[str, Any]:
+    """The runs in the folders of this one, and its `cost*.json`, as plain data. Refusal for runs that differ."""
+    reports = [(path.parent.name, load_report(path.parent)) for path in sorted(folder.glob("*/summary.json"))]
+    if not reports:
+        raise Refusal(f"{folder} holds no runs: {MADE}")
+    runs = [run_of(name, report.summary) for name, report in reports]
+    refuse_others(runs)
+    decodes = [[one for one in report.decodes if one.turn == 0] for _, report in reports]
+    single = {run["dtype"]: own for run, own in zip(runs, decodes, strict=True) if run["batch"] == 1}
+    rows = [row._asdict() for run, own in zip(runs, decodes, strict=True)
+            for row in rows_of(run, own, single.get(run["dtype"]))]
+    curves = [load_batch_curve(path) for path in sorted(folder.glob("cost*.json"))]
+    return rounded({"runs": runs, "rows": rows, "curves": {curve.dtype: curve.as_dict() for curve in curves}})
+
+
+def run_of(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is: its batch and dtype, and where its numbers come from."""
+    settings, target = summary["settings"], summary["target"]
+    return {"run": name, "dtype": target["dtype"], "batch": settings.get("batch", 1), "target": target["name"],
+            "threads": target.get("threads"), "created": summary["created"], "machine": summary["machine"],
+            "command": settings["command"], "commit": settings["commit"], "changed": settings["changed"],
+            "max_new_tokens": settings["max_new_tokens"], "temperature": settings["temperature"],
+            "repeats": settings["repeats"], "sha256": summary["prompts"]["sha256"],
+            "prompts": summary["prompts"]["count"], "warnings": list(settings["warnings"])}
+
+
+def refuse_others(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Raises Refusal where runs of a table differ in more than batch and dtype, or two are alike in both."""
+    for name in ("target", "threads", "max_new_tokens", "temperature", "repeats", "sha256", "prompts"):
+        found = {run[name] for run in runs}
+        if len(found) > 1:
+            raise Refusal(f"these runs differ in {name} and not in batch and dtype alone: {sorted(map(str, found))}")
+    kinds = [(run["dtype"], run["batch"]) for run in runs]
+    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+    if twice:
+        raise Refusal(f"two runs have the dtype {twice[0]} and the batch {twice[1]}: leave one out")
+
+
+def rows_of(run: Mapping[str, Any], decodes: Sequence[Decode], single: Sequence[Decode] | None) -> list[BatchRow]:
+    """A row for each method of a run; `single` are the decodes of the run at batch 1, if there is one."""
+    by_method = {name: [one for one in decodes if one.method == name]
+                 for name in dict.fromkeys(one.method for one in decodes if not one.peer)}
+    plain = batch_measures(by_method[PLAIN])
+    alone = {key_of(one): one.outcome.tokens for one in single or ()}
+    rows = []
+    for name, own in by_method.items():
+        found, same = batch_measures(own), identical_prompts(by_method[PLAIN], own)
+        parted = {one.question_id for one in own if alone.get(key_of(one)) != one.outcome.tokens}
+        as_single = None if single is None else same["prompts"] - len(parted)
+        rows.append(BatchRow(run["dtype"], run["batch"], name, same["prompts"], same["identical_prompts"], as_single,
+                             speedup(plain, found), found.as_dict()))
+    return rows
+
+
+def key_of(one: Decode) -> tuple:
+    return one.method, one.question_id, one.repeat
+
+
+def predicted(table: BatchTable, row: BatchRow) -> float | None:
+    """The speed-up over `ar` in a full batch that batch 1 and the cost curve predict; None without either.
+
+    Tokens, rows and drafting seconds of a round are the method's own at batch 1; drafts come one after another.
+    """
+    given = round_at_one(table, row)
+    return given and batch_speedup(given.tokens, row.batch, given.rows, given.curve, given.draft)
+
+
+def predicted_as_filled(table: BatchTable, row: BatchRow) -> float | None:
+    """The same with as many sequences per forward as this run and its `ar` had: what the measured one is held against.
+
+    Sequences are counted, not timed, so the prediction still knows no measured second above batch 1.
+    """
+    given = round_at_one(table, row)
+    plain = next((one.measures for one in table.of(row.dtype, PLAIN) if one.batch == row.batch), None)
+    if given is None or plain is None:
+        return None
+    return stream_speedup(given.tokens, given.rows, row.measures["sequences_per_forward"],
+                          plain["sequences_per_forward"], given.curve, given.draft)
+
+
+class RoundAtOne(NamedTuple):
+    """A method's mean round at batch 1, and the curve that prices it in batches."""
+
+    tokens: float
+    rows: float
+    draft: float                                   # seconds
+    curve: BatchCurve
+
+
+def round_at_one(table: BatchTable, row: BatchRow) -> RoundAtOne | None:
+    """The round of this row's method at batch 1; None where it or the curve was not measured."""
+    curve = table.curves.get(row.dtype)
+    base = next((one.measures for one in table.of(row.dtype, row.method) if one.batch == 1), None)
+    if curve is None or base is None:
+        return None
+    draft = base["drafting_share"] * base["seconds"] / base["forwards"]
+    return RoundAtOne(base["tokens_per_forward_and_sequence"], base["rows_per_sequence"], draft, curve)
+
+
+def gain_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
+    """By method and batch: what was measured, and in columns of its own what was predicted."""
+    return [{"method": row.method, "batch": row.batch, "tokens/s, all": row.measures["tokens_per_second"],
+             "measured speed-up": row.speedup,
+             "predicted, batch full": None if name == PLAIN else predicted(table, row),
+             "predicted, as full as measured": None if name == PLAIN else predicted_as_filled(table, row),
+             "tokens per forward and sequence": row.measures["tokens_per_forward_and_sequence"],
+             "sequences per forward": row.measures["sequences_per_forward"],
+             "drafting": row.measures["drafting_share"]}
+            for name in (PLAIN, *table.methods(dtype)) for row in table.of(dtype, name)]
+
+
+def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
+    """For each method, its measured gain at the largest batch against the smallest; whether it shrank."""
+    out = []
+    for name in table.methods(dtype):
+        rows = [row for row in table.of(dtype, name) if row.speedup is not None]
+        if len(rows) < 2:
+            out.append((f"{name} was measured at one batch alone", None))
+            continue
+        first, last = rows[0], rows[-1]
+        said = than(f"{name}: the speed-up at batch {last.batch}", last.speedup, f"at batch {first.batch}",
+                    first.speedup, "larger", "smaller")
+        out.append((f"{said}; from batch to batch it {trend([row.speedup for row in rows])}",
+                    float(number(last.speedup)) < float(number(first.speedup))))
+    return out
+
+
+def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> list[tuple[str, bool | None]]:
+    """For each method above batch 1, how far the speed-up predicted for this filling lies from the measured at most."""
+    out = []
+    for name in table.methods(dtype):
+        pairs = [(guess / row.speedup - 1, row.batch) for row in table.of(dtype, name) if row.batch > 1
+                 and row.speedup and (guess := predicted_as_filled(table, row)) is not None]
+        if not pairs:
+            out.append((f"{name} has no prediction beside a measured speed-up", None))
+            continue
+        off, batch = max(pairs, key=lambda pair: abs(pair[0]))
+        side = "above" if off > 0 else "below"
+        out.append((f"{name}: the prediction is at most {abs(off):.0%} {side} what was measured (batch {batch})"
+                    .replace("%", " %"), abs(off) <= near))
+    return out
+
+
+def same_ids(table: BatchTable, dtype: str) -> tuple[int, int]:
+    """Answers in batches with the ids of the same method at batch 1, and how many were compared."""
+    rows = [row for row in table.of(dtype) if row.batch > 1 and row.as_single is not None]
+    return sum(row.as_single or 0 for row in rows), sum(row.prompts for row in rows)
+
+
+def provenance_rows(table: BatchTable) -> list[dict[str, Any]]:
+    """Where each run's numbers come from."""
+    return [{"run": run["run"], "dtype": run["dtype"], "batch": run["batch"], "prompts": run["prompts"],
+             "tokens each": run["max_new_tokens"],
+             "machine": run["machine"].get("gpu") or run["machine"]["processor"],
+             "threads": run["threads"], "date": str(run["created"])[:10], "warnings": len(run["warnings"])}
+            for run in table.runs]
+
+
+def gain_lines(table: BatchTable, dtype: str, method: str) -> tuple[list[int], dict[str, list[float | None]]]:
+    """The batches of a method's runs, and its measured and both predicted speed-ups at each."""
+    rows = table.of(dtype, method)
+    return [row.batch for row in rows], {
+        "measured": [row.speedup for row in rows], "predicted, batch full": [predicted(table, row) for row in rows],
+        "predicted, as full as measured": [predicted_as_filled(table, row) for row in rows]}
+
+
+def loss_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
+    """For each method at its largest batch: whether drafting takes a larger share, and fewer places are full."""
+    out: list[tuple[str, bool | None]] = []
+    for name in table.methods(dtype):
+        first, last = table.of(dtype, name)[0], table.of(dtype, name)[-1]
+        share, full = "drafting_share", "sequences_per_forward"
+        out.append((than(f"{name}: drafting's share of the time at batch {last.batch}", last.measures[share],
+                         f"at batch {first.batch}", first.measures[share], "larger", "smaller"),
+                    last.measures[share] > first.measures[share]))
+        plain = next((row for row in table.of(dtype, PLAIN) if row.batch == last.batch), None)
+        if plain is not None:
+            out.append((than(f"{name}: sequences in a forward at batch {last.batch}", last.measures[full],
+                             "of plain decoding", plain.measures[full], "more", "fewer", verb="are"),
+                        last.measures[full] < plain.measures[full]))
+    return out
