@@ -1,4 +1,5 @@
-"""transformers' own generation as peers in the same run: same ids, same end tokens, same limit, same dtype.
+"""transformers' own generation as peers in the same run: same ids, same end tokens, same limit, same dtype
+(bfloat16 beside a target in 4 bits).
 
 `generate` returns only tokens, so prefill is the time of a one-token `generate` on the same prompt, subtracted, and a
 hook counts forwards. The state that transformers keeps between calls (the assistant's length and confidence threshold
