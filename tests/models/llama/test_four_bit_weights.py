@@ -18,14 +18,14 @@ from specdec_lib.models.llama.group_codes import codes_of
 from specdec_lib.models.llama.weights import fuse, read_config, reader, size_of
 from specdec_lib.types import ROOT, Draft, Refusal
 
-SHAPE = LlamaConfig(layers=3, hidden=64, heads=4, kv_heads=2, head_dim=32, mlp=96, vocab=80, context=512, tied=True)
+SHAPE = LlamaConfig(layers=3, hidden=64, heads=4, kv_heads=2, head_dim=32, mlp=96, vocab=80, context=512)
 
 
-def dequantised(get):
-    """The tensors of a checkpoint whose matrices went to 4 bits and back, and whose embedding to 8."""
+def dequantised(get, tied=False):
+    """The tensors of a checkpoint whose matrices went to 4 bits and back, and whose head to 8."""
     def twin(name):
         tensor = get(name)
-        if tensor.ndim < 2:
+        if tensor.ndim < 2 or "embed" in name and not tied:
             return tensor
         return codes_of(tensor, 8 if "embed" in name or "head" in name else 4).dense()
 
@@ -49,16 +49,17 @@ def test_a_rounded_checkpoint_decodes_as_its_dequantised_twin_does(family, check
     """Biases, norms of heads, tied heads, and sizes that fill no group."""
     folder = checkpoint(family).folder
     lm = load_lm(folder, "int4", "cpu")
-    twin = Transformer(fuse(config_of(read_config(folder)), dequantised(reader(folder)), torch.float32, "cpu"))
+    shape = config_of(read_config(folder))
+    twin = Transformer(fuse(shape, dequantised(reader(folder), shape.tied), torch.float32, "cpu"))
     dice = random.Random(3)
     words = tuple(dice.randrange(97) for _ in range(40))
     one, other = lm(words, Draft((5, 6), (ROOT, ROOT))).logits, twin(words, Draft((5, 6), (ROOT, ROOT))).logits
-    assert float((one - other).norm() / other.norm()) < 0.03
-    assert lm.weights.four_bit.startswith("rounded, 22 of 22 matrices, to 4 bits and the head to 8: another model")
+    assert float((one - other).norm() / other.norm()) < 0.08
+    assert lm.weights.four_bit.startswith("rounded, 13 of 13 matrices, to 4 bits and the head to 8: another model")
 
 
 def test_the_codes_of_a_dequantised_checkpoint_are_found_and_give_the_same_bits(rounded, tmp_path):
-    names = ["model.embed_tokens.weight", "model.norm.weight"]
+    names = ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
     names += [f"model.layers.{i}.{name}.weight" for i in range(SHAPE.layers) for name in (
         *(f"self_attn.{part}_proj" for part in "qkvo"), *(f"mlp.{part}_proj" for part in ("gate", "up", "down")),
         "input_layernorm", "post_attention_layernorm")]
@@ -67,7 +68,7 @@ def test_the_codes_of_a_dequantised_checkpoint_are_found_and_give_the_same_bits(
     (tmp_path / "config.json").write_text(json.dumps({
         "model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 80,
         "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 96, "max_position_embeddings": 512,
-        "rms_norm_eps": SHAPE.eps, "tie_word_embeddings": True, "rope_theta": SHAPE.rope.theta}))
+        "rms_norm_eps": SHAPE.eps, "tie_word_embeddings": False, "rope_theta": SHAPE.rope.theta}))
     lm = load_lm(tmp_path, "int4", "cpu")
     assert lm.weights.four_bit == OWN
     words = tuple(range(3, 60))
