@@ -3,10 +3,11 @@
  * Activations enter as 16-bit integers with one power of two for each row and group, so a group's sum over its codes
  * is an exact integer in whatever order it is taken. The groups of an output are added in order, in single precision.
  * So a row's bits depend neither on the rows beside it, nor on threads, nor on which of the two kernels below runs.
- * A bfloat16 activation enters exactly if it is at least 1/128 of its group's largest, else to 2^-15 of the largest.
+ * A bfloat16 activation enters exactly if it is at least 1/64 of its group's largest, else to 2^-14 of the largest.
  *
- * Outputs lie in tiles of 16. Codes [tile][group][load][16 outputs][2], 16-bit words: a word holds inputs 2j + w (four
- * codes, j = 0..3, eight inputs a load) or, of 8 bits, two (four inputs a load). Scales [tile][group][d, m][16], fp16.
+ * Outputs lie in tiles of 16. Codes [tile][group][load][16 outputs][4 bytes]: a byte of the 4-bit kind holds inputs i
+ * and i + 4 of the eight of a load, one of the 8-bit kind holds 128 more than the code of one of four inputs. Scales
+ * [tile][group][d, m][16] in float16. An integer lies as two bytes, 256 high + low: [row][group][high, low][32].
  */
 #include <math.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 
 enum {LANES = 16, GROUP = 32};
 enum {MOST = 8};                                   /* rows that share the unpacked codes of a tile */
+enum {AHEAD = 1024};                               /* bytes of codes that are fetched ahead */
 enum {CHUNK = 64};                                 /* rows that go through a layer together: they stay in the cache */
 enum {LITTLE = 1 << 10, FEW = 4};                  /* tiles x groups, and rows, that are not worth a second thread */
 
@@ -41,8 +43,9 @@ typedef struct {
     const half *x;                                 /* [rows, in], unless the inputs are gated */
     const float *gated;                            /* [rows, 2 in]: silu(first half) times the second half; or NULL */
     float eps;                                     /* of the root mean square norm; below 0 there is none */
-    int16_t *fixed;                                /* [rows, groups, GROUP] */
+    int8_t *fixed;                                 /* [rows, groups, 2, GROUP] */
     float *steps, *sums;                           /* [rows, groups]: what an integer of 1 is worth; the sum of all */
+    int32_t *starts;                               /* [rows, groups]: -128 times the sum of the integers */
     int64_t rows, next;
 } Inputs;
 
@@ -93,24 +96,28 @@ static float inverse_rms(const half *x, int64_t in, float eps) {
 }
 
 /* The numbers of one group as integers; a group with an infinite one, or none, gives NaN. */
-INLINE void to_integers(const float *v, int16_t *fixed, float *step, float *sum) {
+INLINE void to_integers(const float *v, int8_t *fixed, float *step, float *sum, int32_t *start) {
     uint32_t most = 0;
     int32_t all = 0;
     for (int i = 0; i < GROUP; i++) {
         uint32_t size = bits_of(v[i]) & 0x7fffffff;
         most = size > most ? size : most;
     }
-    uint32_t exponent = most >> 23;
-    exponent = exponent < 15 ? 15 : exponent;
-    float inverse = exponent > 254 ? 0.0f : of_bits((268 - exponent) << 23);             /* the largest has 15 bits */
+    int finite = most < 0x7f800000;
+    uint32_t exponent = (most + 0x10000) >> 23;    /* of 255/256 on, the next one: the high byte is at most 127 */
+    exponent = exponent < 15 ? 15 : exponent > 254 ? 254 : exponent;
+    float inverse = finite ? of_bits((268 - exponent) << 23) : 0.0f;       /* the largest has 15 bits */
     for (int i = 0; i < GROUP; i++) {
         int32_t n = (int32_t)(bits_of(fmaf(v[i], inverse, 12582912.0f)) - 0x4b400000u);
-        n = n > 32767 ? 32767 : n;
-        fixed[i] = (int16_t)n;
-        all += fixed[i];
+        n = n > 32639 ? 32639 : n < -32640 ? -32640 : n;
+        int32_t high = (n + 128) >> 8;
+        fixed[i] = (int8_t)high;
+        fixed[GROUP + i] = (int8_t)(n - 256 * high);
+        all += n;
     }
-    *step = exponent > 254 ? NAN : of_bits((exponent - 14) << 23);
+    *step = finite ? of_bits((exponent - 14) << 23) : NAN;
     *sum = *step * (float)all;
+    *start = -128 * all;
 }
 
 static void enter(const Inputs *inputs, int64_t row) {
@@ -134,7 +141,8 @@ static void enter(const Inputs *inputs, int64_t row) {
         if (matrix->norm)
             for (int i = 0; i < count; i++) v[i] *= matrix->norm[at + i];
         int64_t place = row * groups + g;
-        to_integers(v, inputs->fixed + place * GROUP, inputs->steps + place, inputs->sums + place);
+        to_integers(v, inputs->fixed + 2 * place * GROUP, inputs->steps + place, inputs->sums + place,
+                    inputs->starts + place);
     }
 }
 
@@ -144,59 +152,56 @@ static void enter_some(void *about) {
         enter(inputs, row);
 }
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && !defined(PORTABLE)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__) && !defined(PORTABLE)
 #include <immintrin.h>
 
-INLINE __m512i dot(__m512i sum, __m512i a, __m512i b) {
-#ifdef __AVX512VNNI__
-    return _mm512_dpwssd_epi32(sum, a, b);
-#else
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
-#endif
-}
-
-INLINE __m512i pair_of(const int16_t *x) { int32_t pair; memcpy(&pair, x, 4); return _mm512_set1_epi32(pair); }
+INLINE __m512i four_of(const int8_t *x) { int32_t four; memcpy(&four, x, 4); return _mm512_set1_epi32(four); }
 INLINE __m512 half_floats(const uint16_t *x) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x)); }
 
-/* One tile times r rows, whose integers lie `groups` groups apart. */
+/* One tile times r rows, which lie `groups` groups apart. */
 INLINE void tile(const int r, const int bits, const int minima, const uint8_t *codes, const uint16_t *scales,
-                 int64_t groups, const int16_t *x, const float *steps, const float *sums, float (*out)[LANES]) {
-    const int loads = bits, words = 16 / bits, ways = r == 1 ? 4 : r <= 3 ? 2 : 1;      /* integer sums of a row */
-    const __m512i low = _mm512_set1_epi16(15);
+                 int64_t groups, const int8_t *x, const float *steps, const float *sums, const int32_t *starts,
+                 float (*out)[LANES]) {
+    const int loads = bits, parts = 8 / bits, ways = r <= 2 ? 2 : 1;       /* sums of a row's high bytes, and of low */
+    const __m512i mask = _mm512_set1_epi8(15);
     __m512 all[MOST];
 #pragma GCC unroll 8
     for (int i = 0; i < r; i++) all[i] = _mm512_setzero_ps();
 #pragma GCC unroll 1
-    for (int64_t g = 0; g < groups; g++, codes += 64 * loads, scales += LANES * (1 + minima), x += GROUP) {
-        __m512i sum[MOST];
+    for (int64_t g = 0; g < groups; g++, codes += 64 * loads, scales += LANES * (1 + minima), x += 2 * GROUP) {
+        __m512i high[MOST], low[MOST];
+        _mm_prefetch((const char *)(codes + AHEAD), _MM_HINT_T0);
 #pragma GCC unroll 8
-        for (int i = 0; i < r * ways; i++) sum[i] = _mm512_setzero_si512();
+        for (int i = 0; i < r * ways; i++) {
+            high[i] = _mm512_setzero_si512();
+            low[i] = bits == 8 && i % ways == 0 ? _mm512_set1_epi32(starts[i / ways * groups + g]) : high[i];
+        }
 #pragma GCC unroll 8
         for (int k = 0; k < loads; k++) {
-            __m512i v = _mm512_loadu_si512(codes + 64 * k), word[4];
+            __m512i v = _mm512_loadu_si512(codes + 64 * k), part[2] = {v, v};
             if (bits == 4) {
-                word[0] = _mm512_and_si512(v, low);
-                word[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-                word[2] = _mm512_and_si512(_mm512_srli_epi16(v, 8), low);
-                word[3] = _mm512_srli_epi16(v, 12);
-            } else {
-                word[0] = _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8);
-                word[1] = _mm512_srai_epi16(v, 8);
+                part[0] = _mm512_and_si512(v, mask);
+                part[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
             }
-#pragma GCC unroll 4
-            for (int j = 0; j < words; j++)
+#pragma GCC unroll 2
+            for (int j = 0; j < parts; j++)
 #pragma GCC unroll 8
                 for (int i = 0; i < r; i++) {
-                    int way = i * ways + (k * words + j) % ways;
-                    sum[way] = dot(sum[way], word[j], pair_of(x + i * groups * GROUP + 2 * (k * words + j)));
+                    const int at = k * parts + j, way = i * ways + at % ways;
+                    const int8_t *own = x + 2 * i * groups * GROUP + 4 * at;
+                    high[way] = _mm512_dpbusd_epi32(high[way], part[j], four_of(own));
+                    low[way] = _mm512_dpbusd_epi32(low[way], part[j], four_of(own + GROUP));
                 }
         }
         __m512 d = half_floats(scales), m = minima ? half_floats(scales + LANES) : d;
 #pragma GCC unroll 8
         for (int i = 0; i < r; i++) {
-            __m512i whole = sum[i * ways];
-            if (ways > 1) whole = _mm512_add_epi32(whole, sum[i * ways + 1]);
-            if (ways > 3) whole = _mm512_add_epi32(whole, _mm512_add_epi32(sum[i * ways + 2], sum[i * ways + 3]));
+            __m512i upper = high[i * ways], whole = low[i * ways];
+            if (ways > 1) {
+                upper = _mm512_add_epi32(upper, high[i * ways + 1]);
+                whole = _mm512_add_epi32(whole, low[i * ways + 1]);
+            }
+            whole = _mm512_add_epi32(whole, _mm512_slli_epi32(upper, 8));
             __m512 worth = _mm512_mul_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(steps[i * groups + g]));
             all[i] = _mm512_fmadd_ps(worth, d, all[i]);
             if (minima) all[i] = _mm512_fmadd_ps(_mm512_set1_ps(sums[i * groups + g]), m, all[i]);
@@ -212,13 +217,13 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
     case 4: tile(4, __VA_ARGS__); break; case 5: tile(5, __VA_ARGS__); break; case 6: tile(6, __VA_ARGS__); break; \
     case 7: tile(7, __VA_ARGS__); break; default: tile(8, __VA_ARGS__); }
 
-static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int16_t *x,
-                    const float *steps, const float *sums, float (*out)[LANES]) {
+static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int8_t *x,
+                    const float *steps, const float *sums, const int32_t *starts, float (*out)[LANES]) {
     int64_t groups = groups_of(matrix);
-    if (matrix->bits == 4 && matrix->minima) { KNOWN(r, 4, 1, codes, scales, groups, x, steps, sums, out) }
-    else if (matrix->bits == 4) { KNOWN(r, 4, 0, codes, scales, groups, x, steps, sums, out) }
-    else if (matrix->minima) { KNOWN(r, 8, 1, codes, scales, groups, x, steps, sums, out) }
-    else { KNOWN(r, 8, 0, codes, scales, groups, x, steps, sums, out) }
+    if (matrix->bits == 4 && matrix->minima) { KNOWN(r, 4, 1, codes, scales, groups, x, steps, sums, starts, out) }
+    else if (matrix->bits == 4) { KNOWN(r, 4, 0, codes, scales, groups, x, steps, sums, starts, out) }
+    else if (matrix->minima) { KNOWN(r, 8, 1, codes, scales, groups, x, steps, sums, starts, out) }
+    else { KNOWN(r, 8, 0, codes, scales, groups, x, steps, sums, starts, out) }
 }
 
 #else
@@ -231,28 +236,21 @@ INLINE float half_float(uint16_t x) {
 }
 
 /* The same in plain C, for other processors. */
-static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int16_t *x,
-                    const float *steps, const float *sums, float (*out)[LANES]) {
+static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int8_t *x,
+                    const float *steps, const float *sums, const int32_t *starts, float (*out)[LANES]) {
     int64_t groups = groups_of(matrix);
-    int bits = (int)matrix->bits, minima = (int)matrix->minima, words = 16 / bits;
+    int bits = (int)matrix->bits, minima = (int)matrix->minima, parts = 8 / bits;
     for (int i = 0; i < r; i++) {
         float all[LANES] = {0};
         for (int64_t g = 0; g < groups; g++) {
-            const int16_t *own = x + (i * groups + g) * GROUP;
+            const int8_t *own = x + 2 * (i * groups + g) * GROUP;
             const uint16_t *d = scales + g * LANES * (1 + minima);
-            int32_t sum[LANES] = {0};
-            for (int k = 0; k < bits; k++) {
-                uint16_t v[2 * LANES];
-                memcpy(v, codes + (g * bits + k) * 64, 64);
-                for (int j = 0; j < words; j++) {
-                    int32_t a = own[2 * (k * words + j)], b = own[2 * (k * words + j) + 1];
-                    if (bits == 4)
-                        for (int l = 0; l < LANES; l++)
-                            sum[l] += (v[2 * l] >> 4 * j & 15) * a + (v[2 * l + 1] >> 4 * j & 15) * b;
-                    else
-                        for (int l = 0; l < LANES; l++)
-                            sum[l] += (int8_t)(v[2 * l] >> 8 * j) * a + (int8_t)(v[2 * l + 1] >> 8 * j) * b;
-                }
+            int32_t sum[LANES];
+            for (int l = 0; l < LANES; l++) sum[l] = bits == 8 ? starts[i * groups + g] : 0;
+            for (int at = 0; at < GROUP; at++) {
+                const uint8_t *v = codes + (g * bits + at / (4 * parts)) * 64 + at % 4;
+                int32_t n = 256 * own[at] + own[GROUP + at], shift = at / 4 % parts * 4, mask = bits == 4 ? 15 : 255;
+                for (int l = 0; l < LANES; l++) sum[l] += (v[4 * l] >> shift & mask) * n;
             }
             for (int l = 0; l < LANES; l++)
                 all[l] = fmaf((float)sum[l] * steps[i * groups + g], half_float(d[l]), all[l]);
@@ -286,8 +284,8 @@ static void multiply_tile(const Product *product, int64_t tile) {
     for (int64_t block = 0; block < blocks; block++) {
         int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks, place = from * groups;
         float out[MOST][LANES];
-        tile_of((int)(to - from), matrix, codes, scales, inputs->fixed + place * GROUP, inputs->steps + place,
-                inputs->sums + place, out);
+        tile_of((int)(to - from), matrix, codes, scales, inputs->fixed + 2 * place * GROUP,
+                inputs->steps + place, inputs->sums + place, inputs->starts + place, out);
         for (int64_t row = from; row < to; row++) leave(product, row, tile * LANES, out[row - from]);
     }
 }
@@ -317,12 +315,13 @@ INLINE size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* Memory for the integers of so many groups of all rows together, and `more` bytes before; false without it. */
 static char *take(Inputs *inputs, int64_t groups, size_t more) {
-    size_t integers = whole_lines((size_t)groups * GROUP * sizeof(int16_t)), floats = (size_t)groups * sizeof(float);
-    char *memory = aligned_alloc(64, whole_lines(more) + integers + whole_lines(2 * floats));
+    size_t integers = 2 * (size_t)groups * GROUP, others = whole_lines(3 * (size_t)groups * sizeof(float));
+    char *memory = aligned_alloc(64, whole_lines(more) + integers + others);
     if (!memory) return NULL;
-    inputs->fixed = (int16_t *)(memory + whole_lines(more));
+    inputs->fixed = (int8_t *)(memory + whole_lines(more));
     inputs->steps = (float *)(memory + whole_lines(more) + integers);
     inputs->sums = inputs->steps + groups;
+    inputs->starts = (int32_t *)(inputs->sums + groups);
     return memory;
 }
 

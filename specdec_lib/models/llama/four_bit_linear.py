@@ -156,23 +156,20 @@ def threads_record(count: int) -> Any:
 
 
 def packed_codes(given: GroupCodes) -> Tensor:
-    """Codes [tiles, groups, loads, LANES, words of 2 bytes], see `four_bit.c`."""
+    """Codes [tiles, groups, loads, LANES, 4 bytes], see `four_bit.c`."""
     codes = given.codes.view(torch.uint8)
     codes = F.pad(codes, (0, -codes.shape[1] % GROUP, 0, -codes.shape[0] % LANES))
-    if given.bits == 8:                            # [tile, lane, group, load, byte, word]
-        parts = codes.view(-1, LANES, codes.shape[1] // GROUP, 8, 2, 2)
-        return parts.permute(0, 2, 3, 1, 5, 4).contiguous()
-    parts = codes.view(-1, LANES, codes.shape[1] // GROUP, 4, 4, 2)      # [tile, lane, group, load, nibble, word]
-    low, high = (parts[..., i::2, :].permute(0, 2, 3, 1, 5, 4) for i in (0, 1))     # nibbles 0, 2 and 1, 3
-    return low.contiguous().add_(high, alpha=16)
+    codes = codes.view(-1, LANES, codes.shape[1] // GROUP, given.bits, 8 // given.bits, 4)
+    parts = [part.permute(0, 2, 3, 1, 4) for part in codes.unbind(4)]
+    first = parts[0].contiguous()
+    return first ^ 128 if given.bits == 8 else first.add_(parts[1], alpha=16)
 
 
 def unpacked_codes(packed: Tensor, bits: int) -> Tensor:
     """The codes [outputs with padding, inputs with padding] as bytes."""
     tiles, groups = packed.shape[:2]
-    if bits == 4:
-        packed = torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
-    codes = packed.permute(0, 3, 1, 2, 5, 4).reshape(tiles * LANES, groups * GROUP)
+    parts = torch.stack((packed & 15, packed >> 4) if bits == 4 else (packed ^ 128,), -2)
+    codes = parts.permute(0, 3, 1, 2, 4, 5).reshape(tiles * LANES, groups * GROUP)
     return codes if bits == 4 else codes.view(torch.int8)
 
 

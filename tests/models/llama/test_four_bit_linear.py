@@ -33,13 +33,13 @@ def exact(layer: FourBitLinear, x: torch.Tensor) -> torch.Tensor:
 
 
 def bound(layer: FourBitLinear, x: torch.Tensor) -> torch.Tensor:
-    """How far a result may be: one rounding to bfloat16, single precision, and 2^-15 of each group's largest input."""
+    """How far a result may be: one rounding to bfloat16, single precision, and 2^-14 of each group's largest input."""
     weight = layer.dense(torch.float64).abs()
     scaled = x.double().abs() * (1 if layer.norm is None else layer.norm.double().abs())
     plain = weight if layer.norm is None else weight / layer.norm.double().abs()
     most = torch.stack([part.amax(-1) for part in scaled.split(GROUP, 1)], 1)
     per_group = torch.stack([part.sum(-1) for part in plain.split(GROUP, 1)], 1)
-    return 2 ** -8 * exact(layer, x).abs() + 2 ** -20 * (x.double().abs() @ weight.T) + 2 ** -15 * most @ per_group.T
+    return 2 ** -8 * exact(layer, x).abs() + 2 ** -20 * (x.double().abs() @ weight.T) + 2 ** -14 * most @ per_group.T
 
 
 @pytest.mark.parametrize("extras", [False, True], ids=["bare", "norm, factor and bias"])
@@ -52,10 +52,10 @@ def test_it_is_the_product_with_its_codes_within_rounding(size, layout, extras):
         assert (layer(x).double() - exact(layer, x)).abs().le(bound(layer, x)).all()
 
 
-def test_activations_within_seven_octaves_enter_exactly():
-    """Whole numbers of 7 bits: what is left is one rounding to bfloat16, and single precision where sums cancel."""
+def test_activations_within_six_octaves_enter_exactly():
+    """Whole numbers of 6 bits: what is left is one rounding to bfloat16, and single precision where sums cancel."""
     layer = layer_of(64, 256)
-    x = torch.randint(-127, 128, (9, 256), generator=torch.Generator().manual_seed(5)).bfloat16()
+    x = torch.randint(-63, 64, (9, 256), generator=torch.Generator().manual_seed(5)).bfloat16()
     y = exact(layer, x)
     single = 2 ** -21 * (x.double().abs() @ layer.dense(torch.float64).abs().T)
     assert (layer(x).double() - y).abs().le(2 ** -8 * y.abs() + single).all()
