@@ -16,7 +16,6 @@
 
 enum {LANES = 16, GROUP = 32};
 enum {MOST = 8};                                   /* rows that share the unpacked codes of a tile */
-enum {AHEAD = 1024};                               /* bytes of codes that are fetched ahead */
 enum {CHUNK = 64};                                 /* rows that go through a layer together: they stay in the cache */
 enum {LITTLE = 1 << 10, FEW = 4};                  /* tiles x groups, and rows, that are not worth a second thread */
 
@@ -170,7 +169,6 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
 #pragma GCC unroll 1
     for (int64_t g = 0; g < groups; g++, codes += 64 * loads, scales += LANES * (1 + minima), x += 2 * GROUP) {
         __m512i high[MOST], low[MOST];
-        _mm_prefetch((const char *)(codes + AHEAD), _MM_HINT_T0);
 #pragma GCC unroll 8
         for (int i = 0; i < r * ways; i++) {
             high[i] = _mm512_setzero_si512();

@@ -7,9 +7,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specdec_lib import catalog
 from specdec_lib.bench.environment import dtype_of, other_dtype, weights_dtype
+from specdec_lib.bench.prompts import balanced, default_path, load_prompts
+from specdec_lib.cards import Kit
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.hub.load import load, load_lm
 from specdec_lib.hub.locate import model_folder
+from specdec_lib.loop import decode
 from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.config import LlamaConfig, config_of
 from specdec_lib.models.llama.decoder import Transformer
@@ -156,3 +161,18 @@ def test_the_default_target_computes_with_the_codes_that_its_gguf_holds(default)
     assert torch.equal(weights.layers[7].qkv.dense(torch.float32)[:576], query)
     assert torch.equal(weights.head.rows(torch.arange(500)).dense(torch.float32),
                        get("model.embed_tokens.weight")[:500])
+
+
+def test_lossless_methods_emit_the_ids_of_plain_decoding_in_4_bits(default):
+    target, text = default
+    kit = Kit(target, text.facts, nodes=8, checkpoints=CheckpointFolder(SHIPPED, target, text), parts=catalog.make_part)
+    for prompt in balanced(load_prompts(default_path()), 2):
+        found = {}
+        for name in ("ar", "sam", "token-recycling", "sam+token-recycling", "eagle", "eagle2"):
+            own = Kit(target.fresh(), kit.facts, nodes=8, checkpoints=kit.checkpoints, parts=kit.parts)
+            *_, session = decode(text.encode_chat([prompt.turns[0]]), own.target, *catalog.build(name, own),
+                                 max_new_tokens=24, end=text.facts.end)
+            found[name] = session.output
+        plain = found.pop("ar")
+        assert len(plain) > 4
+        assert all(output == plain for output in found.values()) or not target.batch_invariant
