@@ -102,17 +102,16 @@ class FourBitLayer:
     """A decoder layer without its attention: two calls, each with the norm before its product."""
 
     def __init__(self, qkv: FourBitLinear, out: FourBitLinear, gate_up: FourBitLinear, down: FourBitLinear, eps: float):
-        self.qkv, self.eps, self.code = qkv, eps, qkv.code
-        self.parts = out, gate_up, down
-        self.addresses = tuple(part.address for part in self.parts)
+        self.matrices, self.eps, self.code = (qkv, out, gate_up, down), eps, qkv.code
+        self.addresses = out.address, gate_up.address, down.address
 
     def heads(self, x: Tensor) -> Tensor:
         """Queries, keys and values [n, (heads + 2 kv_heads) * d] of x [n, hidden]."""
-        return self.qkv(x, self.eps)
+        return self.matrices[0](x, self.eps)
 
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """What the layer makes of x [n, hidden] and its attention [n, heads * d]."""
-        out, _, down = self.parts
+        _, out, _, down = self.matrices
         x, attended = checked(x, down.out), checked(attended, out.into)
         y = torch.empty_like(x)
         if self.code.finish(*self.addresses, x.data_ptr(), attended.data_ptr(), len(x), self.eps, y.data_ptr(),

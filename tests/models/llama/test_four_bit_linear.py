@@ -61,6 +61,13 @@ def test_activations_within_six_octaves_enter_exactly():
     assert (layer(x).double() - y).abs().le(2 ** -8 * y.abs() + single).all()
 
 
+def test_the_largest_number_of_a_group_with_all_its_bits_enters_exactly():
+    ones = FourBitLinear(q4_1(torch.ones(16, 32)))
+    x = torch.zeros(2, 32, dtype=torch.bfloat16)
+    x[0, :2], x[1, :2] = torch.tensor([255.0, -254.0]), torch.tensor([-255.0, 254.0])
+    assert torch.equal(ones(x), torch.tensor([[1.0], [-1.0]]).bfloat16().expand(2, 16))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_row_has_the_same_bits_alone_and_among_up_to_forty_others_with_one_thread_and_two(layout):
     layer = layer_of(608, 576, layout)
@@ -119,7 +126,7 @@ def decoder_layer(hidden: int = 96, heads: int = 64, mlp: int = 176):
 
 def test_the_rest_of_a_layer_is_out_then_the_gated_product_each_added_to_its_input():
     layer = decoder_layer()
-    out, gate_up, down = layer.parts
+    qkv, out, gate_up, down = layer.matrices
     x, attended = numbers(13, 7, 96).bfloat16(), numbers(14, 7, 64).bfloat16()
     h = (x.double() + exact(out, attended)).bfloat16().double()
     unit = h / (h.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
@@ -128,7 +135,7 @@ def test_the_rest_of_a_layer_is_out_then_the_gated_product_each_added_to_its_inp
     found = layer.rest(x, attended).double()
     assert torch.allclose(found, expected, rtol=2 ** -7, atol=2e-2)
     assert float((found - expected).norm() / expected.norm()) < 2 ** -7
-    assert torch.equal(layer.heads(x), layer.qkv(x, 1e-5))
+    assert torch.equal(layer.heads(x), qkv(x, 1e-5))
 
 
 def test_the_rest_of_a_layer_has_the_same_bits_among_any_rows():

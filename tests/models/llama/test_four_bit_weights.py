@@ -168,7 +168,7 @@ def test_lossless_methods_emit_the_ids_of_plain_decoding_in_4_bits(default):
     kit = Kit(target, text.facts, nodes=8, checkpoints=CheckpointFolder(SHIPPED, target, text), parts=catalog.make_part)
     for prompt in balanced(load_prompts(default_path()), 2):
         found = {}
-        for name in ("ar", "sam", "token-recycling", "sam+token-recycling", "eagle", "eagle2"):
+        for name in ("ar", "sam", "token-recycling", "eagle2"):
             own = Kit(target.fresh(), kit.facts, nodes=8, checkpoints=kit.checkpoints, parts=kit.parts)
             *_, session = decode(text.encode_chat([prompt.turns[0]]), own.target, *catalog.build(name, own),
                                  max_new_tokens=24, end=text.facts.end)
