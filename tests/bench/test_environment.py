@@ -60,11 +60,11 @@ def test_a_target_in_4_bits_says_whose_codes_it_has_and_that_peers_run_in_bfloat
     codes = "rounded, 21 of 21 matrices, to 4 bits and the head to 8: another model than the checkpoint"
     assert f"4-bit weights: {codes}" in said
     assert opened.about["dtype"] == "int4"
-    assert (opened.about["four_bit_weights"], opened.about["dtype_of_peers"]) == (codes, "bfloat16")
+    assert (opened.about["four_bit_weights"], opened.about["dtype_of_transformers"]) == (codes, "bfloat16")
     assert opened.peers[0].model.dtype == opened.draft.dtype == torch.bfloat16
     assert opened.draft.weights.four_bit is None
     plain = open_environment(str(folder), "cpu", "float32", 1)
-    assert not {"four_bit_weights", "dtype_of_peers"} & set(plain.about)
+    assert not {"four_bit_weights", "dtype_of_transformers"} & set(plain.about)
 
 
 def test_a_kit_has_the_sampling_and_the_store_of_the_plan_and_the_draft_model_of_the_world():
