@@ -197,6 +197,16 @@ def test_bad_words_are_one_sentence_and_exit_code_2(bench, words, sentence, caps
     assert sentence in refused([*bench, *words], capsys)
 
 
+def test_int4_decodes_and_says_whose_codes_it_has_and_is_not_for_training(model, capsys):
+    words = ["--target", str(model), "--dtype", "int4", "--device", "cpu"]
+    assert cli.run(["generate", *words, "--method", "sam", "--max-new-tokens", "4", "a b c a b"]) == 0
+    told = capsys.readouterr()
+    assert ", int4, " in told.out + told.err
+    assert "4-bit weights: rounded, 21 of 21 matrices" in told.err
+    assert "--dtype int4 is for decoding" in refused(["train", "eagle", *words], capsys)
+    assert "--dtype int4 is for decoding" in refused(["break-even", "eagle", *words], capsys)
+
+
 def test_commands_that_do_not_exist_and_empty_prompts_are_refused(capsys):
     assert "no-such" in refused(["no-such"], capsys)
     assert "the prompt is empty" in refused(["generate", "  "], capsys)

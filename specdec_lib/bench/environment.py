@@ -26,6 +26,7 @@ from specdec_lib.hub import locate
 from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
+from specdec_lib.models.llama.four_bit_weights import INT4, Dtype, refuse_device
 from specdec_lib.models.threads import for_model
 from specdec_lib.types import LM, Refusal, Session, SourceLM
 
@@ -86,13 +87,38 @@ def device_of(name: str) -> str:
     return name
 
 
-def dtype_of(name: str, device: str) -> str:
-    """The dtype's full name; `auto` is bf16 where there are kernels for it, else fp32."""
+def dtype_of(name: str, device: str, four_bit: bool = False) -> str:
+    """The dtype's full name; `auto` is bf16 where there are kernels for it, else fp32. `four_bit` allows int4."""
     if name == "auto":
         return str(default_dtype(device)).removeprefix("torch.")
+    if name == INT4:
+        refuse_device(device)
+        if not four_bit:
+            raise Refusal("--dtype int4 is for decoding with a language model, and not for training, for break-even"
+                          " points, and for the pronunciation target: take another dtype here")
+        return name
     if SHORT.get(name, name) not in DTYPES:
-        raise Refusal(f"there is no dtype named {name!r}: take auto, {', '.join(DTYPES)}")
+        raise Refusal(f"there is no dtype named {name!r}: take auto, {', '.join(DTYPES)}, {INT4}")
     return SHORT.get(name, name)
+
+
+def weights_dtype(name: str) -> Dtype:
+    """The dtype of a target's weights by its full name."""
+    return "int4" if name == INT4 else DTYPES[name]
+
+
+def other_dtype(name: str) -> torch.dtype:
+    """The dtype of all other models of a run: bfloat16 beside a target in 4 bits."""
+    return DTYPES.get(name, torch.bfloat16)
+
+
+def four_bit_facts(lm: LM, peer_names: Sequence[str]) -> dict[str, str]:
+    """Whose codes a target in 4 bits computes with, and the dtype of peers that transformers runs; else nothing."""
+    codes = getattr(getattr(lm, "weights", None), "four_bit", None)
+    if codes is None:
+        return {}
+    wide = any(name.startswith("hf-") for name in peer_names)      # llama.cpp has the GGUF itself
+    return {"four_bit_weights": codes} | ({"dtype_of_transformers": "bfloat16"} if wide else {})
 
 
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
@@ -117,23 +143,26 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)
     beside_eagle = eagle_source.find_eagle(eagle, say)
     say(f"loading {without_folders(target)}")
-    lm = load_lm(folder, DTYPES[dtype], device, threads)
+    lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
+    codes = four_bit_facts(lm, peer_names)
+    if codes:
+        say(f"4-bit weights: {codes['four_bit_weights']}")
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:
-        small = DraftSource(load_lm(beside, DTYPES[dtype], device, threads), without_folders(draft))
+        small = DraftSource(load_lm(beside, other, device, threads), without_folders(draft))
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
     given: dict[str, Any] = {}
     if diffusing is not None and diffusion is not None:
-        given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
+        given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, other, device, say)
     if beside_eagle is not None and eagle is not None:
         given[eagle_source.STANDS_FOR] = eagle_source.load_eagle(eagle, beside_eagle, lm, say)
-    others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
+    others = peers.load_peers(peer_names, str(folder), other, device, text.facts.end, lm.context, temperature,
                               beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
              "batch_invariant": getattr(lm, "batch_invariant", False),
-             "compiled_attention": getattr(lm, "compiled_attention", False)}
+             "compiled_attention": getattr(lm, "compiled_attention", False), **codes}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
                        text.name, small)

@@ -83,7 +83,7 @@ Method = Annotated[str, typer.Option("--method", callback=known_method, help="A 
 Prompts = Annotated[Path | None, path_option("--prompts", "Spec-Bench's JSON lines; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where kernels exist), float32, bfloat16, ...")]
+Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where it is fast), float32, bfloat16, int4 (CPU), ...")]
 Threads = Annotated[int | None, typer.Option("--threads", help="torch threads; default: all cores.")]
 Workers = Annotated[str, typer.Option("--workers", help="Where methods that draft while the target verifies run their "
                                       "drafter: process, thread, inline (in turn) or auto.")]

@@ -21,6 +21,7 @@ def told(found: Mapping[str, Any]) -> list[str]:
              f"load of the last minute: {here['load']} processes on {here['cores']} cores", bandwidth_text(found),
              f"versions: {', '.join(f'{name} {number}' for name, number in found['installed']['versions'].items())}",
              model_text(model), speed_text(found), invariance_text(model, here),
+             four_bit_text(here),
              f"trained drafters: {', '.join(found['installed']['checkpoints']) or 'none'}"]
     needed = list(remedies(found))
     return lines + [f"to do: {remedy}" for remedy in needed] + ["nothing is missing"] * (not needed)
@@ -55,6 +56,13 @@ def invariance_text(model: Mapping[str, Any], here: Mapping[str, Any]) -> str:
                 " other rows")
     by = "compiled attention" if model["compiled_attention"] else "torch's kernels, which take longer"
     return f"equal bits: a row has the same bits alone and beside others, with {by}"
+
+
+def four_bit_text(here: Mapping[str, Any]) -> str:
+    """Whether `--dtype int4` can run, in one line."""
+    if here["compiler"] is None:
+        return "4-bit weights: --dtype int4 needs a C compiler, such as gcc"
+    return f"4-bit weights: --dtype int4 runs on the CPU, in C code that {here['compiler']} compiles once"
 
 
 def remedies(found: Mapping[str, Any]) -> Iterator[str]:

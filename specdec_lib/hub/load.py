@@ -11,6 +11,7 @@ import torch
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import UnsupportedConfig
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.four_bit_weights import INT4, Dtype, refuse_device
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.models.llama.weights import tensor_sizes
 from specdec_lib.models.threads import for_model
@@ -19,7 +20,7 @@ from specdec_lib.types import LM, Draft, Refusal
 SPARE = 1.15                                       # times the weights: packing and caches need memory, too
 
 
-def load(name: str = "smollm2-135m", dtype: torch.dtype | Literal["auto"] = "auto",
+def load(name: str = "smollm2-135m", dtype: Dtype | Literal["auto"] = "auto",
          device: str = "auto") -> tuple[LM, Tokenizer]:
     """A model and its tokenizer by name: the default target, a local folder, or a hub name."""
     from specdec_lib.hub.locate import model_folder
@@ -28,12 +29,17 @@ def load(name: str = "smollm2-135m", dtype: torch.dtype | Literal["auto"] = "aut
     return load_lm(folder, dtype, device), Tokenizer(folder)
 
 
-def load_lm(folder: str | Path, dtype: torch.dtype | Literal["auto"] = "auto", device: str = "auto",
+def load_lm(folder: str | Path, dtype: Dtype | Literal["auto"] = "auto", device: str = "auto",
             threads: int | None = None) -> LM:
-    """The model in a folder. Refusal where its weights are missing, corrupt, or larger than the free memory."""
+    """The model in a folder. Refusal where its weights are missing, corrupt, or larger than the free memory.
+
+    "int4" is for our own decoder on the CPU alone (`models/llama/four_bit_weights.py`).
+    """
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     refuse_missing(device)
     dtype = default_dtype(device) if dtype == "auto" else dtype
+    if dtype == INT4:
+        refuse_device(device)
     for_model(threads)
     if device.startswith("cuda"):
         torch.backends.cuda.enable_cudnn_sdp(False)              # it plans every new shape anew, for 0.1 s and more
@@ -43,6 +49,9 @@ def load_lm(folder: str | Path, dtype: torch.dtype | Literal["auto"] = "auto", d
     except UnsupportedConfig as why:
         from specdec_lib.models.huggingface import HuggingFace
 
+        if isinstance(dtype, str):
+            raise Refusal(f"--dtype int4 is for models that our own decoder runs, and {why}: take --dtype bfloat16"
+                          ) from None
         lm = HuggingFace.load(folder, dtype, device, why=str(why))
     refuse_without_numbers(lm, Path(folder).name, str(dtype).removeprefix("torch."))
     return lm
@@ -85,9 +94,9 @@ def default_dtype(device: str) -> torch.dtype:
     return torch.bfloat16 if bfloat16_is_fast() else torch.float32
 
 
-def refuse_too_large(folder: Path, dtype: torch.dtype, device: str) -> None:
+def refuse_too_large(folder: Path, dtype: Dtype, device: str) -> None:
     """Raises Refusal where the weights do not fit into the free memory."""
-    need = SPARE * parameter_count(folder) * dtype.itemsize
+    need = SPARE * parameter_count(folder) * (1 if isinstance(dtype, str) else dtype.itemsize)
     free = free_memory(device)
     if free is not None and need > free:
         gib = 2 ** 30

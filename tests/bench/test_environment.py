@@ -7,6 +7,7 @@ from specdec_lib.bench.environment import device_of, dtype_of, open_environment
 from specdec_lib.hub.load import default_dtype
 from specdec_lib.types import Refusal
 from tests.bench.test_run import CURVE, DRAFT, plan, world
+from tests.test_cli import model_folder
 
 
 @pytest.fixture(params=[True, False], ids=["gpu", "no gpu"])
@@ -51,6 +52,19 @@ def test_auto_takes_the_dtype_that_the_device_is_fast_in():
 def test_other_dtypes_are_refused_with_those_there_are(name):
     with pytest.raises(Refusal, match=f"no dtype named {name!r}: take auto, float64, float32, bfloat16, float16"):
         dtype_of(name, "cpu")
+
+
+def test_a_target_in_4_bits_says_whose_codes_it_has_and_that_peers_run_in_bfloat16(tmp_path):
+    folder, said = model_folder(tmp_path / "tiny"), []
+    opened = open_environment(str(folder), "cpu", "int4", 1, str(folder), ("hf-generate",), say=said.append)
+    codes = "rounded, 21 of 21 matrices, to 4 bits and the head to 8: another model than the checkpoint"
+    assert f"4-bit weights: {codes}" in said
+    assert opened.about["dtype"] == "int4"
+    assert (opened.about["four_bit_weights"], opened.about["dtype_of_transformers"]) == (codes, "bfloat16")
+    assert opened.peers[0].model.dtype == opened.draft.dtype == torch.bfloat16
+    assert opened.draft.weights.four_bit is None
+    plain = open_environment(str(folder), "cpu", "float32", 1)
+    assert not {"four_bit_weights", "dtype_of_transformers"} & set(plain.about)
 
 
 def test_a_kit_has_the_sampling_and_the_store_of_the_plan_and_the_draft_model_of_the_world():

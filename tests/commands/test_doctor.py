@@ -31,6 +31,7 @@ def test_a_machine_that_has_everything_needs_nothing_and_labels_the_prediction()
     assert lines[-1] == "nothing is missing"
     assert any(line.startswith("plain decoding, predicted: 5000 tokens/s, if all time went into") for line in lines)
     assert "memory bandwidth: 10.0 GB/s, measured by reading with 4 threads" in lines
+    assert "4-bit weights: --dtype int4 runs on the CPU, in C code that cc compiles once" in lines
 
 
 @pytest.mark.parametrize("name", SPOILT)

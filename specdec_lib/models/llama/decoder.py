@@ -21,11 +21,12 @@ from specdec_lib.models.llama.cache_pool import Lease, earlier_nodes
 from specdec_lib.models.llama.config import LlamaConfig, config_of, rope_table
 from specdec_lib.models.llama.cuda_graph import CapturedStep, Head, width_for
 from specdec_lib.models.llama.forward import LayerView, invariant_view, through_layers, view_of
+from specdec_lib.models.llama.four_bit_weights import Dtype, weights_of
 from specdec_lib.models.llama.kernels import layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.path_attention import PathAttention
 from specdec_lib.models.llama.row_stats import row_stats_of, unpacked
-from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, fuse, random_weights, read_config, reader
+from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, random_weights, read_config, reader
 from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import Draft
 
@@ -61,12 +62,12 @@ class Transformer:
         self.forwards = self.fed = 0
 
     @staticmethod
-    def load(folder: str | Path, dtype: torch.dtype = torch.float32, device="cpu", layers: int | None = None,
+    def load(folder: str | Path, dtype: Dtype = torch.float32, device="cpu", layers: int | None = None,
              ids: Tensor | None = None) -> Transformer:
         """The checkpoint in this folder; its first `layers` layers, a head with the rows `ids`. Refusal if not ours."""
         shape = config_of(read_config(folder))
         check_tensors(shape, folder)
-        return Transformer(fuse(shape, reader(folder), dtype, device, layers, ids))
+        return Transformer(weights_of(shape, reader(folder), dtype, device, layers, ids))
 
     @staticmethod
     def random(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu") -> Transformer:

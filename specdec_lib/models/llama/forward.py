@@ -82,6 +82,8 @@ def columns(kv: Tensor, view: LayerView) -> Iterator[Columns]:
 
 def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
     """Applies one layer to x [rows, hidden] and writes its keys and values into the cache."""
+    if w.fused is not None:
+        return w.fused.rest(x, attended(w.fused.heads(x).view(len(x), -1, shape.head_dim), w, shape, kv, view))
     return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, kv, view)
 
 

@@ -18,23 +18,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.four_bit_linear import FourBitLayer, FourBitLinear
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.types import Refusal
 
 LAYER = re.compile(r"model\.layers\.(\d+)\.")
 Get = Callable[[str], Tensor]                      # name in a transformers checkpoint -> tensor
+Linear = PackedLinear | FourBitLinear
 
 
 @dataclass(frozen=True)
 class LayerWeights:
     """One decoder layer with its input norms folded into `qkv` and `gate_up`."""
 
-    qkv: PackedLinear                              # query heads, then key heads, then value heads
-    out: PackedLinear
-    gate_up: PackedLinear
-    down: PackedLinear
+    qkv: Linear                                    # query heads, then key heads, then value heads
+    out: Linear
+    gate_up: Linear
+    down: Linear
     q_norm: Tensor | None = None                   # [head_dim], includes attention's scale
     k_norm: Tensor | None = None
+    fused: FourBitLayer | None = None              # the four matrices in fewer calls
 
 
 def packed_layer(state: Mapping[str, Tensor], prefix: str = "") -> LayerWeights:
@@ -49,8 +52,9 @@ class LlamaWeights:
     embedding: Tensor                              # [V, hidden]
     layers: tuple[LayerWeights, ...]
     norm: Tensor                                   # [hidden], before the head
-    head: PackedLinear                             # [V or restricted rows, hidden]
+    head: Linear                                   # [V or restricted rows, hidden]
     ids: Tensor | None = None                      # tokens of the head's rows; None = all, in order
+    four_bit: str | None = None                    # whose 4-bit codes the matrices are in; None = they are in none
     free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)     # see `cache_pool.py`
 
     def normed(self, x: Tensor) -> Tensor:
@@ -94,9 +98,7 @@ def side_by_side(size: tuple[int, ...]) -> str:
 def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int | None = None,
          ids: Tensor | None = None) -> LlamaWeights:
     """Weights in the layout of the forward: the first `layers` layers, the rows `ids` of the head."""
-    count = shape.layers if layers is None else layers
-    if not 0 < count <= shape.layers:
-        raise ValueError(f"the model has {shape.layers} layers, {count} were requested")
+    count = checked_count(shape, layers)
 
     def put(tensor: Tensor) -> Tensor:
         return tensor.to(device, dtype)
@@ -106,6 +108,14 @@ def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int |
     head = embedding if shape.tied else put(get("lm_head.weight"))
     return LlamaWeights(shape, embedding, decoder, put(get("model.norm.weight")),
                         PackedLinear(head if ids is None else head[ids.to(head.device)]), ids)
+
+
+def checked_count(shape: LlamaConfig, layers: int | None) -> int:
+    """How many layers are wanted, all for None; ValueError for more than there are."""
+    count = shape.layers if layers is None else layers
+    if not 0 < count <= shape.layers:
+        raise ValueError(f"the model has {shape.layers} layers, {count} were requested")
+    return count
 
 
 def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> LayerWeights:

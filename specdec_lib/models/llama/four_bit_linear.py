@@ -1,0 +1,179 @@
+"""Linear layers with weights of 4 or 8 bits, in our own C code (`four_bit.c`), for bfloat16 activations on a CPU.
+
+A layer may hold the norm before it: a norm's weight cannot be multiplied into codes, so it multiplies the activations.
+`dense` gives the matrix with that norm, as `PackedLinear` holds it. Bits do not depend on other rows by construction.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.group_codes import GROUP, GroupCodes
+from specdec_lib.models.llama.path_attention import thread_pool
+from specdec_lib.types import Refusal
+
+SOURCE = Path(__file__).with_name("four_bit.c")
+LANES = 16                                         # outputs of a tile
+PLAIN = -1.0                                       # for the norm's epsilon: the inputs are not divided by anything
+INT64, ADDRESS, FLOAT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
+COUNTS = ("out", "in", "bits", "minima")
+ADDRESSES = ("codes", "scales", "norm", "factor", "bias")
+MULTIPLY = (ADDRESS, ADDRESS, INT64, FLOAT, ADDRESS, ADDRESS)
+FINISH = (*[ADDRESS] * 5, INT64, FLOAT, ADDRESS, ADDRESS)
+
+
+class MatrixRecord(ctypes.Structure):
+    """`Matrix` of the C code."""
+
+    _fields_ = [*((name, INT64) for name in COUNTS), *((name, ADDRESS) for name in ADDRESSES)]
+
+
+class ThreadsRecord(ctypes.Structure):
+    """`Threads` of the C code."""
+
+    _fields_ = (("count", INT64), ("parallel", ADDRESS))
+
+
+@dataclass(frozen=True)
+class FourBitCode:
+    """The compiled functions."""
+
+    multiply: Callable[..., int] = field(repr=False)
+    finish: Callable[..., int] = field(repr=False)
+
+
+class FourBitLinear:
+    """y = W (norm x) + b for x [n, in] in bfloat16, with W [out, in] in codes; its rows are multiplied by `factor`."""
+
+    def __init__(self, codes: GroupCodes, norm: Tensor | None = None, factor: Tensor | None = None,
+                 bias: Tensor | None = None, code: FourBitCode | None = None):
+        self.code = code or compiled_code()
+        self.out, self.into = codes.codes.shape
+        self.bits, self.own = codes.bits, codes.own
+        self.codes, self.scales = packed_codes(codes), packed_scales(codes)
+        self.norm, self.factor, self.bias = (None if part is None else part.float().contiguous()
+                                             for part in (norm, factor, bias))
+        self.minima = codes.minimum is not None
+        places = (self.codes, self.scales, self.norm, self.factor, self.bias)
+        self.record = MatrixRecord(self.out, self.into, self.bits, self.minima,
+                                   *(None if part is None else part.data_ptr() for part in places))
+        self.address = ctypes.addressof(self.record)
+
+    def __call__(self, x: Tensor, eps: float = PLAIN) -> Tensor:
+        """y [n, out] in bfloat16; with `eps`, x is divided by its root mean square first."""
+        x = checked(x, self.into)
+        y = x.new_empty(len(x), self.out)
+        if self.code.multiply(self.address, x.data_ptr(), len(x), eps, y.data_ptr(),
+                              threads_record(torch.get_num_threads())):
+            raise MemoryError("there is no memory for the activations of these rows")
+        return y
+
+    def dense(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+        """The matrix [out, in] that x is multiplied by, with norm and factor, rounded once."""
+        weight = self.unpacked().dense()
+        weight = weight if self.factor is None else weight * self.factor[:, None]
+        return (weight if self.norm is None else weight * self.norm).to(dtype)
+
+    def rows(self, ids: Tensor) -> FourBitLinear:
+        """The same layer with these output rows alone."""
+        factor, bias = (None if part is None else part[ids] for part in (self.factor, self.bias))
+        return FourBitLinear(self.unpacked().rows(ids), self.norm, factor, bias, self.code)
+
+    def unpacked(self) -> GroupCodes:
+        """The codes as they were given."""
+        groups = -(-self.into // GROUP)
+        kind = torch.uint8 if self.bits == 4 else torch.int8
+        codes = unpacked_codes(self.codes, self.bits).to(kind)[:self.out, :self.into]
+        scale, *minimum = self.scales.permute(2, 0, 3, 1).reshape(1 + self.minima, -1, groups)[:, :self.out]
+        return GroupCodes(codes, scale, minimum[0] if minimum else None, self.bits, self.own)
+
+
+class FourBitLayer:
+    """A decoder layer without its attention: two calls, each with the norm before its product."""
+
+    def __init__(self, qkv: FourBitLinear, out: FourBitLinear, gate_up: FourBitLinear, down: FourBitLinear, eps: float):
+        self.matrices, self.eps, self.code = (qkv, out, gate_up, down), eps, qkv.code
+        self.addresses = out.address, gate_up.address, down.address
+
+    def heads(self, x: Tensor) -> Tensor:
+        """Queries, keys and values [n, (heads + 2 kv_heads) * d] of x [n, hidden]."""
+        return self.matrices[0](x, self.eps)
+
+    def rest(self, x: Tensor, attended: Tensor) -> Tensor:
+        """What the layer makes of x [n, hidden] and its attention [n, heads * d]."""
+        _, out, _, down = self.matrices
+        x, attended = checked(x, down.out), checked(attended, out.into)
+        y = torch.empty_like(x)
+        if self.code.finish(*self.addresses, x.data_ptr(), attended.data_ptr(), len(x), self.eps, y.data_ptr(),
+                            threads_record(torch.get_num_threads())):
+            raise MemoryError("there is no memory for the activations of these rows")
+        return y
+
+
+def checked(x: Tensor, into: int) -> Tensor:
+    """x as the C code reads it; ValueError for other numbers than rows of bfloat16 on the CPU."""
+    if x.dtype != torch.bfloat16 or x.ndim != 2 or x.shape[1] != into or x.device.type != "cpu":
+        raise ValueError(f"4-bit layers read rows of {into} bfloat16 numbers on the CPU, got {tuple(x.shape)} of"
+                         f" {x.dtype} on {x.device}")
+    return x.contiguous()
+
+
+def compiled_code() -> FourBitCode:
+    """The compiled functions; Refusal where nothing compiles."""
+    code = compiled_with()
+    if code is None:
+        raise Refusal("--dtype int4 runs in C code that is compiled once, and no C compiler works here: install one,"
+                      " such as gcc, or take --dtype bfloat16")
+    return code
+
+
+@cache
+def compiled_with(*options: str) -> FourBitCode | None:
+    """The functions compiled with these options (-DPORTABLE: without vector instructions of our own choice)."""
+    compiled = library(SOURCE, *options)
+    if compiled is None:
+        return None
+    for function, arguments in ((compiled.multiply, MULTIPLY), (compiled.finish, FINISH)):
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    return FourBitCode(compiled.multiply, compiled.finish)
+
+
+@cache
+def threads_record(count: int) -> Any:
+    """A pointer to a `Threads` of so many."""
+    return ctypes.byref(ThreadsRecord(count, thread_pool()))
+
+
+def packed_codes(given: GroupCodes) -> Tensor:
+    """Codes [tiles, groups, loads, LANES, 4 bytes], see `four_bit.c`."""
+    codes = given.codes.view(torch.uint8)
+    codes = F.pad(codes, (0, -codes.shape[1] % GROUP, 0, -codes.shape[0] % LANES))
+    codes = codes.view(-1, LANES, codes.shape[1] // GROUP, given.bits, 8 // given.bits, 4)
+    parts = [part.permute(0, 2, 3, 1, 4) for part in codes.unbind(4)]
+    first = parts[0].contiguous()
+    return first ^ 128 if given.bits == 8 else first.add_(parts[1], alpha=16)
+
+
+def unpacked_codes(packed: Tensor, bits: int) -> Tensor:
+    """The codes [outputs with padding, inputs with padding] as bytes."""
+    tiles, groups = packed.shape[:2]
+    parts = torch.stack((packed & 15, packed >> 4) if bits == 4 else (packed ^ 128,), -2)
+    codes = parts.permute(0, 3, 1, 2, 4, 5).reshape(tiles * LANES, groups * GROUP)
+    return codes if bits == 4 else codes.view(torch.int8)
+
+
+def packed_scales(given: GroupCodes) -> Tensor:
+    """Scales [tiles, groups, d and m, LANES] in float16."""
+    parts = [given.scale] if given.minimum is None else [given.scale, given.minimum]
+    padded = [F.pad(part, (0, 0, 0, -len(part) % LANES)) for part in parts]
+    return torch.stack(padded).view(len(parts), -1, LANES, padded[0].shape[1]).permute(1, 3, 0, 2).contiguous()
