@@ -111,7 +111,10 @@ def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the 
                target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
                threads: opt.Threads = None,
                contexts: Annotated[str, typer.Option("--contexts", help="Context lengths, comma-separated.")] = "256",
-               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width.")] = 11) -> None:
+               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width, or pairs of windows.")] = 11,
+               draft: opt.Draft = None,
+               contention: Annotated[bool, typer.Option("--contention", help="How much slower it is while the draft "
+                                                        "model computes on another core: kappa.")] = False) -> None:
     """Measures the cost of a forward by its width on this machine; saves the curve."""
     from specdec_lib.bench.options import RunOptions, measured_curve, prepare
     from specdec_lib.bench.progress import bar
@@ -119,6 +122,13 @@ def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the 
     if repeats < 1:
         raise Refusal(f"repeats is at least 1, got {repeats}")
     sizes = opt.whole_numbers(contexts, "--contexts")
+    if contention:
+        from specdec_lib.commands.contention import measured_contention
+
+        with bar("contention") as progress:
+            typer.echo(measured_contention(out, target, device, dtype, threads, draft, sizes[0], repeats, say,
+                                           progress))
+        return
     here = prepare(RunOptions(target=target, device=device, dtype=dtype, threads=threads))
     with bar("cost curve") as progress:
         curve = measured_curve(here, tuple(sorted(set(sizes))), repeats, progress,
