@@ -10,6 +10,7 @@ within GATE of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from specdec_lib.analysis.parallel_published import PUBLISHED
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench.results import select
 from specdec_lib.bench.summary import in_parallel
+from specdec_lib.cost.contention import load_contention
 from specdec_lib.measure import Row
 from specdec_lib.schedules.simulate import (
     DRAFTER,
@@ -35,6 +37,7 @@ from specdec_lib.types import Refusal
 GATE = 0.15                                        # how far a simulated time may be from the measured one
 COMMAND = ("specdec bench --limit 24 --max-new-tokens 96 --dtype float32 --out data/results/parallel --methods"
            " \"ar,draft-model,pearl,specbranch,ppsd,duodecoding,double,hierarchical\"")
+CONTENTION = "specdec cost --contention --dtype float32 --threads 1"
 NO_WORK = LaneTotals(0.0, 0.0, 0.0, 0.0)
 Decodes = Sequence[Sequence[Row]]                  # the rounds of each decode of one method
 
@@ -223,6 +226,13 @@ def measured_contention(in_turn: Decodes, beside: Decodes, read: TraceReader = t
               alone.draft(one.before.tokens + one.beside.tokens) + alone.forward(one.width))
              for rows in beside for one in read(rows)]
     return max(1.0, sum(one for one, _ in pairs) / sum(other for _, other in pairs))
+
+
+def contention_sentence(path: str) -> str:
+    """What a measurement of contention alone says, or what measures one. Refusal for a file that holds none."""
+    if not Path(path).is_file():
+        return f"Contention alone was not measured here: `{CONTENTION} --out FILE` does it."
+    return load_contention(path).told()
 
 
 def claims_beside(report: Report) -> list[dict]:

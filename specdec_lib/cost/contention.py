@@ -119,7 +119,7 @@ def measure_contention(target: Step, drafter: Step, pairs: int = 15, seconds: fl
     """
     cores = cores_here()
     if pairs < FEWEST or not 0 < seconds <= 60:
-        raise Refusal(f"contention takes {FEWEST} pairs of windows or more, of up to a minute: got {pairs}, {seconds} s")
+        raise Refusal(f"contention takes {FEWEST} pairs of windows or more, a minute at most: got {pairs}, {seconds}")
     if len(cores) < 2:
         raise Refusal("contention is between cores, and this process has only one")
     mine, theirs = split_cores(cores)

@@ -4,6 +4,7 @@ import pytest
 
 from specdec_lib.analysis import parallel_runs as runs
 from specdec_lib.analysis.parallel_published import PRICES, PUBLISHED
+from specdec_lib.cost.contention import ContentionRun, SecondsPair
 from specdec_lib.schedules.simulate import DRAFTER, TARGET
 from specdec_lib.schedules.traces import overlapped_rounds, pipeline_trace
 from specdec_lib.types import Refusal
@@ -166,3 +167,11 @@ def test_the_sentence_on_a_pipeline_says_how_often_it_was_empty():
     said = runs.why(run_of(logged_rows(), mine, more=("ppsd",)), "ppsd")
     empty = sum(not row.accepted for row in mine[:-1]) / len(mine)
     assert f"In {empty:.0%} of its rounds nothing was under way, so the second stage waits for a token" in said
+
+
+def test_contention_alone_is_read_where_it_was_measured(tmp_path):
+    assert runs.CONTENTION in runs.contention_sentence(str(tmp_path / "none.json"))
+    run = ContentionRun((SecondsPair(1.0, 1.3),) * 2, (SecondsPair(.1, .1),) * 2)
+    run.save(tmp_path / "run.json")
+    assert runs.contention_sentence(str(tmp_path / "run.json")) == run.told()
+    assert "kappa = 1.30" in run.told()
