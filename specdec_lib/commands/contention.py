@@ -1,4 +1,4 @@
-"""`specdec cost --contention`: target and draft model on the cores of a parallel decode, alone and side by side."""
+"""`specdec cost --contention --out FILE`: target and draft model on their cores, alone and side by side."""
 
 from __future__ import annotations
 
