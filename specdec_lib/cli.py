@@ -122,9 +122,12 @@ def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the 
                target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
                threads: opt.Threads = None,
                contexts: Annotated[str, typer.Option("--contexts", help="Context lengths, comma-separated.")] = "256",
-               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width.")] = 11,
+               repeats: Annotated[int, typer.Option("--repeats", help="Forwards per width, or pairs of windows.")] = 11,
                batch: Annotated[str, typer.Option("--batch", help="Sequences in a forward, such as 1,2,4,8: a curve of "
-                                                  "batches instead.")] = "") -> None:
+                                                  "batches instead.")] = "",
+               draft: opt.Draft = None,
+               contention: Annotated[bool, typer.Option("--contention", help="How much slower it is while the draft "
+                                                        "model computes on another core: kappa.")] = False) -> None:
     """Measures the cost of a forward by its width on this machine; saves the curve."""
     from specdec_lib.bench.batch_costs import check_batches, measured_batch_curve
     from specdec_lib.bench.options import RunOptions, measured_curve, prepare
@@ -133,6 +136,13 @@ def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the 
     if repeats < 1:
         raise Refusal(f"repeats is at least 1, got {repeats}")
     sizes = opt.whole_numbers(contexts, "--contexts")
+    if contention:
+        from specdec_lib.commands.contention import measured_contention
+
+        with bar("contention") as progress:
+            typer.echo(measured_contention(out, target, device, dtype, threads, draft, sizes[0], repeats, say,
+                                           progress))
+        return
     batches = sorted(set(opt.whole_numbers(batch, "--batch"))) if batch else []
     if batches:
         check_batches(batches, sizes)

@@ -43,7 +43,8 @@ POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,resp
          "world": ("table", "chess", ""),
          "rules": ("ssd", "stepwise,tolerator(forwards=3)", "vote", "ssd(rows=-1)", "ar", "ssd,ssd", "",
                    "parallel(k=True)", "threshold(theta=2.0)", "ssd("),
-         "name": ("eagle", "ngram", "draft-lm", "early-exit", "length-predictor", "diffusion-lm", "x", ""),
+         "name": ("eagle", "ngram", "draft-lm", "early-exit", "length-predictor", "h-rad", "diffusion-lm", "x",
+                  ""),
          "names": ("eagle", "ngram", "x"), "prompt": ("a b c", "", " ", "-", "red " * 99, "😀", "-x"),
          "cache_gb": ("0.001", "-1", "nan", "inf", "x"), "longest": ("3", "0", "-1", "101", "x")}
 USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json",

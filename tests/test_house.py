@@ -20,7 +20,7 @@ FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("checkpoints",), ("heads",), ("continuous",), ("seq2seq",),
           ("index",),
           ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("batches",), ("integrations",),
-          ("cost.break_even",), ("canvas",),
+          ("cost.break_even", "cost.contention"), ("canvas",),
           ("training",), ("recordings",),
           ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}

@@ -168,6 +168,19 @@ def random_lengths(shape: LlamaConfig, drafters: tuple[str, ...], wide: int = 4,
                    {"longest": longest})
 
 
+def classes_by_last_token(embedding: torch.Tensor) -> Trained:
+    """An H-RAD of three tokens whose class is the last one: rows of one norm are most alike to themselves.
+
+    `embedding` [3, hidden]; it reads the states of two layers and gives them no weight.
+    """
+    hidden = embedding.shape[1]
+    rows = embedding.float() / embedding.float().square().mean(1, keepdim=True).sqrt()
+    first = torch.cat((torch.zeros(3, 2 * hidden), rows), 1)
+    state = {"first.weight": first, "first.bias": torch.zeros(3), "second.weight": torch.eye(3),
+             "second.bias": torch.zeros(3), "out.weight": torch.eye(3), "out.bias": torch.zeros(3)}
+    return Trained("h-rad", state, {"levels": [1, 2], "longest": 1})
+
+
 def network_kit(sampling=WARM) -> Kit:
     """A kit of the network world: random checkpoints whose heads know two of the three tokens."""
     target = Transformer.random(SHAPE, seed=1, dtype=torch.float64)
@@ -175,7 +188,8 @@ def network_kit(sampling=WARM) -> Kit:
     heads = {"eagle": random_eagle(SHAPE, (0, 1, 2), (0, 2)), "early-exit": random_exits(SHAPE, (1,), (0, 2)),
              "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), (0, 2)),
              "diffusion-lm": random_diffusion(SHAPE, (0, 2)), "ngram": trigram,
-             "length-predictor": random_lengths(SHAPE, ("eagle", "draft-model", "early-exit"))}
+             "length-predictor": random_lengths(SHAPE, ("eagle", "draft-model", "early-exit")),
+             "h-rad": classes_by_last_token(target.weights.embedding)}
     return Kit(target, TokenizerFacts(vocab=3), sampling, nodes=3, draft=target.first_layers(1), checkpoints=heads,
                parts=catalog.make_part)
 

@@ -10,6 +10,7 @@ within GATE of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from specdec_lib.analysis.parallel_published import PUBLISHED
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench.results import select
 from specdec_lib.bench.summary import in_parallel
+from specdec_lib.cost.contention import load_contention
 from specdec_lib.measure import Row
 from specdec_lib.schedules.simulate import (
     DRAFTER,
@@ -29,12 +31,13 @@ from specdec_lib.schedules.simulate import (
     LaneTotals,
     Simulation,
 )
-from specdec_lib.schedules.traces import pending, replay, trace
+from specdec_lib.schedules.traces import TraceReader, pending, pipeline_trace, replay, trace
 from specdec_lib.types import Refusal
 
 GATE = 0.15                                        # how far a simulated time may be from the measured one
 COMMAND = ("specdec bench --limit 24 --max-new-tokens 96 --dtype float32 --out data/results/parallel --methods"
            " \"ar,draft-model,pearl,specbranch,ppsd,duodecoding,double,hierarchical\"")
+CONTENTION = "specdec cost --contention --dtype float32 --threads 1"
 NO_WORK = LaneTotals(0.0, 0.0, 0.0, 0.0)
 Decodes = Sequence[Sequence[Row]]                  # the rounds of each decode of one method
 
@@ -72,39 +75,52 @@ def rounds_of(report: Report, spec: str) -> list[tuple[Row, ...]]:
 
 
 def drafts_ahead(report: Report, spec: str) -> bool:
-    """Whether the method drafts in PEARL's two modes, which `traces.trace` reads: PPSD's pipeline logs other counts."""
-    return not pipelined(spec) and any(row.ahead is not None for rows in rounds_of(report, spec) for row in rows)
+    """Whether the method drafts while the target verifies: in PEARL's two modes, or in PPSD's pipeline."""
+    return any(row.ahead is not None for rows in rounds_of(report, spec) for row in rows)
 
 
 def pipelined(spec: str) -> bool:
-    """Whether the rounds of this method are tokens in a pipeline, which this module measures and does not simulate."""
+    """Whether the rounds of this method are tokens in a pipeline."""
     return spec.partition("(")[0].partition("@")[0] == "ppsd"
 
 
-def calibrate(decodes: Decodes) -> Calibration:
+def reader_of(spec: str) -> TraceReader:
+    """How the logged rounds of this method become a trace: a pipeline's counts mean something else."""
+    return pipeline_trace if pipelined(spec) else trace
+
+
+def calibrate(decodes: Decodes, read: TraceReader = trace) -> Calibration:
     """Median seconds of a drafted token, of a forward by its width, and of the rest of a round: message and verdict.
 
-    Of a round in parallel the rest is its wall time less the longer of draft and forward.
+    Of a round in parallel the rest is its wall time less the drafting before the forward, and less the longer of the
+    forward and the drafting beside it.
     """
     steps, forwards, others = [], {}, []
     for rows in decodes:
-        for row, one in zip(rows, trace(rows), strict=True):
+        for row, one in zip(rows, read(rows), strict=True):
             made = one.before.tokens + one.beside.tokens
             steps += [row.what / made] if made else []
             forwards.setdefault(one.width, []).append(row.target)
-            overlapped = row.wall is not None and not one.before.tokens
-            others.append(max(row.when + row.how, row.seconds - max(row.what, row.target)) if overlapped
-                          else row.when + row.how)
+            alone = row.what * one.before.tokens / made if made else 0.0
+            rest = row.seconds - alone - max(row.what - alone, row.target)
+            others.append(row.when + row.how if row.wall is None else max(row.when + row.how, rest))
     if not others:
         raise Refusal("there are no rounds to calibrate from")
     return Calibration(median(steps) if steps else 0.0, {width: median(some) for width, some in forwards.items()},
                        median(others))
 
 
-def simulated(decodes: Decodes, costs: Calibration, kappa: float = 1.0, parallel: bool = True) -> list[Simulation]:
+def simulated(decodes: Decodes, costs: Calibration, kappa: float = 1.0, parallel: bool = True,
+              read: TraceReader = trace) -> list[Simulation]:
     """Each decode in simulated time. `kappa` is for what was measured in turn: other costs include contention."""
     slower = 1.0 if in_parallel([row for rows in decodes for row in rows]) else kappa
-    return [replay(rows, costs, slower, parallel) for rows in decodes]
+    return [replay(rows, costs, slower, parallel, read) for rows in decodes]
+
+
+def simulate_method(report: Report, spec: str, kappa: float = 1.0) -> list[Simulation]:
+    """Each decode of a method in simulated time, at costs from its own rounds."""
+    decodes, read = rounds_of(report, spec), reader_of(spec)
+    return simulated(decodes, calibrate(decodes, read), kappa, read=read)
 
 
 def measured_seconds(decodes: Decodes) -> float:
@@ -112,24 +128,27 @@ def measured_seconds(decodes: Decodes) -> float:
     return sum(row.seconds for rows in decodes for row in rows)
 
 
-def check_time(decodes: Decodes) -> TimeCheck:
+def check_time(decodes: Decodes, read: TraceReader = trace) -> TimeCheck:
     """The schedule that was measured, simulated: every second decode, at costs calibrated from the others.
 
     Costs of a run in parallel include contention. One decode alone is simulated at its own costs.
     """
     beside = in_parallel([row for rows in decodes for row in rows])
-    held_out = decodes[1::2] or decodes
-    seconds = sum(one.seconds for one in simulated(held_out, calibrate(decodes[::2]), parallel=beside))
+    held_out, costs = decodes[1::2] or decodes, calibrate(decodes[::2], read)
+    seconds = sum(one.seconds for one in simulated(held_out, costs, parallel=beside, read=read))
     return TimeCheck("in parallel" if beside else "in turn", measured_seconds(held_out), seconds)
+
+
+def check_method(report: Report, spec: str) -> TimeCheck:
+    """`check_time` of a method's rounds."""
+    return check_time(rounds_of(report, spec), reader_of(spec))
 
 
 def simulated_speed(report: Report, spec: str, kappa: float = 1.0) -> float | None:
     """Times plain decoding, both simulated; None for a method that does not draft ahead."""
-    decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
     if not drafts_ahead(report, spec):
         return None
-    base = simulated(plain, calibrate(plain))
-    own = simulated(decodes, calibrate(decodes), kappa)
+    own, base = simulate_method(report, spec, kappa), simulate_method(report, "ar")
     rates = [sum(one.tokens for one in some) / sum(one.seconds for one in some) for some in (own, base)]
     return rates[0] / rates[1]
 
@@ -140,7 +159,7 @@ def time_table(report: Report, kappa: float = 1.0) -> dict[str, dict]:
 
 
 def _times(report: Report, spec: str, kappa: float) -> dict:
-    entry, beside = report.entries[spec], check_time(rounds_of(report, spec)).kind == "in parallel"
+    entry, beside = report.entries[spec], check_method(report, spec).kind == "in parallel"
     return {"tokens per forward": entry["tokens_per_target_forward"],
             "measured in turn": None if beside else entry["speedup"],
             "measured in parallel": entry["speedup"] if beside else None,
@@ -153,8 +172,7 @@ def gate_table(report: Report) -> dict[str, dict]:
 
     A method that fails has no simulated time to quote.
     """
-    specs = [spec for spec in report.entries if rounds_of(report, spec) and not pipelined(spec)]
-    checks = {spec: check_time(rounds_of(report, spec)) for spec in specs}
+    checks = {spec: check_method(report, spec) for spec in report.entries if rounds_of(report, spec)}
     return {spec: {"schedule": one.kind, "measured (s)": one.measured, "simulated (s)": one.simulated,
                    "simulated / measured": one.ratio, f"within {GATE:.0%}": "yes" if one.passes else "no"}
             for spec, one in checks.items()}
@@ -180,10 +198,13 @@ def target_parts(decodes: Decodes, done: Sequence[Simulation]) -> dict[str, floa
 def why(report: Report, spec: str, kappa: float = 1.0) -> str:
     """Sentences on a method that drafts ahead: tokens of a round, and what the round's simulated time consists of."""
     decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
-    done, base = (simulated(some, calibrate(some), k) for some, k in ((decodes, kappa), (plain, 1.0)))
+    done, base = simulate_method(report, spec, kappa), simulate_method(report, "ar")
     unit = sum(target_parts(plain, base).values())
     parts = {name: seconds / unit for name, seconds in target_parts(decodes, done).items()}
     rows = [row for some in decodes for row in some]
+    empty = [one.before.tokens > 0 if pipelined(spec) else not pending(row)
+             for some in decodes for row, one in zip(some, reader_of(spec)(some), strict=True)]
+    what = "under way, so the second stage waits for a token" if pipelined(spec) else "pending, so they emit one token"
     emitted, whole = sum(row.emitted for row in rows) / len(rows), sum(parts.values())
     drafter = shares(done).get(DRAFTER, NO_WORK)
     lost = drafter.rolled_back / (drafter.useful + drafter.rolled_back or 1.0)
@@ -191,20 +212,27 @@ def why(report: Report, spec: str, kappa: float = 1.0) -> str:
     listed = ", ".join(f"{name} {part:.2f}" for name, part in parts.items())
     return (f"{spec} emits {emitted:.2f} tokens in a round of {whole:.2f} plain ones ({listed}), so it is simulated"
             f" {emitted / whole:.2f} times as fast; what lengthens a round most is {max(added, key=added.__getitem__)}."
-            f" In {sum(not pending(row) for row in rows) / len(rows):.0%} of its rounds nothing was pending, so they"
-            f" emit one token, and {lost:.0%} of the drafter's work is rolled back.")
+            f" In {sum(empty) / len(rows):.0%} of its rounds nothing was {what}, and {lost:.0%} of the drafter's work"
+            " is rolled back.")
 
 
-def measured_contention(in_turn: Decodes, beside: Decodes) -> float:
+def measured_contention(in_turn: Decodes, beside: Decodes, read: TraceReader = trace) -> float:
     """kappa of this machine: how much dearer the same steps and forwards are in parallel, weighted by time; at least 1.
 
     It includes what the target loses to the cores that the worker takes.
     """
-    alone, together = calibrate(in_turn), calibrate(beside)
+    alone, together = calibrate(in_turn, read), calibrate(beside, read)
     pairs = [(together.draft(one.before.tokens + one.beside.tokens) + together.forward(one.width),
               alone.draft(one.before.tokens + one.beside.tokens) + alone.forward(one.width))
-             for rows in beside for one in trace(rows)]
+             for rows in beside for one in read(rows)]
     return max(1.0, sum(one for one, _ in pairs) / sum(other for _, other in pairs))
+
+
+def contention_sentence(path: str) -> str:
+    """What a measurement of contention alone says, or what measures one. Refusal for a file that holds none."""
+    if not Path(path).is_file():
+        return f"Contention alone was not measured here: `{CONTENTION} --out FILE` does it."
+    return load_contention(path).told()
 
 
 def claims_beside(report: Report) -> list[dict]:
@@ -216,8 +244,13 @@ def claims_beside(report: Report) -> list[dict]:
 
 
 def acceptance_and_ratio(report: Report, spec: str) -> tuple[float, float] | None:
-    """This machine's point on the map: acceptance of a tested token, and draft steps in one forward."""
+    """This machine's point on the map: acceptance of a tested token, and draft steps in one forward.
+
+    None without drafted tokens, and for a pipeline, in which no forward tests a draft.
+    """
     decodes = rounds_of(report, spec)
+    if pipelined(spec):
+        return None
     costs = calibrate(decodes)
     rows = [row for some in decodes for row in some]
     tested = sum(row.offered for row in rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdec_lib.types import LM, Refusal
 
-NGRAM, LENGTH = "ngram", "length-predictor"
+NGRAM, LENGTH, HRAD = "ngram", "length-predictor", "h-rad"
 DIGITS = "digits"                                  # models of images: they draft for no language model
 CANVAS = "canvas-sudoku"                           # for no target: it is one itself
 PRONOUNCING = ("g2p", "g2p-drafter")               # an encoder-decoder and its drafter

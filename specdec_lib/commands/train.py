@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -24,10 +24,12 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
 from specdec_lib.training.data.dataset import ROWS
 from specdec_lib.training.data.prompt_sources import read_prompts, texts
+from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
-from specdec_lib.training.recipes import LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.recipes import HRAD, LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.train_hrad import train_hrad
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
 from specdec_lib.types import Refusal
@@ -43,7 +45,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = ()) -> str:
     """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
-    `lengths` are the given fields of `LengthSettings`, for the length predictor only.
+    `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only.
     """
     if name in OWN_MODELS:
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
@@ -52,8 +54,8 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
         asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
         return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
     name = with_attention(name, attention)
-    which = unrolled(None if name in (NGRAM, LENGTH) else recipe(name), name, unroll)
-    asked = length_settings(name, lengths or {}, rate, seed)
+    which = unrolled(None if name in (NGRAM, LENGTH, HRAD) else recipe(name), name, unroll)
+    asked = predictor_settings(name, lengths or {}, rate, seed)
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
                           target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch))
@@ -61,14 +63,15 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
     made = card_provenance(provenance(), dtype)
-    if asked is not None:
-        return card_text(train_length(asked, order, lm, text, made, say, progress).card)
-    done = train_ngram(order, lm, text, made, say, progress) if which is None else train_drafter(which, order, lm, text,
-                                                                                                 made,
-                                                                                                say, progress)
+    if isinstance(asked, LengthSettings):
+        done = train_length(asked, order, lm, text, made, say, progress)
+    elif asked is not None:
+        done = train_hrad(asked, order, lm, text, made, say, progress)
+    elif which is None:
+        done = train_ngram(order, lm, text, made, say, progress)
+    else:
+        done = train_drafter(which, order, lm, text, made, say, progress)
     return card_text(done.card)
-
-
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
@@ -105,12 +108,17 @@ def with_attention(name: str, attention: str | None) -> str:
     return name if attention == CAUSAL else f"{name}-{attention}"
 
 
-def length_settings(name: str, given: Mapping[str, Any], rate: float | None, seed: int) -> LengthSettings | None:
-    """The settings of a length predictor; None for another name, Refusal if that is given such settings."""
-    if name != LENGTH and given:
-        raise Refusal(f"--{next(iter(given))} is for {LENGTH} only, got it for {name}")
+def predictor_settings(name: str, given: Mapping[str, Any], rate: float | None,
+                       seed: int) -> LengthSettings | HradSettings | None:
+    """The settings of a predictor; None for another name, Refusal if a name is given settings that it does not have."""
+    kinds = {LENGTH: LengthSettings, HRAD: HradSettings}
+    own = {field.name for field in fields(kinds[name])} if name in kinds else set()
+    for word in given:
+        if word not in own:
+            takers = [one for one, kind in kinds.items() if word in {field.name for field in fields(kind)}]
+            raise Refusal(f"--{word} is for {' and '.join(takers)} only, got it for {name}")
     rated: dict[str, Any] = {} if rate is None else {"rate": rate}
-    return LengthSettings(**given, **rated, seed=seed) if name == LENGTH else None
+    return kinds[name](**given, **rated, seed=seed) if name in kinds else None
 
 
 def open_target(target: str, device: str, dtype: str, threads: int | None,
@@ -125,15 +133,15 @@ def open_target(target: str, device: str, dtype: str, threads: int | None,
     return cast(Target, lm), text, device, dtype   # what `load_lm` returns is one of the two
 
 
-def for_target(name: str, asked: LengthSettings | None, given: bool, target: Target, called: str,
-               say: Say) -> LengthSettings | None:
+def for_target(name: str, asked: LengthSettings | HradSettings | None, given: bool, target: Target, called: str,
+               say: Say) -> LengthSettings | HradSettings | None:
     """The settings with the drafters that the target can have, unless drafters were given.
 
     Refusal for a drafter that cannot be trained for this target, which a person calls `called`.
     """
     refuse_untrainable(name, target, called)
-    if asked is None:
-        return None
+    if not isinstance(asked, LengthSettings):
+        return asked
     left_out = [drafter for drafter in asked.drafters if why_untrainable(drafter, target) is not None]
     if given:
         for drafter in left_out:

@@ -22,11 +22,12 @@ Attention = Annotated[str | None, typer.Option(
 Rate = Annotated[float | None, typer.Option("--rate", help="Learning rate; 0.001 is usual for adamw.")]
 Drafters = Annotated[str | None, typer.Option(
     "--drafters", help="For length-predictor: its drafters; default eagle,draft-lm,early-exit.")]
-Longest = Annotated[int | None, typer.Option("--longest", help="For length-predictor: longest draft; default 10.")]
+Longest = Annotated[int | None, typer.Option(
+    "--longest", help="For length-predictor: longest draft; default 10. For h-rad: a pending draft; default 3.")]
 Weight = Annotated[float | None, typer.Option(
     "--weight", help="For length-predictor: cost of too short over too long; default 3.")]
 Positions = Annotated[int | None, typer.Option(
-    "--positions", help="For length-predictor: most training positions; default 100000.")]
+    "--positions", help="For length-predictor and h-rad: most training positions; default 100000.")]
 Unroll = Annotated[int | None, typer.Option("--unroll", help="For eagle: steps unrolled in training; default 5.")]
 Rows = Annotated[int, typer.Option("--rows", help="Tokens of the draft vocabulary.")]
 Batch = Annotated[int | None, typer.Option(
@@ -71,8 +72,8 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
 
 def train(name: Annotated[str, typer.Argument(
               help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion, ngram, length-predictor; models of their own: canvas-sudoku, digits, g2p, "
-                   "g2p-drafter.")],
+                   "block-diffusion, ngram, length-predictor, h-rad; models of their own: canvas-sudoku, digits, "
+                   "g2p, g2p-drafter.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,

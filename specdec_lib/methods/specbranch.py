@@ -3,8 +3,9 @@
 Source: SpecBranch (arXiv 2506.01979). While the target verifies the pending tokens, the worker drafts several first
 tokens where it is uncertain, each continued; the target's own token selects one of them. What stays pending is cut at
 the next uncertain position (`schedules.cut`), and the next draft branches there. `most=1` switches the branches off,
-`epsilon=0` the cut; with both it is PEARL. The paper's trained predictor (H-RAD) is not part of it: `predict='length'`
-puts AdaEAGLE's network in its place, whose predicted number of accepted tokens gives the class.
+`epsilon=0` the cut; with both it is PEARL. `predict='h-rad'` adds the paper's trained predictor, which keeps nothing of
+a draft, or all of it, where it is sure; `predict='length'` puts AdaEAGLE's network in its place, whose predicted number
+of accepted tokens gives the class. Both were trained on the shipped draft model.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from specdec_lib.types import Method, Refusal
 if TYPE_CHECKING:
     from specdec_lib.heads.base import Target
 
-LENGTH = "length-predictor"                        # the checkpoint that predict='length' reads
+NEEDED = {"length": "length-predictor", "h-rad": "h-rad"}      # value of `predict` -> the checkpoint that it reads
 
 
 def make(kit: Kit, depth: int | None = None, most: int = 3, epsilon: float = 0.3, predict: str = "",
          workers: str | None = None) -> Method:
-    """`depth` tokens a branch, None takes the measured speed ratio; at most `most` branches; `predict`: "" or length.
+    """`depth` tokens a branch, None takes the measured speed ratio; at most `most` branches; `predict`: "", length or
+    h-rad.
     """
     when = kit.part("branch-point", depth=depth, width=most, epsilon=epsilon)
     cut = CutAtBranchPoint(epsilon, predictor(kit, predict, depth))
@@ -35,17 +37,22 @@ def make(kit: Kit, depth: int | None = None, most: int = 3, epsilon: float = 0.3
 
 def predictor(kit: Kit, name: str, depth: int | None) -> Predict:
     """What predicts the class of a draft. Refusal for an unknown name, and where its checkpoint is not at hand."""
-    if name not in ("", "length"):
-        raise Refusal(f"predict is '' (the confidence alone) or 'length', got {name!r}")
     if not name:
         return always_some
-    if LENGTH not in kit.checkpoints:
-        raise Refusal(f"specbranch(predict='length') needs {LENGTH}: specdec train {LENGTH} makes it")
+    if name not in NEEDED:
+        raise Refusal(f"predict is '' (the confidence alone), 'length' or 'h-rad', got {name!r}")
+    needed, target = NEEDED[name], cast("Target", kit.target)
+    if needed not in kit.checkpoints:
+        raise Refusal(f"specbranch(predict='{name}') needs {needed}: specdec train {needed} makes it")
+    checkpoint = kit.checkpoints[needed]
+    if name == "h-rad":
+        from specdec_lib.heads.hrad import class_predictor
+
+        return class_predictor(checkpoint, target)
     from specdec_lib.heads.length import length_predictor
 
-    checkpoint = kit.checkpoints[LENGTH]
     longest: int = checkpoint.meta["longest"] if depth is None else depth
-    return ClassOfLength(length_predictor(checkpoint, "draft-model", cast("Target", kit.target)), longest)
+    return ClassOfLength(length_predictor(checkpoint, "draft-model", target), longest)
 
 
 CARD = Card("specbranch", idea="branches where the drafter is uncertain, drafted while the target verifies",

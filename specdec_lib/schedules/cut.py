@@ -4,12 +4,11 @@ Source: SpecBranch (arXiv 2506.01979). A predictor says how the target will fare
 NONE of its tokens will be accepted, SOME, or ALL. Nothing stays, the tokens before the first uncertain position stay,
 or the whole draft does; the next draft starts where the kept one ends, with branches there.
 
-The paper's predictor (H-RAD) is an MLP, 5d -> 256 -> 64 -> 3, on the states of the target's last four layers at the
-last verified token and the embedding of that token's successor, trained on pairs of these and the class. No such
-network is trained here: `always_some` is the paper's confidence-driven rule alone, and `ClassOfLength` reads the class
-off a predicted length, that of AdaEAGLE's network (one state, one number). A predictor of one's own is any small frozen
-value with this call. It sees the verified session only: one that read a drafted token would drop tokens because of
-their own value, and the output would be biased.
+The paper's predictor (H-RAD) is an MLP on the states of the target's last four layers at the last verified token and
+the embedding of that token's successor: `heads/hrad.py`. `always_some` is the paper's confidence-driven rule alone, and
+`ClassOfLength` reads the class off a predicted length, that of AdaEAGLE's network (one state, one number). A predictor
+of one's own is any small frozen value with this call. It sees the verified session only: one that read a drafted token
+would drop tokens because of their own value, and the output would be biased.
 """
 
 from __future__ import annotations
@@ -27,9 +26,14 @@ def always_some(session: Session) -> int:
     return SOME
 
 
+def length_class(expected: float, longest: int) -> int:
+    """The class of an expected number of accepted tokens: below one half NONE, from `longest` less one half on ALL."""
+    return NONE if expected < 0.5 else ALL if expected >= longest - 0.5 else SOME
+
+
 @dataclass(frozen=True)
 class ClassOfLength:
-    """The class of a predicted number of accepted tokens: below one half NONE, from `longest` less one half on ALL.
+    """The class of a predicted number of accepted tokens (`length_class`).
 
     `length(tokens)` is the prediction for the draft that follows these tokens; None, where nothing is known, is SOME.
     """
@@ -39,9 +43,7 @@ class ClassOfLength:
 
     def __call__(self, session: Session) -> int:
         expected = self.length(session.tokens)
-        if expected is None:
-            return SOME
-        return NONE if expected < 0.5 else ALL if expected >= self.longest - 0.5 else SOME
+        return SOME if expected is None else length_class(expected, self.longest)
 
 
 @dataclass(frozen=True)

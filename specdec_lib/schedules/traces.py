@@ -2,13 +2,14 @@
 
 A trace says in tokens what every round drafted, before and beside the target's forward, how wide that forward was, and
 how much of the draft came to be used. `tasks` turns it into work for two lanes with one barrier a round: PEARL's
-schedule, its ablations, branches, and serial speculation. `pipeline_tasks` is PPSD's pipeline, token by token.
+schedule, its ablations, branches, and serial speculation. `pipeline_trace` reads the rounds of PPSD's pipeline, which
+have the same barrier and other counts; `pipeline_tasks` is that pipeline as the paper draws it, token by token.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -116,6 +117,30 @@ def trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
     return out
 
 
+def pipeline_trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
+    """The rounds of one decode in `schedules.pipeline`, whose first stage is the drafter and whose second the target.
+
+    A round takes one row through the second stage and tests the oldest drawn token. If none is under way, the first
+    stage draws it before; it draws `ahead` more beside. A rejection empties the pipeline. The token that is under way
+    in the first round was drawn during the prefill: not timed.
+    """
+    used, before = [[0, 0] for _ in rows], []                  # tokens that were emitted, drawn before and beside
+    waiting = [([0, 0], 0)]                        # what is under way: the counts of the round that drew it, and which
+    for counts, row in zip(used, rows, strict=True):
+        before.append(int(not waiting))
+        waiting += [(counts, 0)] * before[-1] + [(counts, 1)] * (row.ahead or 0)
+        if row.accepted:
+            owner, kind = waiting.pop(0)
+            owner[kind] += 1
+        else:
+            waiting = []
+    return [TraceRound(DraftWork(first, 1, counts[0]), DraftWork(row.ahead or 0, 1, counts[1]), 1, row.emitted)
+            for row, first, counts in zip(rows, before, used, strict=True)]
+
+
+TraceReader = Callable[[Sequence[RoundCounts]], list[TraceRound]]
+
+
 def tasks(rounds: Iterable[TraceRound], costs: ScheduleCosts) -> list[Task]:
     """Work for the drafter and the target: in each round the target waits for what is drafted before its forward, and
     the verdict for the forward and for what is drafted beside it; the next round waits for the verdict."""
@@ -147,9 +172,10 @@ def in_turn(rounds: Iterable[TraceRound]) -> list[TraceRound]:
             for one in rounds]
 
 
-def replay(rows: Sequence[RoundCounts], costs: ScheduleCosts, kappa: float = 1.0, parallel: bool = True) -> Simulation:
+def replay(rows: Sequence[RoundCounts], costs: ScheduleCosts, kappa: float = 1.0, parallel: bool = True,
+           read: TraceReader = trace) -> Simulation:
     """A logged decode in simulated time; `parallel` False runs the same rounds one after another."""
-    rounds = trace(rows)
+    rounds = read(rows)
     return simulate(tasks(rounds if parallel else in_turn(rounds), costs), kappa, sum(one.emitted for one in rounds))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from pathlib import Path
 from time import perf_counter
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -92,10 +93,19 @@ def fit_length(model: LengthNet, name: str, train: LengthLabels, held: LengthLab
         return fit.run_steps(model, optimiser, settings, folder, now, take, record, fit.never, clock)
 
 
+class EpochSettings(Protocol):
+    """What decides the batches of an epoch."""
+
+    @property
+    def batch(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+
+
 class EpochBatches:
     """Labelled rows in batches, shuffled anew in each epoch; seed, epoch and place determine a batch."""
 
-    def __init__(self, rows: Tensor, asked: LengthSettings):
+    def __init__(self, rows: Tensor, asked: EpochSettings):
         self.rows, self.asked, self.epoch, self.shuffled = rows, asked, -1, []
 
     def __call__(self, epoch: int, place: int) -> Tensor:

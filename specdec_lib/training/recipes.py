@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
-from specdec_lib.checkpoints.trainable import CANVAS, LENGTH, NGRAM
+from specdec_lib.checkpoints.trainable import CANVAS, HRAD, LENGTH, NGRAM
 from specdec_lib.heads.diffusion import FULL
 from specdec_lib.training.data.dataset import Dataset
 from specdec_lib.training.losses.objective import Objective
@@ -94,7 +94,7 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "
                    "is greedy.")),
 )}
-NAMES = (*RECIPES, NGRAM, LENGTH)                  # the last two are counted, and fitted, by code of their own
+NAMES = (*RECIPES, NGRAM, LENGTH, HRAD)            # the last three are counted, and fitted, by code of their own
 OTHERS = (CANVAS,)                                 # no drafters, and for no target
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
@@ -41,6 +42,18 @@ from specdec_lib.types import Refusal
 
 READING = 0.75                                     # share of the remaining minutes for reading answers
 HELD = 0.1                                         # share of positions to measure with, added to those to learn from
+Part = TypeVar("Part", bound=Sized)                # the labelled positions of a batch
+
+
+class ReadingSettings(Protocol):
+    """What decides which positions are read."""
+
+    @property
+    def longest(self) -> int: ...
+    @property
+    def positions(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
 
 
 def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,
@@ -88,15 +101,22 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
 def find_drafters(names: Sequence[str], order: TrainingOrder, target: Target, text: Tokenizer, say: Callable,
                   shipped: Path) -> dict[str, Checkpoint]:
     """The drafters by name, from `order.out` or shipped. Refusal if a checkpoint is missing or incompatible."""
-    called = order.given or order.target
-    shelves, out = [CheckpointFolder(place, target, text, called, say) for place in (order.out, shipped)], {}
+    out = {}
     for name in names:
-        shelf = next((shelf for shelf in shelves if name in shelf), None)
-        if shelf is None:
+        found = find_drafter(name, order, target, text, say, shipped)
+        if found is None:
             raise Refusal(f"a length predictor needs its drafter, and there is no {name} in {order.out}: "
                           f"{training_command(name, order.given, order.out)} makes it, --drafters leaves it out")
-        out[name] = shelf[name]
+        out[name] = found
     return out
+
+
+def find_drafter(name: str, order: TrainingOrder, target: Target, text: Tokenizer, say: Callable,
+                 shipped: Path) -> Checkpoint | None:
+    """The drafter in `order.out`, else the shipped one; None if neither is there. Refusal if it is incompatible."""
+    called = order.given or order.target
+    shelves = (CheckpointFolder(place, target, text, called, say) for place in (order.out, shipped))
+    return next((shelf[name] for shelf in shelves if name in shelf), None)
 
 
 def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[str, TrainableDrafter],
@@ -111,17 +131,31 @@ def read_positions(asked: LengthSettings, lessons: Dataset, drafters: Mapping[st
     groups = greedy_groups(lessons, asked.seed)
     path = folder / f"read-{batches_key(asked, lessons, sums, groups)}.json"
     reader = PositionReader(asked, lessons, drafters, sums, target, end, folder / "places")
+    train, held = read_once(path, reader, groups, lessons.held, asked.positions, deadline, progress)
+    return join_labels(train), join_labels(held), read_texts(groups, train, lessons.held, held)
+
+
+def read_once(path: Path, reader: Callable[[Sequence[int]], Part], groups: Sequence, held_groups: Sequence,
+              positions: int, deadline: TimeBudget, progress: Callable[[int, int, str], None], share: float = HELD
+              ) -> tuple[list[Part], list[Part]]:
+    """What is read in time, to learn from and to measure with; a second call reads as many batches as the first.
+
+    Their numbers are stored in the file `path`.
+    """
     if path.is_file():
         counts = json.loads(path.read_text())
         train, held = ([reader(group) for group in part[:count]] for part, count in
-                       zip((groups, lessons.held), counts, strict=True))
-    else:
-        train, held = read_in_time(reader, groups, lessons.held, asked.positions, deadline, progress)
-        counts = [len(train), len(held)]
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(counts))
-    texts = sum(map(len, groups[:counts[0]])), sum(map(len, lessons.held[:counts[1]]))
-    return join_labels(train), join_labels(held), texts
+                       zip((groups, held_groups), counts, strict=True))
+        return train, held
+    train, held = read_in_time(reader, groups, held_groups, positions, deadline, progress, share)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps([len(train), len(held)]))
+    return train, held
+
+
+def read_texts(groups: Sequence, train: Sequence, held_groups: Sequence, held: Sequence) -> tuple[int, int]:
+    """How many answers the batches that were read hold: to learn from, and to measure with."""
+    return sum(map(len, groups[:len(train)])), sum(map(len, held_groups[:len(held)]))
 
 
 def greedy_groups(lessons: Dataset, seed: int) -> list[Sequence[int]]:
@@ -133,7 +167,7 @@ def greedy_groups(lessons: Dataset, seed: int) -> list[Sequence[int]]:
     return [groups[i] for i in shuffled(len(groups), 0, seed)]
 
 
-def batches_key(asked: LengthSettings, lessons: Dataset, sums: Mapping[str, str], groups: Sequence) -> str:
+def batches_key(asked: ReadingSettings, lessons: Dataset, sums: Mapping[str, str], groups: Sequence) -> str:
     """A name that changes with everything that decides which batches are read."""
     return settings_name([asked.longest, asked.positions, asked.seed, sums, len(groups), len(lessons.held)])
 
@@ -160,11 +194,14 @@ class PositionReader:
         return LengthLabels(kept["tokens"], kept["states"], {who: kept[f"label.{who}"] for who in self.drafters})
 
 
-def read_in_time(reader: PositionReader, groups: Sequence, held_groups: Sequence, positions: int,
-                 deadline: TimeBudget, progress: Callable[[int, int, str], None]
-                 ) -> tuple[list[LengthLabels], list[LengthLabels]]:
-    """Batches to learn from and to measure with, until `positions` are read or their share of the time is used."""
-    def some(groups: Sequence, positions: float, share: float, before: int) -> list[LengthLabels]:
+def read_in_time(reader: Callable[[Sequence[int]], Part], groups: Sequence, held_groups: Sequence, positions: int,
+                 deadline: TimeBudget, progress: Callable[[int, int, str], None], held_share: float = HELD
+                 ) -> tuple[list[Part], list[Part]]:
+    """Batches to learn from and to measure with, until `positions` are read or their share of the time is used.
+
+    Those to measure with are `held_share` more.
+    """
+    def some(groups: Sequence, positions: float, share: float, before: int) -> list[Part]:
         out, size = [], 0
         for part in deadline.cut(map(reader, groups), share):
             out.append(part)
@@ -174,9 +211,9 @@ def read_in_time(reader: PositionReader, groups: Sequence, held_groups: Sequence
                 break
         return out
 
-    total = round(positions * (1 + HELD))
-    share = READING * HELD / (1 + HELD)
-    held = some(held_groups, positions * HELD, share, 0)
+    total = round(positions * (1 + held_share))
+    share = READING * held_share / (1 + held_share)
+    held = some(held_groups, positions * held_share, share, 0)
     train = some(groups, positions, (READING - share) / (1 - share), sum(map(len, held)))
     return train, held
 

@@ -4,10 +4,12 @@ import pytest
 
 from specdec_lib.analysis import parallel_runs as runs
 from specdec_lib.analysis.parallel_published import PRICES, PUBLISHED
+from specdec_lib.cost.contention import ContentionRun, SecondsPair
 from specdec_lib.schedules.simulate import DRAFTER, TARGET
-from specdec_lib.schedules.traces import overlapped_rounds
+from specdec_lib.schedules.traces import overlapped_rounds, pipeline_trace
 from specdec_lib.types import Refusal
 from tests.bench.made_up import decodes, report, turn
+from tests.schedules.test_traces import piped
 
 STEP, FORWARD, REST = .01, .1, .005
 
@@ -125,9 +127,51 @@ def test_a_run_without_a_parallel_method_is_refused_with_the_command(tmp_path, m
     assert runs.read_parallel("here")[1] == "Read from here."
 
 
-def test_a_pipeline_is_measured_and_not_simulated_from_its_rounds():
-    found = run_of(logged_rows(), logged_rows(1.2), more=("ppsd(layer=9)",))
+def piped_rows(right, stage=.04, upper=.06, rest=.003):
+    """PPSD's rounds in parallel at known costs, which log one tested token each."""
+    out = []
+    for row, one in zip(piped(right), pipeline_trace(piped(right)), strict=True):
+        alone, drawn = stage * one.before.tokens, stage * one.beside.tokens
+        out.append(turn(1, row.accepted)._replace(
+            emitted=1, depth=1, ahead=row.ahead, branches=row.branches, discarded=row.discarded, when=0.0, how=rest,
+            what=alone + drawn, target=upper, tokens=(7,), wall=alone + max(drawn, upper) + rest))
+    return out
+
+
+RIGHT = [place % 5 in (1, 2) for place in range(60)]
+
+
+def test_a_pipelines_rounds_are_simulated_as_they_were_measured_and_stand_in_the_gate():
+    mine = piped_rows(RIGHT)
+    costs = runs.calibrate([mine], pipeline_trace)
+    assert (costs.step, costs.verdict) == (pytest.approx(.04), pytest.approx(.003))
+    assert costs.forwards == {1: pytest.approx(.06)}
+    check = runs.check_time([mine] * 2, pipeline_trace)
+    assert (check.kind, check.ratio) == ("in parallel", pytest.approx(1))
+    found = run_of(logged_rows(), mine, more=("ppsd(layer=9)",))
     line = runs.time_table(found)["ppsd(layer=9)"]
     assert line["measured in parallel"] > 0
-    assert line["simulated in parallel, kappa 1"] is None
-    assert list(runs.gate_table(found)) == ["ar", "pearl"]
+    assert line["simulated in parallel, kappa 1"] == pytest.approx(
+        FORWARD * len(mine) / sum(row.seconds for row in mine))
+    assert runs.gate_table(found)["ppsd(layer=9)"]["within 15%"] == "yes"
+    assert runs.acceptance_and_ratio(found, "ppsd(layer=9)") is None
+
+
+def test_rounds_of_a_pipeline_read_as_pearls_would_fail_the_gate():
+    """Why a pipeline has a reader of its own: what the second stage waits for is in no count of PEARL."""
+    assert not runs.check_time([piped_rows(RIGHT)] * 2).passes
+
+
+def test_the_sentence_on_a_pipeline_says_how_often_it_was_empty():
+    mine = piped_rows(RIGHT)
+    said = runs.why(run_of(logged_rows(), mine, more=("ppsd",)), "ppsd")
+    empty = sum(not row.accepted for row in mine[:-1]) / len(mine)
+    assert f"In {empty:.0%} of its rounds nothing was under way, so the second stage waits for a token" in said
+
+
+def test_contention_alone_is_read_where_it_was_measured(tmp_path):
+    assert runs.CONTENTION in runs.contention_sentence(str(tmp_path / "none.json"))
+    run = ContentionRun((SecondsPair(1.0, 1.3),) * 2, (SecondsPair(.1, .1),) * 2)
+    run.save(tmp_path / "run.json")
+    assert runs.contention_sentence(str(tmp_path / "run.json")) == run.told()
+    assert "kappa = 1.30" in run.told()

@@ -136,7 +136,20 @@ def test_what_is_asked_of_a_length_predictor_becomes_its_own_order(asked, monkey
     assert lm.layers == 5
 
 
-@pytest.mark.parametrize("wrong", [{"longest": 6}, {"drafters": ("eagle",)}])
-def test_what_is_of_a_length_predictor_alone_is_refused_for_others(asked, wrong):
-    with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is for length-predictor only, got it for eagle"):
-        asked("eagle", lengths=wrong)
+def test_what_is_asked_of_h_rad_becomes_its_own_order(asked, monkeypatch):
+    def training(*told):
+        raise Seen(*told)
+
+    monkeypatch.setattr(train, "train_hrad", training)
+    with pytest.raises(Seen) as caught:
+        asked("h-rad", lengths={"longest": 6, "positions": 40}, rate=.01)
+    settings = caught.value.args[0]
+    assert (settings.longest, settings.positions, settings.rate, settings.seed) == (6, 40, .01, 5)
+
+
+@pytest.mark.parametrize(("name", "wrong", "takers"), [
+    ("eagle", {"longest": 6}, "length-predictor and h-rad"), ("eagle", {"drafters": ("eagle",)}, "length-predictor"),
+    ("h-rad", {"drafters": ("eagle",)}, "length-predictor"), ("h-rad", {"weight": 2.0}, "length-predictor")])
+def test_what_is_of_a_predictor_alone_is_refused_for_others(asked, name, wrong, takers):
+    with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is for {takers} only, got it for {name}"):
+        asked(name, lengths=wrong)

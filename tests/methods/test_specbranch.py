@@ -7,11 +7,15 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
-from specdec_lib.loop import decode
+from specdec_lib.loop import begin, decode
 from specdec_lib.models.table import Table
+from specdec_lib.schedules import overlap, workers
+from specdec_lib.schedules.cut import SOME
+from specdec_lib.scores import TokenStats
+from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Budget, Refusal
 from tests.methods.parallel import ADVERSARIES, greedy_on_a_script, real_kit
-from tests.worlds import PROMPT, TARGET, WARM, Scripted, kit, run, true_law
+from tests.worlds import PROMPT, TARGET, WARM, Scripted, Trained, kit, network_kit, run, true_law
 
 # A drafter of few outcomes, so that many rounds can be enumerated; most=4 gives two branches at its uncertain rows.
 FEW = Table({(): (.4, .3, .3), (0,): (.3, .7, 0.0), (1,): (0.0, 0.0, 1.0), (2,): (.4, .3, .3)})
@@ -117,10 +121,72 @@ def test_with_a_predicted_class_on_the_real_model_it_writes_plain_decodings_toke
     assert world("specbranch(depth=4, predict='length')", 32) == world("ar", 32)
 
 
+def test_with_a_trained_class_on_the_real_model_it_writes_plain_decodings_tokens():
+    world = real_kit()
+    assert world("specbranch(depth=4, predict='h-rad')", 32) == world("ar", 32)
+
+
 def test_an_unknown_predictor_and_a_missing_checkpoint_are_refused():
-    for name, said in (("hrad", "predict is"), ("length", "length-predictor")):
+    for name, said in (("hrad", "predict is"), ("length", "needs length-predictor"), ("h-rad", "needs h-rad")):
         with pytest.raises(Refusal, match=said):
             catalog.build(f"specbranch(predict='{name}')", kit())
+
+
+# --- with H-RAD, on a network of three tokens; its class is the last verified token -----------------------------------
+
+WORLD = network_kit()
+PREDICTED = "specbranch(depth=2, most=2, epsilon=.4, predict='h-rad')"
+
+
+def network_law(spec, tokens=3):
+    def once(dice):
+        world = replace(WORLD, target=WORLD.target.fresh(), draft=FEW, indexes={}, memory={})
+        return run(catalog.build(spec, world), dice, tokens=tokens, target=world.target)
+    return every_outcome(once)
+
+
+@pytest.fixture
+def _no_time_passes(monkeypatch):
+    """A budget may follow measured times, which would differ between the runs of one enumeration."""
+    for module in (overlap, workers):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+
+
+@pytest.mark.parametrize("spec", [PREDICTED, "specbranch(depth=3, most=1, epsilon=0, predict='h-rad')"])
+@pytest.mark.usefixtures("_no_time_passes")
+def test_with_predicted_classes_it_keeps_the_target_distribution(spec):
+    assert distance(network_law(spec), network_law("ar")) < 1e-9
+
+
+def test_the_predicted_class_decides_what_stays_pending():
+    world = replace(WORLD, target=WORLD.target.fresh(), draft=FEW)
+    keep = catalog.build(PREDICTED, world).schedule.keep
+    chain = replace(deterministic_chain((0, 1)), stats=(TokenStats(.5, .9, .0, 1.0), TokenStats(.5, .1, .0, 1.0)))
+    kept = {}
+    for last in (0, 1, 2):
+        session = begin((0, 1, last), 9)
+        world.target.prefill(session.tokens[:-1])
+        kept[last] = len(keep(session, chain))
+    assert kept == {0: 0, 1: 1, 2: 2}, "none of it, the tokens before the doubtful one, all of it"
+
+
+def test_before_two_tokens_are_known_the_drafters_confidence_decides():
+    world = replace(WORLD, target=WORLD.target.fresh(), draft=FEW)
+    assert catalog.build(PREDICTED, world).schedule.keep.predict(begin((2,), 9)) == SOME
+
+
+def test_a_target_without_hidden_states_is_refused():
+    with pytest.raises(Refusal, match="keeps no features"):
+        catalog.build(PREDICTED, replace(kit(), checkpoints=WORLD.checkpoints))
+
+
+def test_a_predictor_of_another_shape_is_refused():
+    lost = WORLD.checkpoints["h-rad"]
+    short = Trained("h-rad", {**lost.state, "first.weight": lost.state["first.weight"][:, :-1]}, lost.meta)
+    none = Trained("h-rad", {name: one for name, one in lost.state.items() if name != "out.bias"}, lost.meta)
+    for wrong, said in ((short, "trained for another model"), (none, "lacks the tensor out.bias")):
+        with pytest.raises(Refusal, match=said):
+            catalog.build(PREDICTED, replace(WORLD, draft=FEW, checkpoints={"h-rad": wrong}))
 
 
 def test_it_drafts_in_a_process_what_it_drafts_in_turn():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
@@ -19,6 +20,7 @@ from specdec_lib.schedules.traces import (
     logged,
     overlapped_rounds,
     pending,
+    pipeline_trace,
     pipelined,
     replay,
     serial_rounds,
@@ -28,7 +30,7 @@ from specdec_lib.schedules.traces import (
 from specdec_lib.types import Method
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import DRAFT, PROMPT, WARM, Scripted
+from tests.worlds import DRAFT, PROMPT, WARM, Scripted, network_kit
 from tests.worlds import TARGET as TABLE
 
 HALVES = [{"pre": pre, "post": post} for pre in (True, False) for post in (True, False)]
@@ -204,3 +206,59 @@ def test_contention_makes_overlap_dearer_and_leaves_the_serial_schedule_alone():
 def test_an_exit_outside_of_the_layers_is_refused():
     with pytest.raises(ValueError, match="one of 24 layers, got 25"):
         pipelined(.5, 24, 25, 3)
+
+
+# --- of a pipeline's rounds -------------------------------------------------------------------------------------------
+
+
+def piped(right, ahead=1):
+    """The counts that `schedules.pipeline` logs: `right[i]` says whether the token tested in round i is the target's.
+
+    Up to `ahead` tokens are under way beyond the tested one; in the last rounds no more than may still be emitted.
+    """
+    out, under = [], 1
+    for place, accepted in enumerate(right):
+        under = under or 1
+        more = max(0, min(ahead + 1, len(right) - place) - under)
+        under += more
+        out.append(LoggedRound(1, int(accepted), 1, 1, more, min(1, more), 0 if accepted else under))
+        under = under - 1 if accepted else 0
+    return out
+
+
+def test_a_pipelines_round_draws_before_its_row_where_nothing_is_under_way():
+    mine = piped([True, False, True, True, False, True])
+    rounds = pipeline_trace(mine)
+    assert [one.before.tokens for one in rounds] == [0, 0, 1, 0, 0, 1]
+    assert [one.beside.tokens for one in rounds] == [1, 1, 1, 1, 1, 0]
+    # used: round 0 draws the token that round 1 rejects; round 2's own first, and what it drew beside, are accepted
+    assert [(one.before.useful, one.beside.useful) for one in rounds] == [(0, 0), (0, 0), (1, 1), (0, 0), (0, 0),
+                                                                          (1, 0)]
+    assert {one.width for one in rounds} == {1}
+
+
+def test_a_pipelines_simulated_time_is_that_of_its_stages():
+    """Stages of 3 and 5 seconds: a round takes the longer one, and a first token is waited for."""
+    costs = Calibration(3.0, 5.0, .5)
+    right = replay(piped([True] * 10), costs, read=pipeline_trace)
+    wrong = replay(piped([False] * 10), costs, read=pipeline_trace)
+    assert (right.seconds, right.tokens) == (pytest.approx(10 * 5.5), 10)
+    assert wrong.seconds == pytest.approx(10 * 5.5 + 9 * 3)
+    assert wrong.totals[DRAFTER].useful == 0
+    assert right.totals[DRAFTER].rolled_back == 0
+    in_turn = replay(piped([True] * 10), costs, parallel=False, read=pipeline_trace)
+    assert in_turn.seconds == pytest.approx(10 * 5.5 + 9 * 3)
+    slow = replay(piped([True] * 10), Calibration(7.0, 5.0), read=pipeline_trace)
+    assert slow.seconds == pytest.approx(9 * 7 + 5)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_a_decode_in_a_pipeline_logs_these_counts_and_every_accepted_token_was_drawn_once(ahead):
+    world = network_kit()
+    method = catalog.build(f"ppsd(layer=1, ahead={ahead})", world)
+    *_, session = decode((0, 1), world.target, *method, max_new_tokens=24, sampling=WARM, dice=Dice(3))
+    mine = rows(session)
+    assert [counts(row) for row in mine] == piped([row.accepted == 1 for row in mine], ahead)
+    used = sum(one.before.useful + one.beside.useful for one in pipeline_trace(mine))
+    assert used + mine[0].accepted == sum(row.accepted for row in mine)
+    assert 0 < used < len(mine)

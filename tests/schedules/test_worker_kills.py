@@ -25,24 +25,27 @@ TOKENS = 120
 DIED = "the drafting process ended in the middle of a decode (signal SIGKILL"
 
 
-def decoded(seed: int, workers: str) -> tuple[int, ...]:
-    method = catalog.build(f"pearl(depth=3, workers='{workers}')", kit())
+OTHERS = ("specbranch", "duodecoding", "double")   # than PEARL, on the same schedule
+
+
+def decoded(seed: int, workers: str, name: str = "pearl") -> tuple[int, ...]:
+    method = catalog.build(f"{name}(depth=3, workers='{workers}')", kit())
     *_, session = decode(PROMPT, TARGET, *method, max_new_tokens=TOKENS, sampling=WARM, dice=Dice(seed))
     return session.output
 
 
-def kills(count: int) -> list[str]:
+def kills(count: int, name: str = "pearl") -> list[str]:
     """The sentences of decodes whose worker was killed after random times; "written" for one that had ended."""
     dice, ends = random.Random(count), []
     start = perf_counter()
-    calm = [decoded(seed, "process") for seed in range(4)]
+    calm = [decoded(seed, "process", name) for seed in range(4)]
     usual = (perf_counter() - start) / len(calm)
     for turn in range(count):
         seed = turn % len(calm)
         killer = threading.Timer(dice.uniform(0, usual), kill_children)
         killer.start()
         try:
-            assert decoded(seed, "process") == calm[seed]
+            assert decoded(seed, "process", name) == calm[seed]
             ends.append("written")
         except Refusal as error:
             ends.append(str(error))
@@ -50,7 +53,7 @@ def kills(count: int) -> list[str]:
             killer.cancel()
             killer.join()
         assert not multiprocessing.active_children()
-    assert calm == [decoded(seed, "inline") for seed in range(len(calm))]
+    assert calm == [decoded(seed, "inline", name) for seed in range(len(calm))]
     return ends
 
 
@@ -61,6 +64,33 @@ def kill_children() -> None:
 
 def test_a_killed_worker_costs_a_sentence_and_never_a_wrong_token():
     assert any(DIED in said for said in kills(8))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_methods_say_so_too_and_the_next_decode_is_whole(name, monkeypatch):
+    calls, asked = [], ProcessWorker.start
+
+    def start(self, *words):
+        calls.append(words)
+        if len(calls) == 4:
+            os.kill(self.process.pid, signal.SIGKILL)
+        asked(self, *words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProcessWorker, "start", start)
+        with pytest.raises(Refusal) as caught:
+            decoded(0, "process", name)
+    assert DIED in str(caught.value)
+    assert not multiprocessing.active_children()
+    assert decoded(0, "process", name) == decoded(0, "inline", name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OTHERS)
+def test_forty_killed_workers_of_another_method_cost_a_sentence_each(name):
+    ends = kills(40, name)
+    assert sum(DIED in said for said in ends) > 10
+    assert all(DIED in said or said == "written" for said in ends)
 
 
 @pytest.mark.long

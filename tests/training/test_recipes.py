@@ -39,7 +39,7 @@ def made(name, target, folder=None):
 
 def test_the_names_are_those_that_methods_ask_for():
     assert NAMES == ("eagle", "draft-lm", "diffusion-lm", "diffusion-lm-aligned", "diffusion-lm-full", "early-exit",
-                     "block-diffusion", "ngram", "length-predictor")
+                     "block-diffusion", "ngram", "length-predictor", "h-rad")
 
 
 @pytest.mark.parametrize("name", ["medusa", "", "Eagle", "ngram"])

@@ -1,0 +1,143 @@
+"""`specdec train h-rad`: what it stores and reports, how it resumes after a kill, what it refuses."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib import catalog
+from specdec_lib.cards import Kit, TokenizerFacts
+from specdec_lib.checkpoints import checkpoint_files
+from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
+from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.heads.draft_lm import draft_lm
+from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.loop import begin
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training import train_hrad as module
+from specdec_lib.training import train_length as reading
+from specdec_lib.training.data.dataset import make_dataset
+from specdec_lib.training.fit import KEPT_LOG, read_log
+from specdec_lib.training.fit_hrad import HradSettings
+from specdec_lib.training.fit_length import LengthSettings
+from specdec_lib.training.nets.draft_lm import DraftLMNet
+from specdec_lib.training.pipeline import TrainingOrder, read_answers
+from specdec_lib.training.train_hrad import NAME, train_hrad
+from specdec_lib.training.train_length import LENGTH, train_length
+from specdec_lib.types import Refusal
+from tests.training.folder import answers_file, model_folder
+
+CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
+ASKED = HradSettings(longest=2, layers=2, epochs=2, batch=16, hidden=8, narrow=4)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """(target, text, file of answers, folder with a draft model: all of the target's layers and some noise)."""
+    torch.set_num_threads(1)
+    folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
+    target, text = Transformer.load(folder), Tokenizer(folder)
+    data, out = answers_file(folder, folder.parent / "answers.jsonl"), tmp_path_factory.mktemp("drafters")
+    lessons = make_dataset(target, text, read_answers(data, target.vocab), None)
+    drafter, dice = DraftLMNet(target, lessons.ids, tuple(range(target.layers))), torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in drafter.parameters():
+            parameter.add_(.2 * parameter.std() * torch.randn(parameter.shape, generator=dice))
+    checkpoint_files.save_checkpoint(out, "draft-lm", drafter.state(), drafter.meta(), CARD,
+                                     dict.fromkeys(drafter.state(), "float32") | {"ids": "int32"}, target.weights,
+                                     fingerprint(target, text))
+    return target, text, data, out
+
+
+@pytest.fixture
+def trained(world, tmp_path):
+    """Trains into a folder of its own."""
+    target, text, data, drafters = world
+    shutil.copytree(drafters, tmp_path / "out")
+
+    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0, train=train_hrad):
+        order = TrainingOrder(out, minutes, data=(data,), target="tiny")
+        return train(asked, order, target, text, {"commit": "abc"}, progress=progress, shipped=tmp_path / "none")
+
+    return training
+
+
+def test_it_is_stored_with_its_card_and_taken_by_specbranch(world, trained, tmp_path):
+    target, text, *_ = world
+    done = trained()
+    kept = CheckpointFolder(tmp_path / "out", target, text, "tiny")
+    assert all(torch.equal(tensor, kept[NAME].state[name]) for name, tensor in done.state.items())
+    lm = target.fresh()
+    kit = Kit(lm, TokenizerFacts(), draft=draft_lm(kept["draft-lm"].state, target.weights), checkpoints=kept,
+              parts=catalog.make_part)
+    predict = catalog.build("specbranch(predict='h-rad')", kit).schedule.keep.predict
+    lm.prefill((3, 4))
+    assert predict(begin((3, 4, 5), 5)) in (0, 1, 2)
+    assert done.meta["longest"] == 2
+    assert done.meta["levels"] == [target.layers - 1, target.layers]
+    assert done.meta["drafter"] == kept["draft-lm"].card["sha256"]
+    assert (tmp_path / "out" / NAME / "README.md").read_text().startswith("# h-rad")
+
+
+def test_its_card_compares_the_stored_network_with_the_majority(trained, tmp_path):
+    card = trained().card
+    told = card["measured"]["held-out"]
+    assert set(told) == {NAME, "majority"}
+    mine, table = told[NAME], told[NAME]["predicted as none, some, all"]
+    sizes = {name: sum(row) for name, row in table.items()}
+    assert sum(sizes.values()) == mine["positions"] > 10
+    assert told["majority"]["accuracy"] == pytest.approx(sizes[told["majority"]["class"]] / mine["positions"], abs=1e-4)
+    gained = told["majority"]["it alone is right"] - told["majority"]["the other alone is right"]
+    assert mine["accuracy"] - told["majority"]["accuracy"] == pytest.approx(gained / mine["positions"], abs=2e-4)
+    assert sum(card["settings"]["share of each class"].values()) == pytest.approx(1, abs=1e-3)
+    assert set(card["settings"]["weight of each class"].values()) == {1.0}
+    assert card["made"]["commit"] == "abc"
+    assert card["made"]["pending drafts"] > 40
+    assert [line["epoch"] for line in read_log(tmp_path / "out" / NAME / KEPT_LOG)] == [1, 2]
+
+
+def test_beside_a_length_predictor_its_classes_are_compared_with_those(trained):
+    trained(LengthSettings(drafters=("draft-lm",), longest=4, epochs=2, batch=16, hidden=8), train=train_length)
+    told = trained().card["measured"]["held-out"]
+    assert told[LENGTH]["positions"] == told[NAME]["positions"]
+    gained = told[LENGTH]["it alone is right"] - told[LENGTH]["the other alone is right"]
+    assert told[NAME]["accuracy"] - told[LENGTH]["accuracy"] == pytest.approx(gained / told[NAME]["positions"],
+                                                                              abs=2e-4)
+
+
+class Killed(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("when", [1, 4])
+def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, monkeypatch, when):
+    monkeypatch.setitem(reading.BATCH, "cpu", 200)
+    whole, calls = trained(), []
+    other = tmp_path / "other"
+    shutil.copytree(world[3], other)
+
+    def kill(*now):
+        calls.append(now)
+        if len(calls) == when:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(out=other, progress=kill)
+    assert not (other / NAME).exists()
+    again = trained(out=other)
+    assert all(torch.equal(tensor, again.state[name]) for name, tensor in whole.state.items())
+    assert again.card["measured"] == whole.card["measured"]
+
+
+def test_the_same_order_again_reads_no_answer(trained, monkeypatch):
+    one = trained()
+    monkeypatch.setattr(module, "pending_drafts", lambda *given: pytest.fail("an answer was read again"))
+    other = trained(replace(ASKED, epochs=2))
+    assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_without_a_draft_model_it_is_refused_with_what_makes_one(trained, tmp_path):
+    shutil.rmtree(tmp_path / "out" / "draft-lm")
+    with pytest.raises(Refusal, match="no draft-lm in .*`specdec train draft-lm"):
+        trained()
