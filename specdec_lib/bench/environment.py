@@ -14,7 +14,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import draft_source, eagle_source, peers
 from specdec_lib.bench.draft_source import DraftSource
-from specdec_lib.bench.llama_cpp import LlamaCpp
+from specdec_lib.bench.llama_cpp_peer import LlamaCpp
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.provenance import without_folders

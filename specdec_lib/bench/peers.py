@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from specdec_lib.bench.llama_cpp import LLAMA_CPP, LlamaCpp, check_llama_cpp, load_llama_cpp
+from specdec_lib.bench.llama_cpp_peer import LLAMA_CPP, LlamaCpp, check_llama_cpp, load_llama_cpp
 from specdec_lib.bench.results import Outcome
 from specdec_lib.hub import locate
 from specdec_lib.models.pretrained import pretrained

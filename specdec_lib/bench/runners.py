@@ -15,7 +15,7 @@ import torch
 
 from specdec_lib import catalog, measure
 from specdec_lib.bench.environment import Environment
-from specdec_lib.bench.llama_cpp import LlamaCpp
+from specdec_lib.bench.llama_cpp_peer import LlamaCpp
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.results import Outcome

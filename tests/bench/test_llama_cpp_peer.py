@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from specdec_lib.bench import llama_cpp, peers
+from specdec_lib.bench import llama_cpp_peer, peers
 from specdec_lib.types import Refusal
 
 
@@ -33,7 +33,7 @@ class Stand:
 
 
 def test_tokens_forwards_and_times_leave_the_prompt_out():
-    peer = llama_cpp.LlamaCpp("llama.cpp", Stand([7, 8, 9, 10, 11]), frozenset())
+    peer = llama_cpp_peer.LlamaCpp("llama.cpp", Stand([7, 8, 9, 10, 11]), frozenset())
     for _ in range(2):                             # nothing is kept between decodes
         outcome = peer(range(600), 4)
         assert outcome.tokens == (7, 8, 9, 10)
@@ -43,19 +43,19 @@ def test_tokens_forwards_and_times_leave_the_prompt_out():
 
 
 def test_a_lookup_that_hits_takes_fewer_forwards():
-    peer = llama_cpp.LlamaCpp("llama.cpp-lookup", Stand(list(range(9)), taken=4), frozenset())
+    peer = llama_cpp_peer.LlamaCpp("llama.cpp-lookup", Stand(list(range(9)), taken=4), frozenset())
     assert peer((1, 2), 9).forwards == 2
 
 
 def test_it_stops_after_the_first_end_token():
     stand = Stand([7, 8, 2, 9, 2])
-    assert llama_cpp.LlamaCpp("llama.cpp", stand, frozenset({2}))((1,), 5).tokens == (7, 8, 2)
+    assert llama_cpp_peer.LlamaCpp("llama.cpp", stand, frozenset({2}))((1,), 5).tokens == (7, 8, 2)
     assert stand.evaluated == 3                    # the prompt and two tokens: nothing after the end
-    assert llama_cpp.LlamaCpp("llama.cpp", Stand([2, 9]), frozenset({2}))((1,), 5).tokens == (2,)
+    assert llama_cpp_peer.LlamaCpp("llama.cpp", Stand([2, 9]), frozenset({2}))((1,), 5).tokens == (2,)
 
 
 def test_what_does_not_fit_its_context_is_cut_or_refused():
-    peer = llama_cpp.LlamaCpp("llama.cpp", Stand([7] * 9), frozenset(), context=6)
+    peer = llama_cpp_peer.LlamaCpp("llama.cpp", Stand([7] * 9), frozenset(), context=6)
     assert len(peer((1, 2, 3), 9).tokens) == 3
     with pytest.raises(Refusal, match="context of 6 tokens here, and a prompt has 6"):
         peer(range(6), 9)
@@ -69,7 +69,7 @@ def test_it_is_refused_by_name_for_other_targets_sampling_and_without_its_packag
     peers.check_peers(("llama.cpp", "hf-generate"), None, "smollm2-135m")
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     with pytest.raises(Refusal, match=r"llama-cpp-python: pip install 'specdec-lib\[llama-cpp\]'"):
-        llama_cpp.load_llama_cpp(("llama.cpp",), "file.gguf", 2, frozenset())
+        llama_cpp_peer.load_llama_cpp(("llama.cpp",), "file.gguf", 2, frozenset())
 
 
 def test_both_peers_read_one_file_with_the_threads_of_the_run_and_keep_the_order_asked_for(monkeypatch):
