@@ -12,6 +12,7 @@ from typing import Any
 
 from specdec_lib.types import Refusal
 
+DEEPEST = 20                                       # levels of a grid's file; reading takes the square of them
 Place = tuple[str | int, ...]                      # keys and indices from the top of a file down to a value
 
 
@@ -30,9 +31,13 @@ def read_yaml(path: Path) -> tuple[Any, dict[Place, int]]:
         raise Refusal(f"{path} cannot be read as UTF-8 text ({type(error).__name__}): give a readable file") from None
     lines: dict[Place, int] = {}
     try:
+        depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
                 raise Refusal(f"{path}, line {event.start_mark.line + 1}: aliases are not read, write the value again")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise Refusal(f"{path}, line {event.start_mark.line + 1}: this is nested too deeply to be a grid")
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         return (None if node is None else _plain(loader, node, (), lines, path)), lines
@@ -42,8 +47,6 @@ def read_yaml(path: Path) -> tuple[Any, dict[Place, int]]:
         raise Refusal(f"{path}, line {line}: this is not YAML ({error.problem or error.context})") from None
     except yaml.YAMLError as error:
         raise Refusal(f"{path} is not YAML ({str(error).splitlines()[0]})") from None
-    except RecursionError:
-        raise Refusal(f"{path} is nested too deeply to be a grid") from None
 
 
 def _plain(loader: Any, node: Any, place: Place, lines: dict[Place, int], path: Path) -> Any:
@@ -73,8 +76,14 @@ def _plain(loader: Any, node: Any, place: Place, lines: dict[Place, int], path: 
 
 
 def line_of(place: Sequence[str | int], lines: Mapping[Place, int]) -> int:
-    """The line of the value at this place, or of the nearest value around it."""
-    known = tuple(place)
-    while known and known not in lines:
-        known = known[:-1]
+    """The line of the value at this place, or of the nearest value around it.
+
+    An index that the file lacks is passed over: one value may stand for a list of one.
+    """
+    known: Place = ()
+    for step in place:
+        if (*known, step) in lines:
+            known = (*known, step)
+        elif not isinstance(step, int):
+            break
     return lines.get(known, 1)
