@@ -29,7 +29,8 @@ PATIENCE = 0.5                                     # seconds between two looks a
 ADDRESS = re.compile(r"auto|(ray://)?[\w.-]+:\d{1,5}")
 TEMPORARY = "specdec-ray-"
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",    # else 127.0.0.1 is replaced
-        "RAY_AUTH_MODE": "token", "RAY_DEDUP_LOGS": "0"}
+        "RAY_AUTH_MODE": "token",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}       # else Ray's agents outlive a killed driver by a minute
 NEEDS_RAY = 'specdec sweep runs its cells on Ray, which is not installed: pip install "specdec-lib[sweep]"'
 
 Work = Callable[..., CellResult]

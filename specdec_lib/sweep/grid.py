@@ -151,7 +151,7 @@ def sentence(error: Any, data: Any) -> str:
     place = [str(step) for step in error["loc"]]
     if error["type"] == "extra_forbidden":
         known = {1: Grid, 3: MethodAxis if place[0] == "methods" else PromptSet}.get(len(place), Grid)
-        return f"there is no key {place[-1]!r} here; there are {', '.join(known.model_fields)}"
+        return f"there is no key {place[-1][:60]!r} here; there are {', '.join(known.model_fields)}"
     if error["type"] == "missing":
         return f"the key {place[-1]!r} is missing"
     shown = repr(error["input"])
