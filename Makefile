@@ -27,6 +27,7 @@ test-fast: setup  ## the tests without the notebooks
 	$(PYTEST) -m "not cuda and not long and not browser and not notebooks" $(ARGS)
 
 test-long: setup  ## the long ones: every method equals plain decoding on every shipped prompt; a hundred kills
+	@$(BIN)/python $(PINNED) --no-build-isolation -e '.[test,seq2seq]'
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 gpu: setup    ## tests, costs and all methods on a CUDA device, resumable: results/gpu; ARGS="--minutes 10"

@@ -89,8 +89,8 @@ def model_facts(target: str, dtype: torch.dtype, device: str) -> dict[str, Any]:
               "decoder": "transformers" if shape is None else "ours"}
     if shape is None:                              # every weight once, which is all that is known of it
         return facts | {"bytes_per_forward": facts["parameters"] * dtype.itemsize, "batch_invariant": False}
-    packed = device == "cpu" and dtype == torch.bfloat16 and packs_dtype(dtype)
-    layout = layout_for(shape) if packed else None
+    packed = device == "cpu" and packs_dtype(dtype)
+    layout = layout_for(shape, dtype) if packed else None
     return facts | {"bytes_per_forward": bytes_read(shape, dtype), "batch_invariant": layout is not None,
                     "compiled_attention": isinstance(layout, PathAttention)}
 

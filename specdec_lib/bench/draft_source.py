@@ -10,7 +10,7 @@ from typing import cast
 from specdec_lib import catalog
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.checkpoints.card import read_card
-from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder, checkpoint_names
 from specdec_lib.checkpoints.trainable import ANY_TARGET, training_advice
 from specdec_lib.heads.draft_lm import PACKED
 from specdec_lib.hub import locate
@@ -40,12 +40,17 @@ def check_draft(draft: str | None, shelf: Path, peers: Sequence[str] = (), targe
     """Refuses, before anything is loaded, a name that is not a draft model and a missing checkpoint."""
     if draft in MODELS:
         read_card(shelf, draft, target if draft in ANY_TARGET else "")
-    elif draft is not None and draft != FIRST and not Path(draft).is_dir() and (
-            draft in checkpoint_names(shelf) or catalog.remedy(draft).startswith("specdec train")):
+    elif draft is not None and draft != FIRST and not Path(draft).is_dir() and is_checkpoint(draft, shelf):
         raise Refusal(f"the checkpoint {draft} is not a language model, only its own methods use it: give {TAKES}")
     if "hf-assisted" in peers and draft in (*MODELS, FIRST):
         raise Refusal(f"hf-assisted needs a draft model that transformers can load, not {draft}: give --draft a"
                       " folder or a hub name")
+
+
+def is_checkpoint(name: str, shelf: Path) -> bool:
+    """Whether something trained has this name: on the shelf, among what is shipped, or once it is trained."""
+    return (name in {*checkpoint_names(shelf), *checkpoint_names(SHIPPED)}
+            or catalog.remedy(name).startswith("specdec train"))
 
 
 def candidate(draft: str | None, needed: bool, shelf: Path) -> str | None:

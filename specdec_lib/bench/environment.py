@@ -14,6 +14,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import draft_source, peers
 from specdec_lib.bench.draft_source import DraftSource
+from specdec_lib.bench.llama_cpp import LlamaCpp
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.provenance import without_folders
@@ -45,7 +46,7 @@ class Environment:
     facts: TokenizerFacts = field(default_factory=TokenizerFacts)
     draft: LM | None = None
     checkpoints: Mapping = field(default_factory=dict)
-    peers: tuple[Peer, ...] = ()
+    peers: tuple[Peer | LlamaCpp, ...] = ()
     about: Mapping = field(default_factory=dict)   # the target, as a summary names it
     name: Callable[[int], str] = "{}".format       # the text of one token alone, control tokens by their name
     drafter: DraftSource = field(default_factory=DraftSource)      # where `draft` comes from
@@ -124,7 +125,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     if diffusing is not None and diffusion is not None:
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
     others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
-                              beside and str(beside))
+                              beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
              "batch_invariant": getattr(lm, "batch_invariant", False),
              "compiled_attention": getattr(lm, "compiled_attention", False)}

@@ -1,4 +1,4 @@
-"""transformers' own generation as peers in the same run: same ids, same end tokens, same limit, same dtype.
+"""transformers' own generation, and llama.cpp, as peers in the same run: same ids, same end tokens, same limit.
 
 `generate` returns only tokens, so prefill is the time of a one-token `generate` on the same prompt, subtracted, and a
 hook counts forwards. The state that transformers keeps between calls (the assistant's length and confidence threshold
@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
+from specdec_lib.bench.llama_cpp import LLAMA_CPP, LlamaCpp, check_llama_cpp, load_llama_cpp
 from specdec_lib.bench.results import Outcome
+from specdec_lib.hub import locate
 from specdec_lib.models.pretrained import pretrained
 from specdec_lib.types import Refusal, up_to_end
 
@@ -26,12 +28,14 @@ PEERS: dict[str, str] = {
     "hf-generate": "transformers' plain generate",
     "hf-prompt-lookup": "transformers' prompt lookup, up to 10 tokens from an n-gram of at most 2",
     "hf-assisted": "transformers' assisted generation, 4 tokens of the draft model a round, no self-tuning",
+    **LLAMA_CPP,
 }
 OF_SEQ2SEQ: dict[str, str] = {"beam": "beam search of width 5"}     # peers of the encoder-decoder
 
 
-def check_peers(names: Sequence[str], draft: str | None, target: str = "") -> None:
+def check_peers(names: Sequence[str], draft: str | None, target: str = "", temperature: float = 0.0) -> None:
     """Refuses an unknown peer, one of another kind of target, and one whose draft model was not given."""
+    check_llama_cpp(names, target, temperature)
     known = OF_SEQ2SEQ if target == "g2p" else PEERS
     for name in names:
         if name not in known:
@@ -98,15 +102,20 @@ def counted(model):
 
 def load_peers(names: Sequence[str], folder: str, dtype: torch.dtype, device: str, end: frozenset[int],
                context: int | None = None, temperature: float = 0.0, draft: str | None = None,
-               read: Callable[..., Any] | None = None) -> tuple[Peer, ...]:
-    """The peers of these names on one transformers model; `folder` is a local folder."""
-    check_peers(names, draft)
-    if not names:
-        return ()
-    read = read or _read
-    model = read(folder, dtype, device)
-    assistant = read(draft, dtype, device) if "hf-assisted" in names else None
-    return tuple(Peer(name, model, end, context, temperature, assistant) for name in names)
+               read: Callable[..., Any] | None = None, threads: int | None = None) -> tuple[Peer | LlamaCpp, ...]:
+    """The peers of these names: transformers' share one model; `folder` is a local folder."""
+    check_peers(names, draft, temperature=temperature)
+    ours = [name for name in names if name not in LLAMA_CPP]
+    made: dict[str, Peer | LlamaCpp] = {}
+    if ours:
+        read = read or _read
+        model = read(folder, dtype, device)
+        assistant = read(draft, dtype, device) if "hf-assisted" in names else None
+        made = {name: Peer(name, model, end, context, temperature, assistant) for name in ours}
+    others = [name for name in names if name in LLAMA_CPP]
+    if others:
+        made |= {peer.name: peer for peer in load_llama_cpp(others, str(locate.default_gguf()), threads, end)}
+    return tuple(made[name] for name in names)
 
 
 def _read(folder: str, dtype: torch.dtype, device: str):

@@ -68,7 +68,7 @@ class Plan:
             raise Refusal(f"orders of the prompts are {' and '.join(ORDERS)}, got {', '.join(self.orders) or 'none'}")
         if SHUFFLED in self.orders and not learning:
             raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
-        peer.check_peers(self.peers, self.draft, self.target)
+        peer.check_peers(self.peers, self.draft, self.target, self.temperature)
         Sampling(self.temperature)
         if "ar" not in texts:
             object.__setattr__(self, "methods", (catalog.method_spec("ar"), *self.methods))

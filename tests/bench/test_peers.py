@@ -7,6 +7,7 @@ from specdec_lib.bench import peers
 from specdec_lib.types import Refusal
 
 IDS = (5, 6, 7, 5, 6)
+OF_TRANSFORMERS = ("hf-generate", "hf-prompt-lookup", "hf-assisted")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def greedy(model, tokens: int) -> tuple[int, ...]:
 
 
 def test_every_peer_gives_the_greedy_tokens_and_counts_its_forwards(model):
-    plain, lookup, assisted = (peer(IDS, 9) for peer in load(tuple(peers.PEERS), model, draft="tiny"))
+    plain, lookup, assisted = (peer(IDS, 9) for peer in load(OF_TRANSFORMERS, model, draft="tiny"))
     assert plain.tokens == lookup.tokens == assisted.tokens == greedy(model, 9)
     assert plain.forwards == plain.bought == 8     # prefill emits the first token, each of the others takes a forward
     assert assisted.forwards < 16

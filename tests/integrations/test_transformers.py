@@ -35,7 +35,7 @@ def tiny(checkpoint):
             made[family] = (AutoModelForCausalLM.from_config(CONFIGS[family]()).eval() if family in CONFIGS
                             else deepcopy(checkpoint(family).model))
             made[family].generation_config.eos_token_id = None       # random weights may end before anything repeats
-            with torch.no_grad():                                    # mostly the last token decides: greedy text circles
+            with torch.no_grad():                                    # the last token nearly decides: text circles
                 for name, weight in made[family].named_parameters():
                     if "o_proj" in name:
                         weight.mul_(0.1)

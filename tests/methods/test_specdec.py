@@ -13,7 +13,7 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.loop import decode
 from specdec_lib.sampling import Sampling
 from specdec_lib.seq2seq.alphabet import END, VOCAB
-from specdec_lib.seq2seq.dictionary import read_held_out
+from specdec_lib.seq2seq.dictionary import dictionary_file, read_dictionary, read_held_out, split, words_of
 from specdec_lib.seq2seq.search import greedy
 from specdec_lib.seq2seq.stored import load_verifier
 from specdec_lib.seq2seq.verifier import Verifier
@@ -54,6 +54,17 @@ def test_on_every_shipped_word_and_sentence_it_emits_greedy_decodings_tokens(shi
         assert last.output == wanted, one.text
         rounds, tokens = rounds + len(last.rounds), tokens + len(last.output)
     assert tokens / rounds > 2, "blocks are accepted"
+
+
+@pytest.mark.long
+def test_on_every_held_out_word_of_the_dictionary_it_emits_greedy_decodings_tokens(shipped):
+    world, _ = shipped
+    words = words_of(split(read_dictionary(dictionary_file()))[1])
+    plain = greedy(world.target.net, [word.source for word in words], 90)
+    wrong = [word.text for word, wanted in zip(words, plain, strict=True)
+             if output(world, "specdec(k=10)@top-beta(beta=1, tolerance=3.0)", word.source).output != wanted]
+    assert len(words) > 6000
+    assert wrong == []
 
 
 @pytest.mark.parametrize("spec", ["sam", "token-recycling", "specdec(k=5)", "specdec(k=1)"])

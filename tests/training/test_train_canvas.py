@@ -89,11 +89,14 @@ def test_summed_over_the_number_of_masks_the_mean_loss_is_the_bound_of_a_random_
     assert by_order == pytest.approx(by_count)
 
 
-def test_a_fit_learns_resumes_and_repeats_the_same_steps(tmp_path, base):
-    asked = order(tmp_path)
+def test_a_fit_learns_resumes_and_repeats_the_same_steps(tmp_path, base, monkeypatch):
+    asked, seeds = order(tmp_path), []
+    made = trained.masked_boards
+    monkeypatch.setattr(trained, "masked_boards", lambda *given: seeds.append(given[2]) or made(*given))
     settings = Settings(steps=80, rate=1e-2, optimiser="muon", save_every=0)
     whole = SudokuNet(SMALL)
     trained.fit_canvas(whole, base, asked, settings, tmp_path / "whole")
+    assert len(set(seeds)) == len(seeds) == 80, "every step has boards of its own"
     losses = [line["held_out"]["loss"] for line in read_log(tmp_path / "whole" / LOG) if "held_out" in line]
     assert losses[0] == pytest.approx(np.log(9), abs=0.01)
     assert losses[-1] < 2.0

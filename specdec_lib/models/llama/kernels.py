@@ -26,31 +26,36 @@ ALL_ROWS = (3, 9, 17, 64, 150)
 ALL_COUNTS = (192, 448, 960, 1408, 1984)           # before and behind the borders of blocks
 TAIL = 32                                          # columns that are spread in pairs
 TREE = (-1, 0, 0, 1, 3, -1, 2, 6, 4)               # parents of nodes that are compared with plain decoding
-NEAR = 2 ** -5                                     # how far weights and results in bfloat16 may be from exact ones
+NEAR = {torch.bfloat16: 2 ** -5, torch.float32: 1e-5}        # how far weights and results may be from exact ones
 
 
 def layout_of(weights: LlamaWeights) -> Layout | PathAttention | None:
     """The attention whose bits do not depend on other rows; None where kernels cannot promise it."""
-    if weights.device.type != "cpu" or weights.dtype != torch.bfloat16 or not packs_dtype(weights.dtype):
+    if weights.device.type != "cpu" or weights.dtype not in NEAR or not packs_dtype(weights.dtype):
         return None
-    return layout_for(weights.shape)
+    return layout_for(weights.shape, weights.dtype)
 
 
 @cache
-def layout_for(shape: LlamaConfig) -> Layout | PathAttention | None:
-    """The attention for bfloat16 weights of this shape on the CPU; None where a trial fails."""
+def layout_for(shape: LlamaConfig, dtype: torch.dtype = torch.bfloat16) -> Layout | PathAttention | None:
+    """The attention for weights of this shape on the CPU; None where a trial fails.
+
+    In single precision torch's products depend on the rows, so there only the compiled attention keeps the promise.
+    """
     with torch.inference_mode():
-        if not linears_agree(shape):
+        if not linears_agree(shape, dtype=dtype):
             return None
-        compiled = path_attention(shape.heads, shape.kv_heads, shape.head_dim)
-        return compiled if compiled and paths_agree(compiled) else torch_layout(shape)
+        compiled = path_attention(shape.heads, shape.kv_heads, shape.head_dim, dtype)
+        if compiled and paths_agree(compiled):
+            return compiled
+        return torch_layout(shape) if dtype == torch.bfloat16 else None
 
 
-def linears_agree(shape: LlamaConfig, rows: tuple[int, ...] = ROWS) -> bool:
+def linears_agree(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, dtype: torch.dtype = torch.bfloat16) -> bool:
     """Whether the packed layers of this shape give a row the same bits alone and among others."""
     sizes = (((shape.heads + 2 * shape.kv_heads) * shape.head_dim, shape.hidden), (2 * shape.mlp, shape.hidden),
              (shape.hidden, shape.heads * shape.head_dim), (shape.hidden, shape.mlp))
-    return all(linear_agrees(*size, rows) for size in sizes)
+    return all(linear_agrees(*size, rows, dtype) for size in sizes)
 
 
 def torch_layout(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, counts: tuple[int, ...] = COUNTS) -> Layout | None:
@@ -64,9 +69,9 @@ def torch_layout(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, counts: tuple
 def paths_agree(attention: PathAttention, context: int = 75, parents: Parents = TREE) -> bool:
     """Whether the compiled attention gives a node the bits of plain decoding, and the numbers of a plain softmax."""
     heads, kv_heads, d, count = attention.heads, attention.kv_heads, attention.head_dim, len(parents)
-    dice = torch.Generator().manual_seed(context)
-    cache = torch.randn(2, kv_heads, context + count, d, generator=dice).bfloat16()
-    fed = torch.randn(count, heads + 2 * kv_heads, d, generator=dice).bfloat16() / 2
+    dice, near = torch.Generator().manual_seed(context), NEAR[attention.dtype]
+    cache = torch.randn(2, kv_heads, context + count, d, generator=dice).to(attention.dtype)
+    fed = torch.randn(count, heads + 2 * kv_heads, d, generator=dice).to(attention.dtype) / 2
     angles = torch.randn(count, d, generator=dice)
     cos, sin = angles.cos(), torch.cat((-angles[:, d // 2:].sin(), angles[:, d // 2:].sin()), -1)
     qkv, tree = fed.clone(), cache.clone()
@@ -77,12 +82,12 @@ def paths_agree(attention: PathAttention, context: int = 75, parents: Parents = 
             alone = attention.rows(slice(place, place + 1), place + 1, (), cos[row:row + 1], sin[row:row + 1])(
                 fed[row:row + 1].clone(), *plain)
         if not torch.equal(alone[0], among[node]) or (exact_attention(qkv[node, :heads], plain[:, :, :place + 1])
-                                                      - among[node]).abs().max() > NEAR:
+                                                      - among[node]).abs().max() > near:
             return False
-    turned = fed[:, :heads + kv_heads].transpose(0, 1).float()
+    turned = fed[:, :heads + kv_heads].transpose(0, 1).float().contiguous()
     rotate(turned, cos, sin)
     found = torch.cat((qkv[:, :heads], tree[0, :, context:].transpose(0, 1)), 1).transpose(0, 1)
-    return torch.allclose(found.float(), turned, rtol=2 ** -7, atol=1e-3) and torch.equal(
+    return torch.allclose(found.float(), turned, rtol=near / 4, atol=near / 32) and torch.equal(
         tree[1, :, context:].transpose(0, 1), fed[:, heads + kv_heads:])
 
 
@@ -93,9 +98,9 @@ def exact_attention(q: Tensor, cache: Tensor) -> Tensor:
     return torch.einsum("hc,hcd->hd", weights, values).flatten()
 
 
-def linear_agrees(out: int, into: int, rows: tuple[int, ...] = ROWS) -> bool:
+def linear_agrees(out: int, into: int, rows: tuple[int, ...] = ROWS, dtype: torch.dtype = torch.bfloat16) -> bool:
     """Whether a packed layer gives a row the same bits alone, with one more and with many."""
-    weight, x = cancelling(out, max(rows), into, torch.bfloat16)
+    weight, x = cancelling(out, max(rows), into, dtype)
     layer = PackedLinear(weight)
     by_twos = torch.cat([layer(x[i:i + 2].contiguous()) for i in range(0, 16, 2)])
     alone = torch.cat([layer(x[i:i + 1].contiguous()) for i in range(16)])

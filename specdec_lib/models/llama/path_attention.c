@@ -1,10 +1,11 @@
-/* Attention of bfloat16 rows, each over the columns of its own path, with the rotation of queries and keys.
+/* Attention of rows, each over the columns of its own path, with the rotation of queries and keys.
  *
  * A row's bits depend on its own path alone. A score is one sum over a head's numbers in order, whatever is computed
- * beside it. The softmax and the sum over values take positions in order, values by pairs; a row's positions lie in
- * `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
+ * beside it. The softmax and the sum over values take positions in order, in bfloat16 by pairs. A row's positions lie
+ * in `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
  *
- * Compiled for one head size, -DHEAD=64, a multiple of 32. Needs AVX-512; bfloat16 products are emulated without them.
+ * Compiled for one head size, -DHEAD=64, a multiple of 32, and for numbers in bfloat16, or with -DSINGLE in single
+ * precision. Needs AVX-512; bfloat16 products are emulated without them.
  */
 #include <immintrin.h>
 #include <stdint.h>
@@ -17,14 +18,20 @@
 #error "a head is a multiple of 32 numbers"
 #endif
 
-enum {LANES = 16, WORDS = HEAD / 2, SPANS = HEAD / 32};
+#ifdef SINGLE
+typedef float number;
+enum {PACKED = 1};
+#else
+typedef uint16_t number;                           /* the upper half of a float */
+enum {PACKED = 2};                                 /* numbers in a word of 32 bits */
+#endif
+typedef uint32_t word __attribute__((may_alias));
+enum {LANES = 16, WORDS = HEAD / PACKED, SPANS = HEAD / 32};
 enum {MOST = 6, WIDE = 4};                         /* queries, and sixteens of columns, that share registers */
 enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
 
 #define INLINE static inline __attribute__((always_inline))
-typedef uint16_t half;                             /* the upper half of a float */
-typedef uint32_t pair __attribute__((may_alias));  /* two of them */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 
 /* What is the same for all layers. Rows `first` to `first + rows` of the cache are fed; those from `context` on are
@@ -38,13 +45,28 @@ typedef struct {
 
 typedef struct {
     const Rows *rows;
-    half *qkv;                                     /* [rows, heads + 2 kv_heads, HEAD] */
-    half *keys, *values;                           /* [kv_heads, columns, HEAD] */
-    half *out;                                     /* [rows, heads, HEAD] */
+    number *qkv;                                     /* [rows, heads + 2 kv_heads, HEAD] */
+    number *keys, *values;                           /* [kv_heads, columns, HEAD] */
+    number *out;                                     /* [rows, heads, HEAD] */
     int64_t stride, blocks;                        /* numbers between key heads; blocks that the rows are cut into */
     int64_t next, done, failed;                    /* the next row to enter, the next job; whether memory was missing */
 } Layer;
 
+#ifdef SINGLE
+INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
+}
+
+INLINE __m512 widened(const number *x) { return _mm512_loadu_ps(x); }
+INLINE __m512 as_stored(__m512 x) { return x; }
+INLINE void store(number *out, __m512 x) { _mm512_storeu_ps(out, x); }
+
+/* 32 numbers from the sums that `add` keeps. */
+INLINE void store_both(number *out, __m512 low, __m512 high) {
+    store(out, low);
+    store(out + LANES, high);
+}
+#else
 INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
 #ifdef __AVX512BF16__
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
@@ -63,9 +85,18 @@ INLINE __m512i rounded(__m512 x) {
     return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
 }
 
-INLINE __m512 widened(const half *x) {
+INLINE __m512 widened(const number *x) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
 }
+
+INLINE __m512 as_stored(__m512 x) { return _mm512_castsi512_ps(_mm512_slli_epi32(rounded(x), 16)); }
+INLINE void store(number *out, __m512 x) { _mm256_storeu_si256((void *)out, _mm512_cvtepi32_epi16(rounded(x))); }
+
+/* 32 numbers from the sums that `add` keeps, by turns of eight bytes. */
+INLINE void store_both(number *out, __m512 low, __m512 high) {
+    _mm512_storeu_si512(out, _mm512_packus_epi32(rounded(low), rounded(high)));
+}
+#endif
 
 INLINE __m512 exponential(__m512 x) {
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
@@ -81,34 +112,34 @@ INLINE __m512 exponential(__m512 x) {
 }
 
 /* Writes x, turned by the angles, to `out`, which may be x. */
-static void rotate(const half *x, const float *cosines, const float *sines, half *out) {
+static void rotate(const number *x, const float *cosines, const float *sines, number *out) {
     __m512 part[HEAD / LANES];
     for (int i = 0; i < HEAD / LANES; i++) part[i] = widened(x + i * LANES);
     for (int i = 0; i < HEAD / LANES; i++) {
         __m512 other = part[(i + HEAD / LANES / 2) % (HEAD / LANES)];
         __m512 turned = _mm512_fmadd_ps(other, _mm512_loadu_ps(sines + i * LANES),
                                         _mm512_mul_ps(part[i], _mm512_loadu_ps(cosines + i * LANES)));
-        _mm256_storeu_si256((void *)(out + i * LANES), _mm512_cvtepi32_epi16(rounded(turned)));
+        store(out + i * LANES, turned);
     }
 }
 
 /* Turns the queries of a row in place, and writes its keys and values into the cache. */
 static void enter(const Layer *layer, int64_t row) {
     const Rows *rows = layer->rows;
-    half *x = layer->qkv + row * (rows->heads + 2 * rows->kv_heads) * HEAD;
+    number *x = layer->qkv + row * (rows->heads + 2 * rows->kv_heads) * HEAD;
     const float *cosines = rows->cosines + row * HEAD, *sines = rows->sines + row * HEAD;
     for (int64_t h = 0; h < rows->heads; h++, x += HEAD) rotate(x, cosines, sines, x);
-    half *key = layer->keys + (rows->first + row) * HEAD, *value = layer->values + (rows->first + row) * HEAD;
+    number *key = layer->keys + (rows->first + row) * HEAD, *value = layer->values + (rows->first + row) * HEAD;
     for (int64_t h = 0; h < rows->kv_heads; h++, x += HEAD) rotate(x, cosines, sines, key + h * layer->stride);
     for (int64_t h = 0; h < rows->kv_heads; h++, x += HEAD)
         for (int i = 0; i < HEAD; i++) value[h * layer->stride + i] = x[i];
 }
 
-/* Sixteen columns from `keys` on, none behind `last`, as WORDS vectors: vector i holds numbers 2i and 2i + 1 of each */
-static void transpose(const half *keys, int64_t last, __m512i *out) {
-    for (int span = 0; span < SPANS; span++, out += LANES) {
+/* Sixteen columns from `keys` on, none behind `last`, as WORDS vectors: vector i holds word i of each. */
+static void transpose(const number *keys, int64_t last, __m512i *out) {
+    for (int at = 0; at < HEAD; at += LANES * PACKED, out += LANES) {
         __m512i a[LANES], b[LANES];
-        for (int i = 0; i < LANES; i++) a[i] = _mm512_loadu_si512(keys + (i < last ? i : last) * HEAD + span * 32);
+        for (int i = 0; i < LANES; i++) a[i] = _mm512_loadu_si512(keys + (i < last ? i : last) * HEAD + at);
         for (int i = 0; i < LANES; i += 2) {
             b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
             b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
@@ -133,20 +164,20 @@ static void transpose(const half *keys, int64_t last, __m512i *out) {
 }
 
 /* The scores of m queries at n times sixteen columns. */
-INLINE void score(const int m, const int n, const pair *const *q, const __m512i *columns, float *out, int64_t width) {
+INLINE void score(const int m, const int n, const word *const *q, const __m512i *columns, float *out, int64_t width) {
     __m512 sum[MOST][WIDE];
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) sum[i][j] = _mm512_setzero_ps();
 #pragma GCC unroll 1
-    for (int word = 0; word < WORDS; word++) {
+    for (int w = 0; w < WORDS; w++) {
         __m512i key[WIDE];
 #pragma GCC unroll 4
-        for (int j = 0; j < n; j++) key[j] = columns[j * WORDS + word];
+        for (int j = 0; j < n; j++) key[j] = columns[j * WORDS + w];
 #pragma GCC unroll 6
         for (int i = 0; i < m; i++) {
-            __m512i query = _mm512_set1_epi32((int)q[i][word]);
+            __m512i query = _mm512_set1_epi32((int)q[i][w]);
 #pragma GCC unroll 4
             for (int j = 0; j < n; j++) sum[i][j] = dot(sum[i][j], query, key[j]);
         }
@@ -157,26 +188,31 @@ INLINE void score(const int m, const int n, const pair *const *q, const __m512i 
         for (int j = 0; j < n; j++) _mm512_storeu_ps(out + i * width + j * LANES, sum[i][j]);
 }
 
-/* Adds the values of some pairs of positions, weighted, to `sums` [m][2 z]: numbers 0 to 32 z of each value. The
- * columns of the positions are `at`, or without it lie in order. */
-INLINE void add(const int m, const int z, const half *values, const int32_t *at, int64_t pairs,
-                const pair *const *weights, __m512 *sums) {
+/* Adds the values of some positions, weighted, to `sums` [m][2 z]: numbers 0 to 32 z of each value. A word holds PACKED
+ * weights. The columns of the positions are `at`, or without it lie in order. */
+INLINE void add(const int m, const int z, const number *values, const int32_t *at, int64_t words,
+                const word *const *weights, __m512 *sums) {
     __m512 sum[MOST][4];
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < 2 * z; j++) sum[i][j] = sums[i * 2 * z + j];
 #pragma GCC unroll 1
-    for (int64_t k = 0; k < pairs; k++) {
-        const half *first = values + (at ? at[2 * k] : 2 * k) * (int64_t)HEAD;
-        const half *second = values + (at ? at[2 * k + 1] : 2 * k + 1) * (int64_t)HEAD;
+    for (int64_t k = 0; k < words; k++) {
+        const number *first = values + (at ? at[PACKED * k] : PACKED * k) * (int64_t)HEAD;
         __m512i value[4];
+#ifdef SINGLE
+#pragma GCC unroll 4
+        for (int j = 0; j < 2 * z; j++) value[j] = _mm512_loadu_si512(first + LANES * j);
+#else
+        const number *second = values + (at ? at[2 * k + 1] : 2 * k + 1) * (int64_t)HEAD;
 #pragma GCC unroll 2
         for (int j = 0; j < z; j++) {
             __m512i a = _mm512_loadu_si512(first + 32 * j), b = _mm512_loadu_si512(second + 32 * j);
             value[2 * j] = _mm512_unpacklo_epi16(a, b);
             value[2 * j + 1] = _mm512_unpackhi_epi16(a, b);
         }
+#endif
 #pragma GCC unroll 6
         for (int i = 0; i < m; i++) {
             __m512i weight = _mm512_set1_epi32((int)weights[i][k]);
@@ -195,7 +231,7 @@ INLINE void add(const int m, const int z, const half *values, const int32_t *at,
     case 1: name(1, __VA_ARGS__); break; case 2: name(2, __VA_ARGS__); break; case 3: name(3, __VA_ARGS__); break; \
     case 4: name(4, __VA_ARGS__); break; case 5: name(5, __VA_ARGS__); break; default: name(6, __VA_ARGS__); }
 
-static void scores(int m, int n, const pair *const *q, const __m512i *columns, float *out, int64_t width) {
+static void scores(int m, int n, const word *const *q, const __m512i *columns, float *out, int64_t width) {
     switch (n) {
         case 1: KNOWN(m, score, 1, q, columns, out, width); break;
         case 2: KNOWN(m, score, 2, q, columns, out, width); break;
@@ -204,15 +240,16 @@ static void scores(int m, int n, const pair *const *q, const __m512i *columns, f
     }
 }
 
-static void add_all(int m, int z, const half *values, const int32_t *at, int64_t pairs, const pair *const *weights,
+static void add_all(int m, int z, const number *values, const int32_t *at, int64_t words, const word *const *weights,
                     __m512 *sums) {
-    if (z == 2 && !at) { KNOWN(m, add, 2, values, NULL, pairs, weights, sums); }
-    else if (z == 2) { KNOWN(m, add, 2, values, at, pairs, weights, sums); }
-    else if (!at) { KNOWN(m, add, 1, values, NULL, pairs, weights, sums); }
-    else { KNOWN(m, add, 1, values, at, pairs, weights, sums); }
+    if (z == 2 && !at) { KNOWN(m, add, 2, values, NULL, words, weights, sums); }
+    else if (z == 2) { KNOWN(m, add, 2, values, at, words, weights, sums); }
+    else if (!at) { KNOWN(m, add, 1, values, NULL, words, weights, sums); }
+    else { KNOWN(m, add, 1, values, at, words, weights, sums); }
 }
 
-/* Replaces n scores by weights in bfloat16, then zeros up to a multiple of sixteen; returns one over their sum. */
+/* Replaces n scores by weights, rounded as they are stored, then by zeros up to a multiple of sixteen. Returns one over
+ * their sum. */
 static float to_weights(float *scores, int64_t n) {
     __m512 most = _mm512_set1_ps(-__builtin_inff()), sum = _mm512_setzero_ps();
     for (int64_t c = 0; c < n; c += LANES) {
@@ -222,10 +259,10 @@ static float to_weights(float *scores, int64_t n) {
     most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
     for (int64_t c = 0; c < n; c += LANES) {
         __mmask16 there = n - c < LANES ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
-        __m512i weight = rounded(exponential(_mm512_sub_ps(_mm512_loadu_ps(scores + c), most)));
-        weight = _mm512_maskz_mov_epi32(there, weight);
-        sum = _mm512_add_ps(sum, _mm512_castsi512_ps(_mm512_slli_epi32(weight, 16)));
-        _mm256_storeu_si256((void *)((half *)scores + c), _mm512_cvtepi32_epi16(weight));
+        __m512 weight = as_stored(exponential(_mm512_sub_ps(_mm512_loadu_ps(scores + c), most)));
+        weight = _mm512_maskz_mov_ps(there, weight);
+        sum = _mm512_add_ps(sum, weight);
+        store((number *)scores + c, weight);
     }
     return 1.0f / _mm512_reduce_add_ps(sum);
 }
@@ -246,13 +283,13 @@ INLINE int64_t path_of(const Rows *rows, int64_t row, int64_t *seen, const int32
 static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at, int m, const float *weights,
                        int64_t width, const float *scale, int32_t *columns) {
     const Rows *rows = layer->rows;
-    const half *values = layer->values + head * layer->stride;
+    const number *values = layer->values + head * layer->stride;
     int64_t group = rows->heads / rows->kv_heads, seen, shared;
     const int32_t *path = NULL;
-    const pair *w[MOST];
-    for (int i = 0; i < m; i++) w[i] = (const pair *)(weights + i * width);
+    const word *w[MOST];
+    for (int i = 0; i < m; i++) w[i] = (const word *)(weights + i * width);
     path_of(rows, row, &shared, &path);            /* no later row sees less in place */
-    shared /= 2;
+    shared /= PACKED;
     for (int span = 0; span < SPANS; span += 2) {
         int z = SPANS - span < 2 ? 1 : 2;
         __m512 sums[MOST * 4];
@@ -262,21 +299,22 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
             int64_t own = (at + i) / group, more = path_of(rows, row + own, &seen, &path), count = 0;
             int same = 1;
             while (i + same < m && (at + i + same) / group == own) same++;
-            for (int64_t c = 2 * shared; c < seen; c++) columns[count++] = (int32_t)c;
+            for (int64_t c = PACKED * shared; c < seen; c++) columns[count++] = (int32_t)c;
             for (int64_t c = 0; c < more; c++) columns[count++] = (int32_t)rows->context + path[c];
             columns[count] = columns[count - !!count];     /* an odd last one stands beside itself: weight zero */
-            const pair *rest[MOST];
+            const word *rest[MOST];
             for (int j = 0; j < same; j++) rest[j] = w[i + j] + shared;
-            if (count) add_all(same, z, values + span * 32, columns, (count + 1) / 2, rest, sums + i * 2 * z);
+            int64_t words = (count + PACKED - 1) / PACKED;
+            if (count) add_all(same, z, values + span * 32, columns, words, rest, sums + i * 2 * z);
             i += same;
         }
         for (int i = 0; i < m; i++) {
             int64_t own = (at + i) / group, g = (at + i) % group;
-            half *out = layer->out + ((row + own) * rows->heads + head * group + g) * HEAD + span * 32;
+            number *out = layer->out + ((row + own) * rows->heads + head * group + g) * HEAD + span * 32;
             for (int j = 0; j < z; j++) {
-                __m512i low = rounded(_mm512_mul_ps(sums[i * 2 * z + 2 * j], _mm512_set1_ps(scale[i])));
-                __m512i high = rounded(_mm512_mul_ps(sums[i * 2 * z + 2 * j + 1], _mm512_set1_ps(scale[i])));
-                _mm512_storeu_si512(out + 32 * j, _mm512_packus_epi32(low, high));
+                __m512 low = _mm512_mul_ps(sums[i * 2 * z + 2 * j], _mm512_set1_ps(scale[i]));
+                __m512 high = _mm512_mul_ps(sums[i * 2 * z + 2 * j + 1], _mm512_set1_ps(scale[i]));
+                store_both(out + 32 * j, low, high);
             }
         }
     }
@@ -293,7 +331,7 @@ static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t 
     float *all = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!all) return 0;
     int32_t *columns = (int32_t *)(all + queries * width);
-    const half *keys = layer->keys + head * layer->stride, *first = layer->qkv + from * step + head * group * HEAD;
+    const number *keys = layer->keys + head * layer->stride, *first = layer->qkv + from * step + head * group * HEAD;
     __m512i turned[WIDE * WORDS];
     for (int64_t tile = 0; tile < tiles; tile += WIDE) {
         int n = tiles - tile < WIDE ? (int)(tiles - tile) : WIDE;
@@ -303,8 +341,8 @@ static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t 
         }
         for (int64_t i = 0; i < queries; i += MOST) {
             int m = queries - i < MOST ? (int)(queries - i) : MOST;
-            const pair *q[MOST] = {0};
-            for (int j = 0; j < m; j++) q[j] = (const pair *)(first + (i + j) / group * step + (i + j) % group * HEAD);
+            const word *q[MOST] = {0};
+            for (int j = 0; j < m; j++) q[j] = (const word *)(first + (i + j) / group * step + (i + j) % group * HEAD);
             scores(m, n, q, turned, all + i * width + tile * LANES, width);
         }
     }
@@ -354,7 +392,7 @@ static int64_t blocks_of(const Rows *rows) {
 }
 
 /* Attention of one layer for all rows; returns 0, or 1 without memory. */
-int attend(const Rows *rows, half *qkv, half *keys, half *values, int64_t stride, half *out) {
+int attend(const Rows *rows, number *qkv, number *keys, number *values, int64_t stride, number *out) {
     Layer layer = {rows, qkv, keys, values, out, stride, blocks_of(rows), 0, 0, 0};
     int several = rows->threads > 1 && rows->parallel && rows->rows * rows->heads * (rows->first + rows->rows) > LITTLE;
     if (several && rows->rows > FEW) rows->parallel(enter_some, &layer, (unsigned)rows->threads, 0);

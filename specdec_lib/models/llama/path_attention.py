@@ -21,6 +21,7 @@ from specdec_lib.models.llama.invariant_attention import Parents, is_chain, path
 SOURCE = Path(__file__).with_suffix(".c")
 STEP, MOST = 32, 512                               # head sizes are multiples of this, up to that
 INT32, INT64, ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+DTYPES = {torch.bfloat16: (), torch.float32: ("-DSINGLE",)}     # and the compiler's option
 COUNTS = ("rows", "first", "context", "heads", "kv_heads", "threads")
 ADDRESSES = ("ends", "nodes", "cos", "sin", "pool")
 
@@ -40,6 +41,7 @@ class PathAttention:
     heads: int
     kv_heads: int
     head_dim: int
+    dtype: torch.dtype = torch.bfloat16
 
     def rows(self, where: slice, context: int, parents: Parents, cos: Tensor, sin: Tensor) -> PathRows:
         """The rows of the cache to be fed; those from `context` on are nodes with these parents."""
@@ -84,18 +86,20 @@ def flat_paths(parents: Parents) -> tuple[ctypes.Array, ctypes.Array]:
     return (INT32 * len(ends))(*ends), (INT32 * len(nodes))(*nodes)
 
 
-def path_attention(heads: int, kv_heads: int, head_dim: int) -> PathAttention | None:
+def path_attention(heads: int, kv_heads: int, head_dim: int,
+                   dtype: torch.dtype = torch.bfloat16) -> PathAttention | None:
     """The compiled attention; None where the processor has no AVX-512, nothing compiles, or the head size is odd."""
-    if head_dim % STEP or head_dim > MOST or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+    wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    if dtype not in DTYPES or head_dim % STEP or head_dim > MOST or not wide:
         return None
-    attend = compiled_for(head_dim)
-    return attend and PathAttention(attend, thread_pool(), heads, kv_heads, head_dim)
+    attend = compiled_for(head_dim, dtype)
+    return attend and PathAttention(attend, thread_pool(), heads, kv_heads, head_dim, dtype)
 
 
 @cache
-def compiled_for(head_dim: int) -> Callable[..., int] | None:
+def compiled_for(head_dim: int, dtype: torch.dtype) -> Callable[..., int] | None:
     """The C function for this head size, compiled if the cache folder does not hold it; None where that fails."""
-    compiled = library(SOURCE, f"-DHEAD={head_dim}")
+    compiled = library(SOURCE, f"-DHEAD={head_dim}", *DTYPES[dtype])
     if compiled is None:
         return None
     compiled.attend.argtypes, compiled.attend.restype = (*[ADDRESS] * 4, INT64, ADDRESS), ctypes.c_int

@@ -12,12 +12,14 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.invariant_attention import Layout, attend_in_order, parts_of
 from specdec_lib.models.llama.packed_linear import packs_dtype
+from specdec_lib.models.llama.path_attention import path_attention
 from specdec_lib.types import ROOT, Draft
 
 SHAPE = LlamaConfig(layers=2, hidden=192, heads=6, kv_heads=2, head_dim=64, mlp=1536, vocab=97, context=2048)
 SHAPES = {"compiled": SHAPE, "compiled, heads normed": replace(SHAPE, heads=8, head_norms=True),
           "torch's kernels": replace(SHAPE, head_dim=48)}        # no multiple of 32
 MODELS = {kind: Transformer.random(shape, seed=1, dtype=torch.bfloat16) for kind, shape in SHAPES.items()}
+MODELS["single precision"] = Transformer.random(SHAPE, seed=1)
 ALONE = {kind: model.fresh() for kind, model in MODELS.items()}  # feed texts one token at a time; keep the last one's
 TEXT = tuple(torch.randint(97, (1200,), generator=torch.Generator().manual_seed(2)).tolist())
 BORDERS = [1, 2, 63, 64, 65, 200, *range(490, 515), *range(1004, 1027), 1100]      # blocks end at 512 and 1,024
@@ -47,13 +49,20 @@ def plain(kind: str, context: tuple[int, ...], path: tuple[int, ...]) -> torch.T
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal bits; close numbers where the machine has no packed bfloat16, since no promise is made there."""
-    promised = all(model.batch_invariant for model in MODELS.values())
+    """Equal bits; close numbers where no promise is made: without packed bfloat16, or without AVX-512."""
+    promised = all(model.batch_invariant for model in MODELS.values() if model.dtype == a.dtype)
     return torch.equal(a, b) if promised else torch.allclose(a, b, atol=.1)
 
 
+def test_the_promise_is_made_in_single_precision_wherever_attention_is_compiled():
+    model = MODELS["single precision"]
+    compiled = path_attention(SHAPE.heads, SHAPE.kv_heads, SHAPE.head_dim, torch.float32)
+    assert model.batch_invariant == (compiled is not None and packs_dtype(torch.float32))
+
+
 def test_the_promise_is_made_wherever_bfloat16_is_packed():
-    assert {model.batch_invariant for model in MODELS.values()} == {packs_dtype(torch.bfloat16)}, (
+    halves = [model for model in MODELS.values() if model.dtype == torch.bfloat16]
+    assert {model.batch_invariant for model in halves} == {packs_dtype(torch.bfloat16)}, (
         "this version of torch or oneDNN adds in another order than `kernels.py` asks for: bfloat16 falls back to"
         " attention whose bits depend on the other rows; find the new order and lay columns out for it")
 

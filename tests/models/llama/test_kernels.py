@@ -98,6 +98,29 @@ def test_a_trial_notices_a_kernel_whose_sum_depends_on_the_rows(monkeypatch):
     assert not kernels.values_agree(layout, 3, 64, 192, (3, 17))
 
 
-def test_full_precision_and_bidirectional_models_take_the_other_attention():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def test_a_trial_notices_an_attention_that_is_no_softmax(dtype, monkeypatch):
+    attention = path_attention(6, 2, 64, dtype)
+    if attention is None:
+        return
+    exact = kernels.exact_attention
+    assert kernels.paths_agree(attention)
+    monkeypatch.setattr(kernels, "exact_attention", lambda q, cache: exact(q, cache) * (1 + 8 * kernels.NEAR[dtype]))
+    assert not kernels.paths_agree(attention)
+
+
+def test_in_single_precision_the_compiled_attention_alone_keeps_the_promise(monkeypatch, tried_again):
+    model = Transformer.random(HEADS_OF_64)
+    assert model.batch_invariant == model.compiled_attention
+    kernels.layout_for.cache_clear()
+    monkeypatch.setattr(kernels, "paths_agree", lambda attention: False)
+    assert not Transformer.random(HEADS_OF_64).batch_invariant
+    kernels.layout_for.cache_clear()
+    monkeypatch.undo()
+    monkeypatch.setattr(kernels, "linear_agrees", lambda *about: False)
+    assert not Transformer.random(HEADS_OF_64).batch_invariant
+
+
+def test_other_heads_in_full_precision_and_bidirectional_models_take_the_other_attention():
     assert not Transformer.random(SMALL).batch_invariant
     assert not Transformer.random(SMALL, dtype=torch.bfloat16).fresh(bidirectional=True).batch_invariant

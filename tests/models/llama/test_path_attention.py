@@ -16,30 +16,34 @@ from specdec_lib.types import ROOT, Draft
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
 COMPILES = torch.backends.cpu.get_cpu_capability().startswith("AVX512") and find_compiler() is not None
+DTYPES = [torch.bfloat16, torch.float32]
+both = pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
 HEADS = [(9, 3, 64), (32, 8, 128), (4, 4, 96), (14, 2, 64), (8, 1, 128), (11, 1, 32)]        # and key heads, and size
 
 
+@both
 @pytest.mark.parametrize("heads", HEADS)
-def test_there_is_a_compiled_attention_wherever_a_compiler_and_avx512_are(heads):
-    assert (path_attention(*heads) is not None) == COMPILES
-    assert path_attention(*heads[:2], 80) is None  # no multiple of 32
+def test_there_is_a_compiled_attention_wherever_a_compiler_and_avx512_are(heads, dtype):
+    assert (path_attention(*heads, dtype) is not None) == COMPILES
+    assert path_attention(*heads[:2], 80, dtype) is None       # no multiple of 32
+    assert path_attention(*heads, torch.float64) is None
 
 
-def fed(heads, kv_heads, d, rows, columns, seed=0):
+def fed(heads, kv_heads, d, rows, columns, dtype=torch.bfloat16, seed=0):
     """Cache, queries with keys and values, and angles, at random."""
     dice = torch.Generator().manual_seed(seed)
     angles = torch.randn(rows, d // 2, generator=dice)
     cos, sin = angles.cos().repeat(1, 2), torch.cat((-angles.sin(), angles.sin()), -1)
-    return (torch.randn(2, kv_heads, columns, d, generator=dice).bfloat16(),
-            torch.randn(rows, heads + 2 * kv_heads, d, generator=dice).bfloat16() / 2, cos, sin)
+    return (torch.randn(2, kv_heads, columns, d, generator=dice).to(dtype),
+            torch.randn(rows, heads + 2 * kv_heads, d, generator=dice).to(dtype) / 2, cos, sin)
 
 
 def exact(cache, qkv, cos, sin, heads, context, parents, first):
     """In double precision each row over its path; fills the cache."""
     kv_heads = cache.shape[1]
-    turned = qkv[:, :heads + kv_heads].transpose(0, 1).float()
+    turned = qkv[:, :heads + kv_heads].transpose(0, 1).float().contiguous()
     rotate(turned, cos, sin)
-    turned = turned.bfloat16()
+    turned = turned.to(qkv.dtype)
     cache[0, :, first:first + len(qkv)] = turned[heads:]
     cache[1, :, first:first + len(qkv)] = qkv[:, heads + kv_heads:].transpose(0, 1)
     keys, values = cache.double().repeat_interleave(heads // kv_heads, 1)
@@ -57,26 +61,28 @@ def exact(cache, qkv, cos, sin, heads, context, parents, first):
     return torch.stack(out)
 
 
+@both
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize(("context", "before", "parents"), [(1, 0, TREE), (70, 3, TREE), (15, 15, ()), (40, 0, ())])
-def test_it_is_the_softmax_over_each_rows_path_with_rotated_queries_and_keys(heads, context, before, parents):
+def test_it_is_the_softmax_over_each_rows_path_with_rotated_queries_and_keys(heads, context, before, parents, dtype):
     """`before` rows of the context are fed together with the nodes, or with 17 more of a text."""
-    attention, first = path_attention(*heads), context - before
+    attention, first = path_attention(*heads, dtype), context - before
     if attention is None:
         return
     rows = before + (len(parents) or 17)
-    cache, qkv, cos, sin = fed(*heads, rows, context + rows)
-    plain = cache.clone()
+    cache, qkv, cos, sin = fed(*heads, rows, context + rows, dtype)
+    plain, near = cache.clone(), 1e-5 if dtype == torch.float32 else .02
     expected = exact(plain, qkv, cos, sin, heads[0], context, parents, first)
     out = attention.rows(slice(first, first + rows), context, parents, cos, sin)(qkv, *cache)
-    assert torch.allclose(out.double(), expected, atol=.02)
+    assert torch.allclose(out.double(), expected, atol=near)
     assert torch.equal(cache[1], plain[1])
-    assert torch.allclose(cache[0].float(), plain[0].float(), rtol=2 ** -7, atol=1e-3)       # the last bit may differ
+    assert torch.allclose(cache[0].float(), plain[0].float(), rtol=near / 2, atol=near / 20)     # the last bit
 
 
+@both
 @pytest.mark.parametrize("heads", HEADS)
-def test_a_row_keeps_its_bits_for_every_shape_of_heads(heads):
-    attention = path_attention(*heads)
+def test_a_row_keeps_its_bits_for_every_shape_of_heads(heads, dtype):
+    attention = path_attention(*heads, dtype)
     for context, parents in ((1, TREE), (15, TREE), (64, (*range(ROOT, 20), ROOT, 4, 22)), (130, (ROOT,))):
         assert attention is None or kernels.paths_agree(attention, context, parents)
 
