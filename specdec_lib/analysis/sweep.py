@@ -249,11 +249,20 @@ def parameter_plane(run: SweepRun, method: str, x: str, y: str, measure: str) ->
     return xs, ys, [[at(a, b) for a in xs] for b in ys]
 
 
+def largest_plane(run: SweepRun, method: str, measure: str) -> tuple[tuple[str, str], list, list, list[list]] | None:
+    """The plane of the two parameters with the largest effects, with their names; None where there are fewer."""
+    names = [one.parameter for one in sensitivities(run, method, measure)][:2]
+    return ((names[0], names[1]), *parameter_plane(run, method, *names, measure)) if len(names) == 2 else None
+
+
 def pareto_front(run: SweepRun, x: str, y: str) -> list[str]:
     """Settings that no other one beats in one measure without losing in the other, from the best in `x` on."""
-    points = {label: tuple(value if MEASURES[name].more_is_better else -value for name, value in both.items())
-              for label in run.settings
-              if None not in (both := {name: run.value(label, name) for name in (x, y)}).values()}
+    signs = [1 if MEASURES[name].more_is_better else -1 for name in (x, y)]
+    points: dict[str, tuple[float, float]] = {}
+    for label in run.settings:
+        one, two = run.value(label, x), run.value(label, y)
+        if one is not None and two is not None:
+            points[label] = (signs[0] * one, signs[1] * two)
     front = [label for label, point in points.items()
              if not any(other != point and all(a >= b for a, b in zip(other, point, strict=True))
                         for other in points.values())]

@@ -11,6 +11,8 @@ import os
 import re
 import secrets
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,8 +31,17 @@ PATIENCE = 0.5                                     # seconds between two looks a
 ADDRESS = re.compile(r"auto|(ray://)?[\w.-]+:\d{1,5}")
 TEMPORARY = "specdec-ray-"
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",    # else 127.0.0.1 is replaced
-        "RAY_AUTH_MODE": "token",
-        "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}       # else Ray's agents outlive a killed driver by a minute
+        "RAY_AUTH_MODE": "token"}
+# Waits for the end of its input, which is the end of the process that holds it, then kills and removes what is left.
+GUARD = """import os, shutil, sys
+sys.stdin.read()
+for process in sys.argv[2:]:
+    try:
+        os.kill(int(process), 9)
+    except OSError:
+        pass
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
 NEEDS_RAY = 'specdec sweep runs its cells on Ray, which is not installed: pip install "specdec-lib[sweep]"'
 
 Work = Callable[..., CellResult]
@@ -44,7 +55,7 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
     Without an address Ray is started here. Refusal without Ray, and where there is no cluster at the address.
     """
     check_address(address)
-    temporary = None
+    temporary = watch = None
     if address is None:
         os.environ.update(OURS)                    # read when ray is imported, and by its processes
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -59,6 +70,7 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
             else:
                 ray.init(address="local", num_cpus=own_cores(), include_dashboard=False, _node_ip_address=LOOPBACK,
                          _temp_dir=str(temporary), **quiet)
+                watch = guard(temporary)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             said = (str(error) or type(error).__name__).splitlines()[0]
             raise Refusal(f"no Ray cluster answers at {address}: {said}" if address else
@@ -66,8 +78,20 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
         yield lambda cells: finished_cells(ray, cells, work, address is not None)
     finally:
         ray.shutdown()
+        if watch is not None:
+            watch.kill()
+            watch.wait()
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def guard(temporary: Path) -> subprocess.Popen:
+    """A process that ends Ray's if this one is killed: its agents would stay for a minute, its folder for good."""
+    import psutil                                  # Ray brings its own
+
+    below = [str(process.pid) for process in psutil.Process().children(recursive=True)]
+    return subprocess.Popen([sys.executable, "-S", "-c", GUARD, str(temporary), *below], stdin=subprocess.PIPE,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def check_address(address: str | None) -> None:

@@ -95,6 +95,13 @@ def test_a_plane_holds_what_was_run_and_nothing_where_nothing_was():
     assert values[1][2] is None
 
 
+def test_the_plane_shown_is_that_of_the_two_largest_effects():
+    names, xs, _, values = sweep.largest_plane(factorial(), "respec", TAU)
+    assert (names, xs) == (("theta", "least"), [0, 1, 2])
+    assert values[0] == pytest.approx(values[1])
+    assert sweep.largest_plane(run_of([row("a", q, 10, 5) for q in range(6)]), "a", TAU) is None
+
+
 def test_the_front_is_what_none_beats_in_both_measures():
     found = run_of([row(spec, q, tokens, 10, nll=nll * tokens) for q in range(6) for spec, tokens, nll in
                     (("fast", 30, 2.0), ("middle", 20, 1.5), ("slow", 10, 1.0), ("beaten", 19, 1.6))])
