@@ -3,7 +3,7 @@
 Pure functions of the rows of `cells.parquet`. A measure is a ratio of totals over prompts, so every interval is the
 95 % bootstrap over prompts of `measure.bootstrap`, paired wherever two settings are compared. Seeds of a setting are
 pooled: the prompt is what is drawn. What was chosen on the same prompts that it is measured on looks better than it is;
-`held_out_choices` says how much.
+`sweep_held_out` says how much.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specdec_lib.measure import FEWEST, bootstrap
+from specdec_lib.measure import bootstrap
 from specdec_lib.sweep.dataset import PARAMETER, read_dataset
 from specdec_lib.types import Refusal
 
@@ -252,7 +252,9 @@ def parameter_plane(run: SweepRun, method: str, x: str, y: str, measure: str) ->
 def largest_plane(run: SweepRun, method: str, measure: str) -> tuple[tuple[str, str], list, list, list[list]] | None:
     """The plane of the two parameters with the largest effects, with their names; None where there are fewer."""
     names = [one.parameter for one in sensitivities(run, method, measure)][:2]
-    return ((names[0], names[1]), *parameter_plane(run, method, *names, measure)) if len(names) == 2 else None
+    if len(names) < 2:
+        return None
+    return ((names[0], names[1]), *parameter_plane(run, method, names[0], names[1], measure))
 
 
 def pareto_front(run: SweepRun, x: str, y: str) -> list[str]:
@@ -267,40 +269,3 @@ def pareto_front(run: SweepRun, x: str, y: str) -> list[str]:
              if not any(other != point and all(a >= b for a, b in zip(other, point, strict=True))
                         for other in points.values())]
     return sorted(front, key=lambda label: points[label], reverse=True)
-
-
-class HeldOutChoice(NamedTuple):
-    """What becomes of the best setting on half of the prompts, on the other half."""
-
-    draws: int
-    best_again: float                              # share of the draws in which it is best there as well
-    by_chance: float                               # the same for a setting drawn at random
-    loss: float                                    # mean share of the measure that the best there would have had more
-    chosen: dict[str, int]                         # how often each setting was chosen
-
-
-def held_out_choices(run: SweepRun, measure: str, draws: int = 1000, seed: int = 0) -> HeldOutChoice | None:
-    """Random halves of the prompts: a setting is chosen on one and compared with the best on the other.
-
-    None with fewer than ten prompts, two settings, or where the measure is undefined on a half of every draw.
-    """
-    labels = ranked(run, measure)
-    if len(run.questions) < 2 * FEWEST or len(labels) < 2:
-        return None
-    totals = np.stack([run.numbers([label], measure) for label in labels])         # [settings, prompts, columns]
-    dice = np.random.default_rng(seed)
-    picked = np.stack([dice.permutation(len(run.questions)) < len(run.questions) // 2 for _ in range(draws)])
-    sign = 1 if MEASURES[measure].more_is_better else -1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tuned, held = (sign * MEASURES[measure].ratio(np.einsum("dp,spc->dsc", mask.astype(float), totals))
-                       for mask in (picked, ~picked))
-    whole = np.isfinite(tuned).all(1) & np.isfinite(held).all(1)
-    tuned, held = tuned[whole], held[whole]
-    if not len(tuned):
-        return None
-    choice, most = tuned.argmax(1), held.max(1)
-    got = held[np.arange(len(held)), choice]
-    best = np.isclose(held, most[:, None], rtol=1e-12, atol=0)
-    counts = Counter(labels[place] for place in choice)
-    return HeldOutChoice(len(held), float(best[np.arange(len(held)), choice].mean()), float(best.mean()),
-                         float((np.abs(most - got) / np.abs(most)).mean()), dict(counts.most_common()))

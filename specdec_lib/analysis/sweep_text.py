@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from specdec_lib.analysis import wording
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.analysis.sweep import MEASURES, BestSetting, HeldOutChoice, Sensitivity, SweepRun
+from specdec_lib.analysis.sweep import MEASURES, BestSetting, Sensitivity, SweepRun
+from specdec_lib.analysis.sweep_held_out import HeldOutChoice
 
 TIMING = "timing"
 

@@ -87,7 +87,7 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
 
 def guard(temporary: Path) -> subprocess.Popen:
     """A process that ends Ray's if this one is killed: its agents would stay for a minute, its folder for good."""
-    import psutil                                  # Ray brings its own
+    import psutil
 
     below = [str(process.pid) for process in psutil.Process().children(recursive=True)]
     return subprocess.Popen([sys.executable, "-S", "-c", GUARD, str(temporary), *below], stdin=subprocess.PIPE,

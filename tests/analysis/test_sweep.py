@@ -7,6 +7,7 @@ import pytest
 
 from specdec_lib.analysis import sweep, sweep_text
 from specdec_lib.analysis.sweep import SweepRun
+from specdec_lib.analysis.sweep_held_out import held_out_choices
 from specdec_lib.measure import bootstrap
 from specdec_lib.types import Refusal
 
@@ -110,7 +111,7 @@ def test_the_front_is_what_none_beats_in_both_measures():
 
 
 def test_a_choice_that_is_right_everywhere_is_right_on_held_out_prompts():
-    found = sweep.held_out_choices(factorial(), TAU, draws=50)
+    found = held_out_choices(factorial(), TAU, draws=50)
     assert (found.best_again, found.loss) == (1.0, 0.0)
     assert found.by_chance == pytest.approx(2 / 6)                  # two settings are best everywhere
     assert sum(found.chosen.values()) == found.draws == 50
@@ -118,15 +119,15 @@ def test_a_choice_that_is_right_everywhere_is_right_on_held_out_prompts():
 
 def test_a_choice_of_noise_is_seldom_right_on_held_out_prompts():
     rows = [row(f"s(k={k})", q, 10, 8 if q % 6 == k else 10) for k in range(6) for q in range(12)]
-    found = sweep.held_out_choices(run_of(rows), TAU, draws=200)
+    found = held_out_choices(run_of(rows), TAU, draws=200)
     assert found.best_again < .5                   # what is good on one half has had its good prompts there
     assert found.loss > 0
-    assert sweep.held_out_choices(run_of(rows), TAU, draws=200) == found
+    assert held_out_choices(run_of(rows), TAU, draws=200) == found
 
 
 def test_too_few_prompts_or_settings_have_nothing_to_hold_out():
-    assert sweep.held_out_choices(factorial(9), TAU) is None
-    assert sweep.held_out_choices(run_of([row("a", q, 10, 5) for q in range(12)]), TAU) is None
+    assert held_out_choices(factorial(9), TAU) is None
+    assert held_out_choices(run_of([row("a", q, 10, 5) for q in range(12)]), TAU) is None
     assert "needs ten prompts" in sweep_text.held_out_sentence(None, TAU)
 
 
