@@ -57,7 +57,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
              store: opt.Store = None,
              cost: opt.Curve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-             diffusion: opt.Diffusion = None, workers: opt.Workers = "auto") -> None:
+             diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, workers: opt.Workers = "auto") -> None:
     """Streams an answer, then one line of statistics."""
     options = locals()
     from specdec_lib.bench.options import RunOptions, prepare
@@ -81,7 +81,8 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               limit: opt.Limit = None,
               repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
-              orders: opt.Orders = "file", diffusion: opt.Diffusion = None, workers: opt.Workers = "auto") -> None:
+              orders: opt.Orders = "file", diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
+              workers: opt.Workers = "auto") -> None:
     """Measures methods and peers prompt by prompt; writes rounds.parquet, decodes.parquet and summary.json."""
     measured(out, locals())
     typer.echo(f"results in {out}")
@@ -96,7 +97,7 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
-           workers: opt.Workers = "auto") -> None:
+           eagle: opt.Eagle = None, workers: opt.Workers = "auto") -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
     from specdec_lib.commands.report import report_notebook, write_report
@@ -158,7 +159,7 @@ def record(out: Annotated[Path, opt.path_option("--out", "The folder of the reco
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto",
            threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128, limit: opt.Limit = 6, draft: opt.Draft = None,
-           checkpoints: opt.Shelf = None, diffusion: opt.Diffusion = None,
+           checkpoints: opt.Shelf = None, diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
            add: Annotated[bool, typer.Option("--add", help="Add missing drafters to existing recordings; the "
                                              "target has to generate the same text again.")] = False) -> None:
     """Records greedy decodes with every drafter's proposals, for notebooks to replay without a model."""

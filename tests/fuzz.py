@@ -33,7 +33,7 @@ METHODS = ("ar", "sam", "sam(depth=2)", "draft-model", "token-recycling", "promp
 POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,respec"), "peers": ("", "hf-generate", "x"),
          "repeats": ("-1", "0", "1", "x"), "nodes": ("-1", "0", "1", "8", "x"), "minutes": ("0.001", "0", "nan", "inf"),
          "seconds": ("0.01", "0", "-1", "nan", "inf", "x"),
-         "kind": ("spec-bench", "csv", ""),
+         "kind": ("spec-bench", "speculators", "csv", ""),
          "tokens": ("300", "0", "-5", "x", "²", "300,", "1", "9" * 40), "contexts": ("8", "0", "²", "x", "9999999"),
          "max_new_tokens": ("1", "3", "0", "-1", "x", "9" * 30), "device": ("cpu", "auto", "tpu", "cuda:99", ""),
          "dtype": ("float32", "auto", "float64", "int3", "fp32", ""), "threads": ("1", "0", "-1", "100000", "x"),
@@ -51,7 +51,8 @@ USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json
          "rules": "ssd,tolerator(forwards=3)", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
          "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf",
          "run": "run", "runs": "run", "seconds": "0.01", "grid": "grid.yaml"}
-FILES = {"target": "model", "draft": "draft", "diffusion": "model", "prompts": "prompts.jsonl", "cost": "curve.json",
+FILES = {"target": "model", "draft": "draft", "diffusion": "model", "eagle": "model",
+         "prompts": "prompts.jsonl", "cost": "curve.json",
          "store": "a.store", "checkpoints": "shelf", "data": "data.jsonl", "forbid": "prompts.jsonl",
          "sources": "data.jsonl", "run": "run", "runs": "run", "grid": "grid.yaml"}
 BEGUN = "begun"                                    # a bench that was stopped after its first prompt

@@ -275,7 +275,7 @@ def test_the_node_budget_of_a_run_comes_from_the_curve_it_is_given(model, curve)
     assert world.kit(here.plan, None).nodes == 8
 
 
-def trained_for(folder, shelf):
+def trained_for(folder, shelf, taps=(1, 3, 5)):
     """A shelf with an EAGLE head that nobody trained, made for the model in a folder."""
     from specdec_lib.checkpoints import checkpoint_files as shelves
     from specdec_lib.checkpoints.fingerprint import fingerprint
@@ -283,7 +283,7 @@ def trained_for(folder, shelf):
     from tests.worlds import random_eagle
 
     target, text = load(str(folder), torch.float32, "cpu")
-    head = random_eagle(target.shape, (1, 3, 5), (2, 3, 4, 29))
+    head = random_eagle(target.shape, taps, (2, 3, 4, 29))
     card = {"target": "tiny", "made": {"command": "none"}, "settings": {}, "measured": {}, "limits": ["Untrained."]}
     shelves.save_checkpoint(shelf, "eagle", head.state, head.meta, card, {}, target.weights, fingerprint(target, text))
     return shelf

@@ -116,4 +116,6 @@ def provenance_table(report: Report) -> list[dict]:
             "spread of plain decoding": chosen("spread_of_repeats", "spread_within_decode")}
     if settings.get("diffusion"):
         rows["diffusion model"] = settings["diffusion"]
+    if settings.get("eagle"):
+        rows["EAGLE head"] = settings["eagle"]
     return [{"what": key, "value": value} for key, value in rows.items()]

@@ -12,7 +12,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench import diffusion_source as diffuser
-from specdec_lib.bench import draft_source, peers
+from specdec_lib.bench import draft_source, eagle_source, peers
 from specdec_lib.bench.draft_source import DraftSource
 from specdec_lib.bench.llama_cpp import LlamaCpp
 from specdec_lib.bench.peers import Peer
@@ -97,14 +97,16 @@ def dtype_of(name: str, device: str) -> str:
 
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
                      peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None,
-                     shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None) -> Environment:
+                     shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None,
+                     eagle: str | None = None) -> Environment:
     """Loads everything but checkpoints, which load on first use; device and dtype are resolved names.
 
     Without `drafts`, a draft model is loaded only if it is named. `diffusion` names a pretrained model that replaces
-    the trained `diffusion-lm`. Raises Refusal if a part is missing or does not fit.
+    the trained `diffusion-lm`, `eagle` a published head that replaces the trained `eagle`. Raises Refusal if a part is
+    missing or does not fit.
     """
     if is_seq2seq(target):
-        refuse_for_seq2seq(draft, diffusion)
+        refuse_for_seq2seq(draft, diffusion, eagle)
         say(f"loading {target}")
         for_model(threads)
         about = {"name": target, "device": device, "dtype": dtype, "threads": threads, "batch_invariant": False,
@@ -113,6 +115,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     folder = locate.model_folder(target, say)
     text = Tokenizer(folder, say)
     beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)
+    beside_eagle = eagle_source.find_eagle(eagle, say)
     say(f"loading {without_folders(target)}")
     lm = load_lm(folder, DTYPES[dtype], device, threads)
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
@@ -124,6 +127,8 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     given: dict[str, Any] = {}
     if diffusing is not None and diffusion is not None:
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, DTYPES[dtype], device, say)
+    if beside_eagle is not None and eagle is not None:
+        given[eagle_source.STANDS_FOR] = eagle_source.load_eagle(eagle, beside_eagle, lm, say)
     others = peers.load_peers(peer_names, str(folder), DTYPES[dtype], device, text.facts.end, lm.context, temperature,
                               beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,

@@ -11,7 +11,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench import diffusion_source as diffuser
-from specdec_lib.bench import draft_source, provenance, run, usable
+from specdec_lib.bench import draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
@@ -51,6 +51,7 @@ class RunOptions:
     checkpoints: Path | None = None                # None = the shipped ones
     orders: str = FILE
     diffusion: str | None = None
+    eagle: str | None = None
     workers: str = "auto"                          # where methods that overlap draft
     parts: tuple[str, ...] = ()                    # made besides the methods
 
@@ -92,7 +93,7 @@ class PreparedRun:
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
         opened = open_environment(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                                  plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion)
+                                  plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion, plan.eagle)
         for name in catalog.checkpoints_among(self.needs):
             opened.checkpoints[name]               # refused now, before anything is measured
         return opened
@@ -106,6 +107,7 @@ def prepare(options: RunOptions) -> PreparedRun:
     cards = [card for spec in plan.methods for card in catalog.cards_of(spec)]
     needed = catalog.needs(cards + [*map(catalog.part_card, options.parts)])
     diffuser.check_diffusion(plan.diffusion, needed)
+    eagle_source.check_eagle(plan.eagle, needed)
     needed = list(dict.fromkeys([*needed, *(spec.checkpoint for spec in plan.methods if spec.checkpoint)]))
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
@@ -129,7 +131,7 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
                 prompt_files.file_sha256(path), options.limit, options.target, device, asked_dtype(options, device),
                 threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
-                orders=tuple(split_specs(options.orders)), diffusion=options.diffusion)
+                orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle)
     kind = kind_for(options.workers, device)
     if any(catalog.card_of(spec).parallel for spec in plan.methods):
         plan = replace(plan, workers=kind)
@@ -158,6 +160,8 @@ def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[s
     """The checkpoints that the plan's methods use, in order, the draft model's included."""
     may_draft = draft_source.candidate(plan.draft, "draft" in needed, shelf)
     wanted: dict[str, None] = dict.fromkeys([*catalog.checkpoints_among(needed), *([may_draft] if may_draft else [])])
+    if plan.eagle is not None:
+        wanted.pop(eagle_source.STANDS_FOR, None)
     if plan.diffusion is None:
         return wanted | dict.fromkeys(preferred(plan.methods, shelf))
     del wanted[diffuser.STANDS_FOR]

@@ -44,6 +44,7 @@ class Plan:
     checkpoints: Mapping[str, str] | None = None   # of the methods: name -> sha256 of its weights
     orders: tuple[str, ...] = (FILE,)              # one stream each, for methods that learn across prompts
     diffusion: str | None = None                   # a pretrained model instead of `diffusion-lm`
+    eagle: str | None = None                       # a published head instead of `eagle`
     left_out: tuple[str, ...] = ()                 # default methods that the target cannot run
     workers: str = INLINE                          # where methods that overlap draft: schedules.workers.KINDS
 
@@ -88,10 +89,10 @@ class Plan:
             del plain["orders"]
         if self.workers == INLINE:
             del plain["workers"]
-        for name in ("diffusion", "left_out"):
+        for name in ("diffusion", "eagle", "left_out"):
             if not plain[name]:
                 del plain[name]
-        paths = ("target", "draft", "store", "cost", "diffusion")
+        paths = ("target", "draft", "store", "cost", "diffusion", "eagle")
         return plain | {name: without_folders(plain[name]) for name in paths if plain.get(name)}
 
 

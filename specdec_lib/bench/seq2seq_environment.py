@@ -72,9 +72,9 @@ def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers:
             "drafter": DraftSource(), "warm_up": WARM_UP, "quality": error_rates}
 
 
-def refuse_for_seq2seq(draft: str | None, diffusion: str | None) -> None:
+def refuse_for_seq2seq(draft: str | None, diffusion: str | None, eagle: str | None = None) -> None:
     """Refuses models that draft for language models of text."""
-    for option, name in (("--draft", draft), ("--diffusion", diffusion)):
+    for option, name in (("--draft", draft), ("--diffusion", diffusion), ("--eagle", eagle)):
         if name is not None:
             raise Refusal(f"{option} names a model of text, and the target {VERIFIER} writes phonemes: leave it out")
 

@@ -51,7 +51,7 @@ def read_card(folder: str | Path, name: str, target: str = "") -> dict:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         needed = card["bytes"], card["sha256"], card["target"]["fingerprint"].items(), card["target"]["name"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         needed = None
     if not needed:
         raise Refusal(f"{path} is no readable card: copy the checkpoint again or make it with `specdec train {name}`")

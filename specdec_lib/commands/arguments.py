@@ -85,6 +85,8 @@ Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name
                                            "default: draft-lm if it fits the target, else first-layers.")]
 Diffusion = Annotated[str | None, typer.Option("--diffusion", help="A folder or hub name of a Dream or LLaDA model, "
                                                "instead of diffusion-lm.")]
+Eagle = Annotated[str | None, typer.Option("--eagle", help="A folder or hub name of a published EAGLE head, instead of "
+                                           "eagle.")]
 Shelf = Annotated[Path | None, path_option("--checkpoints", "Folder of trained drafters; default: the shipped.")]
 Orders = Annotated[str, typer.Option("--orders", help="Prompt orders for methods that learn across prompts: file, "
                                      "shuffled or file,shuffled.")]

@@ -11,6 +11,7 @@ from specdec_lib.files import file_stem, write_text
 from specdec_lib.types import Refusal
 
 FORMATS = ("spec-bench",)
+HEADS = ("speculators", "eagle3")                  # of a trained head: `export_head.py`
 
 
 def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", prompts: Path | None = None,
@@ -20,7 +21,7 @@ def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", p
     Refusal for an unknown format, a run that cannot be read, and a method that it does not have.
     """
     if kind not in FORMATS:
-        raise Refusal(f"there is no format named {kind!r}; there are: {', '.join(FORMATS)}")
+        raise Refusal(f"there is no format named {kind!r}; there are: {', '.join((*FORMATS, *HEADS))}")
     report = load_report(run)
     names, peers = spec_bench.methods_of(report.decodes)
     wanted = [method] if method else names

