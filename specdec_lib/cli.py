@@ -21,6 +21,7 @@ from specdec_lib.commands.canvas import canvas
 from specdec_lib.commands.digits_command import digits
 from specdec_lib.commands.exit_codes import Stopped, exit_code, say
 from specdec_lib.commands.gpu_command import gpu
+from specdec_lib.commands.sweep_command import sweep
 from specdec_lib.types import Refusal
 
 OUT = Path("results")
@@ -214,6 +215,7 @@ training_options.add_to(app)
 app.command("gpu")(gpu)
 app.command("digits")(digits)
 app.command("canvas")(canvas)
+app.command("sweep")(sweep)
 
 
 @app.command()

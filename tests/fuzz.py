@@ -40,7 +40,7 @@ POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,resp
          "dtype": ("float32", "auto", "float64", "int3", "fp32", ""), "threads": ("1", "0", "-1", "100000", "x"),
          "orders": ("file", "shuffled", "file,shuffled", "x", ""), "positions": ("-1", "0", "9", "x"),
          "drafters": ("", "prompt-lookup", "a/b=prompt-lookup", "draft-model", "x", "=", "eagle", "eagle,eagle"),
-         "world": ("table", "chess", ""),
+         "world": ("table", "chess", ""), "address": ("", "x", "1.5", "http://a:1"),
          "rules": ("ssd", "stepwise,tolerator(forwards=3)", "vote", "ssd(rows=-1)", "ar", "ssd,ssd", "",
                    "parallel(k=True)", "threshold(theta=2.0)", "ssd("),
          "name": ("eagle", "ngram", "draft-lm", "early-exit", "length-predictor", "h-rad", "diffusion-lm", "x",
@@ -52,15 +52,15 @@ USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json
          "max_new_tokens": "3", "threads": "1", "world": "table",
          "rules": "ssd,tolerator(forwards=3)", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
          "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf",
-         "run": "run", "runs": "run", "seconds": "0.01"}
+         "run": "run", "runs": "run", "seconds": "0.01", "grid": "grid.yaml"}
 FILES = {"target": "model", "draft": "draft", "diffusion": "model", "eagle": "model",
          "prompts": "prompts.jsonl", "cost": "curve.json",
          "store": "a.store", "checkpoints": "shelf", "data": "data.jsonl", "forbid": "prompts.jsonl",
-         "parameters": "values.yaml",
+         "parameters": "values.yaml", "grid": "grid.yaml",
          "sources": "data.jsonl", "run": "run", "runs": "run"}
 BEGUN = "begun"                                    # a bench that was stopped after its first prompt
 OUTS = {"bench": "run", "report": "run", "record": "recordings", "train": "shelf", "store": "a.store",
-        "cost": "curve.json", "overhead": "curve.json", "canvas": "filled"}
+        "cost": "curve.json", "overhead": "curve.json", "canvas": "filled", "sweep": "swept"}
 
 
 def commands() -> dict[str, list]:

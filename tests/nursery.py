@@ -24,11 +24,13 @@ from specdec_lib import cli
 from specdec_lib.commands import report, train
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub import default_model, locate
+from specdec_lib.sweep import cluster
 from specdec_lib.training import pipeline
 from specdec_lib.training.data import begun_shard
 from specdec_lib.training.data.answers import AnswerPlan
 from specdec_lib.training.fit import Settings
 from tests.hub.test_default_model import write_gguf
+from tests.sweep.worlds import in_process, write_grid
 from tests.training.folder import model_folder
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -106,6 +108,10 @@ class Worlds:
     def canvas(self, out: Path) -> int:
         return cli.run(["canvas", "--world", "table", "--limit", "3", "--keep", "2", "--out", str(out), "--methods",
                         "ssd(rows=3),tolerator(forwards=4)"])
+
+    def sweep(self, out: Path) -> int:
+        cluster.start = in_process                 # this process alone writes; tests/sweep kills it with Ray as well
+        return cli.run(["sweep", str(write_grid(self.folder)), "--out", str(out)])
 
     def conversion(self, out: Path) -> int:
         def fetch(into: Path, say) -> Path:

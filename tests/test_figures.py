@@ -79,6 +79,13 @@ EVERY = {
                                              "Two images of each"),
     "patch_acceptance": lambda: figures.patch_acceptance({"a": [.5, None, .7], "b": [.6, .2, None]}, "It rises there"),
     "tree": lambda: figures.tree(["the", "a", "cat", "dog"], [-1, -1, 0, 0], (0, 2), "sat"),
+    "parameter_contour": lambda: figures.parameter_contour(("theta", "least"), [1, 2], [.1, .2], [[1.0, 3], [None, 2]],
+                                                           "tokens per forward"),
+    "parallel_settings": lambda: figures.parallel_settings({"theta": [1, 2, 3, 4, None], "rule": list("abaab")},
+                                                           "tokens per forward", [1.0, 2, 3, 1.5, 2]),
+    "settings_front": lambda: figures.settings_front({"a": (1, 2), "b": (2, 1), "c": (.5, .5)}, ["b", "a"], "x", "y"),
+    "sensitivity_bars": lambda: figures.sensitivity_bars(["theta", "least"], [1.5, 1.02], [(1.2, 1.8), None],
+                                                         "tokens per forward"),
 }
 
 

@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from specdec_lib.bench import run as bench_run
 from specdec_lib.commands import report
 from specdec_lib.cost import curves
+from specdec_lib.sweep import cluster
 from specdec_lib.training.data.examples import is_held_out
 from tests import fuzz
+from tests.sweep.worlds import in_process, write_grid
 from tests.test_cli import model_folder, trained_for
 
 SHORT, LONG = 60, 500
@@ -44,9 +46,12 @@ def world(tmp_path_factory):
     (folder / "data.jsonl").write_text(answers())
     (folder / "values.yaml").write_text("methods: [ar, sam]\nmax-new-tokens: 2\nlimit: 1\nmethod: sam\n")
     trained_for(folder / "model", folder / "shelf")
+    write_grid(folder, targets="model", methods="sam(depth=2)", draft=None)
     for command, out in (("train", "shelf"), ("bench", "run"), ("record", "recordings"), ("store", "a.store"),
-                         ("canvas", "filled")):
-        code, _, err = fuzz.run_in(folder, into(fuzz.usual(command), out), "")
+                         ("canvas", "filled"), ("sweep", "swept")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cluster, "start", in_process)
+            code, _, err = fuzz.run_in(folder, into(fuzz.usual(command), out), "")
         assert code == 0, err
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench_run, "run_prompt", stopped_after_the_first(bench_run.run_prompt))
@@ -74,6 +79,7 @@ def no_hub_and_no_kernel(monkeypatch):
         raise OSError("no network in a test")
     monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
     monkeypatch.setattr(report, "write_report", lambda run, values, progress: run / "report.html")
+    monkeypatch.setattr(cluster, "start", in_process)
 
 
 def holds(case: fuzz.Case, world: Path) -> None:
@@ -105,7 +111,7 @@ def holds(case: fuzz.Case, world: Path) -> None:
 def test_every_command_and_option_is_walked():
     found = fuzz.commands()
     assert set(found) >= {"bench", "report", "generate", "record", "train", "store", "cost", "overhead", "break-even",
-                          "canvas", "methods", "parts"}
+                          "canvas", "sweep", "methods", "parts"}
     assert {"out", "methods", "peers"} <= {param.name for param in found["bench"]}
 
 

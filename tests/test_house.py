@@ -22,7 +22,8 @@ FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("memory",), ROOMS, ("schedules",), ("methods",), ("catalog",), ("measure",), ("batches",), ("integrations",),
           ("cost.break_even", "cost.contention"), ("canvas",),
           ("training",), ("recordings",),
-          ("bench",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",), ("cli",)]
+          ("bench",), ("sweep",), ("analysis",), ("toys",), ("figures",), ("show",), ("explore",), ("commands",),
+          ("cli",)]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 BELOW_THE_LOOP = (*ROOMS, "types", "scores", "dice")          # these may not know the loop
 NOTEBOOK_LIBRARIES = {"pandas", "pyarrow", "plotly", "ipywidgets", "anywidget", "papermill", "nbconvert", "typer",

@@ -17,12 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 
-SHORT = {"bench": 2, "canvas": 1, "train": 3, "record": 1, "store": 1, "cost": 1, "conversion": 1}     # kills
+SHORT = {"bench": 2, "canvas": 1, "train": 2, "record": 1, "store": 1, "cost": 1, "conversion": 1,
+         "sweep": 1}                               # kills
 FILLED = {"bench": 2, "canvas": 1, "train": 1, "record": 1, "store": 1, "cost": 1, "overhead": 1, "conversion": 1,
-          "export": 1}
+          "export": 1, "sweep": 1}
 FULL = re.compile(r"^(?:specdec: )?\S+ cannot be (?:written|made): its disk is full, with [\d.]+ MB free", re.MULTILINE)
-LONG = {"bench": 26, "canvas": 4, "train": 22, "record": 13, "report": 11, "store": 5, "cost": 5, "overhead": 3,
-        "conversion": 7, "export": 3, "compare": 1}
+LONG = {"bench": 22, "sweep": 4, "canvas": 4, "train": 22, "record": 13, "report": 11, "store": 5, "cost": 5,
+        "overhead": 3, "conversion": 7, "export": 3, "compare": 1}
 TIMES = {"when", "what", "target", "how", "seconds", "prefill", "wall"}                # columns of tables
 # What no two runs have in common: times, what follows from them, and the process that ran.
 OWN = {"seconds", "created", "date", "machine", "command", "commit", "changed", "minutes", "break_even", "load", "now",

@@ -30,7 +30,7 @@ def test_every_snippet_runs(code):
     assert 0 < forwards < tokens                       # the drafts were of use
 
 
-LONG = ("report", "train", "answers")              # minutes each; tests/test_cli_train.py runs the last two
+LONG = ("report", "train", "answers", "sweep")     # minutes each; tests/test_cli_train.py and tests/sweep run theirs
 
 
 @pytest.mark.parametrize("words", [words for words in commands("specdec") if words[1] not in LONG], ids=" ".join)

@@ -1,4 +1,4 @@
-"""Runs of `specdec bench --batch` side by side: how the gain of speculation changes with the batch, and predictions.
+"""Runs of `specdec bench` with --batch side by side: how the gain of speculation changes with the batch, and predictions.
 
 A table is a small JSON file made from run folders, or the folders themselves. Every run keeps its own provenance, and
 runs of different batches stand beside each other: nothing is averaged over them. Measured and predicted numbers have
@@ -25,7 +25,7 @@ from specdec_lib.types import Refusal
 SHIPPED = Path(__file__).parents[2] / "data" / "results" / "batches"
 TABLE = "batches.json"
 PLAIN = "ar"
-MADE = "make runs with `specdec bench --batch B --out FOLDER/bB` and give FOLDER"
+MADE = "make runs with `specdec bench --batch 4 --out FOLDER/b4` and give FOLDER"
 
 
 class BatchRow(NamedTuple):

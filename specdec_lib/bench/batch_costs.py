@@ -1,4 +1,4 @@
-"""The cost curve of batches of this target on this machine: `specdec cost --batch`."""
+"""The cost curve of batches of this target on this machine: `specdec cost` with --batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`specdec export eagle`: a trained EAGLE head in the format in which others serve such heads."""
+"""`specdec export` of a checkpoint: a trained EAGLE head in the format in which others serve such heads."""
 
 from __future__ import annotations
 

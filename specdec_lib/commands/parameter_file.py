@@ -64,5 +64,5 @@ def split_parameters(given: Mapping[str, GivenWord], options: Container[str],
         for name, word in rest.items():
             if name not in known:
                 raise Refusal(f"{path}, line {word.line}: there is no parameter {name!r}; the notebook has"
-                              f" {', '.join(known)}, and `specdec report --help` lists the options")
+                              f" {', '.join(known)}, and --help lists the options of `specdec report`")
     return mine, {name: word.text for name, word in rest.items()}

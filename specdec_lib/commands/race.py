@@ -1,4 +1,4 @@
-"""`specdec generate --compare`: one prompt by several methods, side by side while they decode, then as a table.
+"""`specdec generate` with --compare: one prompt by several methods, side by side while they decode, then as a table.
 
 Each token is coloured by its source. Where no terminal shows it, the answers follow one another as plain text.
 """

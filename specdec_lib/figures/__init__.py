@@ -20,6 +20,7 @@ from specdec_lib.figures.retrieval import candidates
 from specdec_lib.figures.schedule_map import schedule_map
 from specdec_lib.figures.schedule_timeline import schedule_timeline
 from specdec_lib.figures.speed import by_family, speedups, time_split, tokens_per_forward
+from specdec_lib.figures.sweep import parallel_settings, parameter_contour, sensitivity_bars, settings_front
 from specdec_lib.figures.theme import PALETTE
 from specdec_lib.figures.theory import conditional_acceptance, cost_curve, curves, speed_map, tokens_by_depth
 from specdec_lib.figures.timeline import match_lengths, rounds, signal, sources
@@ -32,8 +33,9 @@ from specdec_lib.figures.waterfall import break_even_plane, waterfall
 __all__ = ["PALETTE", "acceptance", "board", "break_even_plane", "by_family", "candidates", "canvas_grid",
            "conditional_acceptance", "cost_curve", "curves", "densities", "depth_weights", "distributions",
            "draft_lengths", "draft_lengths_by_round", "early_exit_grid", "gains", "histogram", "image_grid", "lattice",
-           "lengths_by_rule", "match_lengths", "nested_rounds", "patch_acceptance", "pipeline", "precision_recall",
-           "predicted_measured", "ratios", "regrets", "round_split", "rounds", "schedule_map", "schedule_timeline",
-           "shares", "signal", "solved_by_forwards", "sources", "speed_by_parameter", "speed_map", "speedups",
-           "stack_path", "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff",
-           "training_curves", "tree", "trigger", "waterfall"]
+           "lengths_by_rule", "match_lengths", "nested_rounds", "parallel_settings", "parameter_contour",
+           "patch_acceptance", "pipeline", "precision_recall", "predicted_measured", "ratios", "regrets", "round_split",
+           "rounds", "schedule_map", "schedule_timeline", "sensitivity_bars", "settings_front", "shares", "signal",
+           "solved_by_forwards", "sources", "speed_by_parameter", "speed_map", "speedups", "stack_path",
+           "stopping_points", "time_split", "tokens_by_depth", "tokens_per_forward", "tradeoff", "training_curves",
+           "tree", "trigger", "waterfall"]

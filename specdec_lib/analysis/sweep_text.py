@@ -1,0 +1,59 @@
+"""Sentences about a finished sweep, their direction taken from its numbers."""
+
+from __future__ import annotations
+
+from specdec_lib.analysis import wording
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.sweep import MEASURES, BestSetting, Sensitivity, SweepRun
+from specdec_lib.analysis.sweep_held_out import HeldOutChoice
+
+TIMING = "timing"
+
+
+def headline(run: SweepRun) -> str:
+    """What was swept, how much, and whether it was timed."""
+    told, count = run.summary["sweep"], len({row["cell"] for row in run.rows})
+    seconds = ("Timing cells had their cores for themselves" if told["mode"] == TIMING
+               else "Cells were counted and not timed: nothing here is a speed")
+    files = ", ".join(dict.fromkeys(row["prompts"] for row in run.rows))
+    return (f"{count} cells, settings: {len(run.settings)}, of {', '.join(run.methods)}, on {len(run.questions)}"
+            f" prompts of {files}. {seconds}.")
+
+
+def best_sentence(best: BestSetting | None, measure: str) -> str:
+    """The best setting, and how many others it is not told apart from."""
+    if best is None:
+        return f"No setting has {measure}."
+    said = f"{best.label} has the best {measure}: {best.value:.2f} ({interval_text(best.interval)})"
+    if best.second is None:
+        return f"{said}; there is no other setting."
+    lead = wording.over(best.label, best.lead, best.lead_interval, best.second, "better", "worse")
+    close = len(best.not_told_apart)
+    return f"{said}. {lead}. Settings that it is not told apart from: {close}."
+
+
+def sensitivity_sentence(found: list[Sensitivity], measure: str) -> str:
+    """Which parameters surely matter."""
+    if not found:
+        return f"No parameter has two values for which {measure} is defined."
+    sure = [one for one in found if one.interval is not None and one.interval[0] > 1]
+    most = found[0]
+    return (f"{wording.how_many(one in sure for one in found)} parameters surely change {measure}. The largest effect"
+            f" is {most.parameter}'s: {most.best} is {most.effect:.2f} times as good as {most.worst}"
+            f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.")
+
+
+def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:
+    """How often a choice is best on prompts that it was not made on."""
+    if found is None:
+        return f"Too few prompts or settings to hold some out: {measure} needs ten prompts and two settings."
+    first, times = next(iter(found.chosen.items()))
+    return (f"Chosen on half of the prompts, a setting is best on the other half in {found.best_again:.0%} of"
+            f" {found.draws} random halves; one drawn at random would be in {found.by_chance:.0%}. The choice gives up"
+            f" {found.loss:.1%} of the best {measure} there. Chosen most often, {times} times: {first}.")
+
+
+def front_sentence(run: SweepRun, front: list[str], x: str, y: str) -> str:
+    """How many settings lie on the front."""
+    better = " and ".join(f"{'more' if MEASURES[name].more_is_better else 'less'} {name}" for name in (x, y))
+    return f"{len(front)} of {len(run.settings)} settings are beaten by no other in both measures ({better} is better)."

@@ -1,0 +1,163 @@
+"""A sweep in numbers that were put there: the best, the sensitive, the front, and what holds on other prompts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specdec_lib.analysis import sweep, sweep_text
+from specdec_lib.analysis.sweep import SweepRun
+from specdec_lib.analysis.sweep_held_out import held_out_choices
+from specdec_lib.measure import bootstrap
+from specdec_lib.types import Refusal
+
+TAU, ACCEPTED, NLL = "tokens per forward", "acceptance rate", "NLL (nats per token)"
+
+
+def row(spec, question, tokens, forwards, parameters=(), seed=0, **more):
+    return {"cell": f"{spec}{seed}", "mode": "counting", "spec": spec, "method": spec.partition("(")[0], "target": "t",
+            "device": "cpu", "dtype": "float32", "temperature": 0.0, "max_new_tokens": 8, "seed": seed,
+            "prompts": "p.jsonl", "question_id": str(question), "family": "qa", "tokens": tokens, "forwards": forwards,
+            "drafted": 4, "accepted": 2, "nll": 1.0 * tokens, "not_best": 0, "score": None, "output": "x",
+            **{f"parameter.{name}": value for name, value in dict(parameters).items()}, **more}
+
+
+def run_of(rows):
+    names = {name for one in rows for name in one}
+    full = [{name: one.get(name) for name in names} for one in rows]
+    return SweepRun({"sweep": {"mode": "counting"}}, tuple(full))
+
+
+def factorial(prompts=12):
+    """theta surely matters, least does not at all: tokens are 20 + 10 theta on every prompt, forwards vary with it."""
+    return run_of([row(f"respec(theta={t}, least={x})", q, 20 + 10 * t, 10 + q % 3, {"theta": t, "least": x})
+                   for t in (0, 1, 2) for x in (.1, .2) for q in range(prompts)])
+
+
+def test_a_measure_is_a_ratio_of_totals_with_the_bootstrap_of_the_bench():
+    found = factorial()
+    label = "respec(theta=1, least=0.1)"
+    pairs = [(30, 10 + q % 3) for q in range(12)]
+    assert found.value(label, TAU) == 12 * 30 / sum(n for _, n in pairs)
+    assert found.interval(label, TAU) == bootstrap([pairs], lambda t: t[:, 0] / t[:, 1])
+    assert factorial(4).interval(label, TAU) is None
+
+
+def test_seeds_of_a_setting_are_pooled_and_what_varies_is_in_its_label():
+    found = run_of([row("a", q, 10, 5, seed=seed, target=target) for q in range(6) for seed in (0, 1)
+                    for target in ("x", "y")])
+    assert list(found.settings) == ["a, target x", "a, target y"]
+    assert found.numbers(["a, target x"], TAU).tolist() == [[20, 10]] * 6
+
+
+def test_only_prompts_that_all_settings_have_are_compared():
+    found = run_of([row("a", q, 10, 5) for q in range(6)] + [row("b", q, 10, 4) for q in range(1, 7)])
+    assert [question for _, question in found.questions] == ["1", "2", "3", "4", "5"]
+
+
+def test_the_best_is_the_best_in_the_measures_own_direction():
+    found = run_of([row("a", q, 10, 5, nll=5.0) for q in range(6)] + [row("b", q, 10, 4, nll=9.0) for q in range(6)])
+    best = sweep.best_setting(found, TAU)
+    assert (best.label, best.value, best.second, best.lead) == ("b", 2.5, "a", 1.25)
+    assert best.lead_interval == [1.25, 1.25]      # every prompt says the same
+    assert best.not_told_apart == ()
+    assert sweep.best_setting(found, NLL).label == "a"
+    assert sweep.best_setting(found, NLL).lead == pytest.approx(1.8)
+
+
+def test_settings_that_write_the_same_are_not_told_apart():
+    best = sweep.best_setting(factorial(), TAU)
+    assert best.label == "respec(theta=2, least=0.1)"
+    assert best.not_told_apart == ("respec(theta=2, least=0.2)",)
+
+
+def test_a_parameter_that_matters_is_told_from_one_that_does_not():
+    theta, least = sweep.sensitivities(factorial(), "respec", TAU)
+    assert (theta.parameter, theta.best, theta.worst) == ("theta", 2, 0)
+    assert theta.effect == pytest.approx(2.0)
+    assert theta.interval == pytest.approx([2.0, 2.0])
+    assert list(theta.values) == [0, 1, 2]
+    assert (least.parameter, least.effect, least.interval) == ("least", 1.0, [1.0, 1.0])
+
+
+def test_like_is_compared_with_like_where_the_grid_has_holes():
+    rows = [one for one in factorial().rows if one["spec"] != "respec(theta=2, least=0.2)"]
+    theta, least = sweep.sensitivities(run_of(rows), "respec", TAU)
+    assert (theta.parameter, theta.effect) == ("theta", pytest.approx(2.0))
+    assert (least.parameter, least.effect) == ("least", 1.0)        # without theta 2, which least 0.1 alone has
+
+
+def test_a_plane_holds_what_was_run_and_nothing_where_nothing_was():
+    rows = [one for one in factorial().rows if one["spec"] != "respec(theta=2, least=0.2)"]
+    xs, ys, values = sweep.parameter_plane(run_of(rows), "respec", "theta", "least", TAU)
+    assert (xs, ys) == ([0, 1, 2], [.1, .2])
+    assert values[0] == pytest.approx([20 / 11, 30 / 11, 40 / 11])
+    assert values[1][:2] == pytest.approx([20 / 11, 30 / 11])
+    assert values[1][2] is None
+
+
+def test_the_plane_shown_is_that_of_the_two_largest_effects():
+    names, xs, _, values = sweep.largest_plane(factorial(), "respec", TAU)
+    assert (names, xs) == (("theta", "least"), [0, 1, 2])
+    assert values[0] == pytest.approx(values[1])
+    assert sweep.largest_plane(run_of([row("a", q, 10, 5) for q in range(6)]), "a", TAU) is None
+
+
+def test_the_front_is_what_none_beats_in_both_measures():
+    found = run_of([row(spec, q, tokens, 10, nll=nll * tokens) for q in range(6) for spec, tokens, nll in
+                    (("fast", 30, 2.0), ("middle", 20, 1.5), ("slow", 10, 1.0), ("beaten", 19, 1.6))])
+    assert sweep.pareto_front(found, TAU, NLL) == ["fast", "middle", "slow"]
+    assert "3 of 4 settings" in sweep_text.front_sentence(found, ["fast", "middle", "slow"], TAU, NLL)
+
+
+def test_a_choice_that_is_right_everywhere_is_right_on_held_out_prompts():
+    found = held_out_choices(factorial(), TAU, draws=50)
+    assert (found.best_again, found.loss) == (1.0, 0.0)
+    assert found.by_chance == pytest.approx(2 / 6)                  # two settings are best everywhere
+    assert sum(found.chosen.values()) == found.draws == 50
+
+
+def test_a_choice_of_noise_is_seldom_right_on_held_out_prompts():
+    rows = [row(f"s(k={k})", q, 10, 8 if q % 6 == k else 10) for k in range(6) for q in range(12)]
+    found = held_out_choices(run_of(rows), TAU, draws=200)
+    assert found.best_again < .5                   # what is good on one half has had its good prompts there
+    assert found.loss > 0
+    assert held_out_choices(run_of(rows), TAU, draws=200) == found
+
+
+def test_too_few_prompts_or_settings_have_nothing_to_hold_out():
+    assert held_out_choices(factorial(9), TAU) is None
+    assert held_out_choices(run_of([row("a", q, 10, 5) for q in range(12)]), TAU) is None
+    assert "needs ten prompts" in sweep_text.held_out_sentence(None, TAU)
+
+
+def test_times_are_a_measure_only_where_they_were_taken():
+    assert "times as fast as plain decoding" not in factorial().measures
+    timed = run_of([row("a", q, 20, 10, seconds=2.0, plain_seconds=3.0, plain_tokens=10) for q in range(6)])
+    assert timed.value("a", "times as fast as plain decoding") == 3.0
+    assert "reference score" not in timed.measures
+    scored = run_of([row("a", q, 20, 10, score=.5 if q else None) for q in range(6)])
+    assert scored.value("a", "reference score") == .5
+
+
+def test_sentences_follow_the_numbers():
+    found = factorial()
+    said = sweep_text.sensitivity_sentence(sweep.sensitivities(found, "respec", TAU), TAU)
+    assert said.startswith("1 of 2 parameters")
+    said = sweep_text.best_sentence(sweep.best_setting(found, TAU), TAU)
+    assert "respec(theta=2, least=0.1)" in said
+    assert "not told apart from: 1." in said
+    assert "nothing here is a speed" in sweep_text.headline(found)
+    assert sweep_text.best_sentence(None, TAU).startswith("No setting")
+    assert sweep_text.sensitivity_sentence([], TAU).startswith("No parameter")
+
+
+def test_a_folder_without_a_sweep_is_refused_and_the_shipped_one_is_read(tmp_path):
+    with pytest.raises(Refusal, match="holds no finished sweep"):
+        sweep.load_sweep(tmp_path)
+    (tmp_path / "summary.json").write_text(json.dumps({"sweep": {"cells": [1]}}))
+    with pytest.raises(Refusal, match="holds no finished sweep"):
+        sweep.load_sweep(tmp_path)
+    shipped = sweep.load_sweep(Path(__file__).parents[2] / "data" / "results" / "sweep")
+    assert len(shipped.settings) == len(shipped.summary["sweep"]["cells"])
+    assert len(shipped.questions) >= 10
