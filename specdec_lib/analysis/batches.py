@@ -1,4 +1,4 @@
-"""Runs of `specdec bench` with --batch side by side: how the gain of speculation changes with the batch, and predictions.
+"""Runs of `specdec bench` with --batch side by side: how the gain changes with the batch, and predictions.
 
 A table is a small JSON file made from run folders, or the folders themselves. Every run keeps its own provenance, and
 runs of different batches stand beside each other: nothing is averaged over them. Measured and predicted numbers have
