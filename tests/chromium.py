@@ -15,6 +15,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 SECONDS = 120                                      # to start, to load a page, to find an element: of a busy machine
 FIRST, NEXT, LAST = 3000, 1000, 20000              # ms for an answer: to the first step, to the others, to all of them
+SETTLED = 300                                      # ms for a picture to follow a control that is not timed
+VALUE = "one => one.matches('select') ? one.selectedIndex : Number(one.value ?? one.getAttribute('aria-valuenow'))"
 # Resolves to the milliseconds from the first event of a key or a choice to the frame that shows another picture, or to
 # null. A picture is data, title, lines and notes of the figures and the text beside a control, without its own label.
 WATCH = """(control, [box, patience]) => {
@@ -115,8 +117,24 @@ def all_moved(controls: Locator, inside: str, box: str, name: str) -> dict[str, 
         called, same = one.evaluate(name), 1
         while (key := called if same == 1 else f"{called} ({same})") in taken:
             same += 1
-        taken[key] = moved(one.locator(inside).first if inside else one, box)
+        control = one.locator(inside).first if inside else one
+        start = control.evaluate(VALUE)
+        taken[key] = moved(control, box)
+        put_back(control, start)
     return taken
+
+
+def put_back(control: Locator, start: float) -> None:
+    """The control at its start again, where the others have an effect, and time for the picture to follow."""
+    if control.evaluate("one => one.matches('select')"):
+        control.select_option(index=int(start))
+    else:
+        for _ in range(24):
+            now = control.evaluate(VALUE)
+            if now == start:
+                break
+            control.press("ArrowLeft" if now > start else "ArrowRight")
+    control.page.wait_for_timeout(SETTLED)
 
 
 def main() -> int:

@@ -71,9 +71,12 @@ def test_a_notebook_with_a_stack_of_controls_runs_live_and_each_control_redraws_
     book = nbformat.read(ROOT / "notebooks" / "54_duodecoding.ipynb", as_version=4)
     shown = len(calls(ROOT / "notebooks" / "54_duodecoding.ipynb", "explore"))
     book.cells.append(nbformat.v4.new_code_cell(LIVE))
-    nbformat.write(book, tmp_path / "live.ipynb")
-    values = notebook_runner.smoke_values(tmp_path / "live.ipynb")
-    done = notebook_runner.run_notebook(tmp_path / "live.ipynb", tmp_path / "done.ipynb", values, cell_seconds=60,
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    live = tmp_path / "notebooks" / "live.ipynb"
+    live.parent.mkdir()
+    nbformat.write(book, live)
+    values = notebook_runner.smoke_values(live)
+    done = notebook_runner.run_notebook(live, tmp_path / "done.ipynb", values, cell_seconds=60,
                                         env=ENV | {"SPECDEC_EXPLORE": "live"})
     outputs = [output for cell in cells(done.path, "code") for output in cell.outputs]
     assert sum("application/vnd.jupyter.widget-view+json" in one.get("data", {}) for one in outputs) == shown + 1
