@@ -94,8 +94,8 @@ def load_llama_cpp(names: Sequence[str], gguf: str, threads: int | None, end: fr
         import llama_cpp  # pyright: ignore[reportMissingImports]  an extra
         from llama_cpp import llama_speculative  # pyright: ignore[reportMissingImports]
     except ImportError as missing:
-        raise Refusal(f"{names[0]} needs the package llama-cpp-python: pip install 'specdec-lib[llama-cpp]', which"
-                      " compiles for some minutes") from missing
+        raise Refusal(f"{names[0]} needs the package llama-cpp-python ({missing}): pip install"
+                      " 'specdec-lib[llama-cpp]', which compiles for some minutes") from missing
     drafters = {PLAIN: lambda: None, LOOKUP: lambda: llama_speculative.LlamaPromptLookupDecoding(2, 10)}
     return [LlamaCpp(name, llama_cpp.Llama(gguf, n_ctx=CONTEXT, n_batch=BATCH, n_threads=threads,
                                            n_threads_batch=threads, draft_model=drafters[name](), verbose=False), end)
