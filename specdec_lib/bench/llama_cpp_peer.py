@@ -97,6 +97,7 @@ def load_llama_cpp(names: Sequence[str], gguf: str, threads: int | None, end: fr
         raise Refusal(f"{names[0]} needs the package llama-cpp-python ({missing}): pip install"
                       " 'specdec-lib[llama-cpp]', which compiles for some minutes") from missing
     drafters = {PLAIN: lambda: None, LOOKUP: lambda: llama_speculative.LlamaPromptLookupDecoding(2, 10)}
-    return [LlamaCpp(name, llama_cpp.Llama(gguf, n_ctx=CONTEXT, n_batch=BATCH, n_threads=threads,
-                                           n_threads_batch=threads, draft_model=drafters[name](), verbose=False), end)
-            for name in names]
+    common = {"n_ctx": CONTEXT, "n_batch": BATCH, "n_threads": threads, "n_threads_batch": threads, "verbose": False}
+    # Version 0.3.36 fails at prompts above BATCH where it drafts and does not keep the logits of all positions.
+    return [LlamaCpp(name, llama_cpp.Llama(gguf, draft_model=drafters[name](), logits_all=name == LOOKUP, **common),
+                     end) for name in names]
