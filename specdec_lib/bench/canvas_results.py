@@ -123,8 +123,9 @@ def read_canvas_run(folder: str | Path) -> CanvasRun:
             rounds.setdefault(key, []).append(reader(CanvasRound)(row))
         decodes = tuple(_decode_of(row, tuple(rounds.get((row["task"], row["method"]), ()))) for row in rows)
         return CanvasRun(dict(summary), decodes, {task.id: task for task in tasks})
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise Refusal(f"{folder} holds no finished canvas run ({error}): make one with `specdec canvas`") from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
+        raise Refusal(f"{folder} holds no finished canvas run ({type(error).__name__}): make one with"
+                      " `specdec canvas`") from None
 
 
 def _decode_of(row: dict, rounds: tuple[CanvasRound, ...]) -> CanvasDecode:

@@ -9,6 +9,7 @@ from typing import cast
 import typer
 
 from specdec_lib.commands.ctrl_c import SENTENCE, STOPPED
+from specdec_lib.commands.printable import one_line
 from specdec_lib.files import DiskFull, writing
 from specdec_lib.types import Refusal
 
@@ -49,9 +50,9 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
             say(SENTENCE)
         return code if isinstance(code, int) else 0
     except Refusal as error:
-        say(f"specdec: {error}")
+        say(f"specdec: {one_line(str(error))}")
     except CLICK as error:
-        say(f"specdec: {error.format_message()}" if error.format_message() else "")
+        say(f"specdec: {one_line(error.format_message())}" if error.format_message() else "")
     except Stopped as error:
         say(str(error))
         return STOPPED
@@ -70,7 +71,7 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
         say(f"specdec: {error}")
         return FAILED
     except OSError as error:
-        say(f"specdec: {why_failed(error)}")
+        say(f"specdec: {one_line(why_failed(error))}")
     return BAD_INPUT
 
 

@@ -8,6 +8,7 @@ from typing import TextIO
 from specdec_lib import catalog, measure
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
+from specdec_lib.commands.printable import printable
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
 from specdec_lib.loop import run
@@ -20,8 +21,8 @@ def stream_answer(plan: Plan, spec: str, world: Environment, curve: CostCurve | 
     method = catalog.build(spec, kit)
     stream = world.stream()
     for session in run(session, kit.target, method, Dice(plan.seed), kit.memory):   # noqa: B020
-        yield stream.push(session.rounds[-1].verdict.tokens)
-    yield stream.finish()
+        yield printable(stream.push(session.rounds[-1].verdict.tokens))
+    yield printable(stream.finish())
     yield f"\n{statistics(session, spec, plan)}\n"
 
 

@@ -115,6 +115,17 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         read_canvas_run(tmp_path)
 
 
+@pytest.mark.parametrize("table", ["decodes", "rounds"])
+def test_a_damaged_table_is_refused_in_one_line(tmp_path, table):
+    run_canvases(plan(), open_world("table", 1), tmp_path, quiet)
+    file = tmp_path / f"{table}.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(range(60)) + content[64:])
+    with pytest.raises(Refusal, match="no finished canvas run") as refused:
+        read_canvas_run(tmp_path)
+    assert len(str(refused.value).splitlines()) == 1
+
+
 class RoundsByRows:
     """A model whose numbers depend on the rows of the batch, as matrix products' rounding does: 0 and 1 nearly tie."""
 

@@ -1,0 +1,17 @@
+"""Text from models, files and libraries as a terminal may show it: no character steers the terminal."""
+
+from __future__ import annotations
+
+CONTROLS: dict[int, str | None] = {
+    number: "\ufffd" for number in (*range(32), *range(127, 160)) if chr(number) not in "\n\t"}
+CONTROLS[ord("\r")] = None                         # half of a line break in some texts
+
+
+def printable(text: str) -> str:
+    """The text with every control character but line break and tab shown as U+FFFD; carriage returns go."""
+    return text.translate(CONTROLS)
+
+
+def one_line(text: str) -> str:
+    """The text on one line: what libraries say can hold line breaks, and bytes of the file that they refuse."""
+    return printable(" ".join(text.split()))
