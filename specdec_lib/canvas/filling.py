@@ -36,6 +36,18 @@ def check_temperature(temperature: float) -> float:
     return Sampling(temperature).temperature
 
 
+def check_theta(theta: float) -> float:
+    """A confidence threshold; Refusal for one that is no probability above 0."""
+    if not 0 < theta <= 1:
+        raise Refusal(f"theta is a probability above 0, got {theta}")
+    return theta
+
+
+def reaching(theta: float) -> Take:
+    """Writes all choices with a confidence of at least `theta`, and never none."""
+    return lambda choices, now: sum(choice.confidence >= theta for choice in choices)
+
+
 def with_block(session: CanvasSession, block: int) -> CanvasSession:
     """The session with semi-autoregressive blocks of this length; 0 leaves those of the canvas."""
     if not block:

@@ -65,8 +65,12 @@ class SudokuLayer(nn.Module):
     def forward(self, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
         """Hidden states [B, 81, width] after this layer."""
         x = x + self.attend(F.rms_norm(x, x.shape[-1:], self.before, EPS), there, back)
+        return x + self.feed_forward(x)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """What the gated feed-forward adds to states [..., width]."""
         gate, up = F.linear(F.rms_norm(x, x.shape[-1:], self.between, EPS), self.gate_up).chunk(2, -1)
-        return x + F.linear(F.silu(gate) * up, self.down)
+        return F.linear(F.silu(gate) * up, self.down)
 
     def attend(self, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
         """What each cell reads from its row, its column and its box."""
@@ -104,8 +108,12 @@ class SudokuNet(nn.Module):
             x = x + seen
             for layer in self.layers:
                 x = layer(x, self.there, self.back)
-            out.append(F.linear(F.rms_norm(x, x.shape[-1:], self.norm, EPS), self.head))
+            out.append(self.logits(x))
         return out
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [..., 9] of states [..., width]."""
+        return F.linear(F.rms_norm(x, x.shape[-1:], self.norm, EPS), self.head)
 
     def forward(self, canvas: Tensor) -> Tensor:
         """Logits [B, 81, 9] of the digits 1 to 9."""

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.canvas.forecast import Forecast, forecast
+from specdec_lib.canvas.forecast import Forecast, RowForecast, forecast
 from specdec_lib.canvas.types import Canvas
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL, FULL
 from specdec_lib.heads.dream_llada import Pretrained
@@ -24,6 +24,7 @@ from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
 from specdec_lib.types import Refusal
 
+KeptLayers = Sequence[tuple[Tensor, Tensor]]       # keys and values [rows, heads, positions, d] by layer
 KEPT_PROMPTS = 4                                   # whose rows are kept, the last ones used
 
 
@@ -69,10 +70,35 @@ class TextCanvasModel:
                 out = self.causal_logits(canvases, start)
         return forecast(torch.stack(tuple(out)), first.area, None, self.weights.ids)
 
+    @property
+    def caches(self) -> bool:
+        """With `causal` attention nothing outside the open block changes: there is nothing to approximate."""
+        return self.attention == FULL
+
+    def keep(self, canvas: Canvas) -> tuple[RowForecast, KeptLayers]:
+        """One whole forward, and the keys and values of all positions; see `block_cache.CachingModel`."""
+        with torch.inference_mode():
+            hidden, kept = self.through(self.embedded(canvas, range(len(canvas))), 0, None, None)
+            found = self.logits(hidden[:, canvas.area[0] - self.shifted:len(canvas) - self.shifted])
+        return forecast(found, canvas.area, None, self.weights.ids)[0], kept
+
+    def within(self, canvas: Canvas, kept: KeptLayers, positions: tuple[int, ...]) -> RowForecast:
+        """The forecast of these neighbouring positions against what was kept of the others."""
+        start, stop = positions[0] - self.shifted, positions[-1] + 1
+        others = tuple((without(keys, start, stop), without(values, start, stop)) for keys, values in kept)
+        with torch.inference_mode():
+            hidden, _ = self.through(self.embedded(canvas, range(start, stop)), start, None, others)
+            found = self.logits(hidden[:, :len(positions)])
+        return forecast(found, positions, None, self.weights.ids)[0]
+
+    def embedded(self, canvas: Canvas, positions: range) -> Tensor:
+        """The embeddings [1, n, hidden] of these positions."""
+        return self.weights.embedding[torch.tensor([[canvas.tokens[at] for at in positions]],
+                                                   device=self.weights.device)]
+
     def full_logits(self, canvas: Canvas) -> Tensor:
         """Logits [1, area, columns] where every position sees every other one."""
-        x = self.weights.embedding[torch.tensor([canvas.tokens], device=self.weights.device)]
-        hidden, _ = self.through(x, 0, None, None)
+        hidden, _ = self.through(self.embedded(canvas, range(len(canvas))), 0, None, None)
         return self.logits(hidden[:, canvas.area[0] - self.shifted:len(canvas) - self.shifted])
 
     def causal_logits(self, canvases: Sequence[Canvas], start: int) -> Tensor:
@@ -143,6 +169,11 @@ class TextCanvasModel:
         """Logits [rows, positions, columns] in single precision at least."""
         found = self.weights.head(self.weights.normed(hidden).flatten(0, 1))
         return found.to(torch.promote_types(found.dtype, torch.float32)).view(*hidden.shape[:2], -1)
+
+
+def without(heads: Tensor, start: int, stop: int) -> Tensor:
+    """Keys or values [rows, heads, positions, d] of all positions but `start` to `stop`."""
+    return torch.cat((heads[:, :, :start], heads[:, :, stop:]), 2)
 
 
 def area_sight(canvas: Canvas) -> Tensor:

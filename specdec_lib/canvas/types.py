@@ -40,12 +40,18 @@ class Canvas:
         return tuple(position for position in self.area if self.tokens[position] == self.mask)
 
     @cached_property
+    def open_block(self) -> tuple[int, ...]:
+        """All positions, filled and masked, of the first block that has a mask; () for a full canvas."""
+        if not self.masked:
+            return ()
+        length = self.block or len(self.area)
+        start = self.area.index(self.masked[0]) // length * length
+        return self.area[start:start + length]
+
+    @cached_property
     def open(self) -> tuple[int, ...]:
-        """Masked positions of the first block that has any: what may be filled now."""
-        if not self.block or not self.masked:
-            return self.masked
-        start = self.area.index(self.masked[0]) // self.block * self.block
-        inside = frozenset(self.area[start:start + self.block])
+        """The masked positions of the open block: what may be filled now."""
+        inside = frozenset(self.open_block)
         return tuple(position for position in self.masked if position in inside)
 
     @property

@@ -14,14 +14,17 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from specdec_lib.canvas.forecast import Forecast, forecast
+from specdec_lib.canvas.forecast import Forecast, RowForecast, forecast
 from specdec_lib.canvas.sudoku import BLANK, CELLS, Puzzle, board_lines, puzzles
+from specdec_lib.canvas.sudoku_cache import KeptCells, keep_cells, some_cells
 from specdec_lib.canvas.sudoku_net import SudokuNet, SudokuShape
 from specdec_lib.canvas.types import Canvas, CanvasTask, CanvasWorld
 from specdec_lib.checkpoints.card import SHIPPED
 from specdec_lib.checkpoints.checkpoint_files import load_checkpoint
 from specdec_lib.checkpoints.trainable import CANVAS
+from specdec_lib.models.threads import for_short_work
 from specdec_lib.types import Refusal
 
 BLANKS = (30, 40, 50, 54)                          # of the tasks, in turn
@@ -35,11 +38,30 @@ class SudokuModel:
     vocab: int = 10
     mask: int = BLANK
     end: tuple[int, ...] = ()
+    caches: bool = True
 
     def __call__(self, canvases: Sequence[Canvas]) -> Forecast:
         with torch.inference_mode():
-            logits = self.net(torch.tensor([canvas.tokens for canvas in canvases])).double()
-        return forecast(F.pad(logits, (1, 0), value=-torch.inf), range(CELLS), None)
+            logits = self.net(torch.tensor([canvas.tokens for canvas in canvases]))
+        return digits_forecast(logits, range(CELLS))
+
+    def keep(self, canvas: Canvas) -> tuple[RowForecast, KeptCells]:
+        """One whole forward, and the keys and values of all cells; see `block_cache.CachingModel`."""
+        with torch.inference_mode():
+            logits, kept = keep_cells(self.net, torch.tensor(canvas.tokens))
+        return digits_forecast(logits[None], range(CELLS))[0], kept
+
+    def within(self, canvas: Canvas, kept: KeptCells, positions: tuple[int, ...]) -> RowForecast:
+        """The forecast of these cells against what was kept of the others."""
+        with torch.inference_mode():
+            cells = torch.tensor(positions)
+            logits, _ = some_cells(self.net, torch.tensor(canvas.tokens)[cells], cells, kept)
+        return digits_forecast(logits[None], positions)[0]
+
+
+def digits_forecast(logits: Tensor, positions: Sequence[int]) -> Forecast:
+    """The forecast of the digits' logits [rows, positions, 9], widened, with the mask's column before them."""
+    return forecast(F.pad(logits.double(), (1, 0), value=-torch.inf), positions, None)
 
 
 def load_sudoku(folder: Path | None = None) -> SudokuModel:
@@ -51,6 +73,7 @@ def load_sudoku(folder: Path | None = None) -> SudokuModel:
     except (KeyError, TypeError, ValueError, RuntimeError):
         raise Refusal(f"the checkpoint {CANVAS} does not hold the tensors of a Sudoku network: make it again with "
                       f"`specdec train {CANVAS}`") from None
+    for_short_work()
     return SudokuModel(net.eval().requires_grad_(False))
 
 

@@ -45,12 +45,10 @@ def canvas(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
     from specdec_lib.bench.progress import bar
     from specdec_lib.canvas.catalog import canvas_specs
     from specdec_lib.canvas.worlds import open_world
+    from specdec_lib.models.threads import for_model
 
     check_threads(threads)
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
+    for_model(threads)                             # what is measured here has all threads, or those asked for
     there = open_world(world, limit, seed)
     try:
         with bar("canvas") as progress:

@@ -184,7 +184,7 @@ def shipped_recordings(folder: Path = SHIPPED) -> dict[str, Path]:
 
 def load_recording(path: Path | str) -> Recording:
     """Reads a recording; Refusal where it is missing, cut short or of another format. Replaying takes one thread."""
-    threads.for_replay()
+    threads.for_short_work()
     path = Path(path)
     if not path.is_file():
         raise Refusal(f"there is no recording {path}: make one with `specdec record --out {path.parent}`")

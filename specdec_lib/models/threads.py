@@ -1,7 +1,8 @@
-"""How many threads torch computes with: one where recordings are replayed, all of them once a model is loaded.
+"""How many threads torch computes with: one for short work, all of them once a model is loaded.
 
-A replayed row is short work: two threads spend most of it waiting for each other, four to ten times as long on a busy
-machine. The first recording that is read lowers the number, and a model that is loaded before or later has its own.
+A replayed row and a board of a small network are short work: two threads spend most of it waiting for each other, four
+to ten times as long on a busy machine. What does such work lowers the number, and a model that is loaded before or
+later has its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class ThreadState:
 STATE = ThreadState()
 
 
-def for_replay() -> None:
+def for_short_work() -> None:
     """One thread, unless a model has been loaded in this process."""
     if not STATE.model and torch.get_num_threads() > 1:
         STATE.lowered_from = torch.get_num_threads()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from specdec_lib.canvas.world_sudoku import load_sudoku
 from specdec_lib.hub.load import load_lm
 from specdec_lib.models import replay, threads
 from specdec_lib.types import Refusal
@@ -30,6 +31,15 @@ def test_a_recording_is_replayed_with_one_thread_and_a_model_gets_back_what_ther
     load(tmp_path)
     assert torch.get_num_threads() == 2
     replay.load_recording(PATH)
+    assert torch.get_num_threads() == 2
+
+
+def test_boards_are_filled_with_one_thread(tmp_path):
+    load_sudoku()
+    assert torch.get_num_threads() == 1
+    load(tmp_path)
+    assert torch.get_num_threads() == 2
+    load_sudoku()
     assert torch.get_num_threads() == 2
 
 

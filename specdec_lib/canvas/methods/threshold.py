@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from specdec_lib.canvas.filling import check_block, fill, with_block
+from specdec_lib.canvas.filling import check_block, check_theta, fill, reaching, with_block
 from specdec_lib.canvas.types import CanvasModel, CanvasSession
 from specdec_lib.cards import Card
-from specdec_lib.types import RandomNumbers, Refusal
+from specdec_lib.types import RandomNumbers
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,11 @@ class Threshold:
     block: int = 0
 
     def __call__(self, session: CanvasSession, model: CanvasModel, dice: RandomNumbers) -> Iterator[CanvasSession]:
-        return fill(with_block(session, self.block), model,
-                    lambda choices, now: sum(choice.confidence >= self.theta for choice in choices), dice)
+        return fill(with_block(session, self.block), model, reaching(self.theta), dice)
 
 
 def make(model: CanvasModel, theta: float = 0.9, block: int = 0) -> Threshold:
-    if not 0 < theta <= 1:
-        raise Refusal(f"theta is a probability above 0, got {theta}")
-    return Threshold(theta, check_block(block))
+    return Threshold(check_theta(theta), check_block(block))
 
 
 CARD = Card("threshold", idea="write every position whose best token is probable enough",
