@@ -1,4 +1,4 @@
-"""The compiled attention takes its sums in one order, whichever vectors it is built for: that of one number at a time."""
+"""The compiled attention takes its sums in one order, whatever vectors it is built for: that of one number at a time."""
 
 import ctypes
 import platform
