@@ -1,4 +1,4 @@
-"""The compiled attention takes its sums in one order, whatever vectors it is built for: that of one number at a time."""
+"""The compiled attention takes its sums in one order, whatever it is built for: that of one number at a time."""
 
 import ctypes
 import platform
@@ -78,7 +78,7 @@ def plain(tmp_path_factory):
     return attend
 
 
-@pytest.mark.parametrize("spread", [1, 60], ids=["even", "steep"])   # steep: weights down to zero, and below 2^-126
+@pytest.mark.parametrize("spread", [1, 60], ids=["even", "steep"])
 @pytest.mark.parametrize("heads", [(9, 3, 64), (4, 4, 96), (8, 1, 128), (2, 1, 32)])
 @pytest.mark.parametrize(("context", "parents"), [(1, TREE), (70, TREE), (33, tuple(range(ROOT, 20))), (40, (ROOT,))])
 def test_every_build_has_the_bits_of_sums_taken_number_by_number(heads, context, parents, spread, plain):
@@ -99,6 +99,19 @@ def test_every_build_has_the_bits_of_sums_taken_number_by_number(heads, context,
                 of = head // (count // kv_heads)
                 expected = plain(qkv[row, head], keys[of, columns].contiguous(), values[of, columns].contiguous())
                 assert torch.equal(out[row, head * d:(head + 1) * d], expected), name
+
+
+def test_weights_below_the_smallest_normal_number_are_rounded_once_in_every_build(plain):
+    """Each of 32 columns fills one number of the result; their scores lie so far below the last column's."""
+    below = torch.tensor([*torch.linspace(80, 110, 30).tolist(), 180.0, 1000.0])
+    cache, fed = torch.zeros(2, 1, 33, 32), torch.zeros(1, 3, 32)
+    cache[0, 0, :32, 0], cache[1, 0, :32], fed[0, 0, 0] = -below, torch.eye(32) * 2.0 ** 120, 1
+    for name, attention in built((1, 1, 32)).items():
+        keys, values = cache.clone()
+        out = attention.rows(slice(32, 33), 33, (), torch.ones(1, 32), torch.zeros(1, 32))(fed.clone(), keys, values)[0]
+        assert torch.equal(out, plain(fed[0, 0], keys[0], values[0])), name
+        assert torch.allclose(out.double(), (-below.double()).exp() * 2.0 ** 120, rtol=1e-5, atol=2.0 ** -30), name
+        assert (out > 0).tolist() == (below < 150 * 0.6931).tolist(), name
 
 
 @pytest.mark.parametrize(("options", "said"), [
