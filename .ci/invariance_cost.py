@@ -1,9 +1,10 @@
 """What rows that do not depend on each other cost: the forward of each attention, alternating in one process.
 
-    python .ci/invariance_cost.py [--repeats 60] [--threads 2] [--target FOLDER]
+    python .ci/invariance_cost.py [--repeats 60] [--threads 2] [--target FOLDER] [--dtype float32]
 
 Medians over the repeats, as ratios to the attention whose rows depend on each other. `limit` is the highest ratio that
-we accept. Measure on a machine that does nothing else.
+we accept. Measure on a machine that does nothing else. The dtype is the default of this machine; torch's kernels keep
+bits in bfloat16 alone.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from time import perf_counter
 
 import torch
 
+from specdec_lib.hub.load import default_dtype
 from specdec_lib.hub.locate import DEFAULT, model_folder
 from specdec_lib.models.llama import kernels
 from specdec_lib.models.llama.decoder import Transformer
@@ -29,12 +31,12 @@ CASES = [("one row", 256, 0, 1.03), ("one row", 1024, 0, 1.03),
          ("prompt", 600, 0, 1.0)]
 
 
-def models(target: Path) -> dict[str, Transformer]:
+def models(target: Path, dtype: torch.dtype) -> dict[str, Transformer]:
     """The target with each attention; those that this machine has."""
-    lm = Transformer.load(target, torch.bfloat16)
+    lm = Transformer.load(target, dtype)
     found = {kind: lm.fresh() for kind in KINDS}
     found["dependent"].layout = None
-    found["torch"].layout = kernels.torch_layout(lm.shape)
+    found["torch"].layout = kernels.torch_layout(lm.shape) if dtype == torch.bfloat16 else None
     for model in found.values():
         model.table = model.angles()
     return {kind: model for kind, model in found.items()
@@ -84,10 +86,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--target", default=DEFAULT)
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"))
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    lms = models(model_folder(given.target))
-    print(f"{given.threads} threads, load {os.getloadavg()[0]:.2f}, attentions: {', '.join(lms)}")
+    dtype = getattr(torch, given.dtype) if given.dtype else default_dtype("cpu")
+    lms = models(model_folder(given.target), dtype)
+    print(f"{dtype}, {given.threads} threads, load {os.getloadavg()[0]:.2f}, attentions: {', '.join(lms)}")
     print(f"{'case':>8} {'context':>8} {'rows':>5} {'dependent ms':>13}" + "".join(f"{k:>10}" for k in list(lms)[1:])
           + f"{'limit':>8}")
     for case in CASES:

@@ -81,14 +81,22 @@ def remedies(found: Mapping[str, Any]) -> Iterator[str]:
                " with --threads 1")
     if not here["bf16"] and here["device"] == "cpu":
         yield "this processor has no bf16 kernels: float32 is taken by default, at twice the bytes a token"
-    if here["compiler"] is None and model["batch_invariant"] and not model["compiled_attention"]:
-        yield "install a C compiler, such as gcc: attention is then compiled once and takes less time"
+    if here["compiler"] is None and could_be_compiled(model, here):
+        yield "install a C compiler, such as gcc: attention is then compiled once " + (
+            "and takes less time" if model["batch_invariant"] else "and gives a row the same bits beside other rows")
     if here["gpu_present"] and here["gpu"] is None:
         yield "this machine has an NVIDIA GPU and this build of torch cannot use it: install a CUDA build of torch"
     lost = sorted({*checkpoint_names(SHIPPED)} - {*installed["checkpoints"]})
     if not installed["checkpoints"]:
         yield "no trained drafter is here: `specdec train eagle` makes one" + (
             "; leave --checkpoints out for the shipped ones" if lost else "")
+
+
+def could_be_compiled(model: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether our decoder runs this model on a CPU that has the vector instructions, with attention of torch's."""
+    vectors = "avx512" if here["dtype"] == "bfloat16" else "avx2"
+    return here["device"] == "cpu" and model["compiled_attention"] is False and bool(
+        (here["instructions"] or {}).get(vectors))
 
 
 def instructions_text(found: Mapping[str, bool] | None) -> str:

@@ -10,8 +10,8 @@ from specdec_lib.commands.doctor import remedies, told
 from tests.test_cli import model_folder
 
 GOOD = {"machine": {"processor": "P", "cores": 4, "threads": 4, "memory_gib": 8.0, "gpu": None, "bf16": True,
-                    "load": 0.1, "device": "cpu", "dtype": "bfloat16", "instructions": {"avx2": True}, "compiler": "cc",
-                    "free_memory_gib": 4.0, "gpu_present": False},
+                    "load": 0.1, "device": "cpu", "dtype": "bfloat16", "compiler": "cc",
+                    "instructions": {"avx2": True, "avx512": True}, "free_memory_gib": 4.0, "gpu_present": False},
         "installed": {"versions": {"torch": "2"}, "missing": {}, "checkpoints": ["eagle"],
                       "model": {"name": "smollm2-135m", "present": True, "parameters": 1_000_000, "decoder": "ours",
                                 "bytes_per_forward": 2_000_000, "batch_invariant": True, "compiled_attention": True}},
@@ -43,6 +43,19 @@ def test_each_thing_that_is_missing_has_its_own_remedy(name):
     [remedy] = remedies(found)
     assert said in remedy
     assert told(found)[-1] == f"to do: {remedy}"
+
+
+@pytest.mark.parametrize(("dtype", "changes", "said"), [
+    ("float32", {}, "the same bits"), ("float32", {"instructions": {"avx2": True, "avx512": False}}, "the same bits"),
+    ("float32", {"instructions": {"avx2": False, "avx512": False}}, None), ("float32", {"instructions": None}, None),
+    ("bfloat16", {}, "less time"), ("bfloat16", {"instructions": {"avx2": True, "avx512": False}}, None),
+    ("float32", {"device": "cuda"}, None)])
+def test_a_compiler_is_asked_for_where_it_would_compile_the_attention_of_this_dtype(dtype, changes, said):
+    found = copy.deepcopy(GOOD)
+    found["machine"].update({"compiler": None, "dtype": dtype, **changes})
+    found["installed"]["model"].update(compiled_attention=False, batch_invariant=dtype == "bfloat16")
+    asked = [line for line in remedies(found) if "compiler" in line]
+    assert (said is None and not asked) or said in asked[0]
 
 
 def test_the_command_ends_with_0_and_gives_the_same_as_json(tmp_path, capsys):

@@ -49,7 +49,7 @@ def plain(kind: str, context: tuple[int, ...], path: tuple[int, ...]) -> torch.T
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal bits; close numbers where no promise is made: without packed bfloat16, or without AVX-512."""
+    """Equal bits; close numbers where no promise is made: without packed bfloat16, or without compiled attention."""
     promised = all(model.batch_invariant for model in MODELS.values() if model.dtype == a.dtype)
     return torch.equal(a, b) if promised else torch.allclose(a, b, atol=.1)
 

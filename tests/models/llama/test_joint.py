@@ -87,8 +87,9 @@ def test_a_long_gap_is_fed_alone_before_the_shared_forward(lm, words):
     assert long.forwards > 1 == short.forwards
 
 
-def test_in_bfloat16_no_row_has_other_bits_where_the_decoder_promises_that(rounds):
-    lm = Transformer.random(SHAPE, seed=6, dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def test_no_row_has_other_bits_where_the_decoder_promises_that(rounds, dtype):
+    lm = Transformer.random(SHAPE, seed=6, dtype=dtype)
     shared, alone, rows, other = [member(lm) for _ in range(4)], [lm.fresh() for _ in range(4)], 0, 0
     for asked in zip(*(rounds(40 + place, 5, start=4 + 9 * place) for place in range(4)), strict=True):
         found = score_together([(model, *one) for model, one in zip(shared, asked, strict=True)])
