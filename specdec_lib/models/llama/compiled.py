@@ -1,7 +1,8 @@
 """C code of the package: compiled once by the machine's compiler into the cache folder, checked when it is loaded.
 
-The name of a library comes from its source, the compiler and the processor, so each machine and each version has its
-own. Its last bytes are the checksum of the others: a damaged file is made again. Knows nothing about models.
+The name of a library comes from its source and headers, the compiler and the processor, so each machine and each
+version has its own. Its last bytes are the checksum of the others: a damaged file is made again. Knows nothing about
+models.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -56,12 +58,22 @@ def find_compiler() -> list[str] | None:
 
 
 def key_of(source: Path, compiler: list[str], options: tuple[str, ...]) -> str:
-    """Changes with the source, the compiler, its options and the processor."""
+    """Changes with the source, its headers, the compiler, its options and the processor."""
     program = Path(compiler[0]).resolve()
     facts = program.stat()
-    parts = [source.read_text(encoding="utf-8"), *compiler, str(program), str(facts.st_size), str(facts.st_mtime_ns),
+    parts = [*texts_of(source), *compiler, str(program), str(facts.st_size), str(facts.st_mtime_ns),
              *FLAGS, *options, platform.machine(), processor_flags()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def texts_of(source: Path) -> list[str]:
+    """The source, and the headers that it and they include by a name in quotes; each is included once."""
+    texts, files = [], [source]
+    for file in files:
+        texts.append(file.read_text(encoding="utf-8"))
+        found = [file.parent / name for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', texts[-1], re.MULTILINE)]
+        files += [header for header in found if header not in files]
+    return texts
 
 
 def processor_flags() -> str:

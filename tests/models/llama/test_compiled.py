@@ -42,6 +42,20 @@ def test_a_library_is_compiled_once_and_again_when_its_source_changes(source):
     assert [library(source).answer(), runs(source), len(in_cache(source))] == [43, 2, 2]
 
 
+def test_a_library_is_compiled_again_when_a_header_changes_that_it_or_its_header_includes(source):
+    source.write_text('#include <stdint.h>\n#include "outer.h"\nint answer(void) { return NUMBER; }\n')
+    outer, inner = source.with_name("outer.h"), source.with_name("inner.h")
+    outer.write_text('#pragma once\n#include "inner.h"\n#include "outer.h"\n#define NUMBER (INNER + 1)\n')
+    inner.write_text("#define INNER 41\n")
+    assert [library(source).answer(), library(source).answer(), runs(source)] == [42, 42, 1]
+    inner.write_text("#define INNER 42\n")
+    assert [library(source).answer(), runs(source)] == [43, 2]
+    outer.write_text(outer.read_text().replace("+ 1", "+ 2"))
+    assert [library(source).answer(), runs(source), len(in_cache(source))] == [44, 3, 3]
+    inner.unlink()
+    assert library(source) is None
+
+
 @pytest.mark.parametrize("damage", [lambda content: content[:-100], lambda content: b"",
                                     lambda content: content[:500] + b"?" + content[501:]], ids=["cut", "empty", "byte"])
 def test_a_damaged_library_is_made_again(source, damage):
@@ -95,4 +109,5 @@ def test_the_source_is_part_of_the_installed_package():
     kept = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     shipped = {path for package, patterns in kept.items() for pattern in patterns
                for path in root.joinpath(*package.split(".")).glob(pattern)}
-    assert set((root / "specdec_lib").rglob("*.c")) == shipped != set()
+    assert set((root / "specdec_lib").rglob("*.[ch]")) == shipped
+    assert {path.suffix for path in shipped} == {".c", ".h"}
