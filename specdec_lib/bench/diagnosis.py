@@ -25,6 +25,7 @@ from specdec_lib.hub.default_model import SHA256
 from specdec_lib.hub.load import default_dtype, free_memory, parameter_count
 from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of
 from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
+from specdec_lib.models.llama.four_bit_linear import compiled_with
 from specdec_lib.models.llama.kernels import layout_for
 from specdec_lib.models.llama.packed_linear import packs_dtype
 from specdec_lib.models.llama.path_attention import PathAttention
@@ -53,6 +54,7 @@ def diagnosis(target: str, shelf: Path, threads: int | None = None, seconds: flo
     allowed = None if measured is None or not model["bytes_per_forward"] else measured / model["bytes_per_forward"]
     return {"machine": {**here, "device": device, "dtype": str(dtype).removeprefix("torch."),
                         "instructions": instructions(), "compiler": compiler(),
+                        "four_bit_tile": four_bit_tile(),
                         "free_memory_gib": gib(free_memory(device)), "gpu_present": Path("/dev/nvidia0").exists()},
             "installed": {"versions": versions(), "missing": missing_packages(), "model": model,
                           "checkpoints": checkpoint_names(shelf)},
@@ -115,6 +117,12 @@ def compiler() -> str | None:
     """The C compiler that attention is compiled with."""
     named = os.environ.get("CC", "").split()
     return next((word for word in (*named[:1], "cc", "gcc", "clang") if shutil.which(word)), None)
+
+
+def four_bit_tile() -> str | None:
+    """The instructions that 4-bit weights are multiplied with; None where the C code does not compile."""
+    code = compiled_with()
+    return None if code is None else code.tile
 
 
 def missing_packages() -> dict[str, list[str]]:

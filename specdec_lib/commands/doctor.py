@@ -62,7 +62,10 @@ def four_bit_text(here: Mapping[str, Any]) -> str:
     """Whether `--dtype int4` can run, in one line."""
     if here["compiler"] is None:
         return "4-bit weights: --dtype int4 needs a C compiler, such as gcc"
-    return f"4-bit weights: --dtype int4 runs on the CPU, in C code that {here['compiler']} compiles once"
+    if here["four_bit_tile"] is None:
+        return f"4-bit weights: --dtype int4 cannot run, {here['compiler']} compiles no C code for this machine"
+    return (f"4-bit weights: --dtype int4 runs on the CPU, in C code that {here['compiler']} compiles once, with"
+            f" {here['four_bit_tile']}")
 
 
 def remedies(found: Mapping[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from specdec_lib.commands.doctor import remedies, told
 from tests.test_cli import model_folder
 
 GOOD = {"machine": {"processor": "P", "cores": 4, "threads": 4, "memory_gib": 8.0, "gpu": None, "bf16": True,
-                    "load": 0.1, "device": "cpu", "dtype": "bfloat16", "compiler": "cc",
+                    "load": 0.1, "device": "cpu", "dtype": "bfloat16", "compiler": "cc", "four_bit_tile": "AVX2",
                     "instructions": {"avx2": True, "avx512": True}, "free_memory_gib": 4.0, "gpu_present": False},
         "installed": {"versions": {"torch": "2"}, "missing": {}, "checkpoints": ["eagle"],
                       "model": {"name": "smollm2-135m", "present": True, "parameters": 1_000_000, "decoder": "ours",
@@ -31,7 +31,13 @@ def test_a_machine_that_has_everything_needs_nothing_and_labels_the_prediction()
     assert lines[-1] == "nothing is missing"
     assert any(line.startswith("plain decoding, predicted: 5000 tokens/s, if all time went into") for line in lines)
     assert "memory bandwidth: 10.0 GB/s, measured by reading with 4 threads" in lines
-    assert "4-bit weights: --dtype int4 runs on the CPU, in C code that cc compiles once" in lines
+    assert "4-bit weights: --dtype int4 runs on the CPU, in C code that cc compiles once, with AVX2" in lines
+
+
+def test_the_line_on_4_bit_weights_says_what_is_missing_for_them():
+    for machine, said in (({"compiler": None, "four_bit_tile": None}, "needs a C compiler, such as gcc"),
+                          ({"four_bit_tile": None}, "cannot run, cc compiles no C code for this machine")):
+        assert f"4-bit weights: --dtype int4 {said}" in told({**GOOD, "machine": {**GOOD["machine"], **machine}})
 
 
 @pytest.mark.parametrize("name", SPOILT)

@@ -2,12 +2,17 @@
  *
  * Activations enter as 16-bit integers with one power of two for each row and group, so a group's sum over its codes
  * is an exact integer in whatever order it is taken. The groups of an output are added in order, in single precision.
- * So a row's bits depend neither on the rows beside it, nor on threads, nor on which of the two kernels below runs.
+ * So a row's bits depend neither on the rows beside it, nor on threads, nor on which of the three tiles is compiled:
+ * `four_bit_avx512.h`, `four_bit_avx2.h`, or `four_bit_portable.h`, which -DPORTABLE chooses everywhere.
  * A bfloat16 activation enters exactly if it is at least 1/64 of its group's largest, else to 2^-14 of the largest.
  *
  * Outputs lie in tiles of 16. Codes [tile][group][load][16 outputs][4 bytes]: a byte of the 4-bit kind holds inputs i
  * and i + 4 of the eight of a load, one of the 8-bit kind holds 128 more than the code of one of four inputs. Scales
- * [tile][group][d, m][16] in float16. An integer lies as two bytes, 256 high + low: [row][group][high, low][32].
+ * [tile][group][d, m][16] in float16. A header says how the 32 integers of a row and group lie in its 64 bytes.
+ *
+ * Sums never overflow 32 bits. An integer n has |n| <= 32640, so a group of 4-bit codes gives at most 32 * 15 * 32640 <
+ * 2^24. The codes of 8 bits are 0 to 255, and -128 times the sum of the integers is added: any part of that sum lies
+ * below 32 * (255 + 128) * 32640 < 2^29.
  */
 #include <math.h>
 #include <stdint.h>
@@ -15,7 +20,6 @@
 #include <string.h>
 
 enum {LANES = 16, GROUP = 32};
-enum {MOST = 8};                                   /* rows that share the unpacked codes of a tile */
 enum {CHUNK = 64};                                 /* rows that go through a layer together: they stay in the cache */
 enum {LITTLE = 1 << 10, FEW = 4};                  /* tiles x groups, and rows, that are not worth a second thread */
 
@@ -36,13 +40,35 @@ typedef struct {
     Parallel parallel;                             /* GOMP_parallel of torch's own thread pool */
 } Threads;
 
+INLINE float of_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+INLINE uint32_t bits_of(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
+INLINE float widened(half x) { return of_bits((uint32_t)x << 16); }
+
+INLINE half rounded(float x) {
+    uint32_t bits = bits_of(x), up = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (half)(x != x ? 0x7fc0 : up);
+}
+
+INLINE int64_t groups_of(const Matrix *matrix) { return (matrix->in + GROUP - 1) / GROUP; }
+INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
+
+/* A tile's header gives MOST, the rows that share a tile's unpacked codes, its NAME, `lay`, and `tile_of`: the products
+ * of r rows, which lie `groups` groups apart in x, steps, sums and starts, with the codes and scales of one tile. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__) && !defined(PORTABLE)
+#include "four_bit_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(PORTABLE)
+#include "four_bit_avx2.h"
+#else
+#include "four_bit_portable.h"
+#endif
+
 /* From rows of activations to integers. */
 typedef struct {
     const Matrix *matrix;
     const half *x;                                 /* [rows, in], unless the inputs are gated */
     const float *gated;                            /* [rows, 2 in]: silu(first half) times the second half; or NULL */
     float eps;                                     /* of the root mean square norm; below 0 there is none */
-    int8_t *fixed;                                 /* [rows, groups, 2, GROUP] */
+    int16_t *fixed;                                /* [rows, groups, GROUP] integers, as the tile reads them */
     float *steps, *sums;                           /* [rows, groups]: what an integer of 1 is worth; the sum of all */
     int32_t *starts;                               /* [rows, groups]: -128 times the sum of the integers */
     int64_t rows, next;
@@ -56,18 +82,6 @@ typedef struct {
     const half *residual;                          /* [rows, out], added before rounding; or NULL */
     int64_t rows, next, some;                      /* the next tile, and how many are taken at once */
 } Product;
-
-INLINE float of_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
-INLINE uint32_t bits_of(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
-INLINE float widened(half x) { return of_bits((uint32_t)x << 16); }
-
-INLINE half rounded(float x) {
-    uint32_t bits = bits_of(x), up = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (half)(x != x ? 0x7fc0 : up);
-}
-
-INLINE int64_t groups_of(const Matrix *matrix) { return (matrix->in + GROUP - 1) / GROUP; }
-INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
 
 INLINE float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 87.0f ? 87.0f : x;
@@ -95,9 +109,9 @@ static float inverse_rms(const half *x, int64_t in, float eps) {
 }
 
 /* The numbers of one group as integers; a group with an infinite one, or none, gives NaN. */
-INLINE void to_integers(const float *v, int8_t *fixed, float *step, float *sum, int32_t *start) {
+INLINE void to_integers(const float *v, int16_t *fixed, float *step, float *sum, int32_t *start) {
     uint32_t most = 0;
-    int32_t all = 0;
+    int32_t all = 0, n[GROUP];
     for (int i = 0; i < GROUP; i++) {
         uint32_t size = bits_of(v[i]) & 0x7fffffff;
         most = size > most ? size : most;
@@ -107,13 +121,11 @@ INLINE void to_integers(const float *v, int8_t *fixed, float *step, float *sum, 
     exponent = exponent < 15 ? 15 : exponent > 254 ? 254 : exponent;
     float inverse = finite ? of_bits((268 - exponent) << 23) : 0.0f;       /* the largest has 15 bits */
     for (int i = 0; i < GROUP; i++) {
-        int32_t n = (int32_t)(bits_of(fmaf(v[i], inverse, 12582912.0f)) - 0x4b400000u);
-        n = n > 32639 ? 32639 : n < -32640 ? -32640 : n;
-        int32_t high = (n + 128) >> 8;
-        fixed[i] = (int8_t)high;
-        fixed[GROUP + i] = (int8_t)(n - 256 * high);
-        all += n;
+        int32_t near = (int32_t)(bits_of(fmaf(v[i], inverse, 12582912.0f)) - 0x4b400000u);
+        n[i] = near > 32639 ? 32639 : near < -32640 ? -32640 : near;
+        all += n[i];
     }
+    lay(n, fixed);
     *step = finite ? of_bits((exponent - 14) << 23) : NAN;
     *sum = *step * (float)all;
     *start = -128 * all;
@@ -140,7 +152,7 @@ static void enter(const Inputs *inputs, int64_t row) {
         if (matrix->norm)
             for (int i = 0; i < count; i++) v[i] *= matrix->norm[at + i];
         int64_t place = row * groups + g;
-        to_integers(v, inputs->fixed + 2 * place * GROUP, inputs->steps + place, inputs->sums + place,
+        to_integers(v, inputs->fixed + place * GROUP, inputs->steps + place, inputs->sums + place,
                     inputs->starts + place);
     }
 }
@@ -150,116 +162,6 @@ static void enter_some(void *about) {
     for (int64_t row; (row = __atomic_fetch_add(&inputs->next, 1, __ATOMIC_RELAXED)) < inputs->rows;)
         enter(inputs, row);
 }
-
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__) && !defined(PORTABLE)
-#include <immintrin.h>
-
-INLINE __m512i four_of(const int8_t *x) { int32_t four; memcpy(&four, x, 4); return _mm512_set1_epi32(four); }
-INLINE __m512 half_floats(const uint16_t *x) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x)); }
-
-/* One tile times r rows, which lie `groups` groups apart. */
-INLINE void tile(const int r, const int bits, const int minima, const uint8_t *codes, const uint16_t *scales,
-                 int64_t groups, const int8_t *x, const float *steps, const float *sums, const int32_t *starts,
-                 float (*out)[LANES]) {
-    const int loads = bits, parts = 8 / bits, ways = r <= 2 ? 2 : 1;       /* sums of a row's high bytes, and of low */
-    const __m512i mask = _mm512_set1_epi8(15);
-    __m512 all[MOST];
-#pragma GCC unroll 8
-    for (int i = 0; i < r; i++) all[i] = _mm512_setzero_ps();
-#pragma GCC unroll 1
-    for (int64_t g = 0; g < groups; g++, codes += 64 * loads, scales += LANES * (1 + minima), x += 2 * GROUP) {
-        __m512i high[MOST], low[MOST];
-#pragma GCC unroll 8
-        for (int i = 0; i < r * ways; i++) {
-            high[i] = _mm512_setzero_si512();
-            low[i] = bits == 8 && i % ways == 0 ? _mm512_set1_epi32(starts[i / ways * groups + g]) : high[i];
-        }
-#pragma GCC unroll 8
-        for (int k = 0; k < loads; k++) {
-            __m512i v = _mm512_loadu_si512(codes + 64 * k), part[2] = {v, v};
-            if (bits == 4) {
-                part[0] = _mm512_and_si512(v, mask);
-                part[1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-            }
-#pragma GCC unroll 2
-            for (int j = 0; j < parts; j++)
-#pragma GCC unroll 8
-                for (int i = 0; i < r; i++) {
-                    const int at = k * parts + j, way = i * ways + at % ways;
-                    const int8_t *own = x + 2 * i * groups * GROUP + 4 * at;
-                    high[way] = _mm512_dpbusd_epi32(high[way], part[j], four_of(own));
-                    low[way] = _mm512_dpbusd_epi32(low[way], part[j], four_of(own + GROUP));
-                }
-        }
-        __m512 d = half_floats(scales), m = minima ? half_floats(scales + LANES) : d;
-#pragma GCC unroll 8
-        for (int i = 0; i < r; i++) {
-            __m512i upper = high[i * ways], whole = low[i * ways];
-            if (ways > 1) {
-                upper = _mm512_add_epi32(upper, high[i * ways + 1]);
-                whole = _mm512_add_epi32(whole, low[i * ways + 1]);
-            }
-            whole = _mm512_add_epi32(whole, _mm512_slli_epi32(upper, 8));
-            __m512 worth = _mm512_mul_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(steps[i * groups + g]));
-            all[i] = _mm512_fmadd_ps(worth, d, all[i]);
-            if (minima) all[i] = _mm512_fmadd_ps(_mm512_set1_ps(sums[i * groups + g]), m, all[i]);
-        }
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < r; i++) _mm512_storeu_ps(out[i], all[i]);
-}
-
-/* Calls `tile` with a count of rows that the compiler knows. */
-#define KNOWN(r, ...) switch (r) { \
-    case 1: tile(1, __VA_ARGS__); break; case 2: tile(2, __VA_ARGS__); break; case 3: tile(3, __VA_ARGS__); break; \
-    case 4: tile(4, __VA_ARGS__); break; case 5: tile(5, __VA_ARGS__); break; case 6: tile(6, __VA_ARGS__); break; \
-    case 7: tile(7, __VA_ARGS__); break; default: tile(8, __VA_ARGS__); }
-
-static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int8_t *x,
-                    const float *steps, const float *sums, const int32_t *starts, float (*out)[LANES]) {
-    int64_t groups = groups_of(matrix);
-    if (matrix->bits == 4 && matrix->minima) { KNOWN(r, 4, 1, codes, scales, groups, x, steps, sums, starts, out) }
-    else if (matrix->bits == 4) { KNOWN(r, 4, 0, codes, scales, groups, x, steps, sums, starts, out) }
-    else if (matrix->minima) { KNOWN(r, 8, 1, codes, scales, groups, x, steps, sums, starts, out) }
-    else { KNOWN(r, 8, 0, codes, scales, groups, x, steps, sums, starts, out) }
-}
-
-#else
-
-INLINE float half_float(uint16_t x) {
-    uint32_t sign = (uint32_t)(x & 0x8000) << 16, exponent = x >> 10 & 31, rest = x & 1023;
-    float small = (float)rest * 5.9604644775390625e-8f;           /* 2^-24 */
-    float whole = of_bits((exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | rest << 13);
-    return of_bits(sign | bits_of(exponent ? whole : small));
-}
-
-/* The same in plain C, for other processors. */
-static void tile_of(int r, const Matrix *matrix, const uint8_t *codes, const uint16_t *scales, const int8_t *x,
-                    const float *steps, const float *sums, const int32_t *starts, float (*out)[LANES]) {
-    int64_t groups = groups_of(matrix);
-    int bits = (int)matrix->bits, minima = (int)matrix->minima, parts = 8 / bits;
-    for (int i = 0; i < r; i++) {
-        float all[LANES] = {0};
-        for (int64_t g = 0; g < groups; g++) {
-            const int8_t *own = x + 2 * (i * groups + g) * GROUP;
-            const uint16_t *d = scales + g * LANES * (1 + minima);
-            int32_t sum[LANES];
-            for (int l = 0; l < LANES; l++) sum[l] = bits == 8 ? starts[i * groups + g] : 0;
-            for (int at = 0; at < GROUP; at++) {
-                const uint8_t *v = codes + (g * bits + at / (4 * parts)) * 64 + at % 4;
-                int32_t n = 256 * own[at] + own[GROUP + at], shift = at / 4 % parts * 4, mask = bits == 4 ? 15 : 255;
-                for (int l = 0; l < LANES; l++) sum[l] += (v[4 * l] >> shift & mask) * n;
-            }
-            for (int l = 0; l < LANES; l++)
-                all[l] = fmaf((float)sum[l] * steps[i * groups + g], half_float(d[l]), all[l]);
-            for (int l = 0; minima && l < LANES; l++)
-                all[l] = fmaf(sums[i * groups + g], half_float(d[LANES + l]), all[l]);
-        }
-        memcpy(out[i], all, sizeof all);
-    }
-}
-
-#endif
 
 /* Scales, shifts, adds and rounds what a tile gave for one row. */
 INLINE void leave(const Product *product, int64_t row, int64_t at, float *x) {
@@ -282,7 +184,7 @@ static void multiply_tile(const Product *product, int64_t tile) {
     for (int64_t block = 0; block < blocks; block++) {
         int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks, place = from * groups;
         float out[MOST][LANES];
-        tile_of((int)(to - from), matrix, codes, scales, inputs->fixed + 2 * place * GROUP,
+        tile_of((int)(to - from), matrix, codes, scales, inputs->fixed + place * GROUP,
                 inputs->steps + place, inputs->sums + place, inputs->starts + place, out);
         for (int64_t row = from; row < to; row++) leave(product, row, tile * LANES, out[row - from]);
     }
@@ -316,12 +218,15 @@ static char *take(Inputs *inputs, int64_t groups, size_t more) {
     size_t integers = 2 * (size_t)groups * GROUP, others = whole_lines(3 * (size_t)groups * sizeof(float));
     char *memory = aligned_alloc(64, whole_lines(more) + integers + others);
     if (!memory) return NULL;
-    inputs->fixed = (int8_t *)(memory + whole_lines(more));
+    inputs->fixed = (int16_t *)(memory + whole_lines(more));
     inputs->steps = (float *)(memory + whole_lines(more) + integers);
     inputs->sums = inputs->steps + groups;
     inputs->starts = (int32_t *)(inputs->sums + groups);
     return memory;
 }
+
+/* Which tile this is, for people. */
+const char *tile_name(void) { return NAME; }
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -50,6 +50,7 @@ class FourBitCode:
 
     multiply: Callable[..., int] = field(repr=False)
     finish: Callable[..., int] = field(repr=False)
+    tile: str                                      # the instructions that it multiplies with
 
 
 class FourBitLinear:
@@ -139,13 +140,14 @@ def compiled_code() -> FourBitCode:
 
 @cache
 def compiled_with(*options: str) -> FourBitCode | None:
-    """The functions compiled with these options (-DPORTABLE: without vector instructions of our own choice)."""
+    """The functions compiled with these options (-DPORTABLE: in plain C); None where nothing compiles."""
     compiled = library(SOURCE, *options)
     if compiled is None:
         return None
     for function, arguments in ((compiled.multiply, MULTIPLY), (compiled.finish, FINISH)):
         function.argtypes, function.restype = arguments, ctypes.c_int
-    return FourBitCode(compiled.multiply, compiled.finish)
+    compiled.tile_name.argtypes, compiled.tile_name.restype = (), ctypes.c_char_p
+    return FourBitCode(compiled.multiply, compiled.finish, compiled.tile_name().decode())
 
 
 @cache

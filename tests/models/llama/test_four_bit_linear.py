@@ -8,11 +8,13 @@ import torch
 import torch.nn.functional as F
 
 from specdec_lib.models.llama import four_bit_linear as four_bit
+from specdec_lib.models.llama.compiled import processor_flags
 from specdec_lib.models.llama.four_bit_linear import FourBitLayer, FourBitLinear, compiled_with
-from specdec_lib.models.llama.group_codes import GROUP, codes_of, joined, q4_0, q4_1, q8_0
+from specdec_lib.models.llama.group_codes import GROUP, GroupCodes, codes_of, joined, q4_0, q4_1, q8_0
 from specdec_lib.types import Refusal
 
 LAYOUTS = {"q4_1": q4_1, "q4_0": q4_0, "q8_0": q8_0, "mixed": lambda w: joined([q4_1(w[:9]), q8_0(w[9:])])}
+EPS = 0.5                                          # large enough to show
 SIZES = [(40, 96), (16, 32), (97, 80), (33, 7), (320, 192)]      # outputs and inputs; not all fill tiles and groups
 
 
@@ -85,13 +87,83 @@ def test_a_row_has_the_same_bits_alone_and_among_up_to_forty_others_with_one_thr
         torch.set_num_threads(threads)
 
 
+def in_plain_c(layer: FourBitLinear, option: str = "-DPORTABLE") -> FourBitLinear:
+    """The same layer, computed without vector instructions, or as compiled with this option."""
+    return FourBitLinear(layer.unpacked(), layer.norm, layer.factor, layer.bias, compiled_with(option))
+
+
+def test_the_tile_is_the_widest_that_the_processor_has():
+    flags = set(processor_flags().split())
+    wide = {"AVX-512 VNNI": {"avx512f", "avx512bw", "avx512_vnni"}, "AVX2": {"avx2", "fma", "f16c"}, "plain C": set()}
+    assert compiled_with().tile == next(name for name, needed in wide.items() if needed <= flags)
+    assert compiled_with("-DPORTABLE").tile == "plain C"
+
+
+@pytest.mark.parametrize("minima", [False, True], ids=["without minima", "with minima"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_kernel_in_plain_c_has_the_same_bits_at_every_width_and_number_of_rows_and_threads(bits, minima):
+    threads = torch.get_num_threads()
+    try:
+        for size in ((1, 1), (15, 31), (16, 32), (33, 65), (640, 100)):
+            norm, factor, bias = 1 + numbers(1, size[1]) / 4, 1 + numbers(2, size[0]) / 4, numbers(3, size[0])
+            fast = FourBitLinear(random_codes(bits, minima, *size), norm, factor, bias)
+            plain, x = in_plain_c(fast), numbers(7, 70, size[1]).bfloat16()
+            narrow = in_plain_c(fast, "-mno-avx512f")              # with AVX2, where there is more
+            for rows in (*range(1, 41), 70):
+                torch.set_num_threads(1 + rows % 2)
+                assert torch.equal(fast(x[:rows], 1e-5), expected := plain(x[:rows], 1e-5))
+                assert torch.equal(narrow(x[:rows], 1e-5), expected)
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                assert torch.equal(fast(x), plain(x))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def random_codes(bits: int, minima: bool, out: int, into: int) -> GroupCodes:
+    """Any codes, not only those that rounding makes, with scales of many sizes."""
+    dice, size = torch.Generator().manual_seed(bits + out), (out, -(-into // GROUP))
+    low, high, kind = (0, 16, torch.uint8) if bits == 4 else (-128, 128, torch.int8)
+    scale, minimum = ((torch.randn(size, generator=dice) * 10.0 ** torch.randint(-7, 3, size, generator=dice)).half()
+                      for _ in range(2))
+    codes = torch.randint(low, high, (out, into), generator=dice).to(kind)
+    return GroupCodes(codes, scale, minimum if minima else None, bits, False)
+
+
+@pytest.mark.parametrize("row", [254.0, -254.0, "alternating", "one", "with a norm", "subnormal"])
+@pytest.mark.parametrize("code", [15, -128, 127])
+def test_the_largest_codes_times_the_largest_integers_overflow_nowhere(code, row):
+    """Against exact sums: every integer is the largest of a bfloat16, 32512 of either sign, or with a norm 32639."""
+    out, into, bits = 33, 96, 4 if code == 15 else 8
+    scale = torch.full((out, into // GROUP), 2.0 ** -14).half()
+    given = GroupCodes(torch.full((out, into), code, dtype=torch.uint8 if bits == 4 else torch.int8), scale, None, bits,
+                       False)
+    x = torch.zeros(7, into)
+    if isinstance(row, float):
+        x[:] = row
+    elif row == "alternating":
+        x[:, ::2], x[:, 1::4] = 254.0, -254.0
+    elif row == "one":
+        x[torch.arange(7), torch.arange(7) * 13] = -254.0
+    else:
+        x[:] = 2.0 ** -130 if row == "subnormal" else -254.0
+    norm = torch.full((into,), 254.992 / 254) if row == "with a norm" else torch.ones(into)
+    x, fast = x.bfloat16(), FourBitLinear(given, norm)
+    exact_sums = ((x.double() * norm).sum(1) * code * 2.0 ** -14).float().bfloat16()
+    for rows in range(1, 8):
+        found = fast(x[:rows])
+        assert torch.equal(found, in_plain_c(fast)(x[:rows]))
+        assert torch.equal(found, exact_sums[:rows, None].expand(rows, out)) or row == "subnormal"
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_kernel_in_plain_c_has_the_same_bits(layout):
-    for size in SIZES:
-        fast = layer_of(*size, layout, extras=True)
-        plain = layer_of(*size, layout, extras=True, code=compiled_with("-DPORTABLE"))
-        x = numbers(7, 11, size[1]).bfloat16()
-        assert torch.equal(fast(x, 1e-5), plain(x, 1e-5))
+def test_a_layer_in_plain_c_has_the_same_bits(layout):
+    layer = decoder_layer(layout)
+    other = FourBitLayer(*(in_plain_c(matrix) for matrix in layer.matrices), layer.eps)
+    x, attended = numbers(19, 70, 96).bfloat16(), numbers(20, 70, 64, scale=30).bfloat16()
+    for rows in (1, 2, 5, 6, 7, 13, 40, 70):
+        assert torch.equal(layer.heads(x[:rows]), other.heads(x[:rows]))
+        assert torch.equal(layer.rest(x[:rows], attended[:rows]), other.rest(x[:rows], attended[:rows]))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -112,16 +184,16 @@ def test_some_rows_of_a_layer_are_a_layer_of_these_rows():
 
 
 def test_with_an_epsilon_the_row_is_divided_by_its_root_mean_square_first():
-    layer, x = layer_of(64, 80, extras=True), numbers(10, 6, 80, scale=20).bfloat16()
+    layer, x = layer_of(64, 80, extras=True), numbers(10, 6, 80).bfloat16()
     unit = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 0.5).sqrt()
     assert torch.allclose(layer(x, 0.5).double(), exact(layer, unit), rtol=2 ** -8, atol=1e-3)
 
 
-def decoder_layer(hidden: int = 96, heads: int = 64, mlp: int = 176):
+def decoder_layer(layout: str = "q4_1", hidden: int = 96, heads: int = 64, mlp: int = 176):
     """Matrices of random codes as a decoder layer."""
-    make = partial(layer_of, layout="q4_1")
+    make = partial(layer_of, layout=layout)
     up = FourBitLinear(codes_of(numbers(11, 2 * mlp, hidden, scale=0.2)), norm=1 + numbers(12, hidden) / 4)
-    return FourBitLayer(make(80, hidden), make(hidden, heads), up, make(hidden, mlp), 1e-5)
+    return FourBitLayer(make(80, hidden), make(hidden, heads), up, make(hidden, mlp), EPS)
 
 
 def test_the_rest_of_a_layer_is_out_then_the_gated_product_each_added_to_its_input():
@@ -129,13 +201,13 @@ def test_the_rest_of_a_layer_is_out_then_the_gated_product_each_added_to_its_inp
     qkv, out, gate_up, down = layer.matrices
     x, attended = numbers(13, 7, 96).bfloat16(), numbers(14, 7, 64).bfloat16()
     h = (x.double() + exact(out, attended)).bfloat16().double()
-    unit = h / (h.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+    unit = h / (h.pow(2).mean(-1, keepdim=True) + EPS).sqrt()
     gate, up = exact(gate_up, unit).chunk(2, -1)
     expected = h + exact(down, F.silu(gate) * up)
     found = layer.rest(x, attended).double()
     assert torch.allclose(found, expected, rtol=2 ** -7, atol=2e-2)
     assert float((found - expected).norm() / expected.norm()) < 2 ** -7
-    assert torch.equal(layer.heads(x), qkv(x, 1e-5))
+    assert torch.equal(layer.heads(x), qkv(x, EPS))
 
 
 def test_the_rest_of_a_layer_has_the_same_bits_among_any_rows():
