@@ -75,13 +75,15 @@ class PreparedRun:
     by_default: bool = False                       # nobody named the methods: some may be left out
 
     def without(self, methods: Collection[str]) -> PreparedRun:
-        """The same run without these of its methods, and with the checkpoints that the others use."""
+        """The same run without these of its methods, and with the models and checkpoints that the others use."""
         lost = tuple(str(spec) for spec in self.plan.methods if str(spec) in methods)
         if not lost:
             return self
         specs = tuple(spec for spec in self.plan.methods if str(spec) not in lost)
-        plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost))
-        needed = tuple(catalog.needs([card for spec in specs for card in catalog.cards_of(spec)]))
+        needed = needs_of(specs)
+        plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost),
+                       diffusion=self.plan.diffusion if diffuser.STANDS_FOR in needed else None,
+                       eagle=self.plan.eagle if eagle_source.STANDS_FOR in needed else None)
         used = digests(wanted_checkpoints(plan, needed, self.shelf), self.shelf, plan.target)
         return replace(self, plan=replace(plan, checkpoints=used), needs=needed)
 
@@ -105,16 +107,20 @@ def prepare(options: RunOptions) -> PreparedRun:
     plan, path = plan_of(options)
     shelf = shelf_at(options.checkpoints)
     draft_source.check_draft(plan.draft, shelf, plan.peers, plan.target)
-    cards = [card for spec in plan.methods for card in catalog.cards_of(spec)]
-    needed = catalog.needs(cards + [*map(catalog.part_card, options.parts)])
+    needed = needs_of(plan.methods, options.parts)
     diffuser.check_diffusion(plan.diffusion, needed)
     eagle_source.check_eagle(plan.eagle, needed)
-    needed = list(dict.fromkeys([*needed, *(spec.checkpoint for spec in plan.methods if spec.checkpoint)]))
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
     saved = None if options.cost is None else matching_curve(options.cost, plan)
-    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, tuple(needed),
-                       options.methods is None)
+    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, needed, options.methods is None)
+
+
+def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[str, ...]:
+    """What these methods and parts need of a kit, with the checkpoints that parameters name."""
+    cards = [card for spec in specs for card in catalog.cards_of(spec)]
+    named = (spec.checkpoint for spec in specs if spec.checkpoint)
+    return tuple(dict.fromkeys([*catalog.needs(cards + [*map(catalog.part_card, parts)]), *named]))
 
 
 def plan_of(options: RunOptions) -> tuple[Plan, Path]:

@@ -138,6 +138,18 @@ def test_a_checkpoint_that_a_method_takes_by_itself_is_written_down_with_its_sum
     assert sums("specdiff2", both, diffusion="dream") == set()
 
 
+def test_a_run_that_loses_the_methods_with_a_diffusion_model_loses_the_model_and_keeps_what_parameters_name(tmp_path):
+    shelf = on_shelf(tmp_path / "shelf", "early-exit", "diffusion-lm", "diffusion-lm-aligned")
+    both = prepare(RunOptions("diffusion-draft,early-exit", checkpoints=shelf, diffusion="dream"))
+    assert both.without(["early-exit"]).plan.diffusion == "dream"
+    left = both.without(["diffusion-draft"])
+    assert left.plan.diffusion is None, "a model that no method drafts with is large, and loading it is wasted"
+    assert (list(map(str, left.plan.methods)), list(left.plan.checkpoints or {})) == (["ar", "early-exit"],
+                                                                                      ["early-exit"])
+    named = prepare(RunOptions("early-exit,diffusion-draft(weights='diffusion-lm-aligned')", checkpoints=shelf))
+    assert set(named.without(["early-exit"]).plan.checkpoints or {}) == {"diffusion-lm", "diffusion-lm-aligned"}
+
+
 def test_a_pretrained_model_drafts_before_an_aligned_one_that_lies_on_the_shelf(model, tmp_path):
     world = open_environment(str(model), "cpu", "float32", 1,
                              shelf=on_shelf(tmp_path / "shelf", "diffusion-lm-aligned"),
