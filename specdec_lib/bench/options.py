@@ -13,7 +13,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import batch_run, draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import prompts as prompt_files
-from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
+from specdec_lib.bench.environment import Environment, checksums_of, device_of, dtype_of, open_environment
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder, left_out_of
@@ -22,6 +22,7 @@ from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.checkpoints.trainable import ANY_TARGET
 from specdec_lib.cost import curves
+from specdec_lib.hub import locate
 from specdec_lib.schedules.workers import kind_for
 from specdec_lib.specs import MethodSpec, split_specs
 from specdec_lib.types import Refusal
@@ -100,6 +101,18 @@ class PreparedRun:
         for name in catalog.checkpoints_among(self.needs):
             opened.checkpoints[name]               # refused now, before anything is measured
         return opened
+
+    def checksums_at_hand(self, names: Iterable[str]) -> dict[str, str]:
+        """The SHA-256 of those of these models and checkpoints that need not be fetched, named as in `loaded`."""
+        plan, found = self.plan, {}
+        options = {"--target": plan.target, "--draft": plan.draft, "--eagle": plan.eagle, "--diffusion": plan.diffusion}
+        for name in names:
+            if name in options:
+                folder = locate.folder_at_hand(options[name] or "")
+                found |= checksums_of({name: folder})
+            elif (self.shelf / name / CARD).is_file():
+                found[name] = read_card(self.shelf, name)["sha256"]
+        return found
 
 
 def prepare(options: RunOptions) -> PreparedRun:
@@ -194,6 +207,8 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
     with RunFolder.alone(out, here.plan) as folder:
         finished = folder.summary()
         if finished is not None:
+            there = here.checksums_at_hand(folder.loaded)
+            folder.refuse_other_weights(there, there)
             say(f"{out} already holds this finished run: nothing is measured again")
             return finished
         opened = here.environment(say)

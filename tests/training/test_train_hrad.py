@@ -1,5 +1,6 @@
 """`specdec train h-rad`: what it stores and reports, how it resumes after a kill, what it refuses."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -7,10 +8,13 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints import checkpoint_files
+from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
@@ -78,6 +82,22 @@ def test_it_is_stored_with_its_card_and_taken_by_specbranch(world, trained, tmp_
     assert done.meta["levels"] == [target.layers - 1, target.layers]
     assert done.meta["drafter"] == kept["draft-lm"].card["sha256"]
     assert (tmp_path / "out" / NAME / "README.md").read_text().startswith("# h-rad")
+
+
+def test_a_bench_writes_down_the_checksum_of_a_predictor_that_a_parameter_names(world, trained, tmp_path):
+    trained()
+    prompts, curve, folder = tmp_path / "prompts.jsonl", tmp_path / "curve.json", world[2].parent / "tiny"
+    prompts.write_text('{"question_id": 1, "category": "qa", "turns": ["a k r"]}\n')
+    CostCurve((1, 5), (8,), ((1.0, 1.25),)).save(curve)
+    options = RunOptions("specbranch(depth=2,predict='h-rad')", prompts, str(folder), "cpu", "float32", 1, 4,
+                         cost=curve, checkpoints=tmp_path / "out", workers="inline")
+    bench_prepared(prepare(options), tmp_path / "run", lambda *now: None, lambda line: None)
+    kept = json.loads((tmp_path / "run" / "settings.json").read_text())["loaded"]
+    assert {name: kept[name] for name in kept if name != "--target"} == {
+        name: read_card(tmp_path / "out", name)["sha256"] for name in (NAME, "draft-lm")}
+    trained(replace(ASKED, narrow=3))
+    with pytest.raises(Refusal, match="h-rad has the checksum"):
+        bench_prepared(prepare(options), tmp_path / "run", lambda *now: None, lambda line: None)
 
 
 def test_its_card_compares_the_stored_network_with_the_majority(trained, tmp_path):
