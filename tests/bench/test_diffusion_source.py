@@ -13,7 +13,7 @@ from specdec_lib.bench.environment import open_environment
 from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.heads.dream_llada import Pretrained
 from tests.heads.test_dream_llada import made
-from tests.test_cli import CURVE, WORDS, model_folder
+from tests.small_bench import CURVE, WORDS, model_folder, words_of_bench
 
 ADDED = {str(len(WORDS) + i): {"content": word} for i, word in enumerate(("<pad>", "<|mask|>"))}
 
@@ -36,14 +36,7 @@ def dream(folder, words=WORDS):
 @pytest.fixture
 def words(model, tmp_path):
     """Words of a bench with a diffusion model; more words are put behind them."""
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": ["a b c a b"]}) + "\n")
-    CURVE.save(tmp_path / "curve.json")
-    (tmp_path / "shelf").mkdir()
-    return ["bench", "--methods", "diffusion-draft", "--target", str(model), "--prompts", str(prompts), "--cost",
-            str(tmp_path / "curve.json"), "--dtype", "float32", "--threads", "1", "--max-new-tokens", "8", "--device",
-            "cpu", "--out", str(tmp_path / "out"), "--checkpoints", str(tmp_path / "shelf"), "--diffusion",
-            str(dream(tmp_path / "dream"))]
+    return words_of_bench(model, tmp_path, "diffusion-draft", "--diffusion", dream(tmp_path / "dream"))
 
 
 def refused(words, capsys) -> str:

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from specdec_lib import cli
-from specdec_lib.bench import run as bench_run
 from specdec_lib.bench.run_folder import LOADED, RunFolder
 from tests.bench.test_eagle_source import HEAD
 from tests.bench.test_run_folder import ONE, PLAN
 from tests.heads import published
 from tests.heads.published import written
-from tests.test_cli import CURVE, model_folder, refused
+from tests.small_bench import interrupted, model_folder, refused, words_of_bench
 
 
 @pytest.fixture(scope="module")
@@ -24,30 +23,15 @@ def model(tmp_path_factory):
 @pytest.fixture
 def bench(model, tmp_path, monkeypatch):
     """Words of a bench of two prompts with a published head."""
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"question_id": i, "category": "qa", "turns": [f"a b {word}"]}) + "\n"
-                               for i, word in enumerate("cd")))
-    CURVE.save(tmp_path / "curve.json")
-    (tmp_path / "shelf").mkdir()
     monkeypatch.setattr(published, "HIDDEN", 16)
-    written(tmp_path / "heads" / "head", HEAD)
-    return ["bench", "--methods", "eagle(depth=2)", "--target", str(model), "--prompts", str(prompts), "--cost",
-            str(tmp_path / "curve.json"), "--dtype", "float32", "--threads", "1", "--max-new-tokens", "4", "--device",
-            "cpu", "--out", str(tmp_path / "out"), "--checkpoints", str(tmp_path / "shelf"), "--eagle",
-            str(tmp_path / "heads" / "head")]
+    return words_of_bench(model, tmp_path, "eagle(depth=2)", "--eagle", written(tmp_path / "heads" / "head", HEAD),
+                          turns=("a b c", "a b d"))
 
 
-def begun(words, monkeypatch):
+def begun(words):
     """Has the run end after its first prompt."""
-    real = bench_run.run_prompt
-
-    def interrupted(index, *more):
-        if index == 1:
-            raise KeyboardInterrupt
-        return real(index, *more)
-    monkeypatch.setattr(bench_run, "run_prompt", interrupted)
-    assert cli.run(words) == 130
-    monkeypatch.setattr(bench_run, "run_prompt", real)
+    with interrupted():
+        assert cli.run(words) == 130
 
 
 def settings_of(tmp_path):
@@ -59,8 +43,8 @@ def other_head(tmp_path):
     return str(written(tmp_path / "elsewhere" / "head", HEAD, lm_head__weight=torch.ones(5, 16)))
 
 
-def test_a_run_goes_on_with_the_head_that_it_began_with_and_with_no_other(bench, tmp_path, capsys, monkeypatch):
-    begun(bench, monkeypatch)
+def test_a_run_goes_on_with_the_head_that_it_began_with_and_with_no_other(bench, tmp_path, capsys):
+    begun(bench)
     kept = settings_of(tmp_path)
     assert set(kept[LOADED]) == {"--target", "--eagle"}
     said = refused([*bench[:-1], other_head(tmp_path)], capsys)
@@ -80,10 +64,9 @@ def test_a_finished_run_is_that_of_its_own_head_and_is_read_without_it(bench, tm
     assert "already holds this finished run" in capsys.readouterr().err
 
 
-def test_a_draft_model_and_a_target_of_the_same_name_with_other_weights_are_refused(bench, tmp_path, capsys,
-                                                                                   monkeypatch):
+def test_a_draft_model_and_a_target_of_the_same_name_with_other_weights_are_refused(bench, tmp_path, capsys):
     words = [*bench[:2], "draft-model(depth=2)", *bench[3:-2], "--draft", str(model_folder(tmp_path / "a" / "small"))]
-    begun(words, monkeypatch)
+    begun(words)
     assert set(settings_of(tmp_path)[LOADED]) == {"--target", "--draft"}
     other = model_folder(tmp_path / "b" / "small", seed=1)
     assert "--draft has the checksum" in refused([*words[:-1], str(other)], capsys)
@@ -91,8 +74,8 @@ def test_a_draft_model_and_a_target_of_the_same_name_with_other_weights_are_refu
     assert "--target has the checksum" in refused(words, capsys)
 
 
-def test_a_folder_of_an_older_version_has_no_checksums_and_goes_on(bench, tmp_path, monkeypatch):
-    begun(bench, monkeypatch)
+def test_a_folder_of_an_older_version_has_no_checksums_and_goes_on(bench, tmp_path):
+    begun(bench)
     older = {name: value for name, value in settings_of(tmp_path).items() if name != LOADED}
     (tmp_path / "out" / "settings.json").write_text(json.dumps(older))
     assert cli.run(bench) == 0
