@@ -6,7 +6,7 @@ import pytest
 
 from specdec_lib import cli
 from specdec_lib.cost.batches import load_batch_curve
-from tests.test_cli import CURVE, model_folder, refused
+from tests.small_bench import CURVE, model_folder, refused
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from specdec_lib import cli
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, checkpoint_names
 from specdec_lib.training.fit import KEPT_LOG, read_log
 from specdec_lib.training.pipeline import read_answers
+from tests.small_bench import refused
 from tests.training.folder import HELD, OPEN, answers_file, model_folder
 from tests.training.other_target import other_folder
 
@@ -38,15 +39,6 @@ def shelf(model, data, tmp_path_factory):
         assert cli.run(["train", name, "--target", str(model), "--data", str(data), "--minutes", "0.02",
                         "--out", str(out), *HERE]) == 0
     return out
-
-
-def refused(words, capsys) -> str:
-    """The sentence on stderr of a command that ends with exit code 2."""
-    assert cli.run([str(word) for word in words]) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("specdec: ")]
-    assert len(lines) == 1
-    assert "Traceback" not in lines[0]
-    return lines[0]
 
 
 def card(shelf, name) -> dict:

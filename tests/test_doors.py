@@ -77,6 +77,11 @@ def test_what_is_tested_lies_in_the_range_that_is_promised(text):
     assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)])
 
 
+def test_no_dependency_is_named_twice():
+    names = [canonicalize_name(Requirement(text).name) for text in DIRECT]
+    assert sorted(set(names)) == sorted(names)
+
+
 def test_everything_that_comes_along_is_pinned_too():
     assert needed(DIRECT) - set(pins()) == set()
 

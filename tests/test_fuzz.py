@@ -15,8 +15,8 @@ from specdec_lib.cost import curves
 from specdec_lib.sweep import cluster
 from specdec_lib.training.data.examples import is_held_out
 from tests import fuzz
+from tests.small_bench import model_folder, trained_for
 from tests.sweep.worlds import in_process, write_grid
-from tests.test_cli import model_folder, trained_for
 
 SHORT, LONG = 60, 500
 USUAL = {"deadline": None, "derandomize": True, "database": None,

@@ -103,6 +103,8 @@ def test_files_and_functions_are_small_say_what_they_are_do_not_print_and_class_
                 broken.append(f"{name} prints: the library returns, the command line prints")
             elif isinstance(node, ast.ClassDef):
                 classes[node.name].append(name)
+    broken += [f"{path.relative_to(ROOT)} has over 300 lines: split it by what it tests"
+               for path in (ROOT / "tests").rglob("*.py") if len(path.read_text().splitlines()) > 300]
     broken += [f"{name} is a class in {', '.join(places)}" for name, places in classes.items() if len(places) > 1]
     assert not broken, "\n".join(broken)
 

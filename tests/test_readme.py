@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from specdec_lib import cli
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -43,20 +45,25 @@ def test_every_command_runs(words, tmp_path):
     assert done.stdout.strip() or (tmp_path / "out").exists()
 
 
+def help_of(name: str, capsys) -> str:
+    """What `specdec NAME --help` prints, in this process: each start of Python takes seconds."""
+    assert cli.run([name, "--help"]) == 0
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", LONG)
-def test_a_long_command_has_the_options_that_it_is_shown_with(name):
-    done = subprocess.run([sys.executable, "-m", "specdec_lib.cli", name, "--help"], capture_output=True, text=True)
+def test_a_long_command_has_the_options_that_it_is_shown_with(name, capsys):
+    said = help_of(name, capsys)
     named = {word for words in commands("specdec") if words[1] == name for word in words if word.startswith("--")}
     assert named
-    assert all(word in done.stdout for word in named)
+    assert all(word in said for word in named)
 
 
-def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_that_use_its_drafters():
-    helps = [subprocess.run([sys.executable, "-m", "specdec_lib.cli", name, "--help"], capture_output=True, text=True)
-             for name in ("train", "report", "canvas")]
+def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_that_use_its_drafters(capsys):
+    helps = [help_of(name, capsys) for name in ("train", "report", "canvas")]
     told = README.partition("## Train drafters")[2].partition("\n## ")[0].rpartition("```")[2]
     named = set(re.findall(r"`(--[a-z-]+)", told))
-    known = set(re.findall(r"^  (--[a-z-]+)", "\n".join(done.stdout for done in helps), re.M))
+    known = set(re.findall(r"^  (--[a-z-]+)", "\n".join(helps), re.M))
     assert len(named) > 5
     assert named <= known
 

@@ -50,6 +50,7 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
     if kept is not None:
         folder.keep_curve(kept)
     entrants = make_runners(plan, world, kept)
+    folder.keep_loaded(world.loaded())
     everything: list[Decode] = []
     order = {prompt.question_id: place for place, prompt in enumerate(prompts)}
     total = len(prompts) * len(entrants) * plan.repeats

@@ -23,6 +23,7 @@ from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.cost import curves
 from specdec_lib.hub import locate
+from specdec_lib.hub.checksum import folder_sha256
 from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
@@ -53,6 +54,7 @@ class Environment:
     drafter: DraftSource = field(default_factory=DraftSource)      # where `draft` comes from
     warm_up: tuple[str, ...] = ()                  # prompts for it, where the usual ones do not suit the target
     quality: Callable[[Sequence[Any], Sequence[Any]], Mapping] | None = None      # of (prompts, decodes), for summaries
+    loaded: Callable[[], Mapping[str, str]] = dict        # all that was read so far -> SHA-256; models by their option
 
     def kit(self, plan: Plan, curve: curves.CostCurve | None, memory: dict | None = None) -> Kit:
         """A kit for one decode: fresh caches, no index yet."""
@@ -144,8 +146,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     beside_eagle = eagle_source.find_eagle(eagle, say)
     say(f"loading {without_folders(target)}")
     lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
-    codes = four_bit_facts(lm, peer_names)
-    if codes:
+    if codes := four_bit_facts(lm, peer_names):
         say(f"4-bit weights: {codes['four_bit_weights']}")
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
@@ -154,6 +155,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
     given: dict[str, Any] = {}
+    models = {"--target": folder, "--draft": beside, "--eagle": beside_eagle, "--diffusion": diffusing and diffusing[0]}
     if diffusing is not None and diffusion is not None:
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, other, device, say)
     if beside_eagle is not None and eagle is not None:
@@ -165,7 +167,12 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
              "compiled_attention": getattr(lm, "compiled_attention", False), **codes}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
-                       text.name, small)
+                       text.name, small, loaded=lambda: checksums_of(models) | trained.checksums())
+
+
+def checksums_of(models: Mapping[str, Path | None]) -> dict[str, str]:
+    """The SHA-256 of each of these models that has a folder."""
+    return {name: folder_sha256(folder) for name, folder in models.items() if folder is not None}
 
 
 def read_ngram(file: Path):

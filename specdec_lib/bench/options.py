@@ -13,7 +13,7 @@ from specdec_lib import catalog
 from specdec_lib.bench import batch_run, draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import prompts as prompt_files
-from specdec_lib.bench.environment import Environment, device_of, dtype_of, open_environment
+from specdec_lib.bench.environment import Environment, checksums_of, device_of, dtype_of, open_environment
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.run_folder import RunFolder, left_out_of
@@ -22,6 +22,7 @@ from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.checkpoints.trainable import ANY_TARGET
 from specdec_lib.cost import curves
+from specdec_lib.hub import locate
 from specdec_lib.schedules.workers import kind_for
 from specdec_lib.specs import MethodSpec, split_specs
 from specdec_lib.types import Refusal
@@ -75,13 +76,15 @@ class PreparedRun:
     by_default: bool = False                       # nobody named the methods: some may be left out
 
     def without(self, methods: Collection[str]) -> PreparedRun:
-        """The same run without these of its methods, and with the checkpoints that the others use."""
+        """The same run without these of its methods, and with the models and checkpoints that the others use."""
         lost = tuple(str(spec) for spec in self.plan.methods if str(spec) in methods)
         if not lost:
             return self
         specs = tuple(spec for spec in self.plan.methods if str(spec) not in lost)
-        plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost))
-        needed = tuple(catalog.needs([card for spec in specs for card in catalog.cards_of(spec)]))
+        needed = needs_of(specs)
+        plan = replace(self.plan, methods=specs, left_out=(*self.plan.left_out, *lost),
+                       diffusion=self.plan.diffusion if diffuser.STANDS_FOR in needed else None,
+                       eagle=self.plan.eagle if eagle_source.STANDS_FOR in needed else None)
         used = digests(wanted_checkpoints(plan, needed, self.shelf), self.shelf, plan.target)
         return replace(self, plan=replace(plan, checkpoints=used), needs=needed)
 
@@ -99,22 +102,38 @@ class PreparedRun:
             opened.checkpoints[name]               # refused now, before anything is measured
         return opened
 
+    def checksums_at_hand(self, names: Iterable[str]) -> dict[str, str]:
+        """The SHA-256 of those of these models and checkpoints that need not be fetched, named as in `loaded`."""
+        plan, found = self.plan, {}
+        options = {"--target": plan.target, "--draft": plan.draft, "--eagle": plan.eagle, "--diffusion": plan.diffusion}
+        for name in names:
+            if name in options:
+                folder = locate.folder_at_hand(options[name] or "")
+                found |= checksums_of({name: folder})
+            elif (self.shelf / name / CARD).is_file():
+                found[name] = read_card(self.shelf, name)["sha256"]
+        return found
+
 
 def prepare(options: RunOptions) -> PreparedRun:
     """The run that these options describe, checked before anything is loaded. Refusal for the first that is wrong."""
     plan, path = plan_of(options)
     shelf = shelf_at(options.checkpoints)
     draft_source.check_draft(plan.draft, shelf, plan.peers, plan.target)
-    cards = [card for spec in plan.methods for card in catalog.cards_of(spec)]
-    needed = catalog.needs(cards + [*map(catalog.part_card, options.parts)])
+    needed = needs_of(plan.methods, options.parts)
     diffuser.check_diffusion(plan.diffusion, needed)
     eagle_source.check_eagle(plan.eagle, needed)
-    needed = list(dict.fromkeys([*needed, *(spec.checkpoint for spec in plan.methods if spec.checkpoint)]))
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
     saved = None if options.cost is None else matching_curve(options.cost, plan)
-    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, tuple(needed),
-                       options.methods is None)
+    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, needed, options.methods is None)
+
+
+def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[str, ...]:
+    """What these methods and parts need of a kit, with the checkpoints that parameters name."""
+    cards = [card for spec in specs for card in catalog.cards_of(spec)]
+    named = (spec.checkpoint for spec in specs if spec.checkpoint)
+    return tuple(dict.fromkeys([*catalog.needs(cards + [*map(catalog.part_card, parts)]), *named]))
 
 
 def plan_of(options: RunOptions) -> tuple[Plan, Path]:
@@ -188,6 +207,8 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
     with RunFolder.alone(out, here.plan) as folder:
         finished = folder.summary()
         if finished is not None:
+            there = here.checksums_at_hand(folder.loaded)
+            folder.refuse_other_weights(there, there)
             say(f"{out} already holds this finished run: nothing is measured again")
             return finished
         opened = here.environment(say)

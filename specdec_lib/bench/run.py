@@ -49,6 +49,7 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
     if kept is not None:
         folder.keep_curve(kept)
     entrants = make_runners(plan, world, kept)
+    folder.keep_loaded(world.loaded())
     plain = next(entrant for entrant in entrants if entrant.name == "ar")
     total = sum(len(prompt.turns) for prompt in prompts) * len(entrants) * plan.repeats
     everything: list[Decode] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from specdec_lib.bench.results import Decode
 from specdec_lib.cost import curves
 from specdec_lib.files import DiskFull, alone_in, sync, write_folder, write_text, writing
 from specdec_lib.types import Refusal
+
+LOADED = "loaded"                                  # the setting that is known only after loading
 
 
 def left_out_of(path: str | Path) -> list[str]:
@@ -38,12 +40,11 @@ class RunFolder:
             for leftover in (self.path / "parts").glob(".*"):
                 shutil.rmtree(leftover, ignore_errors=True)
         kept = self._json("settings.json")
-        if kept is None or not (self.finished or (self.path / "parts").exists()):
+        if kept is None or not self.measured:
             (self.path / "cost.json").unlink(missing_ok=True)      # nothing was measured yet: begin anew
             self.save("settings.json", plan.as_dict())
-        elif changed_settings(kept, plan.as_dict()):
-            raise Refusal(f"{self.path} holds a run with other settings"
-                          f" ({'; '.join(changed_settings(kept, plan.as_dict())[:3])}): give another --out")
+        elif changes := changed_settings({**kept, LOADED: None}, plan.as_dict()):
+            raise Refusal(f"{self.path} holds a run with other settings ({'; '.join(changes[:3])}): give another --out")
         elif self.finished:
             shutil.rmtree(self.path / "parts", ignore_errors=True)      # a kill after the summary left them
 
@@ -59,6 +60,33 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         return (self.path / "summary.json").exists()
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything was: before that, settings are those of the latest start."""
+        return self.finished or (self.path / "parts").exists()
+
+    @property
+    def loaded(self) -> dict[str, str]:
+        """The SHA-256 of what the run loaded, by option or by checkpoint; {} for a run of an older version."""
+        found = (self._json("settings.json") or {}).get(LOADED)
+        return {name: str(sha256) for name, sha256 in found.items()} if isinstance(found, dict) else {}
+
+    def keep_loaded(self, loaded: Mapping[str, str]) -> None:
+        """Adds what this process loaded to the settings; Refusal where the run began with other weights."""
+        if loaded and not self.measured:
+            self.save("settings.json", {**(self._json("settings.json") or {}), LOADED: dict(loaded)})
+        elif self.loaded:
+            self.refuse_other_weights(loaded, {**self.loaded, **loaded})
+
+    def refuse_other_weights(self, here: Mapping[str, str], names: Iterable[str]) -> None:
+        """Refusal where one of these names has another checksum here than in the settings, or none on one side."""
+        kept = self.loaded
+        for name in names:
+            there, own = (some.get(name, "none")[:12] for some in (kept, here))
+            if there != own:
+                raise Refusal(f"{self.path} holds a run with other weights (what was loaded as {name} has the checksum"
+                              f" {there} there and {own} here): give another --out")
 
     @property
     def curve(self) -> curves.CostCurve | None:

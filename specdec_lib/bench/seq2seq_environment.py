@@ -19,6 +19,7 @@ from specdec_lib.bench.draft_source import DraftSource
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.cards import TokenizerFacts
+from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.seq2seq.alphabet import END, NAMES, VOCAB, phoneme_text, source_ids
 from specdec_lib.seq2seq.dictionary import HELD_OUT, spoken_ids
@@ -66,8 +67,10 @@ def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers:
     target = Verifier(net).bound(source_ids(WARM_UP[1]))             # so that a cost curve has something to read
     facts = TokenizerFacts(end=frozenset({END}), control=frozenset(range(END + 1)), vocab=VOCAB,
                            context=target.context)
+    trained = CheckpointFolder(shelf, target, None, VERIFIER, say)
     return {"target": target, "encode": encode, "decode": phoneme_text, "stream": PhonemeStream, "facts": facts,
-            "checkpoints": CheckpointFolder(shelf, target, None, VERIFIER, say),
+            "checkpoints": trained,
+            "loaded": lambda: {VERIFIER: read_card(shelf, VERIFIER)["sha256"], **trained.checksums()},
             "peers": tuple(BeamSearch(net) for _ in peers), "about": about, "name": NAMES.__getitem__,
             "drafter": DraftSource(), "warm_up": WARM_UP, "quality": error_rates}
 

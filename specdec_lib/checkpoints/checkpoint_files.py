@@ -153,6 +153,10 @@ class CheckpointFolder(Mapping):
                                else load_checkpoint(self.folder, name, weights))
         return self.read[name]
 
+    def checksums(self) -> dict[str, str]:
+        """The SHA-256 of the weights of each checkpoint that was read."""
+        return {name: read_card(self.folder, name)["sha256"] for name in sorted(self.read)}
+
     def check(self, name: str) -> None:
         """Refuses or warns where the checkpoint was made for another target."""
         made_for = read_card(self.folder, name)["target"]

@@ -6,8 +6,6 @@ give a warning, since decoding stays lossless and only the acceptance rate may f
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -16,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.checkpoints.trainable import training_command
+from specdec_lib.files import json_sha256
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import LM, Refusal
@@ -46,12 +45,12 @@ def architecture(shape: LlamaConfig, family: str | None = None) -> str:
     plain = asdict(shape) | {"eps": f"{shape.eps:.3g}", "context": None}
     plain["rope"] = {name: value if name == "kind" else float(value) for name, value in plain["rope"].items()
                      if shape.rope.kind == "llama3" or name in ("theta", "kind", "factor")}
-    return hashed(plain if family is None else plain | {"family": family})
+    return json_sha256(plain if family is None else plain | {"family": family})
 
 
 def vocabulary(pieces: Mapping[str, int]) -> str:
     """Hash of all pieces with their ids, in the order of the ids."""
-    return hashed(sorted((token, piece) for piece, token in pieces.items()))
+    return json_sha256(sorted((token, piece) for piece, token in pieces.items()))
 
 
 def weight_sample(weights: Any) -> str:
@@ -101,7 +100,3 @@ def evenly_spaced(tensor: Tensor) -> Tensor:
     flat = tensor.flatten()
     places = torch.linspace(0, len(flat) - 1, SAMPLE, dtype=torch.float64).round().long()
     return flat[places.to(flat.device)].cpu()
-
-
-def hashed(plain: Any) -> str:
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

@@ -14,8 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from specdec_lib.cost.curves import expected_tokens, interpolated, lower_quartile
-from specdec_lib.files import write_text
+from specdec_lib.cost.curves import draft_after, expected_tokens, interpolated, lower_quartile, save_plain
 from specdec_lib.scores import Scores
 from specdec_lib.types import LM, Draft, Refusal
 
@@ -66,9 +65,7 @@ class BatchCurve:
 
     def save(self, path: str | Path) -> None:
         """Writes one JSON file; creates a missing folder."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(self.as_dict(), indent=1) + "\n")
+        save_plain(Path(path), self.as_dict())
 
 
 def load_batch_curve(path: str | Path) -> BatchCurve:
@@ -110,8 +107,7 @@ def measure_batch_curve(models: Sequence[LM], score: Callable[[Sequence[tuple[An
     total, done = len(cells) * (repeats + 1), 0
     for repeat in range(repeats + 1):
         for batch, width in cells if repeat % 2 else cells[::-1]:
-            fresh = (1 + done) % vocab             # a new last token each time, or cached logits are reused
-            draft = Draft(tuple((fresh + i) % vocab for i in range(1, width)), tuple(range(-1, width - 2)))
+            fresh, draft = draft_after(done, width, vocab)
             start = clock()
             found = score([(model, (*base, fresh), draft) for model in models[:batch]])
             assert all(one.best for one in found)  # logits exist, on the host

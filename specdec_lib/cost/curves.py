@@ -83,9 +83,22 @@ class CostCurve:
 
     def save(self, path: str | Path) -> None:
         """Writes one JSON file; creates a missing folder."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(self.as_dict(), indent=1) + "\n")
+        save_plain(Path(path), self.as_dict())
+
+
+def save_plain(path: Path, plain: Mapping) -> None:
+    """Writes plain data as one JSON file; creates a missing folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(plain, indent=1) + "\n")
+
+
+def draft_after(done: int, width: int, vocab: int) -> tuple[int, Draft]:
+    """The last token of the text and a chain behind it, `width` rows, with other ids each time.
+
+    With the same ids, cached logits would be reused.
+    """
+    fresh = (1 + done) % vocab
+    return fresh, Draft(tuple((fresh + i) % vocab for i in range(1, width)), tuple(range(-1, width - 2)))
 
 
 def load_curve(path: str | Path) -> CostCurve:
@@ -137,9 +150,8 @@ def measure_curve(lm: LM, widths: Sequence[int] = WIDTHS, contexts: Sequence[int
         lm.prefill(base)
         for repeat in range(repeats + 1):
             for width in widths if repeat % 2 else reversed(widths):
-                fresh = (1 + done) % vocab         # a new last token each time, or cached logits are reused
+                fresh, draft = draft_after(done, width, vocab)
                 tokens = base + (fresh,)
-                draft = Draft(tuple((fresh + i) % vocab for i in range(1, width)), tuple(range(-1, width - 2)))
                 start = clock()
                 assert lm(tokens, draft).best      # logits exist, on the host
                 times[context, width].append(clock() - start)

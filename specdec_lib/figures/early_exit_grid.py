@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length
+from specdec_lib.figures.theme import PALETTE, canvas, known_cells, numbers
 
 Interval = Sequence[float] | None
 
@@ -18,12 +18,7 @@ def early_exit_grid(layers: Sequence[int], depths: Sequence[int], speeds: Sequen
     `spans` are written under their cells. `kind`, "predicted" or "measured", stands on the scale and in the title: one
     figure never mixes both.
     """
-    same_length(layers=layers, speeds=speeds)
-    for row in speeds:
-        same_length(depths=depths, row=row)
-    known = [(float(speed), j, i) for i, row in enumerate(speeds) for j, speed in enumerate(row) if speed is not None]
-    if not known:
-        raise ValueError("a map needs one known speed at least")
+    known = known_cells(layers, depths, speeds)
     best, j, i = max(known, key=lambda cell: cell[0])
     said = f"{kind.capitalize()}: at best {best:.2f} times plain speed, exit {layers[i]}, depth {depths[j]}"
     figure = canvas(title or said, "depth k (drafted tokens)", "exit after layer")

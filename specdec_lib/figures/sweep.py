@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, whiskers
+from specdec_lib.figures.theme import PALETTE, canvas, fill, known_cells, numbers, same_length, whiskers
 
 Interval = Sequence[float] | None
 BEST_SHARE = 4                                     # the best quarter of the settings is drawn apart
@@ -17,12 +17,7 @@ def parameter_contour(names: tuple[str, str], xs: Sequence[Any], ys: Sequence[An
                       values: Sequence[Sequence[float | None]], measure: str, title: str | None = None,
                       more_is_better: bool = True) -> go.Figure:
     """`values[i][j]` of a measure at ys[i] and xs[j] as a contour; circles are what was run, a diamond is the best."""
-    same_length(ys=ys, values=values)
-    for row in values:
-        same_length(xs=xs, row=row)
-    known = [(float(value), j, i) for i, row in enumerate(values) for j, value in enumerate(row) if value is not None]
-    if not known:
-        raise ValueError("a contour needs one known value at least")
+    known = known_cells(ys, xs, values)
     best, j, i = (max if more_is_better else min)(known, key=lambda cell: cell[0])
     said = f"{measure}: best {best:.2f}, at {names[0]} {xs[j]} and {names[1]} {ys[i]}"
     figure = canvas(title or said, names[0], names[1])

@@ -120,6 +120,18 @@ def same_length(**columns: Sequence | None) -> None:
         raise ValueError("these must have one length: " + ", ".join(f"{k} {v}" for k, v in lengths.items()))
 
 
+def known_cells(rows: Sequence, columns: Sequence, values: Sequence[Sequence[float | None]]
+                ) -> list[tuple[float, int, int]]:
+    """(value, column, row) of each cell of a grid that is not None; ValueError without one, or for another size."""
+    same_length(rows=rows, values=values)
+    for row in values:
+        same_length(columns=columns, row=row)
+    known = [(float(value), j, i) for i, row in enumerate(values) for j, value in enumerate(row) if value is not None]
+    if not known:
+        raise ValueError("a grid needs one known value at least")
+    return known
+
+
 def numbers(values: Sequence) -> list:
     """Plain Python floats, None kept: Plotly encodes arrays as binary, which some viewers show as empty plots."""
     return [None if value is None else float(value) for value in values]

@@ -49,6 +49,22 @@ def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES, c
     return is_model_folder(from_hub(name, say, instead), convert)
 
 
+def folder_at_hand(name: str = DEFAULT) -> Path | None:
+    """The folder of a model that need not be fetched or converted; None for another. It is not checked."""
+    if name == DEFAULT:
+        folder = default_folder()
+    elif not name.strip() or looks_like_path(name) or os.path.lexists(path_of(name)):
+        folder = path_of(name)
+    else:
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(name, allow_patterns=list(WANTED), local_files_only=True))
+        except Exception:                          # noqa: BLE001  as in `from_hub`
+            return None
+    return folder if name.strip() and folder.is_dir() else None
+
+
 def path_of(name: str) -> Path:
     """The name as a path, a leading ~ written out where there is such a home."""
     try:
@@ -59,8 +75,12 @@ def path_of(name: str) -> Path:
 
 def default_target(say: Say = silent, make: Callable[[Path, Say], None] | None = None) -> Path:
     """The default target's folder in the cache, built on first use; `make(folder, say)` fills it."""
-    folder = cache_home() / f"{DEFAULT}-{default_model.SHA256[:8]}"
-    return build_once(folder, make or make_default, say, needed=0 if make else default_model.NEEDED)
+    return build_once(default_folder(), make or make_default, say, needed=0 if make else default_model.NEEDED)
+
+
+def default_folder() -> Path:
+    """Where the default target lies in the cache once it is built."""
+    return cache_home() / f"{DEFAULT}-{default_model.SHA256[:8]}"
 
 
 def make_default(folder: Path, say: Say) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specdec_lib.checkpoints.card import SHIPPED, shelf_at
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, load_checkpoint
-from specdec_lib.checkpoints.fingerprint import hashed
+from specdec_lib.files import json_sha256
 from specdec_lib.seq2seq.network import BlockDecoder, EncoderDecoder, Sizes
 from specdec_lib.types import Refusal
 
@@ -70,5 +70,5 @@ def fingerprint_of(net: EncoderDecoder) -> dict[str, str | None]:
     """{architecture, tokenizer, weights} of a verifier, as `checkpoints.fingerprint` compares them."""
     words = [f"{word & 0xffff:04x}" for word in
              net.decoder.head.detach().flatten()[:64].bfloat16().view(torch.int16).tolist()]
-    return {"architecture": hashed({"encoder-decoder": net.sizes.as_dict()}), "tokenizer": hashed(ALPHABET),
+    return {"architecture": json_sha256({"encoder-decoder": net.sizes.as_dict()}), "tokenizer": json_sha256(ALPHABET),
             "weights": "".join(words)}

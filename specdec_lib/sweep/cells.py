@@ -6,8 +6,6 @@ checksum alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -21,8 +19,9 @@ from specdec_lib.bench.prompts import Prompt, balanced
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.bench.seq2seq_environment import is_seq2seq
 from specdec_lib.checkpoints.card import read_card, shelf_at
-from specdec_lib.files import file_sha256
+from specdec_lib.files import file_sha256, json_sha256
 from specdec_lib.hub import locate
+from specdec_lib.hub.checksum import folder_sha256
 from specdec_lib.sweep.grid import COUNTING, TIMING, GridFile, PromptSet
 from specdec_lib.sweep.specs import SweptSpec, swept_specs, whole_parameters
 from specdec_lib.types import Refusal
@@ -30,8 +29,6 @@ from specdec_lib.types import Refusal
 SCHEMA = 1
 MOST = 10_000                                      # cells of a sweep
 NAME = 24                                          # hexadecimal digits of a cell's name
-MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")      # what decides a model's output
-BUILT = "manifest.json"                            # of the default target: how it was built, not what it is
 Checksum = Callable[[str], str]
 
 
@@ -165,14 +162,14 @@ def one_cell(read: GridFile, swept: SweptSpec, run: PreparedRun, checksum: Check
     settings = {"schema": SCHEMA, "mode": grid.mode, "method": method, "parameters": plain(whole_parameters(spec)),
                 "target": without_folders(plan.target),
                 "target_sha256": checksum(plan.target),
-                "prompts": plan.prompts, "prompts_sha256": digest([prompt_data(one) for one in run.prompts]),
+                "prompts": plan.prompts, "prompts_sha256": json_sha256([prompt_data(one) for one in run.prompts]),
                 "device": plan.device, "dtype": plan.dtype, "temperature": plan.temperature, "seed": plan.seed,
                 "max_new_tokens": plan.max_new_tokens, "cost_sha256": plan.cost and file_sha256(Path(plan.cost)),
                 "draft": plan.draft and without_folders(plan.draft), "draft_sha256": draft_sha256(plan.draft, checksum),
                 "checkpoints": dict(plan.checkpoints or {})}
     if timed:
         settings |= {"cores": grid.cores or "all", "repeats": grid.repeats}
-    return Cell(digest(settings)[:NAME], settings, swept.named, run, grid.cores if timed else 1, grid.repeats)
+    return Cell(json_sha256(settings)[:NAME], settings, swept.named, run, grid.cores if timed else 1, grid.repeats)
 
 
 def plain(value: Any) -> Any:
@@ -182,11 +179,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     return value if value is None or isinstance(value, str | int | float | bool) else repr(value)
-
-
-def digest(data: Any) -> str:
-    """SHA-256 of plain data."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def prompt_data(prompt: Prompt) -> list:
@@ -202,7 +194,4 @@ def model_sha256(name: str, shelf: Path | None = None) -> str:
     """A checksum of a model's weights, configuration and tokenizer, whatever it is called and wherever it lies."""
     if is_seq2seq(name):
         return read_card(shelf_at(shelf), name)["sha256"]
-    folder = locate.model_folder(name)
-    files = sorted({file for pattern in MODEL_FILES for file in folder.glob(pattern)
-                    if file.is_file() and file.name != BUILT})
-    return digest([[file.name, file_sha256(file)] for file in files])
+    return folder_sha256(locate.model_folder(name))

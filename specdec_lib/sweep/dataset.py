@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from specdec_lib.bench.results import small
 from specdec_lib.bench.run_folder import writing_run
-from specdec_lib.files import write_atomically, write_text
-from specdec_lib.sweep.cells import NAME, Cell, digest
+from specdec_lib.files import json_sha256, write_atomically, write_text
+from specdec_lib.sweep.cells import NAME, Cell
 from specdec_lib.sweep.work import CellResult
 from specdec_lib.types import Refusal
 
@@ -54,7 +54,7 @@ def read_cell(out: Path, cell: Cell) -> CellResult | None:
         return None
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if digest(kept["settings"])[:NAME] != cell.name or len(kept["rows"]) != len(cell.run.prompts):
+        if json_sha256(kept["settings"])[:NAME] != cell.name or len(kept["rows"]) != len(cell.run.prompts):
             raise ValueError("it belongs to other settings")
         pa.Table.from_pylist(kept["rows"], pa.schema(COUNTS + TIMES * cell.timed))
         wanted = {name for name, _ in COUNTS + TIMES * cell.timed}

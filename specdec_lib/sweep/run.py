@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from specdec_lib.bench.provenance import provenance
 from specdec_lib.bench.run_folder import writing_run
-from specdec_lib.files import alone_in, write_text
+from specdec_lib.files import alone_in, json_sha256, write_text
 from specdec_lib.sweep import cluster
-from specdec_lib.sweep.cells import SCHEMA, Cell, cells_of, digest
+from specdec_lib.sweep.cells import SCHEMA, Cell, cells_of
 from specdec_lib.sweep.dataset import CELLS, SUMMARY, TABLE, read_cell, table_of, write_cell, write_table
 from specdec_lib.sweep.grid import read_grid
 from specdec_lib.sweep.work import CellResult
@@ -98,7 +98,7 @@ def summarised(grid: dict[str, Any], cells: Sequence[Cell], found: Sequence[tupl
     about = provenance()
     return {"schema": SCHEMA, "created": about["created"], "machine": about["machine"], "versions": about["versions"],
             "settings": {"command": about["command"], "commit": about["commit"], "changed": about["changed"],
-                         "grid": grid, "grid_sha256": digest(grid), "warnings": warnings(found)},
+                         "grid": grid, "grid_sha256": json_sha256(grid), "warnings": warnings(found)},
             "sweep": {"mode": cells[0].settings["mode"], "rows": sum(len(result.rows) for _, result in found),
                       "nodes": len({(result.made or {}).get("node") for _, result in found}),
                       "cells": [totals(cell, result) for cell, result in found],

@@ -2,15 +2,15 @@
 
 import pytest
 
-from specdec_lib.analysis import bench_report, diffuspec_ablation, diffuspec_claims
+from specdec_lib.analysis import diffuspec_ablation, diffuspec_claims
 from specdec_lib.analysis.diffuspec_published import BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, published_speedup
-from specdec_lib.bench import summary
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.measure import Row
 from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
+from tests.bench.made_up import report
 
 SPECS = ("diffusion-draft(depth=4)", "diffuspec(depth=4)", "diffuspec(weight=1)", "diffuspec")
 
@@ -21,15 +21,6 @@ def decodes(method, accepted, what, target=1.0, family="qa", drafted=4):
     tokens = tuple(token for row in rows for token in row.tokens)
     done = Outcome(tokens, 1.0, sum(row.seconds for row in rows), len(tokens), len(rows), rows)
     return [Decode(question, family, method, 0, 0, False, 10, done, "a", ("a",) * len(tokens)) for question in range(5)]
-
-
-def report(*groups):
-    flat = tuple(one for group in groups for one in group)
-    about = {"target": {"name": "tiny", "device": "cpu", "dtype": "float32"}, "prompts": {"count": 5},
-             "settings": {"cost_curve": None, "temperature": 0.0},
-             "methods": summary.method_summaries(flat, dict.fromkeys((d.method for d in flat), True), None),
-             "peers": {}}
-    return bench_report.Report(about, flat)
 
 
 PLAIN = decodes("ar", [0] * 6, 0.0, drafted=0)

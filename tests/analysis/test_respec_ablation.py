@@ -2,14 +2,14 @@
 
 import pytest
 
-from specdec_lib.analysis import bench_report, compare, paper_settings, respec_ablation
-from specdec_lib.bench import summary
+from specdec_lib.analysis import compare, paper_settings, respec_ablation
 from specdec_lib.bench.plan import Plan
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.measure import Row
 from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
+from tests.bench.made_up import report
 
 
 def row(source, accepted, target, what=0.0):
@@ -24,15 +24,6 @@ def decodes(method, *rounds, family="qa", start=0):
         return Decode(question, family, method, 0, 0, False, 10, Outcome(
             tokens, 1.0, sum(r.seconds for r in rounds), len(tokens), len(rounds), rounds), "a", ("a",) * len(tokens))
     return [one(question) for question in range(start, start + 5)]
-
-
-def report(*entries):
-    flat = tuple(one for group in entries for one in group)
-    about = {"target": {"name": "tiny", "device": "cpu", "dtype": "float32"}, "prompts": {"count": 5},
-             "settings": {"cost_curve": None, "temperature": 0.0},
-             "methods": summary.method_summaries(flat, dict.fromkeys((d.method for d in flat), True), None),
-             "peers": {}}
-    return bench_report.Report(about, flat)
 
 
 PLAIN = decodes("ar", *[row("", 0, 1.0)] * 4)

@@ -62,6 +62,12 @@ def test_sampled_answers_have_the_random_numbers_of_single_decoding(world, tmp_p
     assert found["ar", 0, 0] != found["ar", 0, 1]
 
 
+def test_the_settings_hold_the_checksums_of_what_was_loaded(world, tmp_path):
+    loaded = {"eagle": "1" * 64}
+    batch_run.run_batches(plan(methods=("ar",)), replace(world, loaded=lambda: loaded), ASKED[:1], tmp_path)
+    assert json.loads((tmp_path / "settings.json").read_text())["loaded"] == loaded
+
+
 def test_summary_and_folder_say_the_batch_and_what_it_did_as_a_whole(runs):
     folder, told = runs[2]
     assert json.loads((folder / "settings.json").read_text())["batch"] == told["settings"]["batch"] == 2

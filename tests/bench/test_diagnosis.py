@@ -8,7 +8,7 @@ from specdec_lib.hub.load import load_lm
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import Refusal
 from tests.models.test_huggingface import CONFIGS
-from tests.test_cli import model_folder
+from tests.small_bench import model_folder
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from specdec_lib.bench.environment import open_environment
 from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.heads.dream_llada import Pretrained
 from tests.heads.test_dream_llada import made
-from tests.test_cli import CURVE, WORDS, model_folder
+from tests.small_bench import CURVE, WORDS, model_folder, words_of_bench
 
 ADDED = {str(len(WORDS) + i): {"content": word} for i, word in enumerate(("<pad>", "<|mask|>"))}
 
@@ -36,14 +36,7 @@ def dream(folder, words=WORDS):
 @pytest.fixture
 def words(model, tmp_path):
     """Words of a bench with a diffusion model; more words are put behind them."""
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": ["a b c a b"]}) + "\n")
-    CURVE.save(tmp_path / "curve.json")
-    (tmp_path / "shelf").mkdir()
-    return ["bench", "--methods", "diffusion-draft", "--target", str(model), "--prompts", str(prompts), "--cost",
-            str(tmp_path / "curve.json"), "--dtype", "float32", "--threads", "1", "--max-new-tokens", "8", "--device",
-            "cpu", "--out", str(tmp_path / "out"), "--checkpoints", str(tmp_path / "shelf"), "--diffusion",
-            str(dream(tmp_path / "dream"))]
+    return words_of_bench(model, tmp_path, "diffusion-draft", "--diffusion", dream(tmp_path / "dream"))
 
 
 def refused(words, capsys) -> str:
@@ -136,6 +129,18 @@ def test_a_checkpoint_that_a_method_takes_by_itself_is_written_down_with_its_sum
     assert sums("specdiff2", one) == sums("specdiff2(weights='diffusion-lm')", both) == {"diffusion-lm"}
     assert sums("diffusion-draft", both) == {"diffusion-lm"}
     assert sums("specdiff2", both, diffusion="dream") == set()
+
+
+def test_a_run_that_loses_the_methods_with_a_diffusion_model_loses_the_model_and_keeps_what_parameters_name(tmp_path):
+    shelf = on_shelf(tmp_path / "shelf", "early-exit", "diffusion-lm", "diffusion-lm-aligned")
+    both = prepare(RunOptions("diffusion-draft,early-exit", checkpoints=shelf, diffusion="dream"))
+    assert both.without(["early-exit"]).plan.diffusion == "dream"
+    left = both.without(["diffusion-draft"])
+    assert left.plan.diffusion is None, "a model that no method drafts with is large, and loading it is wasted"
+    assert (list(map(str, left.plan.methods)), list(left.plan.checkpoints or {})) == (["ar", "early-exit"],
+                                                                                      ["early-exit"])
+    named = prepare(RunOptions("early-exit,diffusion-draft(weights='diffusion-lm-aligned')", checkpoints=shelf))
+    assert set(named.without(["early-exit"]).plan.checkpoints or {}) == {"diffusion-lm", "diffusion-lm-aligned"}
 
 
 def test_a_pretrained_model_drafts_before_an_aligned_one_that_lies_on_the_shelf(model, tmp_path):

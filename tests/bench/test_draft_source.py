@@ -13,7 +13,7 @@ from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, read_card
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.hub.load import load
 from specdec_lib.types import Draft, Refusal
-from tests.test_cli import CURVE, WORDS, model_folder
+from tests.small_bench import CURVE, WORDS, model_folder
 
 IDS = tuple(range(1, 20))
 LIMITS = {"made": {"command": "none"}, "settings": {}, "measured": {}, "limits": ["Untrained."]}

@@ -15,7 +15,7 @@ from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.models.replay import load_recording
 from tests.heads import published
 from tests.heads.published import SPEC3, Published, written
-from tests.test_cli import CURVE, WORDS, model_folder, refused
+from tests.small_bench import WORDS, model_folder, refused, words_of_bench
 
 LAYER = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 36, "num_hidden_layers": 1,
          "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "vocab_size": len(WORDS)}
@@ -38,13 +38,7 @@ def head(tmp_path, monkeypatch):
 @pytest.fixture
 def words(model, head, tmp_path):
     """Words of a bench with a published head; more words are put behind them."""
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": ["a b c a b"]}) + "\n")
-    CURVE.save(tmp_path / "curve.json")
-    (tmp_path / "shelf").mkdir()
-    return ["bench", "--methods", "eagle,eagle2", "--target", str(model), "--prompts", str(prompts), "--cost",
-            str(tmp_path / "curve.json"), "--dtype", "float32", "--threads", "1", "--max-new-tokens", "8", "--device",
-            "cpu", "--out", str(tmp_path / "out"), "--checkpoints", str(tmp_path / "shelf"), "--eagle", str(head)]
+    return words_of_bench(model, tmp_path, "eagle,eagle2", "--eagle", head)
 
 
 def test_it_drafts_where_no_head_was_trained_and_the_output_is_that_of_plain_decoding(words, tmp_path, capsys):

@@ -7,7 +7,7 @@ from specdec_lib.bench.environment import device_of, dtype_of, open_environment
 from specdec_lib.hub.load import default_dtype
 from specdec_lib.types import Refusal
 from tests.bench.test_run import CURVE, DRAFT, plan, world
-from tests.test_cli import model_folder
+from tests.small_bench import model_folder
 
 
 @pytest.fixture(params=[True, False], ids=["gpu", "no gpu"])

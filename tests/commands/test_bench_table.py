@@ -9,7 +9,7 @@ from rich.console import Console
 from specdec_lib import cli
 from specdec_lib.commands.bench_table import show_speeds
 from specdec_lib.commands.text_table import print_table
-from tests.test_cli import bench, curve, model, prompts, refused  # noqa: F401  the fixtures of a small bench
+from tests.small_bench import bench_fixture, curve_fixture, model_fixture, prompts_fixture, refused  # noqa: F401  the fixtures of a small bench
 
 ROWS = [{"method": "sam[x]", "times": "1.50", "note": "a b"}, {"method": "ar", "times": "1.00", "note": ""}]
 
@@ -31,7 +31,7 @@ def test_numbers_stand_right_and_names_left_with_and_without_a_terminal():
     assert "\x1b" not in quiet.file.getvalue()
 
 
-def test_a_bench_ends_with_its_table_and_a_finished_one_shows_it_again(bench, tmp_path, capsys):   # noqa: F811
+def test_a_bench_ends_with_its_table_and_a_finished_one_shows_it_again(bench, tmp_path, capsys):
     assert cli.run([*bench, "--methods", "ar,sam", "--quiet"]) == 0
     first = capsys.readouterr()
     lines = first.out.splitlines()

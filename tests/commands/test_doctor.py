@@ -7,7 +7,7 @@ import pytest
 
 from specdec_lib import cli
 from specdec_lib.commands.doctor import remedies, told
-from tests.test_cli import model_folder
+from tests.small_bench import model_folder
 
 GOOD = {"machine": {"processor": "P", "cores": 4, "threads": 4, "memory_gib": 8.0, "gpu": None, "bf16": True,
                     "load": 0.1, "device": "cpu", "dtype": "bfloat16", "compiler": "cc", "four_bit_tile": "AVX2",

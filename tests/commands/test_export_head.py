@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specdec_lib import cli
-from tests.test_cli import model_folder, refused, trained_for
+from tests.small_bench import model_folder, refused, trained_for
 
 
 @pytest.fixture(scope="module")

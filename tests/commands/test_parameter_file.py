@@ -8,7 +8,7 @@ from specdec_lib import cli
 from specdec_lib.commands import report
 from specdec_lib.commands.parameter_file import read_parameters
 from specdec_lib.types import Refusal
-from tests.test_cli import bench, curve, model, prompts, refused  # noqa: F401  the fixtures of a small bench
+from tests.small_bench import bench_fixture, curve_fixture, model_fixture, prompts_fixture, refused  # noqa: F401  the fixtures of a small bench
 
 
 @pytest.fixture(name="file")
@@ -42,7 +42,7 @@ def test_what_are_no_parameters_is_refused_with_its_line(file, text, said):
         read_parameters(file(text))
 
 
-def test_a_file_gives_values_and_the_command_line_wins(bench, file, tmp_path, monkeypatch, capsys):      # noqa: F811
+def test_a_file_gives_values_and_the_command_line_wins(bench, file, tmp_path, monkeypatch, capsys):
     given = []
     monkeypatch.setattr(report, "write_report", lambda out, values, progress: given.append((values, progress)) or out)
     words = ["report", *bench[1:11], *bench[13:]]   # without --max-new-tokens

@@ -12,7 +12,7 @@ from specdec_lib.commands.exit_codes import Stopped
 from specdec_lib.commands.race import Transcript, show_race, side_by_side, tail
 from specdec_lib.hub.tokenizer import TextStream
 from tests.bench.test_race import VOCAB, Watch, run
-from tests.test_cli import model, refused  # noqa: F401  the fixture of the tiny model
+from tests.small_bench import model_fixture, refused  # noqa: F401  the fixture of the tiny model
 
 COPIED = "48;2;0;114;178"                          # the background of a copied token, as a terminal is told
 
@@ -95,7 +95,7 @@ def test_a_character_in_parts_and_control_codes_of_a_text_do_no_harm():
     assert told.follow(run(Watch().race(one=1.0)).racers[0]) == "", "nothing is shown twice"
 
 
-def test_the_command_compares_methods_of_the_catalogue(model, capsys):                   # noqa: F811
+def test_the_command_compares_methods_of_the_catalogue(model, capsys):
     words = ["generate", "--compare", "ar,sam(depth=3)", "--target", str(model), "--dtype", "float32", "--device",
              "cpu", "--threads", "1", "--max-new-tokens", "8", "a b c a b"]
     assert cli.run(words) == 0

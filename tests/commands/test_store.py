@@ -13,7 +13,7 @@ from specdec_lib.commands import store
 from specdec_lib.index.static_store import StaticStore
 from specdec_lib.index.store_build import build_store
 from specdec_lib.training.data.shards import Shards
-from tests.test_cli import WORDS, model_folder
+from tests.small_bench import WORDS, model_folder
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.dice import Dice
-from specdec_lib.exact import distance, every_outcome
+from specdec_lib.exact import every_outcome
 from specdec_lib.how.consultant import Consultant, carried_surprise, make, surprises
-from specdec_lib.how.match import Match
 from specdec_lib.loop import begin, decode, step
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
@@ -20,15 +19,11 @@ from specdec_lib.specs import split_specs
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, ROOT, Draft, Method, Refusal, Verdict
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import DRAFT, PROMPT, TARGET, WARM, Noted, kit, run, true_law
+from tests.how.surprise import FREE, n, trees
+from tests.worlds import PROMPT, TARGET, WARM, Noted, kit, run
 
 ROW = (.5, .3, .15, .05)                           # surprises .69, 1.20, 1.90 and 3.00 nats
 BEST, NEAR, FAR, RARE = range(4)
-FREE = math.inf
-
-
-def n(prob: float) -> float:
-    return -math.log(prob)
 
 
 def scores(*rows) -> Scores:
@@ -43,8 +38,6 @@ def judge(how, draft, *rows, session=None, dice=NO_DICE) -> Verdict:
 def chained(*tokens) -> Draft:
     return deterministic_chain(tokens, "draft-model")
 
-
-# --- one round ------------------------------------------------------------------------------------------------------
 
 def test_the_first_token_is_not_smoothed_and_the_next_ones_are():
     """r = 1.20, then .2 x 1.20 + .8 x 1.90 = 1.76, then .2 x 1.76 + .8 x 3.00 = 2.75."""
@@ -97,8 +90,6 @@ def test_the_surprise_is_taken_at_the_temperature_named():
     assert surprises(chained(NEAR), some, 2.0) == pytest.approx((n(halved[1] / sum(halved)),))
     assert surprises(Draft(), some) == ()
 
-
-# --- rounds ---------------------------------------------------------------------------------------------------------
 
 def says(*drafts):
     """A drafter that offers these chains round by round."""
@@ -181,8 +172,6 @@ def test_a_cut_round_can_be_folded():
     assert carried_surprise(session.rounds, .5) is not None
 
 
-# --- end and control tokens -----------------------------------------------------------------------------------------
-
 def test_an_end_token_passes_only_as_the_targets_own_choice():
     ended = begin((9,), 20, end=frozenset({NEAR}))
     assert judge(Consultant(2.0), chained(BEST, NEAR), session=ended) == Verdict((0,), (BEST, BEST))
@@ -219,8 +208,6 @@ def test_a_spared_token_is_drawn_by_the_random_number_that_would_have_replaced_i
     assert every_outcome(once) == pytest.approx(dict(enumerate(ROW)))
 
 
-# --- trees ----------------------------------------------------------------------------------------------------------
-
 def test_in_a_tree_each_path_has_its_own_running_surprise_and_the_longest_wins():
     draft = Draft((BEST, FAR, RARE, RARE, BEST), (ROOT, ROOT, 0, 1, 2))
     assert judge(Consultant(2.0, .5), draft).path == (0, 2, 4)                 # .69, 1.84, 1.27 against 1.90, 2.45
@@ -235,10 +222,6 @@ def test_of_two_paths_of_one_length_the_likelier_wins():
     assert judge(Consultant(2.0), draft, ROW, sure, ROW, ROW, ROW).path == (0, 2)
 
 
-def trees(session, budget, dice):
-    return Draft((1, 0, 2, 1, 2, 1), (ROOT, ROOT, 0, 1, 1, 0))
-
-
 def test_no_random_number_is_drawn_twice_though_spared_tokens_are_asked_about_on_several_paths():
     Noted.thrown = []
     run(Method(Fixed(2, 2), trees, Consultant(3.0, never=frozenset({1, 2}))), Noted(1), tokens=40)
@@ -246,77 +229,6 @@ def test_no_random_number_is_drawn_twice_though_spared_tokens_are_asked_about_on
     assert len(Noted.thrown) > 40
     assert len(set(Noted.thrown)) == len(Noted.thrown)
 
-
-# --- the limits -----------------------------------------------------------------------------------------------------
-
-def outputs(how, what, sampling, seed, tokens=14):
-    return run(Method(Fixed(3, 2), what, how), Dice(seed), sampling, tokens)
-
-
-@pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampling"])
-@pytest.mark.parametrize("what", [trees, "draft-model"], ids=["tree", "draft-model"])
-def test_without_any_tolerance_nothing_passes_and_the_output_is_plain_decodings(sampling, what):
-    for seed in range(10):
-        world = kit(sampling)
-        part = what if callable(what) else world.part(what)
-        assert outputs(Consultant(0.0), part, sampling, seed) == outputs(Match(), part, sampling, seed)
-    last = list(decode(PROMPT, TARGET, Fixed(3), part, Consultant(0.0), max_new_tokens=9, sampling=sampling,
-                       dice=Dice(1)))[-1]
-    assert not any(round.verdict.path for round in last.rounds)
-
-
-@pytest.mark.parametrize("what", [trees, "draft-model"], ids=["tree", "draft-model"])
-def test_where_everything_is_spared_only_the_targets_own_tokens_pass_and_greedy_output_is_plain_decodings(what):
-    world = kit(None)
-    part, spared = what if callable(what) else world.part(what), Consultant(FREE, never=frozenset({0, 1, 2}))
-    assert outputs(spared, part, None, 1) == outputs(Match(), part, None, 1)
-
-
-def test_without_a_bound_every_drafted_token_is_kept():
-    what = kit().part("draft-model")
-    last = list(decode(PROMPT, TARGET, Fixed(3), what, Consultant(FREE), max_new_tokens=30, sampling=WARM,
-                       dice=Dice(3)))[-1]
-    assert all(round.verdict.path == tuple(range(len(round.draft))) for round in last.rounds)
-    assert sum(len(round.draft) for round in last.rounds) > 15
-
-
-# --- the output distribution --------------------------------------------------------------------------------------
-
-def distribution_of(how, depth=2, tokens=3):
-    return every_outcome(lambda dice: run(Method(Fixed(depth), kit().part("draft-model"), how), dice, tokens=tokens))
-
-
-def test_one_drafted_token_leaves_exactly_the_distribution_that_is_written_down():
-    """After (0, 1) p = (.25, .15, .6), and q = (.3, .3, .4) of the draft after 1; eps lets 0 and 2 pass."""
-    def once(dice):
-        session = begin(PROMPT, 9, sampling=WARM)
-        draft = kit().part("draft-model")(session, Fixed(1)(session, dice), dice)
-        return Consultant(n(.2))(session, draft, TARGET(PROMPT, draft), dice).tokens[0]
-
-    p, q = (TARGET.logits(PROMPT).exp().tolist(), DRAFT.logits(PROMPT).exp().tolist())
-    want = {x: q[x] * (x != 1) + q[1] * p[x] for x in range(3)}
-    dist = every_outcome(once)
-    assert dist == pytest.approx(want, abs=1e-12)
-    assert distance(dist, dict(enumerate(p))) > .1
-
-
-def test_the_distribution_is_the_targets_without_tolerance_and_the_drafts_without_a_bound():
-    assert distance(distribution_of(Consultant(0.0)), true_law()) < 1e-12
-    drafted = distribution_of(Consultant(FREE), depth=3)                       # two drafted, then a bonus of the target
-    want = {x: sum(prob for path, prob in true_law(DRAFT).items() if path[:2] == x[:2])
-            * float(TARGET.logits(PROMPT + x[:2]).exp()[x[2]]) for x in true_law()}
-    assert distance(drafted, want) < 1e-12
-
-
-def test_the_more_it_tolerates_the_further_it_is_off():
-    gaps = [distance(distribution_of(Consultant(eps)), true_law()) for eps in (0.0, .6, 1.0, 1.5, FREE)]
-    assert gaps[0] < 1e-12
-    assert gaps[2] > .02
-    assert gaps[-1] > gaps[2]
-    assert gaps == pytest.approx(sorted(gaps), abs=.1)
-
-
-# --- by name --------------------------------------------------------------------------------------------------------
 
 def test_a_spec_builds_it_behind_the_at_and_calls_the_method_lossy():
     spec = "draft-model(depth=3)@consultant(eps=1.0, reset=True)"

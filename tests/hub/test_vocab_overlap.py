@@ -7,7 +7,7 @@ import pytest
 
 from specdec_lib.hub.vocab_overlap import shared_tokens, token_pieces
 from specdec_lib.types import Refusal
-from tests.test_cli import WORDS, model_folder
+from tests.small_bench import WORDS, model_folder
 
 MINE = {"a": 0, "b": 1, "c": 2, "<end>": 3, "<tool>": 4}
 TARGET = SimpleNamespace(tokenizer=SimpleNamespace(get_vocab=lambda: MINE, get_added_vocab=lambda: {"<end>": 3,

@@ -1,7 +1,6 @@
 """`generate` with a speculative custom_generate gives what plain `generate` gives, and refuses the rest by name."""
 
 import itertools
-from copy import deepcopy
 
 import pytest
 import tokenizers
@@ -13,34 +12,18 @@ from transformers.generation import TemperatureLogitsWarper, TopKLogitsWarper, T
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.hub import locate
 from specdec_lib.integrations.generation_request import GenerationRequest, sampling_of
-from specdec_lib.integrations.opened_model import llama_view, open_model
+from specdec_lib.integrations.opened_model import llama_view
 from specdec_lib.integrations.transformers import FOLDER, Speculative, Written
 from specdec_lib.types import Refusal
-from tests.models.test_huggingface import CONFIGS
-from tests.test_cli import model_folder, trained_for
+from tests.integrations.tiny import (  # noqa: F401
+    PROMPT,
+    ids,
+    tiny_fixture,
+)
+from tests.small_bench import model_folder, trained_for
 
-PROMPT = [5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6, 7]
 HEADLESS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "respec+token-recycling")
 PLAIN = {"max_new_tokens": 24, "do_sample": False}
-
-
-@pytest.fixture(scope="module")
-def tiny(checkpoint):
-    """tiny(family): a random transformers model."""
-    made = {}
-
-    def make(family):
-        if family not in made:
-            torch.manual_seed(3)
-            made[family] = (AutoModelForCausalLM.from_config(CONFIGS[family]()).eval() if family in CONFIGS
-                            else deepcopy(checkpoint(family).model))
-            made[family].generation_config.eos_token_id = None       # random weights may end before anything repeats
-            with torch.no_grad():                                    # the last token nearly decides: text circles
-                for name, weight in made[family].named_parameters():
-                    if "o_proj" in name:
-                        weight.mul_(0.1)
-        return made[family]
-    return make
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +33,6 @@ def words(tmp_path_factory):
     shelf = trained_for(folder, folder.parent / "shelf")
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     return model, transformers.AutoTokenizer.from_pretrained(folder), shelf
-
-
-def ids(prompt=PROMPT) -> torch.Tensor:
-    return torch.tensor([prompt])
 
 
 class Seen(transformers.generation.streamers.BaseStreamer):
@@ -277,63 +256,3 @@ def test_a_plug_that_is_kept_opens_a_model_once_and_forgets_it_for_another(tiny)
     assert plug.opened == [opened]
     tiny("gpt_neox").generate(ids(), custom_generate=plug, **PLAIN)
     assert plug.opened[0].model is tiny("gpt_neox")
-
-
-REFUSED = {
-    "beam_search": {"num_beams": 2},
-    "batch of 2": {"do_sample": True, "num_return_sequences": 2},
-    "assisted_generation": {"prompt_lookup_num_tokens": 3},
-    "RepetitionPenaltyLogitsProcessor": {"repetition_penalty": 1.2},
-    "NoRepeatNGramLogitsProcessor": {"no_repeat_ngram_size": 3},
-    "MinPLogitsWarper": {"do_sample": True, "min_p": 0.1},
-    "TypicalLogitsWarper": {"do_sample": True, "typical_p": 0.5},
-    "TopKLogitsWarper": {"do_sample": True, "top_k": 3, "logits_processor": [TopKLogitsWarper(3), TopKLogitsWarper(2)]},
-    "filter_value": {"logits_processor": [TopPLogitsWarper(0.5, filter_value=-5.0)]},
-    "output_hidden_states": {"output_hidden_states": True, "return_dict_in_generate": True},
-    "output_attentions": {"output_attentions": True, "return_dict_in_generate": True},
-    "past_key_values": {"past_key_values": transformers.DynamicCache()},
-    "cache_implementation": {"cache_implementation": "static"},
-    "attention_mask": {"attention_mask": torch.tensor([[0] + [1] * (len(PROMPT) - 1)])},
-    "position_ids": {"position_ids": torch.arange(1, 1 + len(PROMPT))[None]},
-    "inputs_embeds": {"inputs_embeds": torch.zeros(1, 3, 32)},
-    "token_type_ids": {"token_type_ids": torch.zeros(1, len(PROMPT), dtype=torch.long)}}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_supported_is_refused_by_name_in_one_sentence(tiny, name):
-    given = {**({} if name == "inputs_embeds" else {"inputs": ids()}), "max_new_tokens": 4, **REFUSED[name]}
-    with pytest.raises(Refusal, match=name) as refusal:
-        tiny("gpt2").generate(custom_generate=Speculative("sam"), **given)
-    assert "\n" not in str(refusal.value)
-    assert ". " not in str(refusal.value)
-
-
-def test_a_batch_and_scores_beside_a_pipeline_are_refused(tiny):
-    model = tiny("gpt2")
-    with pytest.raises(Refusal, match="a batch of 2 sequences"):
-        model.generate(torch.cat((ids(), ids())), custom_generate=Speculative("sam"), max_new_tokens=2)
-    with pytest.raises(Refusal, match="output_logits and output_scores are not supported with pearl"):
-        model.generate(ids(), custom_generate=Speculative("pearl", draft=model), max_new_tokens=2, output_scores=True,
-                       return_dict_in_generate=True)
-
-
-def test_an_encoder_decoder_is_refused():
-    config = transformers.T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2,
-                                   decoder_start_token_id=0)
-    with pytest.raises(Refusal, match="T5ForConditionalGeneration is an encoder-decoder model"):
-        transformers.T5ForConditionalGeneration(config).generate(ids(), custom_generate=Speculative("sam"))
-
-
-def test_methods_that_this_model_cannot_run_are_refused(tiny, tmp_path):
-    with pytest.raises(Refusal, match="there is no method named 'nope'"):
-        Speculative("nope")
-    with pytest.raises(Refusal, match="specdec train eagle"):
-        tiny("gpt2").generate(ids(), custom_generate=Speculative("eagle", tmp_path), max_new_tokens=4)
-    with pytest.raises(Refusal, match="takes chains only"):
-        tiny("bloom").generate(ids(), custom_generate=Speculative("token-recycling"), max_new_tokens=12)
-    with pytest.raises(Refusal, match="another architecture"):
-        tiny("gpt_neox").generate(ids(), custom_generate=Speculative("eagle"), max_new_tokens=4)
-    with pytest.raises(Refusal, match="knows 97 tokens and the target 33"):
-        open_model(AutoModelForCausalLM.from_config(transformers.LlamaConfig(
-            vocab_size=33, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)),
-            Speculative("draft-model").spec, draft=tiny("gpt2"))

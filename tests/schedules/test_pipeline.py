@@ -1,13 +1,8 @@
 """Pipeline: two stages emit the target's own text whatever the exit draws, one tested token a round, and flush."""
 
-import multiprocessing
-import os
-import signal
-import threading
 from dataclasses import dataclass, replace
 
 import pytest
-import torch
 
 from specdec_lib import catalog
 from specdec_lib.dice import Dice
@@ -15,19 +10,12 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import decode
-from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.stages import leaving_states
-from specdec_lib.schedules.pipeline import STATES, FirstStage, Pipeline
+from specdec_lib.schedules.pipeline import FirstStage, Pipeline
 from specdec_lib.schedules.workers import Workers
-from specdec_lib.trees import deterministic_chain, with_notes
-from specdec_lib.types import Budget, Draft, Method, Refusal, Verdict, up_to_end
+from specdec_lib.types import Draft, Method, Verdict
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import PROMPT, SHAPE, WARM, network_kit, random_exits, run
-
-WORLD = network_kit()
-FOUR = replace(SHAPE, layers=4, vocab=32)
-TARGET = Transformer.random(FOUR, seed=2, dtype=torch.float64)
-LAYER = 2
+from tests.schedules.told import ASKED, LAYER, PLAINLY, TARGET, TEXT, WORLD, Told
+from tests.worlds import PROMPT, SHAPE, WARM, random_exits, run
 
 
 def distribution(spec: str, tokens: int = 3, world=WORLD, change=lambda method: method) -> dict:
@@ -136,26 +124,6 @@ def test_with_match_the_sampled_tokens_are_plain_decodings_own(ahead):
         assert run(catalog.build(f"ppsd(ahead={ahead})@match", two), Dice(seed), tokens=20, target=two.target) == want
 
 
-# --- a first stage that draws what it is told, over a real network ---------------------------------------------------
-
-@dataclass(frozen=True)
-class Told(FirstStage):
-    """Draws `script`, a token for each position of the output; its hidden states are the network's own."""
-
-    script: tuple[int, ...] = ()
-
-    def __call__(self, session, budget, dice):
-        place, known = len(session.tokens) - len(PROMPT), len(session.tokens) - 1
-        tokens = up_to_end(self.script[place:place + budget.depth], session.end)
-        ASKED.append((len(session.tokens), budget.depth))
-        self.model.prefill(session.tokens + tokens[:-1])
-        states = leaving_states(self.model, known if known >= session.prompt else 0)
-        return with_notes(deterministic_chain(tokens), **{STATES: states})
-
-
-ASKED: list[tuple[int, int]] = []
-*_, PLAINLY = decode(PROMPT, TARGET.fresh(), *catalog.build("ar", replace(WORLD, target=TARGET)), max_new_tokens=16)
-TEXT = PLAINLY.output
 WRONG = tuple((token + 1) % 32 for token in TEXT)
 
 
@@ -242,107 +210,3 @@ def test_an_end_token_ends_the_text_and_nothing_is_drawn_behind_it(script):
     if script is TEXT:
         assert sum(round.ahead.discarded for round in session.rounds) == 0
         assert sum(round.ahead.tokens for round in session.rounds) == place
-
-
-# --- workers ---------------------------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("kind", ["thread", "process"])
-def test_a_stage_beside_the_other_writes_what_it_writes_in_turn(kind):
-    for seed, ahead in ((0, 1), (1, 3)):
-        here, there = (replace(WORLD, target=WORLD.target.fresh()) for _ in range(2))
-        *_, inline = decode(PROMPT, here.target, *catalog.build(f"ppsd(ahead={ahead})", here), max_new_tokens=24,
-                            sampling=WARM, dice=Dice(seed))
-        *_, beside = decode(PROMPT, there.target, *catalog.build(f"ppsd(ahead={ahead},workers='{kind}')", there),
-                            max_new_tokens=24, sampling=WARM, dice=Dice(seed))
-        assert beside.output == inline.output
-        assert [(one.verdict, one.ahead) for one in beside.rounds] == [(one.verdict, one.ahead)
-                                                                      for one in inline.rounds]
-        assert all(one.seconds.wall is None for one in inline.rounds)
-        assert all(one.seconds.wall >= one.seconds.target > 0 for one in beside.rounds)
-    assert not multiprocessing.active_children()
-
-
-class Dying(Told):
-    """Kills its own process, or fails, when it is asked for what follows this many tokens of the text."""
-
-    def __call__(self, session, budget, dice):
-        if len(session.tokens) >= len(PROMPT) + 3:
-            if multiprocessing.parent_process() is not None:
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise MemoryError("no room for the cache")
-        return super().__call__(session, budget, dice)
-
-
-class Failing(Told):
-    """Fails in the middle of the text."""
-
-    def __call__(self, session, budget, dice):
-        if len(session.tokens) >= len(PROMPT) + 3:
-            raise MemoryError("no room for the cache")
-        return super().__call__(session, budget, dice)
-
-
-class Waiting(Told):
-    """Never comes back from the middle of the text."""
-
-    def __call__(self, session, budget, dice):
-        if len(session.tokens) >= len(PROMPT) + 3:
-            signal.pause()
-        return super().__call__(session, budget, dice)
-
-
-def through(stage) -> tuple[int, ...]:
-    """The output of a decode whose first stage, in a process, is of this class."""
-    made = Method(Fixed(2), stage(TARGET.exit(LAYER).fresh(), TEXT), Match(), Pipeline(LAYER, Workers("process")))
-    *_, session = decode(PROMPT, TARGET.fresh(), *made, max_new_tokens=12)
-    return session.output
-
-
-@pytest.mark.parametrize(("stage", "said"), [(Dying, "ended in the middle of a decode .signal SIGKILL"),
-                                             (Failing, "failed: MemoryError: no room for the cache")])
-def test_a_first_stage_that_dies_or_fails_is_one_sentence_and_leaves_no_process(stage, said):
-    with pytest.raises(Refusal, match=said):
-        through(stage)
-    assert not multiprocessing.active_children()
-
-
-@pytest.mark.parametrize("rounds", [1, 4])
-def test_a_first_stage_that_is_killed_between_two_rounds_is_one_sentence_and_its_text_was_right(rounds):
-    made = Method(Fixed(2), Told(TARGET.exit(LAYER).fresh(), TEXT), Match(), Pipeline(LAYER, Workers("process")))
-    sessions = decode(PROMPT, TARGET.fresh(), *made, max_new_tokens=12)
-    *_, session = (next(sessions) for _ in range(rounds))
-    worker, = multiprocessing.active_children()
-    worker.kill()
-    with pytest.raises(Refusal, match="signal SIGKILL"):
-        list(sessions)
-    assert session.output == TEXT[:rounds]
-    assert not multiprocessing.active_children()
-
-
-def test_an_interrupt_in_the_middle_of_the_text_leaves_no_process():
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        through(Waiting)
-    assert not multiprocessing.active_children()
-
-
-def test_an_abandoned_decode_leaves_no_process():
-    made = Method(Fixed(2), Told(TARGET.exit(LAYER).fresh(), TEXT), Match(), Pipeline(LAYER, Workers("process")))
-    sessions = decode(PROMPT, TARGET.fresh(), *made, max_new_tokens=12)
-    next(sessions)
-    assert len(multiprocessing.active_children()) == 1
-    sessions.close()
-    assert not multiprocessing.active_children()
-
-
-def test_a_policy_that_drafts_nothing_still_fills_the_first_stage():
-    made = Method(lambda session, dice: Budget(0), Told(TARGET.exit(LAYER).fresh(), TEXT), Match(), Pipeline(LAYER))
-    *_, session = decode(PROMPT, TARGET.fresh(), *made, max_new_tokens=5)
-    assert session.output == TEXT[:5]
-    assert [round.ahead.tokens for round in session.rounds] == [0] * 5
-    assert [round.budget.depth for round in session.rounds] == [1] * 5, "what was drawn is what was planned"
-
-
-def test_an_exit_above_all_layers_is_refused():
-    with pytest.raises(Refusal, match="layers above the exit, and all 4"):
-        FirstStage(TARGET.exit(4))

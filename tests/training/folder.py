@@ -8,7 +8,10 @@ import torch
 
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.data.dataset import Dataset, make_dataset
 from specdec_lib.training.data.examples import Example, is_held_out
+from specdec_lib.training.pipeline import read_answers
 from tests.training.lessons import answered
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -38,6 +41,13 @@ def save_tokenizer(path: Path) -> Path:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>").save_pretrained(path)
     return path
+
+
+def answered_target(folder: Path) -> tuple[Transformer, Tokenizer, Path, Dataset]:
+    """In `folder`: a random target `tiny`, its tokenizer, the file of its answers, and these as a data set."""
+    path = model_folder(folder / "tiny")
+    target, text, data = Transformer.load(path), Tokenizer(path), answers_file(path, folder / "answers.jsonl")
+    return target, text, data, make_dataset(target, text, read_answers(data, target.vocab), None)
 
 
 def answers_file(folder: Path, path: Path, tokens: int = 12) -> Path:

@@ -1,5 +1,6 @@
 """`specdec train h-rad`: what it stores and reports, how it resumes after a kill, what it refuses."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -7,26 +8,27 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints import checkpoint_files
+from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.heads.draft_lm import draft_lm
-from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_hrad as module
 from specdec_lib.training import train_length as reading
-from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, read_log
 from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.nets.draft_lm import DraftLMNet
-from specdec_lib.training.pipeline import TrainingOrder, read_answers
+from specdec_lib.training.pipeline import TrainingOrder
 from specdec_lib.training.train_hrad import NAME, train_hrad
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
-from tests.training.folder import answers_file, model_folder
+from tests.training.folder import answered_target
+from tests.training.killed import killed_and_resumed
 
 CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
 ASKED = HradSettings(longest=2, layers=2, epochs=2, batch=16, hidden=8, narrow=4)
@@ -36,10 +38,8 @@ ASKED = HradSettings(longest=2, layers=2, epochs=2, batch=16, hidden=8, narrow=4
 def world(tmp_path_factory):
     """(target, text, file of answers, folder with a draft model: all of the target's layers and some noise)."""
     torch.set_num_threads(1)
-    folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
-    target, text = Transformer.load(folder), Tokenizer(folder)
-    data, out = answers_file(folder, folder.parent / "answers.jsonl"), tmp_path_factory.mktemp("drafters")
-    lessons = make_dataset(target, text, read_answers(data, target.vocab), None)
+    target, text, data, lessons = answered_target(tmp_path_factory.mktemp("models"))
+    out = tmp_path_factory.mktemp("drafters")
     drafter, dice = DraftLMNet(target, lessons.ids, tuple(range(target.layers))), torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in drafter.parameters():
@@ -80,6 +80,22 @@ def test_it_is_stored_with_its_card_and_taken_by_specbranch(world, trained, tmp_
     assert (tmp_path / "out" / NAME / "README.md").read_text().startswith("# h-rad")
 
 
+def test_a_bench_writes_down_the_checksum_of_a_predictor_that_a_parameter_names(world, trained, tmp_path):
+    trained()
+    prompts, curve, folder = tmp_path / "prompts.jsonl", tmp_path / "curve.json", world[2].parent / "tiny"
+    prompts.write_text('{"question_id": 1, "category": "qa", "turns": ["a k r"]}\n')
+    CostCurve((1, 5), (8,), ((1.0, 1.25),)).save(curve)
+    options = RunOptions("specbranch(depth=2,predict='h-rad')", prompts, str(folder), "cpu", "float32", 1, 4,
+                         cost=curve, checkpoints=tmp_path / "out", workers="inline")
+    bench_prepared(prepare(options), tmp_path / "run", lambda *now: None, lambda line: None)
+    kept = json.loads((tmp_path / "run" / "settings.json").read_text())["loaded"]
+    assert {name: kept[name] for name in kept if name != "--target"} == {
+        name: read_card(tmp_path / "out", name)["sha256"] for name in (NAME, "draft-lm")}
+    trained(replace(ASKED, narrow=3))
+    with pytest.raises(Refusal, match="h-rad has the checksum"):
+        bench_prepared(prepare(options), tmp_path / "run", lambda *now: None, lambda line: None)
+
+
 def test_its_card_compares_the_stored_network_with_the_majority(trained, tmp_path):
     card = trained().card
     told = card["measured"]["held-out"]
@@ -106,26 +122,10 @@ def test_beside_a_length_predictor_its_classes_are_compared_with_those(trained):
                                                                               abs=2e-4)
 
 
-class Killed(Exception):
-    """Stands for a kill."""
-
-
 @pytest.mark.parametrize("when", [1, 4])
 def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, monkeypatch, when):
     monkeypatch.setitem(reading.BATCH, "cpu", 200)
-    whole, calls = trained(), []
-    other = tmp_path / "other"
-    shutil.copytree(world[3], other)
-
-    def kill(*now):
-        calls.append(now)
-        if len(calls) == when:
-            raise Killed
-
-    with pytest.raises(Killed):
-        trained(out=other, progress=kill)
-    assert not (other / NAME).exists()
-    again = trained(out=other)
+    whole, again = trained(), killed_and_resumed(trained, world[3], tmp_path / "other", NAME, when)
     assert all(torch.equal(tensor, again.state[name]) for name, tensor in whole.state.items())
     assert again.card["measured"] == whole.card["measured"]
 

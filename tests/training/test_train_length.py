@@ -13,8 +13,6 @@ from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_length as module
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, read_log
@@ -23,7 +21,8 @@ from specdec_lib.training.pipeline import TrainingOrder, read_answers
 from specdec_lib.training.recipes import RECIPES, start
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
-from tests.training.folder import answers_file, model_folder
+from tests.training.folder import answered_target
+from tests.training.killed import killed_and_resumed
 from tests.training.lessons import stirred
 
 CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
@@ -35,10 +34,8 @@ NAMES = ("eagle", "draft-model", "early-exit")
 def world(tmp_path_factory):
     """(target, text, file of answers, folder with three drafters)."""
     torch.set_num_threads(1)
-    folder = model_folder(tmp_path_factory.mktemp("models") / "tiny")
-    target, text = Transformer.load(folder), Tokenizer(folder)
-    data, out = answers_file(folder, folder.parent / "answers.jsonl"), tmp_path_factory.mktemp("drafters")
-    lessons = make_dataset(target, text, read_answers(data, target.vocab), None)
+    target, text, data, lessons = answered_target(tmp_path_factory.mktemp("models"))
+    out = tmp_path_factory.mktemp("drafters")
     for name in ("eagle", "draft-lm", "early-exit"):
         drafter = stirred(start(RECIPES[name], target, lessons), seed=1)
         checkpoint_files.save_checkpoint(out, name, drafter.state(), drafter.meta(), CARD, RECIPES[name].plan,
@@ -109,25 +106,9 @@ def test_greedy_answers_alone_are_learned_from_and_held_out_ones_only_measured_w
     assert found == [tuple(str(sum(map(len, groups))) for groups in (lessons.train, lessons.held))]
 
 
-class Killed(Exception):
-    """Stands for a kill."""
-
-
 @pytest.mark.parametrize("when", [2, 5, 8])
 def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, when):
-    whole, calls = trained(), []
-    other = tmp_path / "other"
-    shutil.copytree(world[3], other)
-
-    def kill(*now):
-        calls.append(now)
-        if len(calls) == when:
-            raise Killed
-
-    with pytest.raises(Killed):
-        trained(out=other, progress=kill)
-    assert not (other / LENGTH).exists()
-    again = trained(out=other)
+    whole, again = trained(), killed_and_resumed(trained, world[3], tmp_path / "other", LENGTH, when)
     assert all(torch.equal(tensor, again.state[name]) for name, tensor in whole.state.items())
     assert again.card["measured"] == whole.card["measured"]
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specdec_lib.checkpoints.fingerprint import fingerprint, hashed
+from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.files import json_sha256
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.huggingface_batch import BatchedHuggingFace
@@ -232,4 +233,4 @@ def firsts(records: Iterable[Record]) -> set[str]:
 
 def name_of(lm: Target, text: Tokenizer) -> str:
     """A short name that changes with shape, weights and vocabulary, and not with the precision they are run in."""
-    return hashed(fingerprint(lm, text))[:16]
+    return json_sha256(fingerprint(lm, text))[:16]

@@ -7,18 +7,14 @@ import torch
 
 from specdec_lib.loop import decode
 from specdec_lib.models.llama import attention, forward
-from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
+from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer, row_stats_of
 from specdec_lib.scores import Scores
 from specdec_lib.trees import deterministic_chain
-from specdec_lib.types import ROOT, Budget, Draft, Refusal, Verdict
+from specdec_lib.types import ROOT, Budget, Draft, Verdict
+from tests.models.llama.distance import CLOSE, far
 
 FAMILIES = ("llama", "llama3", "llama linear", "mistral", "qwen2", "qwen3")
-CLOSE = 1e-4
-
-
-def far(a, b) -> float:
-    return float((a.double() - b.double()).abs().max())
 
 
 def expected(tiny, path, tokens, draft, dtype=torch.float32):
@@ -168,84 +164,6 @@ def test_greedy_decoding_emits_what_transformers_generate_emits(checkpoint, word
     assert session.tokens == tuple(want[0].tolist())
 
 
-def test_an_exit_scores_as_the_first_layers_do(checkpoint, rounds):
-    lm = Transformer.load(checkpoint("llama").folder, torch.float64)
-    early, alone = lm.exit(2), lm.first_layers(2)
-    for tokens, draft in rounds(seed=4, rounds=10):
-        assert far(early(tokens, draft).logits, alone(tokens, draft).logits) < 1e-11
-
-
-def test_the_full_model_resumes_where_an_exit_stopped_and_embeds_nothing_again(checkpoint, words):
-    lm = Transformer.load(checkpoint("llama").folder, torch.float64)
-    text, draft = words(20), Draft((1, 2, 3), (ROOT, ROOT, 1))
-    lm.prefill(text[:-1])
-    lm.exit(1)(text, draft)
-    assert far(lm(text, draft).logits, lm.fresh()(text, draft).logits) < 1e-11
-    assert lm.fed == 19
-
-
-def test_full_model_and_exits_alternate_on_one_cache(checkpoint, rounds):
-    lm = Transformer.load(checkpoint("qwen3").folder, torch.float64)
-    weights, ones = lm.weights, {1: lm.exit(1), 2: lm.exit(2), 3: lm}
-    dice = random.Random(0)
-    for tokens, draft in rounds(seed=5, rounds=60):
-        for _ in range(dice.randrange(1, 4)):
-            layers, nodes = dice.randrange(1, 4), dice.randrange(len(draft) + 1)
-            part = draft.keep(tuple(range(nodes)))
-            want = Transformer(weights, depth=layers)(tokens, part).logits
-            assert far(ones[layers](tokens, part).logits, want) < 1e-11
-
-
-def test_features_are_transformers_hidden_states_also_between_rounds(checkpoint, rounds):
-    tiny = checkpoint("mistral")
-    lm = Transformer.load(tiny.folder)
-    lm.tap((0, 2, 3))
-    for tokens, draft in rounds(seed=6, rounds=15):
-        try:
-            held = lm.features(tokens)
-        except ValueError:                         # nothing was fed yet
-            held = lm.features(tokens[:0])
-        assert far(held, tiny.states(tokens)[:len(held), [0, 2, 3]]) < CLOSE if len(held) else not lm.fed
-        lm(tokens, draft)
-        assert far(lm.features(tokens), tiny.states(tokens)[:, [0, 2, 3]]) < CLOSE
-
-
-def test_features_of_an_accepted_path_need_no_forward(checkpoint, words):
-    tiny, text = checkpoint("llama"), words(10)
-    lm = Transformer.load(tiny.folder)
-    lm.tap((1, 3))
-    lm(text, Draft((4, 5, 6), (ROOT, ROOT, 1)))
-    before = lm.forwards
-    taken = text + (5, 6, 9)                       # 9 has not been fed
-    assert far(lm.features(taken), tiny.states(taken)[:-1, [1, 3]]) < CLOSE
-    assert lm.forwards == before
-
-
-def test_features_without_taps_or_before_feeding_are_refused(checkpoint, words):
-    lm = Transformer.load(checkpoint("llama").folder)
-    with pytest.raises(ValueError, match="tap"):
-        lm.features((1, 2))
-    with pytest.raises(ValueError, match="between 0 and 3"):
-        lm.tap((4,))
-    lm.tap((3,))
-    lm.prefill((1, 2, 3))
-    with pytest.raises(ValueError, match="only 2 of these 4"):
-        lm.features((1, 2, 9, 9))
-    lm.exit(1)((1, 2, 3, 4, 5), Draft())
-    with pytest.raises(ValueError, match="only 3 of these 5"):
-        lm.features((1, 2, 3, 4, 5))
-
-
-def test_a_restricted_head_gives_these_rows_of_the_full_one_and_names_their_tokens(checkpoint, words):
-    tiny, text, ids = checkpoint("llama3"), words(12), torch.tensor([3, 50, 7, 96])
-    draft = deterministic_chain((1, 2))
-    full = Transformer.load(tiny.folder)(text, draft)
-    for lm in (Transformer.load(tiny.folder, ids=ids), Transformer.load(tiny.folder).restricted(ids)):
-        scores = lm(text, draft)
-        assert far(scores.logits, full.logits[:, ids]) < 1e-5
-        assert scores.best == tuple(ids[full.logits[:, ids].argmax(-1)].tolist())
-
-
 def test_bidirectional_nodes_see_the_context_and_each_other_and_are_not_kept(checkpoint, rounds):
     tiny = checkpoint("llama")
     lm = Transformer.load(tiny.folder).fresh(bidirectional=True)
@@ -319,38 +237,6 @@ def test_random_weights_make_a_model():
     assert lm((0, 1), Draft((2,), (ROOT,))).logits.shape == (2, 3)
     assert lm.context == 64
     assert lm.vocab == 3
-
-
-CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 6, "vocab_size": 97,
-          "intermediate_size": 80, "max_position_embeddings": 4096}
-
-
-def test_a_sliding_window_shorter_than_the_context_is_refused_in_one_sentence():
-    mistral = CONFIG | {"model_type": "mistral", "sliding_window": 1024}
-    with pytest.raises(Refusal, match="window of 1024 tokens inside a context of 4096") as refusal:
-        config_of(mistral)
-    assert not isinstance(refusal.value, UnsupportedConfig)
-    assert config_of(mistral | {"sliding_window": 4096}).context == 4096
-    assert config_of(CONFIG | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_window": False}).qkv_bias
-
-
-@pytest.mark.parametrize("change", [{"model_type": "gpt2"}, {"hidden_act": "gelu"},
-                                    {"quantization_config": {"bits": 4}},
-                                    {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}])
-def test_what_is_not_of_the_family_is_left_to_transformers(change):
-    with pytest.raises(UnsupportedConfig):
-        config_of(CONFIG | change)
-
-
-def test_both_spellings_of_the_rotary_settings_give_the_same_shape():
-    old = {"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}
-    new = {"rope_parameters": {"rope_theta": 1e5, "rope_type": "linear", "factor": 2.0}}
-    assert config_of(CONFIG | old) == config_of(CONFIG | new)
-
-
-def test_a_config_that_lacks_a_size_is_refused_and_names_it():
-    with pytest.raises(Refusal, match="lacks hidden_size"):
-        config_of({name: value for name, value in CONFIG.items() if name != "hidden_size"})
 
 
 def test_scores_name_the_first_of_equal_logits_and_the_entropy_of_the_raw_softmax():

@@ -1,0 +1,37 @@
+"""Configs of a folder: both spellings give one shape, and what is not of the family is refused by name."""
+
+import pytest
+
+from specdec_lib.models.llama.config import UnsupportedConfig, config_of
+from specdec_lib.types import Refusal
+
+CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 6, "vocab_size": 97,
+          "intermediate_size": 80, "max_position_embeddings": 4096}
+
+
+def test_a_sliding_window_shorter_than_the_context_is_refused_in_one_sentence():
+    mistral = CONFIG | {"model_type": "mistral", "sliding_window": 1024}
+    with pytest.raises(Refusal, match="window of 1024 tokens inside a context of 4096") as refusal:
+        config_of(mistral)
+    assert not isinstance(refusal.value, UnsupportedConfig)
+    assert config_of(mistral | {"sliding_window": 4096}).context == 4096
+    assert config_of(CONFIG | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_window": False}).qkv_bias
+
+
+@pytest.mark.parametrize("change", [{"model_type": "gpt2"}, {"hidden_act": "gelu"},
+                                    {"quantization_config": {"bits": 4}},
+                                    {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}])
+def test_what_is_not_of_the_family_is_left_to_transformers(change):
+    with pytest.raises(UnsupportedConfig):
+        config_of(CONFIG | change)
+
+
+def test_both_spellings_of_the_rotary_settings_give_the_same_shape():
+    old = {"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    new = {"rope_parameters": {"rope_theta": 1e5, "rope_type": "linear", "factor": 2.0}}
+    assert config_of(CONFIG | old) == config_of(CONFIG | new)
+
+
+def test_a_config_that_lacks_a_size_is_refused_and_names_it():
+    with pytest.raises(Refusal, match="lacks hidden_size"):
+        config_of({name: value for name, value in CONFIG.items() if name != "hidden_size"})

@@ -1,0 +1,169 @@
+"""Orders of a training run: how its minutes are spent, where answers come from, what is refused."""
+
+import gzip
+from dataclasses import replace
+
+import pytest
+from filelock import FileLock
+
+from specdec_lib.files import LOCK, OWNER
+from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training import pipeline as module
+from specdec_lib.training.data.answers import Made
+from specdec_lib.training.pipeline import TrainingOrder, ensure_answers, prepare_dataset, read_answers, train_drafter
+from specdec_lib.training.recipes import recipe
+from specdec_lib.training.time_budget import TimeBudget
+from specdec_lib.types import Refusal
+from tests.training.folder import OPEN
+from tests.training.small_order import (  # noqa: F401
+    LONG,
+    MADE,
+    data_fixture,
+    folder_fixture,
+    quiet,
+    target_fixture,
+    text_fixture,
+    twenty_steps_fixture,
+)
+
+
+class Stop(Exception):
+    """Ends a run where the test has seen enough."""
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize(("studied", "fitted"), [(0, 8.0), (240, 4.0), (580, 2.5), (900, 2.5)])
+def test_the_fit_gets_the_time_left_less_the_share_for_measuring(monkeypatch, target, text, data, tmp_path,
+                                                                 studied, fitted):
+    clock, given = Clock(), []
+    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, clock))
+
+    def studying(*told):
+        clock.now += studied
+        return prepare_dataset(*told)
+
+    def fitting(drafter, groups, batch_of, objective, settings, *rest):
+        given.append(settings.minutes)
+        raise Stop
+
+    monkeypatch.setattr(module, "prepare_dataset", studying)
+    monkeypatch.setattr(module, "fit", fitting)
+    with pytest.raises(Stop):
+        train_drafter(recipe("draft-lm"), TrainingOrder(tmp_path, 10, data=(data,)), target, text, MADE)
+    assert given == [pytest.approx(fitted)]
+
+
+def test_where_no_time_is_left_little_is_measured_and_the_card_says_how_little(
+        monkeypatch, target, text, data, tmp_path, twenty_steps):
+    clock = Clock()
+    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, clock))
+    real = module.fit
+
+    def late(*told):
+        clock.now += 3600
+        return real(*told)
+
+    monkeypatch.setattr(module, "fit", late)
+    monkeypatch.setattr("specdec_lib.training.data.dataset.batches_of", lambda data, chosen,
+                        batch: tuple((i,) for i in chosen))
+    measured = train_drafter(recipe("early-exit"), TrainingOrder(tmp_path, 1, data=(data,)), target, text,
+                             MADE).card["measured"]
+    assert {told["prompts"] for told in measured["live"].values()} == {2}
+    assert len({told["tokens"] for told in measured["live"].values()}) == 1                # the same two prompts
+    parts = [told["tokens"] for kind in measured if kind != "live" for told in measured[kind].values()]
+    assert len(parts) == 8
+    assert len(set(parts)) == 1
+    assert parts[0] <= 12
+
+
+def test_answers_that_were_made_are_not_made_again_and_their_time_counts(monkeypatch, target, text, tmp_path):
+    calls = []
+
+    def generate(target, text, folder, tokens, minutes, prompts, **rest):
+        calls.append((folder, tokens, minutes))
+        return Made(1, 10, 1, 1, 90.0, "time")
+
+    monkeypatch.setattr(module, "make_answers", generate)
+    clock = Clock()
+    (tmp_path / "work").mkdir()
+    for again in range(2):
+        deadline = TimeBudget(10, clock)
+        ensure_answers(TrainingOrder(tmp_path, 10), target, text, deadline, quiet, quiet)
+        assert deadline.left == (600 if not again else 510)
+    assert calls == [(tmp_path / "work" / "answers", 1_000_000, 4.0)]
+    ensure_answers(TrainingOrder(tmp_path, 20), target, text, TimeBudget(20, clock), quiet, quiet)
+    assert len(calls) == 2
+    assert calls[1][2] == 8.0
+
+
+@pytest.mark.parametrize("place", ["work/answers", "work/draft-lm"])
+def test_what_another_process_is_making_is_refused_with_its_name(target, text, data, tmp_path, place, twenty_steps):
+    order = TrainingOrder(tmp_path, LONG, data=() if place == "work/answers" else (data,))
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / OWNER).write_text("process 7 on tiny")
+    with FileLock(tmp_path / place / LOCK), pytest.raises(Refusal, match=f"{place} is in use by process 7 on tiny"):
+        train_drafter(recipe("draft-lm"), order, target, text, MADE)
+
+
+def test_a_folder_that_was_begun_for_another_target_is_refused(target, text, data, tmp_path):
+    order = TrainingOrder(tmp_path, data=(data,))
+    prepare_dataset(order, target, text, TimeBudget(1), quiet, quiet)
+    other = Transformer(replace(target.weights, embedding=target.weights.embedding + 1))
+    with pytest.raises(Refusal, match="work was begun for a target with other weights: give another --out"):
+        prepare_dataset(order, other, text, TimeBudget(1), quiet, quiet)
+    prepare_dataset(order, target, text, TimeBudget(1), quiet, quiet)
+
+
+def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text, tmp_path, twenty_steps):
+    order = TrainingOrder(tmp_path, LONG, tokens=3000)
+    card = train_drafter(recipe("draft-lm"), order, target, text, MADE).card
+    assert card["made"]["data"] == "self"
+    assert card["made"]["tokens_of_data"] > 2000
+    assert sum(len(record["output"]) for record in read_answers(tmp_path / "work" / "answers", target.vocab)) >= 3000
+
+
+def test_answers_are_read_from_plain_and_packed_files(data, tmp_path):
+    packed = tmp_path / "answers.jsonl.gz"
+    packed.write_bytes(gzip.compress(data.read_bytes()))
+    assert list(read_answers(packed, 31)) == list(read_answers(data,
+                                                               31))
+    assert len(list(read_answers(data, 31))) == len(OPEN)
+
+
+@pytest.mark.parametrize(("written", "sentence"), [
+    (b"{not json}\n", "is no file of answers as JSON lines"), (b"\xff\xfe\x00", "is no file of answers as JSON lines"),
+    (b"5\n", "record 1 of .* has no output"), (b'["source"]\n', "record 1 of .* has no output"),
+    (b'{"output": "text"}\n', "record 1 of .* has no output"),
+    (b'{"output": [1, "b"]}\n', "record 1 of .* has no output"),
+    (b'{"output": [1, 2]}\n{"output": [3, 31]}\n', "record 2 of .* has no output of token ids of this target, 0 to 30"),
+    (b'{"output": [-1]}\n', "record 1 of .* has no output")])
+def test_a_file_that_holds_no_answers_of_this_target_is_refused(tmp_path, written, sentence):
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes(written)
+    with pytest.raises(Refusal, match=sentence):
+        list(read_answers(path, 31))
+
+
+def test_a_packed_file_that_was_cut_short_is_refused(data, tmp_path):
+    path = tmp_path / "answers.jsonl.gz"
+    path.write_bytes(gzip.compress(data.read_bytes())[:-20])
+    with pytest.raises(Refusal, match="is no file of answers"):
+        list(read_answers(path, 31))
+
+
+@pytest.mark.parametrize("minutes", [0, -1.0, float("nan")])
+def test_an_order_without_time_is_refused(tmp_path, minutes):
+    with pytest.raises(Refusal, match="--minutes is how long this may take"):
+        TrainingOrder(tmp_path, minutes)
+
+
+@pytest.mark.parametrize("which", ["prompts", "data", "forbidden"])
+def test_an_order_with_a_file_that_is_not_there_is_refused(tmp_path, which):
+    with pytest.raises(Refusal, match="there is no file .*absent"):
+        TrainingOrder(tmp_path, **{which: (tmp_path / "absent.jsonl",)})
