@@ -17,7 +17,6 @@ from specdec_lib.speculate import answered, speculation
 from specdec_lib.types import (
     LM,
     NO_DICE,
-    Draft,
     How,
     Method,
     RandomNumbers,
@@ -100,13 +99,18 @@ def step(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_
     return answered(asking, target(session.tokens, next(asking)))
 
 
-def round_of(session: Session, method: Method, dice: RandomNumbers = NO_DICE) -> Generator[Draft, Scores, Session]:
-    """A round without its forward: yields the draft, is sent its scores and returns the session after the round."""
+def round_of(session: Session, method: Method, dice: RandomNumbers = NO_DICE,
+             share: bool = False) -> Generator[Any, Any, Session]:
+    """A round without its forward: yields the draft, is sent its scores and returns the session after the round.
+
+    With `share`, a drafter that can leave its own forward to others yields what it asks for before that.
+    """
     own = dice.fork(len(session.rounds))           # drafts may be redrawn at a position; the verdict's numbers are not
     start = perf_counter()
     budget = method.when(session, own.fork("when")).within(session)
     planned = perf_counter()
-    found = yield from speculation(session, budget, method.what, method.how, own.fork("what"), dice)
+    found = yield from speculation(session, budget, method.what, method.how, own.fork("what"), dice,
+                                   share)
     verifying = perf_counter()
     row_stats = found.scores.row_stats((0, *(node + 1 for node in found.verdict.path))[:len(found.verdict.tokens)])
     likelihood = logprobs(found.scores, row_stats, found.verdict)

@@ -172,7 +172,7 @@ class Scores:
 
     def logit(self, row: int, token: int) -> float:
         """The raw logit of one token, read from what already lies on the host where that is possible."""
-        if self._row_stats is not None:
+        if self._row_stats is not None and (self.ids is not None or self.logits.device.type != "cpu"):
             place = (self._row_stats.ids[row] == token).nonzero()
             if len(place):
                 return float(self._row_stats.logits[row, place[0, 0]])

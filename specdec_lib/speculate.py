@@ -2,17 +2,18 @@
 
 The loop speculates once a round with the target. A drafter may speculate too, with a model between drafter and target
 (hierarchical drafting): `as_draft` hands what the middle model emitted to the next level. `speculation` leaves the
-forward to its caller, who may score several sequences in one. Knows no schedule.
+forward to its caller, who may score several sequences in one, and with `share` the drafter's forward as well. Knows no
+schedule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from specdec_lib.scores import Scores
-from specdec_lib.types import LM, Budget, Draft, How, RandomNumbers, Session, Verdict, What
+from specdec_lib.types import LM, Budget, Draft, How, RandomNumbers, Session, SharingWhat, Verdict, What
 
 Result = TypeVar("Result")
 
@@ -40,15 +41,36 @@ def speculate(session: Session, budget: Budget, lm: LM, what: What, how: How, di
 
 
 def speculation(session: Session, budget: Budget, what: What, how: How, dice: RandomNumbers,
-                verdict_dice: RandomNumbers | None = None) -> Generator[Draft, Scores, Speculation]:
-    """`speculate` without its forward: yields the draft, is sent its scores and returns what came of it."""
-    t0 = perf_counter()
-    draft = what(session, budget, dice) if budget.depth else Draft()
+                verdict_dice: RandomNumbers | None = None, share: bool = False) -> Generator[Any, Any, Speculation]:
+    """`speculate` without its forward: yields the draft, is sent its scores and returns what came of it.
+
+    With `share`, a drafter that can leave its forward to others (`types.SharingWhat`) is asked first: what it yields is
+    yielded, and it is sent the answer. Seconds of waiting for that answer are not counted as drafting.
+    """
+    t0, waited, draft = perf_counter(), 0.0, Draft()
+    if budget.depth and share and hasattr(what, "asking"):
+        draft, waited = yield from shared_draft(cast(SharingWhat, what).asking(session, budget, dice))
+    elif budget.depth:
+        draft = what(session, budget, dice)
     t1 = perf_counter()
     scores = yield draft
     t2 = perf_counter()
     verdict = how(session, draft, scores, dice.fork("verdict") if verdict_dice is None else verdict_dice).until(session)
-    return Speculation(draft, scores, verdict, t1 - t0, t2 - t1, perf_counter() - t2)
+    return Speculation(draft, scores, verdict, t1 - t0 - waited, t2 - t1, perf_counter() - t2)
+
+
+def shared_draft(asking: Generator[Any, Any, Draft]) -> Generator[Any, Any, tuple[Draft, float]]:
+    """Passes on what a drafter asks for and what it is sent; returns its draft and the seconds in between."""
+    waited = 0.0
+    try:
+        request = next(asking)
+        while True:
+            start = perf_counter()
+            answer = yield request
+            waited += perf_counter() - start
+            request = asking.send(answer)
+    except StopIteration as end:
+        return end.value, waited
 
 
 def answered(asking: Generator[Draft, Scores, Result], scores: Scores) -> Result:

@@ -7,7 +7,7 @@ in target forwards. A node is an index into a draft; row 0 of scores follows the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -280,6 +280,13 @@ class TappedLM(LM, Protocol):
 When = Callable[[Session, RandomNumbers], Budget]
 What = Callable[[Session, Budget, RandomNumbers], Draft]
 How = Callable[[Session, Draft, Scores, RandomNumbers], Verdict]
+
+
+class SharingWhat(Protocol):
+    """A drafter that can leave its forward to a batch: `asking` yields what it asks for and is sent the answer."""
+
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft: ...
+    def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]: ...
 
 
 Schedule = Callable[[Session, LM, "Method", RandomNumbers], Iterator[Session]]

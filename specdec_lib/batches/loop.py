@@ -2,15 +2,16 @@
 
 Every sequence keeps its own session, method, random numbers and cache, so it emits what it would emit alone. It drafts,
 accepts and ends on its own; when it ends, the next request takes its place (continuous batching, Yu et al. 2022,
-Orca). A newcomer's prompt is read alone, between two forwards. Knows nothing about models: `score` is handed in.
+Orca). Newcomers' prompts are read between two forwards, each alone or, with `read`, at once. Knows nothing about
+models: `score` is handed in, and `fill` where drafters share a forward too; others draft one after another.
 Source of ragged acceptance in one forward: Qian et al. 2024 (BASS, arXiv 2404.15778).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from specdec_lib.speculate import answered
 from specdec_lib.types import LM, NO_DICE, Draft, Method, RandomNumbers, Seconds, Session
 
 Score = Callable[[Sequence[tuple[Any, tuple[int, ...], Draft]]], Sequence[Scores]]
+Fill = Callable[[Sequence[Any]], Sequence[Any]]    # what drafters ask for -> what each of them is sent
+Read = Callable[[Sequence[Any]], None]             # targets of several newcomers, whose prompts are read at once
 Clock = Callable[[], float]
 
 
@@ -51,7 +54,7 @@ class SequenceInBatch:
 
 
 class ForwardSeconds(NamedTuple):
-    """Seconds of one shared forward and of what all sequences did one after another before and after it."""
+    """Seconds of one shared forward, of the drafters' if they share one, and of what all sequences did in turn."""
 
     when: float
     what: float
@@ -59,7 +62,8 @@ class ForwardSeconds(NamedTuple):
 
 
 def decode_together(requests: Iterable[BatchRequest], size: int, score: Score,
-                    clock: Clock = perf_counter) -> Iterator[SequenceInBatch]:
+                    clock: Clock = perf_counter, fill: Fill | None = None,
+                    read: Read | None = None) -> Iterator[SequenceInBatch]:
     """Yields each sequence when it is done; at most `size` run at once, taken in order, one request at a time.
 
     A round's seconds are those of the batch: what all sequences drafted, the shared forward, and the rest of its wall
@@ -73,11 +77,14 @@ def decode_together(requests: Iterable[BatchRequest], size: int, score: Score,
     count = 0
     try:
         while True:
-            for number, request in islice(waiting, size - len(running)):
-                running.append(seated(number, request, clock, start))
+            if read is None:
+                for number, request in islice(waiting, size - len(running)):
+                    running.append(seated(number, request, clock, start))
+            else:
+                running += seated_together(list(islice(waiting, size - len(running))), clock, start, read)
             if not running:
                 return
-            running = one_forward(running, score, count, clock, start)
+            running = one_forward(running, score, count, clock, start, fill)
             count += 1
             over, running = ([one for one in running if one.session.done is done] for done in (True, False))
             for one in over:
@@ -96,21 +103,49 @@ def seated(number: int, request: BatchRequest, clock: Clock, start: float) -> Se
     return SequenceInBatch(request, replace(request.session, prefill=read - began), number, began - start, read - start)
 
 
+def seated_together(newcomers: Sequence[tuple[int, BatchRequest]], clock: Clock, start: float,
+                    read: Read) -> list[SequenceInBatch]:
+    """Newcomers in their places, read at once: each is charged its share, as if one were read after another."""
+    if not newcomers:
+        return []
+    began = clock()
+    read([request.target for _, request in newcomers])
+    share = (clock() - began) / len(newcomers)
+    times = [began - start + share * place for place in range(len(newcomers) + 1)]
+    return [SequenceInBatch(request, replace(request.session, prefill=share), number, *around)
+            for (number, request), around in zip(newcomers, pairwise(times), strict=True)]
+
+
 def one_forward(running: Sequence[SequenceInBatch], score: Score, count: int, clock: Clock,
-                start: float) -> list[SequenceInBatch]:
+                start: float, fill: Fill | None = None) -> list[SequenceInBatch]:
     """One round of every sequence, with one forward for all."""
-    asking = [round_of(one.session, one.request.method, one.request.dice) for one in running]
-    drafts = [next(one) for one in asking]
+    asking = [round_of(one.session, one.request.method, one.request.dice, fill is not None) for one in running]
+    drafts, filling = drafted(asking, fill, clock)
     before = clock()
     scores = score([(one.request.target, one.session.tokens, draft)
                     for one, draft in zip(running, drafts, strict=True)])
     target = clock() - before
     sessions = [answered(*one) for one in zip(asking, scores, strict=True)]
     own = [session.rounds[-1].seconds for session in sessions]
-    shared = ForwardSeconds(sum(one.when for one in own), sum(one.what for one in own), target)
+    shared = ForwardSeconds(sum(one.when for one in own), sum(one.what for one in own) + filling, target)
     now = clock() - start
     return [replace(one, session=timed(session, shared, now - one.now), now=now, forwards=(*one.forwards, count))
             for one, session in zip(running, sessions, strict=True)]
+
+
+def drafted(asking: Sequence[Generator[Any, Any, Session]], fill: Fill | None,
+            clock: Clock) -> tuple[list[Draft], float]:
+    """The draft of each round, and the seconds of `fill`: what several drafters ask for is answered at once."""
+    said, seconds = [next(one) for one in asking], 0.0
+    while True:
+        open_ = [at for at, one in enumerate(said) if not isinstance(one, Draft)]
+        if not open_ or fill is None:
+            return said, seconds
+        before = clock()
+        answers = fill([said[at] for at in open_])
+        seconds += clock() - before
+        for at, answer in zip(open_, answers, strict=True):
+            said[at] = asking[at].send(answer)
 
 
 def timed(session: Session, shared: ForwardSeconds, wall: float) -> Session:

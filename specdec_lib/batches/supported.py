@@ -1,12 +1,16 @@
-"""Which methods run in batches, and the sentence that refuses the others by name."""
+"""Which methods and targets run in batches, and the sentences that refuse the others by name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 from specdec_lib import catalog
+from specdec_lib.batches.loop import Fill, Read, Score
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import LM, Refusal
 
-METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model", "eagle")
+METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model", "eagle", "specdec")
 
 
 def refuse_unbatched(spec: MethodSpec) -> None:
@@ -27,10 +31,26 @@ def refuse_unbatched(spec: MethodSpec) -> None:
                       f" {', '.join(METHODS)}")
 
 
-def refuse_target(target: LM) -> None:
-    """Raises Refusal where sequences of this target cannot share a forward."""
-    from specdec_lib.models.llama.decoder import Transformer
+class TargetInBatch(NamedTuple):
+    """How sequences of a target share forwards."""
 
-    if not isinstance(target, Transformer):
-        raise Refusal(f"batches need a target that our own decoder runs, and this one is a {type(target).__name__}:"
-                      " run it with --batch 1")
+    member: Callable[[Any], LM]                    # the target of one sequence, from a loaded and bound one
+    score: Score
+    fill: Fill | None = None                       # of drafters that share a forward; None: each drafts alone
+    read: Read | None = None                       # of several newcomers' prompts at once; None: each alone
+
+
+def in_batch(target: LM) -> TargetInBatch:
+    """The shared forwards of a new batch of this target; Refusal where its sequences cannot share one."""
+    from specdec_lib.models.llama import joint
+    from specdec_lib.models.llama.decoder import Transformer
+    from specdec_lib.seq2seq import joint as seq2seq
+    from specdec_lib.seq2seq.verifier import Verifier
+
+    if isinstance(target, Transformer):
+        return TargetInBatch(joint.member, joint.score_together)
+    if isinstance(target, Verifier):
+        shared = seq2seq.SharedForwards()
+        return TargetInBatch(seq2seq.member, shared.score, shared.fill, seq2seq.read_together)
+    raise Refusal(f"batches need a target that our own decoder runs, and this one is a {type(target).__name__}:"
+                  " run it with --batch 1")

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import Protocol, cast
 
 import torch
 
 from specdec_lib import catalog, measure
 from specdec_lib.batches.loop import BatchRequest, SequenceInBatch, decode_together
-from specdec_lib.batches.supported import refuse_target
+from specdec_lib.batches.supported import TargetInBatch, in_batch
 from specdec_lib.bench import run
 from specdec_lib.bench.batch_summary import with_batches
 from specdec_lib.bench.environment import Environment
@@ -26,18 +28,26 @@ from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.bench.runners import Runner, make_runners
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
-from specdec_lib.models.llama.joint import member, score_together
 from specdec_lib.specs import MethodSpec
 
 WARM_UP = 8                                        # tokens of each sequence that are not measured
 Ids = tuple[int, ...]
+Measured = Callable[[int, int], Iterator[Decode]]  # of a repeat and the most tokens
+
+
+class PeerInBatch(Protocol):
+    """A peer that decodes several sources at once; the plan refuses others."""
+
+    @property
+    def name(self) -> str: ...
+    def together(self, many: Sequence[Ids], max_new_tokens: int) -> Sequence[tuple[Ids, int]]: ...
 
 
 def run_batches(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: str | Path,
                 curve: Callable[[], CostCurve | None] = lambda: None,
                 progress: run.Progress = lambda done, total, name: None) -> dict:
     """Runs or resumes the plan in the folder `out` and returns its summary, as `run.run_bench` does."""
-    refuse_target(world.target)
+    in_batch(world.target)                         # refused now, before a folder is made
     with RunFolder.alone(out, plan) as folder:
         return folder.summary() or run_streams(folder, plan, world, prompts, curve, progress)
 
@@ -54,16 +64,16 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
     everything: list[Decode] = []
     order = {prompt.question_id: place for place, prompt in enumerate(prompts)}
     total = len(prompts) * len(entrants) * plan.repeats
-    for place, (repeat, spec) in enumerate(streams(plan)):
+    for place, (repeat, name, measured) in enumerate(streams(plan, world, kept, prompts, ids)):
         here = folder.part(place)
         if here is None:
-            progress(len(everything), total, f"warm-up of {spec}")
-            for _ in stream(plan, world, kept, spec, prompts[:plan.batch], ids, -1, WARM_UP):
+            progress(len(everything), total, f"warm-up of {name}")
+            for _ in measured(-1, WARM_UP):
                 pass
             here = []
-            for one in stream(plan, world, kept, spec, prompts, ids, repeat, plan.max_new_tokens):
-                here.append(decoded(one, prompts[one.number], ids[one.number], world, spec, repeat))
-                progress(len(everything) + len(here), total, str(spec))
+            for one in measured(repeat, plan.max_new_tokens):
+                here.append(one)
+                progress(len(everything) + len(here), total, name)
             here.sort(key=lambda decode: order[decode.question_id])
             folder.write_part(place, here)
         everything += here
@@ -72,28 +82,63 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
     return result
 
 
-def streams(plan: Plan) -> Iterator[tuple[int, MethodSpec]]:
-    """The streams in the order in which they run: every repeat begins with another method."""
+def streams(plan: Plan, world: Environment, curve: CostCurve | None, prompts: Sequence[Prompt],
+            ids: Sequence[Ids]) -> Iterator[tuple[int, str, Measured]]:
+    """The streams in the order in which they run: every repeat begins with another method, and peers come last.
+
+    Each is called with a repeat and the most tokens of an answer; as repeat -1 it decodes its first batch alone.
+    """
     for repeat in range(plan.repeats):
         start = repeat % len(plan.methods)
         for spec in (*plan.methods[start:], *plan.methods[:start]):
-            yield repeat, spec
+            yield repeat, str(spec), partial(method_stream, plan, world, curve, spec, prompts, ids)
+        for peer in world.peers:
+            yield repeat, peer.name, partial(peer_stream, plan, world, cast(PeerInBatch, peer), prompts, ids)
+
+
+def method_stream(plan: Plan, world: Environment, curve: CostCurve | None, spec: MethodSpec, prompts: Sequence[Prompt],
+                  ids: Sequence[Ids], repeat: int, tokens: int) -> Iterator[Decode]:
+    """All prompts by one method, each when its last token has come."""
+    some = prompts[:plan.batch] if repeat < 0 else prompts
+    for one in stream(plan, world, curve, spec, some, ids, repeat, tokens):
+        yield decoded(one, prompts[one.number], ids[one.number], world, spec, repeat)
 
 
 def stream(plan: Plan, world: Environment, curve: CostCurve | None, spec: MethodSpec, prompts: Sequence[Prompt],
            ids: Sequence[Ids], repeat: int, tokens: int) -> Iterator[SequenceInBatch]:
-    """All prompts by one method, each when its last token has come; at most `tokens` tokens each."""
+    """All prompts by one method, each when its last token has come; at most `tokens` tokens each.
+
+    The batch's clock stands still while a request is made and while the caller looks at a result: in a decode alone
+    neither is counted.
+    """
     cut = replace(plan, max_new_tokens=min(tokens, plan.max_new_tokens))
-    requests = (request_of(cut, world, curve, spec, prompt, own, repeat)
+    shared, clock = in_batch(world.target), StandingClock(clock_of(plan.device))
+    requests = (request_of(cut, world, curve, spec, prompt, own, repeat, shared)
                 for prompt, own in zip(prompts, ids, strict=False))
-    return decode_together(requests, plan.batch, score_together, clock_of(plan.device))
+    for one in decode_together(clock.stands_for(requests), plan.batch, shared.score, clock, shared.fill, shared.read):
+        start = clock.clock()
+        yield one
+        clock.stood += clock.clock() - start
+
+
+def peer_stream(plan: Plan, world: Environment, peer: PeerInBatch, prompts: Sequence[Prompt], ids: Sequence[Ids],
+                repeat: int, tokens: int) -> Iterator[Decode]:
+    """All prompts by a peer, `plan.batch` at a time, whose answers come together; nobody takes a free place."""
+    now = 0.0
+    for first in range(0, len(prompts) if repeat >= 0 else 1, plan.batch):
+        some, own, start = prompts[first:first + plan.batch], ids[first:first + plan.batch], perf_counter()
+        found = peer.together(own, min(tokens, plan.max_new_tokens))
+        began, now = now, now + perf_counter() - start
+        for prompt, source, (said, forwards) in zip(some, own, found, strict=True):
+            outcome = Outcome(said, 0.0, now - began, len(said), forwards, (), (began, now))
+            yield as_decode(outcome, prompt, source, world, peer.name, repeat, True)
 
 
 def request_of(plan: Plan, world: Environment, curve: CostCurve | None, spec: MethodSpec, prompt: Prompt, ids: Ids,
-               repeat: int) -> BatchRequest:
+               repeat: int, shared: TargetInBatch) -> BatchRequest:
     """One prompt with a cache, drafter and random numbers of its own: those that it has when it is decoded alone."""
     kit, session = world.begin(plan, curve, ids, str(prompt.question_id))
-    kit = replace(kit, target=member(world.target))          # pyright: ignore[reportArgumentType]  refused before
+    kit = replace(kit, target=shared.member(kit.target))
     dice = Dice(plan.seed).fork(prompt.question_id, 0, repeat)
     return BatchRequest(session, kit.target, catalog.build(spec, kit), dice, kit.memory)
 
@@ -109,6 +154,26 @@ def clock_of(device: str) -> Callable[[], float]:
     return clock
 
 
+class StandingClock:
+    """A clock whose time `stood` does not count."""
+
+    def __init__(self, clock: Callable[[], float]):
+        self.clock, self.stood = clock, 0.0
+
+    def __call__(self) -> float:
+        return self.clock() - self.stood
+
+    def stands_for(self, requests: Iterator[BatchRequest]) -> Iterator[BatchRequest]:
+        """The same requests, each made outside of this clock's time."""
+        while True:
+            start = self.clock()
+            one = next(requests, None)
+            self.stood += self.clock() - start
+            if one is None:
+                return
+            yield one
+
+
 def decoded(one: SequenceInBatch, prompt: Prompt, ids: Ids, world: Environment, spec: MethodSpec,
             repeat: int) -> Decode:
     """A finished sequence as a decode, each round with the number of the forward that it shared."""
@@ -117,9 +182,15 @@ def decoded(one: SequenceInBatch, prompt: Prompt, ids: Ids, world: Environment, 
     seconds = sum(row.seconds for row in rows)
     outcome = Outcome(session.output, session.prefill, seconds, len(session.output), len(rows), rows,
                       (one.began, one.now))
+    return as_decode(outcome, prompt, ids, world, str(spec), repeat)
+
+
+def as_decode(outcome: Outcome, prompt: Prompt, ids: Ids, world: Environment, name: str, repeat: int,
+              peer: bool = False) -> Decode:
+    """An outcome with its text and score."""
     text = world.decode(outcome.tokens)
     pieces = tuple(world.decode((token,)) for token in outcome.tokens)
-    return Decode(prompt.question_id, prompt.family, str(spec), repeat, 0, False, len(ids), outcome, text, pieces,
+    return Decode(prompt.question_id, prompt.family, name, repeat, 0, peer, len(ids), outcome, text, pieces,
                   run.score(prompt, 0, text))
 
 

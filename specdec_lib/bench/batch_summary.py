@@ -21,11 +21,16 @@ class BatchMeasures(NamedTuple):
     tokens: int                                    # of all sequences
     forwards: int                                  # of the target, each of up to `batch` sequences; without prefill
     sequence_rounds: int                           # one for every sequence in every forward
-    rows: int                                      # fed to these forwards
+    rows: int                                      # fed to these forwards; 0 = unknown, of a peer
     seconds: float                                 # after prefill
     prefill: float                                 # of all prompts, each alone
     drafting: float                                # of all sequences, one after the other; part of `seconds`
     last_tokens: tuple[float, ...]                 # per sequence, from its place taken to its last token
+
+    @property
+    def end_to_end(self) -> BatchMeasures:
+        """The same with prefill among the seconds."""
+        return self._replace(seconds=self.seconds + self.prefill, prefill=0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: rates, and what they are made from."""
@@ -34,7 +39,7 @@ class BatchMeasures(NamedTuple):
                 "tokens_per_forward": share(self.tokens, self.forwards),
                 "tokens_per_forward_and_sequence": share(self.tokens, self.sequence_rounds),
                 "sequences_per_forward": share(self.sequence_rounds, self.forwards),
-                "rows_per_sequence": share(self.rows, self.sequence_rounds),
+                "rows_per_sequence": share(self.rows, self.sequence_rounds) or None,
                 "drafting_share": share(self.drafting, self.seconds),
                 "seconds_to_last_token": {"median": median(self.last_tokens), "longest": max(self.last_tokens)},
                 "tokens": self.tokens, "forwards": self.forwards, "seconds": self.seconds, "prefill": self.prefill}
@@ -56,8 +61,14 @@ def measures_of(stream: Sequence[Decode]) -> BatchMeasures:
     spans = [one.span for one in outcomes if one.span is not None]
     if not spans:
         last = tuple(one.prefill + one.seconds for one in outcomes)
-        return BatchMeasures(tokens, len(rows), len(rows), sum(row.width for row in rows),
+        forwards = sum(outcome.forwards for outcome in outcomes)     # one for every round; peers have no rounds
+        return BatchMeasures(tokens, forwards, forwards, sum(row.width for row in rows),
                              sum(one.seconds for one in outcomes), prefill, sum(row.what for row in rows), last)
+    if not rows:                                   # of a peer, whose sequences start together and share forwards
+        groups = {span: max(one.outcome.forwards for one in stream if one.outcome.span == span) for span in set(spans)}
+        own = sum(outcome.forwards for outcome in outcomes)
+        return BatchMeasures(tokens, sum(groups.values()), own, 0, max(ended for _, ended in spans) - prefill, prefill,
+                             0.0, tuple(ended - began for began, ended in spans))
     shared = {row.forward: row.what for row in rows}         # of all sequences, and written with each of them
     return BatchMeasures(tokens, len(shared), len(rows), sum(row.width for row in rows),
                          max(ended for _, ended in spans) - prefill, prefill, sum(shared.values()),
@@ -69,11 +80,13 @@ def with_batches(told: dict[str, Any], decodes: Sequence[Decode]) -> dict[str, A
 
     What the single curve predicts is dropped, since it knows no batches.
     """
-    found = {name: batch_measures([one for one in decodes if one.method == name]) for name in told["methods"]}
-    for name, entry in told["methods"].items():
-        for one in (entry, *entry["by_family"].values()):
+    everyone = {**told["methods"], **told["peers"]}
+    found = {name: batch_measures([one for one in decodes if one.method == name]) for name in everyone}
+    for name, entry in everyone.items():
+        for one in (entry, *entry["by_family"].values()) if name in told["methods"] else ():
             one["expected_speedup"] = None
         entry["batch"] = rounded({"size": told["settings"]["batch"], "speedup": speedup(found["ar"], found[name]),
+                                  "speedup_end_to_end": speedup(found["ar"].end_to_end, found[name].end_to_end),
                                   **found[name].as_dict()})
     return told
 

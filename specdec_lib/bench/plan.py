@@ -82,8 +82,9 @@ class Plan:
         """Refuses a batch of no sequence or too many, and what cannot run in one."""
         if not 1 <= self.batch <= MOST:
             raise Refusal(f"a batch holds at least 1 and at most {MOST} sequences, got {self.batch}")
-        if self.batch > 1 and self.peers:
-            raise Refusal(f"peers run one prompt at a time: leave {self.peers[0]} out, or take --batch 1")
+        alone = [name for name in self.peers if name not in peer.OF_SEQ2SEQ]
+        if self.batch > 1 and alone:
+            raise Refusal(f"peers run one prompt at a time: leave {alone[0]} out, or take --batch 1")
         for spec in self.methods if self.batch > 1 else ():
             refuse_unbatched(spec)
 

@@ -5,17 +5,21 @@ It reads the source through the verifier's encoder, which it was trained on, so 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from specdec_lib.heads.base import PerTarget
 from specdec_lib.scores import TokenStats
+from specdec_lib.seq2seq.caches import DecoderCache, SharedCache
 from specdec_lib.seq2seq.network import BlockDecoder, Memory
 from specdec_lib.seq2seq.stored import drafter_from
-from specdec_lib.seq2seq.verifier import DecoderCache, Source, Verifier
+from specdec_lib.seq2seq.verifier import Source, Verifier
 from specdec_lib.types import LM, Refusal
+
+Block = tuple[list[int], list[TokenStats]]         # the best token of each slot, and the statistics of its distribution
 
 
 class BlockDrafter:
@@ -28,7 +32,7 @@ class BlockDrafter:
         self.net, self.target = net, target
         self.source: Source = ()
         self.memory: Memory | None = None
-        self.cache = DecoderCache()
+        self.cache, self.shared = DecoderCache(), SharedCache()      # of its own forwards, and of shared ones
         self.forwards = 0
 
     @property
@@ -36,32 +40,62 @@ class BlockDrafter:
         """The most slots that it has queries for."""
         return self.net.sizes.block
 
-    def __call__(self, source: Source, tokens: tuple[int, ...], size: int) -> tuple[list[int], list[TokenStats]]:
-        """The best token of each of `size` slots after these tokens, and the statistics of its distribution."""
+    def __call__(self, source: Source, tokens: tuple[int, ...], size: int) -> Block:
+        """The block of `size` slots after these tokens."""
         with torch.inference_mode():
-            logits = self.logits(source, tokens, size)
-            logp = logits.log_softmax(-1)
-            best = logp.topk(2, -1)
-            entropy = torch.special.entr(logp.exp()).sum(-1)
-            first, second = best.values.exp().unbind(-1)
-        chosen = best.indices[:, 0].tolist()
-        told = zip(first.tolist(), second.tolist(), entropy.tolist(), strict=True)
-        return chosen, [TokenStats(one, one, two, nats) for one, two, nats in told]
+            return blocks_of([self.logits(source, tokens, size)])[0]
+
+    def bind(self, source: Source) -> None:
+        """Turns to this source; if it is another one than before, no token is known any more."""
+        if source != self.source:
+            self.source, self.memory = source, None
+            self.cache, self.shared = DecoderCache(), SharedCache()
+
+    def remembered(self) -> Memory:
+        """Keys and values of the source, computed at the first use."""
+        if self.memory is None:
+            with torch.inference_mode():
+                self.memory = self.net.memory(self.target.encode(self.source), None)
+        return self.memory
 
     def logits(self, source: Source, tokens: tuple[int, ...], size: int) -> Tensor:
         """Logits [size, V] of the slots behind these tokens."""
-        if source != self.source or self.memory is None:
-            self.source, self.memory = source, self.net.memory(self.target.encode(source), None)
-            self.cache = DecoderCache()
+        self.bind(source)
         kept = self.cache.common(tokens)
         rows = len(tokens) - kept
         past = tuple(kv.first(kept) for kv in self.cache.layers) if kept else None
         prefix = self.net.inputs(torch.tensor([tokens[kept:]]), torch.arange(kept, len(tokens)))
         x = torch.cat((prefix, self.net.slots(torch.tensor([len(tokens)]), size)), 1)
-        logits, layers = self.net.run(x, self.memory, slot_mask(kept, rows, size), past)
+        logits, layers = self.net.run(x, self.remembered(), slot_mask(kept, rows, size), past)
         self.cache.tokens, self.cache.layers = tokens, tuple(kv.first(len(tokens)) for kv in layers)
         self.forwards += 1
         return logits[0, rows:]
+
+
+class BlockRequest(NamedTuple):
+    """A block that is asked for and not filled yet: sequences of a batch fill theirs in one forward."""
+
+    head: BlockDrafter
+    source: Source
+    tokens: tuple[int, ...]
+    size: int
+
+
+@torch.inference_mode()
+def blocks_of(logits: Sequence[Tensor]) -> list[Block]:
+    """The block of each sequence from the logits [size, V] of its slots."""
+    logp = torch.cat(list(logits)).log_softmax(-1)
+    best = logp.topk(2, -1)
+    entropy = torch.special.entr(logp.exp()).sum(-1)
+    first, second = best.values.exp().unbind(-1)
+    chosen = best.indices[:, 0].tolist()
+    stats = [TokenStats(one, one, two, nats) for one, two, nats in
+             zip(first.tolist(), second.tolist(), entropy.tolist(), strict=True)]
+    out, at = [], 0
+    for one in logits:
+        out.append((chosen[at:at + len(one)], stats[at:at + len(one)]))
+        at += len(one)
+    return out
 
 
 def slot_mask(kept: int, rows: int, size: int) -> Tensor:

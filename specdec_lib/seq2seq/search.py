@@ -46,44 +46,85 @@ def greedy_batch(net: EncoderDecoder, source: Tensor, longest: int) -> list[tupl
     return [tuple(token for token in row if token != PAD) for row in torch.stack(out, 1).tolist()]
 
 
-@torch.inference_mode()
 def beam_search(net: EncoderDecoder, source: Sequence[int], longest: int, width: int = 5,
                 penalty: float = 1.0) -> tuple[tuple[int, ...], int]:
-    """The best output of a beam of `width`, and how many forwards it took.
+    """The best output of a beam of `width`, and how many forwards it took; `beam_searches` says how it is found."""
+    return beam_searches(net, [source], longest, width, penalty)[0]
 
-    A finished output's score is its log-probability divided by its length to the power `penalty`; the search ends
-    when `width` outputs have finished, or at `longest` tokens. Only an end among the `width` best steps counts.
+
+@torch.inference_mode()
+def beam_searches(net: EncoderDecoder, sources: Sequence[Sequence[int]], longest: int, width: int = 5,
+                  penalty: float = 1.0) -> list[tuple[tuple[int, ...], int]]:
+    """The best output for each source by a beam of its own, and in how many forwards the beam took part.
+
+    A finished output's score is its log-probability divided by its length to the power `penalty`; a search ends when
+    `width` outputs have finished, or at `longest` tokens. Only an end among the `width` best steps counts. All sources
+    start together, share every forward, and leave it when their search ends; nobody takes their place.
     """
-    encoded, mask = net.encoder.run(torch.tensor([source]))
+    encoded, mask = net.encoder.run(padded(sources))
     memory, past = net.decoder.memory(encoded, mask), None
-    beams, scores, finished = [()], torch.zeros(1), []
+    beams = [Beam(width, penalty) for _ in sources]
+    running, wide, owners, scores = beams, memory, [*range(len(beams))], torch.zeros(len(beams), 1)
     for place in range(longest):
-        last = torch.tensor([[beam[-1] if beam else BEGIN] for beam in beams])
-        logits, past = net.decoder.run(net.decoder.inputs(last, torch.tensor([place])), spread(memory, len(beams)),
-                                       None, past)
-        total = scores[:, None] + logits[:, -1].log_softmax(-1)
-        best = total.flatten().topk(min(2 * width, total.numel()))
+        last = torch.tensor([[token] for beam in running for token in beam.last])
+        logits, past = net.decoder.run(net.decoder.inputs(last, torch.tensor([place])), wide, None, past)
+        total = scores[..., None] + logits[:, -1].log_softmax(-1).view(*scores.shape, -1)
+        best = total.flatten(1).topk(min(2 * width, total[0].numel()))
+        found = [beam.step(*steps, total.shape[-1]) for beam, *steps in
+                 zip(running, best.values.tolist(), best.indices.tolist(), strict=True)]
+        stay = [at for at, beam in enumerate(running) if not beam.done]
+        if not stay:
+            break
+        past = chosen(past, [at * total.shape[1] + row for at in stay for row, _ in found[at]])
+        scores = torch.tensor([[score for _, score in found[at]] for at in stay])
+        running, before = [running[at] for at in stay], owners
+        owners = [owners[at * total.shape[1]] for at in stay for _ in found[at]]
+        wide = wide if owners == before else spread(memory, owners)
+    return [(beam.best, beam.forwards) for beam in beams]
+
+
+class Beam:
+    """The search for one source: its unfinished outputs, best first, and those that have finished with their scores."""
+
+    def __init__(self, width: int, penalty: float):
+        self.width, self.penalty = width, penalty
+        self.outputs: list[tuple[int, ...]] = [()]
+        self.finished: list[tuple[float, tuple[int, ...]]] = []
+        self.forwards = 0
+
+    @property
+    def done(self) -> bool:
+        return len(self.finished) >= self.width
+
+    @property
+    def last(self) -> list[int]:
+        """The token after which each unfinished output goes on."""
+        return [output[-1] if output else BEGIN for output in self.outputs]
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        return max(self.finished)[1] if self.finished else self.outputs[0]
+
+    def step(self, scores: Sequence[float], indices: Sequence[int], vocab: int) -> list[tuple[int, float]]:
+        """Takes the best steps, best first, at indices output * vocab + token; returns what goes on and its score."""
+        self.forwards += 1
         kept: list[tuple[int, int, float]] = []
-        for rank, (score, index) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            row, token = divmod(index, logits.shape[-1])
-            if token == END and rank >= width:     # an unlikely end would fill the beam with short outputs
+        for rank, (score, index) in enumerate(zip(scores, indices, strict=True)):
+            row, token = divmod(index, vocab)
+            if token == END and rank >= self.width:      # an unlikely end would fill the beam with short outputs
                 continue
             if token == END:
-                finished.append((score / (place + 1) ** penalty, (*beams[row], END)))
-            elif len(kept) < width:
+                self.finished.append((score / self.forwards ** self.penalty, (*self.outputs[row], END)))
+            elif len(kept) < self.width:
                 kept.append((row, token, score))
-        rows = [row for row, _, _ in kept]
-        beams = [(*beams[row], token) for row, token, _ in kept]
-        scores, past = torch.tensor([score for _, _, score in kept]), chosen(past, rows)
-        if len(finished) >= width:
-            break
-    return (max(finished)[1] if finished else beams[0]), place + 1
+        self.outputs = [(*self.outputs[row], token) for row, token, _ in kept]
+        return [(row, score) for row, _, score in kept]
 
 
-def spread(memory: Memory, rows: int) -> Memory:
-    """The memory of one source for several rows."""
-    return Memory(tuple(KeysValues(kv.keys.expand(rows, -1, -1, -1), kv.values.expand(rows, -1, -1, -1))
-                        for kv in memory.layers), memory.mask)
+def spread(memory: Memory, owners: Sequence[int]) -> Memory:
+    """The memory of each row's source."""
+    return Memory(tuple(KeysValues(kv.keys[list(owners)], kv.values[list(owners)]) for kv in memory.layers),
+                  None if memory.mask is None else memory.mask[list(owners)])
 
 
 def chosen(past: Sequence[KeysValues], rows: Sequence[int]) -> tuple[KeysValues, ...]:

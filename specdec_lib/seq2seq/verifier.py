@@ -16,7 +16,8 @@ from torch import Tensor
 
 from specdec_lib.scores import Scores
 from specdec_lib.seq2seq.alphabet import BEGIN, VOCAB
-from specdec_lib.seq2seq.network import EncoderDecoder, KeysValues, Memory
+from specdec_lib.seq2seq.caches import DecoderCache, SharedCache
+from specdec_lib.seq2seq.network import EncoderDecoder, Memory
 from specdec_lib.seq2seq.stored import fingerprint_of
 from specdec_lib.types import Draft, Refusal
 
@@ -32,19 +33,6 @@ class EncodedSource:
 
 
 @dataclass
-class DecoderCache:
-    """Tokens whose keys and values are known, and those of each layer."""
-
-    tokens: tuple[int, ...] = ()
-    layers: tuple[KeysValues, ...] = ()
-
-    def common(self, tokens: tuple[int, ...]) -> int:
-        """How many first tokens of `tokens` are known; less than all, since the last row is computed again."""
-        most = min(len(self.tokens), len(tokens) - 1)
-        return next((n for n in range(most) if self.tokens[n] != tokens[n]), max(most, 0))
-
-
-@dataclass
 class Verifier:
     """The target for one source; `fresh()` forgets the cache, `bound(source)` reads another source."""
 
@@ -52,6 +40,7 @@ class Verifier:
     source: Source = ()
     encoded: EncodedSource = field(default_factory=EncodedSource, repr=False)
     cache: DecoderCache = field(default_factory=DecoderCache, repr=False)
+    shared: SharedCache = field(default_factory=SharedCache, repr=False)      # of forwards shared with others
     memory: Memory | None = field(default=None, repr=False)
 
     start: tuple[int, ...] = (BEGIN,)              # the prompt of every decode
@@ -105,7 +94,7 @@ class Verifier:
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
         """Logits [1 + n, V] after the context and after each node, in one forward."""
         kept = self.cache.common(tokens)
-        rows, chain = len(tokens) - kept, draft.parents == tuple(range(-1, len(draft) - 1))
+        rows, chain = len(tokens) - kept, is_chain(draft)
         positions = [*range(kept, len(tokens)), *(len(tokens) - 1 + depth for depth in draft.depths)]
         if max(positions) >= self.context:
             raise Refusal(f"the decoder holds {self.context} tokens: draft or generate fewer")
@@ -119,6 +108,11 @@ class Verifier:
         return Scores(logits[0, rows - 1:])
 
 
+def is_chain(draft: Draft) -> bool:
+    """Whether each node follows the one before it."""
+    return draft.parents == tuple(range(-1, len(draft) - 1))
+
+
 def draft_mask(kept: int, rows: int, draft: Draft) -> Tensor:
     """Which keys each new row sees [rows + n, kept + rows + n]: tokens of the context, then the nodes of the draft.
 
@@ -126,7 +120,7 @@ def draft_mask(kept: int, rows: int, draft: Draft) -> Tensor:
     """
     size = rows + len(draft)
     own = torch.ones(size, size, dtype=torch.bool).tril()
-    for node, parent in enumerate(draft.parents):
+    for node, parent in () if is_chain(draft) else enumerate(draft.parents):
         line = own[rows + node]
         line[rows:] = False if parent < 0 else own[rows + parent, rows:]
         line[rows + node] = True

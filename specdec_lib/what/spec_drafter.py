@@ -8,6 +8,7 @@ Knows nothing of the verifier but its encoder's hidden states.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Budget, Draft, RandomNumbers, Session, up_to_end
 
 if TYPE_CHECKING:
-    from specdec_lib.seq2seq.drafter import BlockDrafter
+    from specdec_lib.seq2seq.drafter import Block, BlockDrafter, BlockRequest
 
 NAME, CHECKPOINT = "spec-drafter", "g2p-drafter"
 
@@ -27,10 +28,24 @@ class SpecDrafter:
     head: BlockDrafter
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        size = min(budget.depth, budget.size, self.head.block)
-        if size < 1:
+        size = self.slots(budget)
+        return self.chain(session, self.head(session.source, session.tokens, size)) if size else Draft()
+
+    def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[BlockRequest, Block, Draft]:
+        """The same without its forward: yields the block that it asks for and is sent it filled."""
+        from specdec_lib.seq2seq.drafter import BlockRequest
+
+        size = self.slots(budget)
+        if not size:
             return Draft()
-        tokens, stats = self.head(session.source, session.tokens, size)
+        return self.chain(session, (yield BlockRequest(self.head, session.source, session.tokens, size)))
+
+    def slots(self, budget: Budget) -> int:
+        return max(0, min(budget.depth, budget.size, self.head.block))
+
+    def chain(self, session: Session, block: Block) -> Draft:
+        """The block up to its first end token, as a draft."""
+        tokens, stats = block
         n = len(up_to_end(tokens, session.end))
         return Draft(tuple(tokens[:n]), tuple(range(-1, n - 1)), stats=tuple(stats[:n]), source=(NAME,) * n,
                      confidence=tuple(one.prob for one in stats[:n]))

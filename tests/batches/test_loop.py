@@ -29,6 +29,7 @@ SHAPE = LlamaConfig(layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, mlp=48
 LENGTHS = (9, 1, 4, 17, 1, 6, 2)                   # of the prompts, in tokens
 LIMITS = (12, 7, 1, 15, 9, 20, 3)
 END = frozenset({2})
+TEXT_METHODS = [name for name in METHODS if name != "specdec"]      # that one has tests/seq2seq/test_joint.py
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_drafts_and_acceptance_of_one_forward_are_ragged(lm, words):
     assert len({accepted for _, accepted in first}) > 1
 
 
-@pytest.mark.parametrize("spec", [*METHODS, "eagle@svip(h=0.9)", "sam(depth=1)"])
+@pytest.mark.parametrize("spec", [*TEXT_METHODS, "eagle@svip(h=0.9)", "sam(depth=1)"])
 def test_every_supported_method_emits_its_single_ids(spec, words):
     kit = network_kit(sampling=None)
     asked = [(tuple(token % 3 for token in words(n, seed=n)), limit, str(i))
@@ -220,3 +221,59 @@ def test_on_the_real_model_four_prompts_at_once_have_the_ids_they_have_alone():
     assert sum(map(len, plain)) > 32
     for spec in ("ar", "sam"):
         assert outputs([request(kit, spec, *one, end=text.facts.end) for one in asked], 4) == plain
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A drafter that leaves its forward to others: it asks with a word, and drafts what it is sent."""
+
+    def __call__(self, session, budget: Budget, dice) -> Draft:
+        return Draft((1,), (-1,))
+
+    def asking(self, session, budget: Budget, dice):
+        if len(session.output) > 2:
+            return Draft()                         # and asks for nothing
+        token = yield f"{session.id} at {len(session.output)}"
+        return Draft((token,), (-1,))
+
+
+def test_what_drafters_ask_for_is_answered_at_once_and_its_time_counted_once(lm, words):
+    kit, asked = Kit(lm, parts=catalog.make_part), []
+    prompts = [(words(3 + i, i), 6, str(i)) for i in range(3)]
+
+    def fill(questions):
+        asked.append(tuple(questions))
+        return [40 + len(asked)] * len(questions)
+
+    ticks = Ticks(1000.0)
+    requests = [request(kit, Method(Fixed(1), Asking(), Match()), *one, end=frozenset()) for one in prompts]
+    done = sorted(decode_together(requests, 3, score_together, ticks, fill), key=lambda one: one.number)
+    assert asked[0] == ("0 at 0", "1 at 0", "2 at 0")
+    assert max(map(len, asked)) == 3
+    for one, plain in zip(done, [alone(kit, "ar", *one, end=frozenset()) for one in prompts], strict=True):
+        assert one.session.output == plain.output
+        assert one.session.rounds[0].draft.tokens == (41,)
+        assert one.session.rounds[-1].draft.tokens == ()
+        assert one.session.rounds[0].seconds.what == pytest.approx(1000, abs=1)      # one forward, not three
+        assert one.session.rounds[-1].seconds.what < 1
+
+
+def test_without_a_shared_forward_the_same_drafter_drafts_by_itself(lm, words):
+    kit = Kit(lm, parts=catalog.make_part)
+    one = request(kit, Method(Fixed(1), Asking(), Match()), words(3), 3, "0", end=frozenset())
+    [done] = decode_together([one], 2, score_together)
+    assert done.session.rounds[0].draft.tokens == (1,)
+
+
+def test_newcomers_that_are_read_at_once_are_charged_their_shares(lm, words):
+    kit, read = Kit(lm, parts=catalog.make_part), []
+    requests = [request(kit, "ar", words(3, i), 2 + i, str(i), end=frozenset()) for i in range(5)]
+    done = list(decode_together(requests, 3, score_together, Ticks(12.0),
+                                read=lambda targets: read.append(len(targets))))
+    assert read == [3, 1, 1]
+    by_number = sorted(done, key=lambda one: one.number)
+    assert [one.session.prefill for one in by_number] == pytest.approx([4, 4, 4, 12, 12])
+    assert [one.began - by_number[0].began for one in by_number[:3]] == pytest.approx([0, 4, 8])
+    for one in done:
+        rounds = sum(round.seconds.whole for round in one.session.rounds)
+        assert rounds + one.session.prefill == pytest.approx(one.now - one.began, abs=1e-6)

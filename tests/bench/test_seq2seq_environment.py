@@ -5,10 +5,12 @@ import json
 import pytest
 
 from specdec_lib import cli
+from specdec_lib.analysis.word_batches import batch_sentences, keep_word_batches, read_word_batches, speed_rows
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.bench.results import Decode, Outcome
+from specdec_lib.bench.results import Decode, Outcome, read_results
 from specdec_lib.bench.seq2seq_environment import PhonemeStream, error_rates
 from specdec_lib.seq2seq.dictionary import spoken_ids
+from specdec_lib.types import Refusal
 
 
 def decoded(name: str, said: str, family: str = "words") -> Decode:
@@ -52,7 +54,61 @@ def test_a_bench_tells_speed_beside_error_rates_for_methods_and_beam_search(tmp_
     assert not methods["specdec(k=25)@top-beta(beta=5,tolerance=3.0)"]["lossless"]
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder of runs of the same words, one and three at a time."""
+    folder = tmp_path_factory.mktemp("g2p")
+    for batch in ("1", "3"):
+        assert cli.run(["bench", "--target", "g2p", "--methods", "ar,specdec(k=5),token-recycling,specdec@top-beta",
+                        "--peers", "beam", "--limit", "10", "--max-new-tokens", "80", "--threads", "1", "--batch",
+                        batch, "--out", str(folder / f"b{batch}")]) == 0
+    return folder
+
+
+def test_a_bench_in_batches_says_what_single_runs_say_in_fewer_forwards_beam_search_included(runs):
+    one, three = ({(decode.method, decode.question_id): decode.outcome for decode in read_results(runs / name)}
+                  for name in ("b1", "b3"))
+    assert {place: outcome.tokens for place, outcome in one.items()} == {
+        place: outcome.tokens for place, outcome in three.items()}
+    told = json.loads((runs / "b3" / "summary.json").read_text())
+    for name, entry in {**told["methods"], **told["peers"]}.items():
+        batch, alone = entry["batch"], sum(out.forwards for (method, _), out in one.items() if method == name)
+        assert batch["size"] == 3
+        assert alone / 3 <= batch["forwards"] < 0.8 * alone
+        assert batch["speedup_end_to_end"] > 0
+        assert 0 <= entry["phoneme_error_rate"] <= entry["word_error_rate"] <= 1
+    assert told["methods"]["specdec(k=5)"]["batch"]["tokens_per_forward_and_sequence"] > 1.5
+
+
+def test_a_table_of_these_runs_holds_forwards_and_errors_of_each_method_and_kind(runs, tmp_path):
+    keep_word_batches(runs, tmp_path)
+    table, told = read_word_batches(tmp_path), json.loads((runs / "b3" / "summary.json").read_text())
+    assert table == read_word_batches(runs)
+    assert (set(table.kinds), table.batches) == ({"words", "sentences"}, [1, 3])
+    rows = [table.row(kind, 3, "specdec(k=5)") for kind in table.kinds]
+    found = told["methods"]["specdec(k=5)"]["batch"]
+    assert sum(row.tokens for row in rows) == found["tokens"]
+    assert rows[0].forwards <= found["forwards"] <= sum(row.forwards for row in rows)
+    assert [row.identical for row in rows] == [5, 5]
+    assert table.row("words", 3, "beam").peer
+    for kind in table.kinds:
+        plain = speed_rows(table, kind)[0]
+        assert (plain["method"], plain["batch"], plain["tokens per forward"]) == ("ar", 1, 1.0)
+        assert plain["phoneme errors"] == pytest.approx(
+            told["methods"]["ar"]["by_family"][kind]["phoneme_error_rate"], rel=1e-3)
+    assert len(batch_sentences(table)) == 8
+    with pytest.raises(Refusal, match="holds no runs"):
+        read_word_batches(tmp_path / "nothing")
+    (tmp_path / "batches.json").write_text('{"rows": 3}')
+    with pytest.raises(Refusal, match="no table of words in batches"):
+        read_word_batches(tmp_path)
+
+
 @pytest.mark.parametrize(("words", "sentence"), [
+    (["bench", "--methods", "ar", "--target", "g2p", "--batch", "2", "--peers", "hf-generate"], "leave hf-generate"),
+    (["bench", "--methods", "ar,specdec@tapout", "--target", "g2p", "--batch", "2"], "learns from one prompt"),
+    (["bench", "--methods", "ar,respec", "--target", "g2p", "--batch", "2"], "not supported in batches"),
+    (["bench", "--methods", "ar,pearl", "--target", "g2p", "--batch", "2"], "drafts while the target verifies"),
     (["generate", "--method", "specdec", "--target", "g2p", "caf\u00e9"], "reads the letters a to z"),
     (["generate", "--method", "eagle", "--target", "g2p", "cat"], "another architecture"),
     (["generate", "--method", "draft-model", "--draft", "ngram", "--target", "g2p", "cat"], "writes phonemes"),

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from specdec_lib.seq2seq.alphabet import BEGIN, END, VOCAB, source_ids
-from specdec_lib.seq2seq.search import beam_search, greedy
+from specdec_lib.seq2seq.dictionary import read_held_out
+from specdec_lib.seq2seq.search import beam_search, beam_searches, greedy
+from specdec_lib.seq2seq.stored import load_verifier
 from specdec_lib.seq2seq.verifier import Verifier
 from specdec_lib.types import Draft
 from tests.seq2seq.worlds import network
@@ -37,3 +39,22 @@ def test_a_beam_of_all_outputs_finds_the_likeliest_of_two_tokens(source):
     best = max(best, (float(first[END]), (END,)))
     found, forwards = beam_search(NET, source, 2, width=VOCAB ** 2)
     assert (found, forwards) == (best[1], 2)
+
+
+@pytest.mark.parametrize(("width", "longest"), [(1, 12), (3, 4), (50, 3)])
+def test_beams_that_share_their_forwards_find_what_each_finds_alone(width, longest):
+    alone = [beam_search(NET, source, longest, width) for source in SOURCES]
+    assert beam_searches(NET, SOURCES, longest, width) == alone
+    assert beam_searches(NET, SOURCES[::-1], longest, width) == alone[::-1]
+
+
+def test_a_beam_leaves_when_its_search_ends_and_the_others_go_on():
+    net, some = load_verifier()[0], [one.source for one in read_held_out()[::50]]
+    alone = [beam_search(net, source, 90) for source in some]
+    assert beam_searches(net, some, 90) == alone
+    assert len({forwards for _, forwards in alone}) > 2
+    assert all(output[-1] == END for output, _ in alone)
+
+
+def test_a_beam_of_one_is_greedy():
+    assert [output for output, _ in beam_searches(NET, SOURCES, 9, 1)] == [plain(source, 9) for source in SOURCES]
