@@ -278,6 +278,14 @@ def test_a_rounded_zero_has_no_sign():
     assert report_text.interval_text((-0.001, 0.2)) == "0.00 to 0.20"
 
 
+def test_truth_values_are_yes_or_no_and_a_long_word_may_break_after_its_commas():
+    html = show.table([{"right": True, "words": "a, b"}, {"right": False, "words": "one,two,three" * 4}])._repr_html_()
+    assert re.findall(r"<td[^>]*>(yes|no)</td>", html) == ["yes", "no"]
+    assert "<td" in html
+    assert html.count("<wbr>") == 8
+    assert "a, b" in html
+
+
 def test_no_dice_are_thrown_for_a_picture():
     session, vocab = decoded()
     assert show.strip(session, vocab) == show.strip(session, vocab)
