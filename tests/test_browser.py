@@ -231,34 +231,35 @@ RACE = "[...document.querySelectorAll('.jp-OutputArea-output')].find(one => one.
        "one.querySelector('button.widget-button'))"
 
 
-def test_a_race_of_your_own_prompt_grows_and_stops_at_once(page, lab):
-    page.errors.clear()
-    page.open(lab("06_race"))
-    page.until("window.jupyterapp && (window.book = [...jupyterapp.shell.widgets('main')][0])?.sessionContext?.session")
-    page.js("(async () => { await book.context.ready; await book.sessionContext.ready;"
-            "jupyterapp.shell.activateById(book.id); window.started = true; })(), 0")
-    page.until("window.started && document.querySelectorAll('.jp-Cell').length > 5")
-    page.js("(() => { const cell = book.content.widgets.map(one => one.model.sharedModel)"
-            ".find(one => one.getSource().includes('show.race_controls(')); cell.setSource("
-            "'from dataclasses import replace\\n\\nplan = replace(plan, max_new_tokens=400)\\n'"
-            "+ 'prompt = \"Write a long story about a lighthouse and its keeper.\"\\n' + cell.getSource()); })()")
-    page.js("jupyterapp.commands.execute('notebook:run-all-cells').then(() => { window.finished = true; }), 0")
-    page.until("window.finished", 400)
+def test_a_race_of_your_own_prompt_grows_and_stops_at_once(page, errors, lab):
+    page.goto(lab(next(book for book in BOOKS if book.stem == "06_race")), wait_until="domcontentloaded")
+    page.wait_for_function("window.jupyterapp && (window.book = [...jupyterapp.shell.widgets('main')][0])"
+                           "?.sessionContext?.session")
+    page.evaluate("async () => { await book.context.ready; await book.sessionContext.ready;"
+                  "jupyterapp.shell.activateById(book.id); }")
+    page.wait_for_function("document.querySelectorAll('.jp-Cell').length > 5")
+    page.evaluate("() => { const cell = book.content.widgets.map(one => one.model.sharedModel)"
+                  ".find(one => one.getSource().includes('show.race_controls(')); cell.setSource("
+                  "'from dataclasses import replace\\n\\nplan = replace(plan, max_new_tokens=400)\\n'"
+                  "+ 'prompt = \"Write a long story about a lighthouse and its keeper.\"\\n' + cell.getSource()); }")
+    page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells').then(() => {"
+                  "window.finished = true; }); }")
+    page.wait_for_function("window.finished", timeout=CELLS * 1000)
     try:
-        page.js(f"window.box = {RACE}; window.press = word => [...box.querySelectorAll('button')]"
-                ".find(one => one.innerText.trim() === word).click(); box.scrollIntoView()")
-        page.js("window.words = () => box.querySelectorAll('span[title]').length; press('Start')")
-        page.until("words() > 20")
-        grown = page.js("words()")
-        page.until(f"words() > {grown}")
-        page.js("press('Stop')")
+        page.evaluate(f"() => {{ window.box = {RACE}; window.press = word => [...box.querySelectorAll('button')]"
+                      ".find(one => one.innerText.trim() === word).click(); box.scrollIntoView();"
+                      "window.words = () => box.querySelectorAll('span[title]').length; press('Start'); }")
+        page.wait_for_function("words() > 20")
+        grown = page.evaluate("words()")
+        page.wait_for_function(f"words() > {grown}")
+        page.evaluate("press('Stop')")
         start = monotonic()
-        while not page.js("box.innerText.includes('stopped') && Boolean(box.querySelector('table'))"):
-            assert monotonic() - start < 2, page.js("box.innerText")
-        seen = page.js("words()")
+        while not page.evaluate("box.innerText.includes('stopped') && Boolean(box.querySelector('table'))"):
+            assert monotonic() - start < 2, page.evaluate("box.innerText")
+        seen = page.evaluate("words()")
         sleep(1)
-        assert page.js("words()") == seen
-        page.picture(KEPT / "lab" / "race-stopped.png")
-        assert page.errors == []
+        assert page.evaluate("words()") == seen
+        page.screenshot(path=KEPT / "lab" / "race-stopped.png")
+        assert errors == []
     finally:
-        page.js("jupyterapp.serviceManager.sessions.shutdownAll().then(() => 0)")
+        page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll().then(() => 0)")

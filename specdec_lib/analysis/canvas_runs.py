@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from specdec_lib.analysis.wording import Interval, number, verdict
@@ -10,6 +10,7 @@ from specdec_lib.bench.canvas_results import CanvasRun
 from specdec_lib.bench.canvas_summary import solved_difference
 from specdec_lib.canvas.catalog import canvas_spec
 from specdec_lib.canvas.types import CanvasRound, CanvasSession
+from specdec_lib.types import Refusal
 
 Name = Callable[[int], str]
 
@@ -117,12 +118,23 @@ def correction_rows(run: CanvasRun, kind: str) -> dict[str, dict[str, int]]:
     return out
 
 
+def most_corrected(run: CanvasRun, method: str, among: Collection[str] | None = None) -> str:
+    """The task on which a method set most tokens right, a solved one if there is any; of `among`, or of all tasks.
+
+    The first of equals; Refusal where the run holds no such decode.
+    """
+    own = [one for one in run.of(method) if among is None or one.task in among]
+    if not own:
+        raise Refusal(f"this run holds no decode by {method} of the tasks asked for")
+    return max(own, key=lambda one: (bool(one.solved and one.corrections.to_right), one.corrections.to_right)).task
+
+
 def pays(run: CanvasRun, method: str) -> dict[str, float | str | None]:
     """What decides whether drafted rows pay: tokens per forward, the measured cost of its rows, and measured time."""
     entry, rows = run.summary["methods"][method], spec_values(method).get("rows", 4)
     cost = run.summary["row_cost"].get(str(rows))
     return {"tokens per forward": entry["tokens_per_forward"], "rows per forward": entry["rows_per_forward"],
-            f"T({rows} rows) / T(1 row)": cost, "predicted speed": cost and entry["tokens_per_forward"] / cost,
+            "T(full batch) / T(1 row)": cost, "predicted speed": cost and entry["tokens_per_forward"] / cost,
             "measured speed": entry["times_as_fast"], "so it is": verdict(entry["times_as_fast_ci"])}
 
 

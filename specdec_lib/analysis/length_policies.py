@@ -113,12 +113,11 @@ def wasted_tokens(report: Report, spec: str) -> float | None:
 
 
 def policy_measures(report: Report, spec: str) -> dict[str, float | str | None]:
-    """The measures of a method: speed, tokens, target calls, drafts, and the drafter's share of the time."""
+    """The measures of a method: speed, tokens, drafts, and the drafter's share of the time."""
     own, entry = compare.method_rounds(report, spec), report.entries[spec]
-    emitted, shares = sum(row.emitted for row in own), entry["time_share"]
+    shares = entry["time_share"]
     return {"speed-up": entry["speedup"], "95 % of speed-up": interval_text(entry["speedup_ci"]),
             "tokens per forward": entry["tokens_per_target_forward"],
-            "target calls per token": len(own) / emitted if emitted else None,
             "drafted a round": sum(row.drafted for row in own) / len(own), "wasted drafts": wasted_tokens(report, spec),
             "drafter's share": shares and shares["drafter"]}
 

@@ -100,12 +100,17 @@ def most_repetitive_pair(report: Report, spec: str) -> tuple[Decode, Decode]:
     return pairs[max(range(len(pairs)), key=lambda place: (loops[place][1] - loops[place][0], -alike[place]))]
 
 
-def rule_table(some: Iterable[RulePoint]) -> dict[str, dict]:
-    """Every point: its speed, and the differences of the four measures from plain decoding, with intervals."""
+def speed_table(some: Iterable[RulePoint]) -> dict[str, dict]:
+    """Every point: tokens per forward, its speed over plain decoding and over its lossless rule, with intervals."""
     return {one.spec: {"tokens per forward": one.tokens, "speed-up": times_text(*one.speed),
                        "over its lossless rule": times_text(*one.over), "not the best, of 100": one.not_best}
-            | {f"{said}, less ar's": estimate_text(*one.change[gate], signed=True) for gate, said in QUALITIES.items()}
             for one in some}
+
+
+def change_table(some: Iterable[RulePoint]) -> dict[str, dict]:
+    """Every point: the differences of the four measures from plain decoding, with intervals."""
+    return {one.spec: {f"{said}, less ar's": estimate_text(*one.change[gate], signed=True)
+                       for gate, said in QUALITIES.items()} for one in some}
 
 
 def measure_table(some: Iterable[RulePoint]) -> dict[str, dict]:

@@ -15,6 +15,7 @@ from specdec_lib.files import write_text
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
 FORMULA = re.compile(r"`[^`]*`|\$(?P<latex>[^$\s`](?:[^$\n`]*[^$\s`])?)\$(?!\d)")   # code is no formula
+LIMIT = re.compile(r"\\arg\s*\\(min|max)(?![a-z])")       # latex2mathml knows it as one word, MathJax as two
 FIGURE = "application/vnd.plotly.v1+json"
 HELD = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)       # see show/page_controls.py
 LOOK = """
@@ -89,7 +90,10 @@ def with_formulas(markdown: str) -> str:
     """The text with each $formula$ as MathML, which browsers draw without a script; code and prices stay."""
     from latex2mathml.converter import convert
 
-    return FORMULA.sub(lambda found: found[0] if found["latex"] is None else convert(found["latex"]), markdown)
+    def drawn(found: re.Match) -> str:
+        return found[0] if found["latex"] is None else convert(LIMIT.sub(r"\\arg\1", found["latex"]))
+
+    return FORMULA.sub(drawn, markdown)
 
 
 def page_bar(links: str = "") -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from specdec_lib.figures.board import SHADES
-from specdec_lib.figures.theme import INK, PALETTE, canvas, numbers, same_length, series, whiskers
+from specdec_lib.figures.theme import INK, PALETTE, canvas, numbers, same_length, series, whiskers, with_legend
 
 CELL = 38                                          # pixels
+APART = 1.15                                       # a tick over the one before it, so that their numbers fit
 MARKS = {"new": ("circle-open", "accepted"), "kept": ("square-open", "target"), "revised": ("x-open", "rejected"),
          "hidden": ("diamond-open", "extra")}
 SAID = {"new": "written by this forward", "kept": "decided again, same token", "revised": "decided again, changed",
@@ -61,6 +62,9 @@ def solved_by_forwards(solved: Mapping[str, Mapping[int, tuple[float, Sequence[f
                            line={"color": look["colour"], "dash": look["dash"]},
                            marker={"symbol": look["symbol"], "size": 8}, hovertemplate="%{y:.3f}",
                            error_y=whiskers(values, [points[at][1] for at in x], look["colour"], thickness=1, width=3))
-    figure.update_xaxes(type="log", tickvals=sorted({at for points in solved.values() for at in points}),
-                        ticktext=[f"{at:g}" for at in sorted({at for points in solved.values() for at in points})])
-    return figure.update_yaxes(range=[-.02, 1.05]).update_layout(showlegend=True)
+    ticks = list[float]()
+    for at in sorted({at for points in solved.values() for at in points}):
+        if not ticks or at > APART * ticks[-1]:
+            ticks.append(at)
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{at:.3g}" for at in ticks])
+    return with_legend(figure.update_yaxes(range=[-.02, 1.05]))

@@ -29,13 +29,17 @@ def draft_lengths(drafted: Sequence[int], right: Sequence[int], words: Sequence[
 
 
 def speed_by_parameter(values: Sequence[float], speeds: Sequence[float], flat: Mapping[str, float], x_title: str,
-                       name: str = "this rule", title: str | None = None) -> go.Figure:
-    """A rule's predicted speed by one parameter; `flat` speeds do not depend on it, such as an oracle's."""
+                       name: str = "this rule", title: str | None = None, y_range: Sequence[float] | None = None
+                       ) -> go.Figure:
+    """A rule's predicted speed by one parameter; `flat` speeds do not depend on it, such as an oracle's.
+
+    `y_range` fixes the axis of speeds under a slider.
+    """
     top = max(speeds)
     beside = ", ".join(f"{speed:.2f} for {other}" for other, speed in flat.items())
     said = f"Best at {values[list(speeds).index(top)]:g}: {top:.2f}, against {beside}"
     lines = {name: speeds} | {other: [speed] * len(values) for other, speed in flat.items()}
-    return curves(values, lines, x_title, "times plain decoding, predicted", title or said)
+    return curves(values, lines, x_title, "times plain decoding, predicted", title or said, y_range)
 
 
 def stopping_points(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Mapping[str, Sequence[float | None]],

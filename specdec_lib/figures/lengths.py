@@ -47,4 +47,4 @@ def lengths_by_rule(asked: Mapping[str, Sequence[int]], accepted: Mapping[str, S
                            line={"color": look["colour"], "dash": look["dash"], "shape": "hvh", "width": 2})
         figure.add_scatter(x=turns, y=[int(n) for n in accepted[rule]], name=f"{rule}, accepted", mode="markers",
                            marker={"color": look["colour"], "symbol": look["symbol"], "size": 6})
-    return figure.update_yaxes(range=[0, top + 1])
+    return figure.update_yaxes(range=[-.3, top + 1])

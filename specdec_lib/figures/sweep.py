@@ -80,7 +80,10 @@ def _heights(values: Sequence[Any]) -> tuple[dict[str, float], list[float | None
 
 def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[str], x: str, y: str,
                    spans: Mapping[str, tuple[Interval, Interval]] | None = None, title: str | None = None) -> go.Figure:
-    """Every setting by two measures; a line joins the Pareto front, whose settings are named and have intervals."""
+    """Every setting by two measures; a line joins the Pareto front, whose settings have intervals.
+
+    The points of the front are numbered in the order of `front`; hovering names them.
+    """
     unknown = [name for name in front if name not in points]
     if unknown:
         raise ValueError(f"{unknown[0]} is on the front and is no point")
@@ -92,8 +95,9 @@ def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[st
     known = spans or {}
     across, up = ([known.get(name, (None, None))[place] for name in front] for place in (0, 1))
     xs, ys = ([points[name][place] for name in front] for place in (0, 1))
-    figure.add_scatter(x=numbers(xs), y=numbers(ys), mode="lines+markers+text", name="Pareto front", text=list(front),
-                       textposition="top center", error_x=whiskers(xs, across, PALETTE["extra"], thickness=1),
+    figure.add_scatter(x=numbers(xs), y=numbers(ys), mode="lines+markers+text", name="Pareto front",
+                       text=[str(n) for n in range(1, len(front) + 1)], hovertext=list(front), textposition="top right",
+                       error_x=whiskers(xs, across, PALETTE["extra"], thickness=1),
                        error_y=whiskers(ys, up, PALETTE["extra"], thickness=1),
                        line={"color": PALETTE["extra"], "width": 2},
                        marker={"symbol": "diamond", "size": 11, "color": PALETTE["extra"]})

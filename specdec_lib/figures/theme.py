@@ -34,10 +34,12 @@ SERIES = (                                         # several methods in one figu
 )
 
 INK = "#222222"                                    # of letters and of intervals
-LINE = 20                                          # pixels of a title's line
+LINE = 20                                          # pixels of a title's or a legend's line
+PLOT, LETTER, SAMPLE = 760, 7.2, 48                # pixels: width of a plot, a letter of a legend, its line and mark
 TEMPLATE = go.layout.Template(layout={
     "font": {"family": "DejaVu Sans, Verdana, Arial, sans-serif", "size": 13, "color": INK},
-    "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 0.96, "yanchor": "top"},
+    "title": {"font": {"size": 16}, "x": 0.02, "xanchor": "left", "y": 1, "yanchor": "top",
+              "pad": {"t": 15}},
     "paper_bgcolor": "white", "plot_bgcolor": "white", "height": 380,
     "margin": {"l": 70, "r": 30, "t": 80, "b": 66},
     "xaxis": {"showgrid": False, "zeroline": False, "hoverformat": ",.4~r", "linecolor": "#888888",
@@ -56,6 +58,24 @@ def canvas(title: str, x: str, y: str) -> go.Figure:
     more, layout = LINE * max(0, said.count("<br>") - 1), cast(Any, TEMPLATE.layout)
     figure.update_layout(title=said, xaxis={"title": x}, yaxis={"title": wrapped(y, 36)})
     return figure.update_layout(height=layout.height + more, margin={"t": layout.margin.t + more}) if more else figure
+
+
+def with_legend(figure: go.Figure) -> go.Figure:
+    """The figure with its legend, and taller where the rows of the legend would reach into the title.
+
+    Rows are estimated as Plotly draws them on a page: side by side if all fit, or else in columns of one width.
+    """
+    traces = cast(tuple[Any, ...], figure.data)
+    names = [str(trace.name) for trace in traces if trace.name and trace.showlegend is not False]
+    wide = [LETTER * len(name) + SAMPLE for name in names]
+    columns = max(1, int(PLOT // max(wide, default=PLOT)))
+    rows = 1 if sum(wide) <= PLOT else -(-len(wide) // columns)
+    margin, layout = cast(Any, TEMPLATE.layout).margin, cast(Any, figure.layout)
+    lines = str(layout.title.text or "").count("<br>") + 1
+    now = layout.margin.t or margin.t
+    top = max(now, margin.t + LINE * max(0, lines + rows - 3))
+    high = (layout.height or cast(Any, TEMPLATE.layout).height) + top - now
+    return figure.update_layout(showlegend=True, height=high, margin={"t": top})
 
 
 def wrapped(title: str, width: int = 66) -> str:
@@ -85,6 +105,8 @@ def hatched(colour: str, shape: str) -> dict:
 
 def whiskers(values: Sequence[float | None], intervals: Sequence[Sequence[float] | None], colour: str, **look) -> dict:
     """Error bars from each value to the ends of its interval; none where there is no interval."""
+    if not any(intervals):
+        return {"visible": False}
     known = [(float(bound[1] - value), float(value - bound[0])) if value is not None and bound else (None, None)
              for value, bound in zip(values, intervals, strict=True)]
     return {"type": "data", "symmetric": False, "array": [high for high, _ in known],

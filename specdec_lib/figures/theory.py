@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series, with_legend
 
 WHOLE = 16                                         # whole numbers as far apart as this have a tick each
 
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
-           title: str, y_range: Sequence[float] | None = None, level: float | None = None) -> go.Figure:
+           title: str, y_range: Sequence[float] | None = None, level: float | None = None,
+           x_range: Sequence[float] | None = None) -> go.Figure:
     """One line for each name over the same x; the axis titles name quantities and units.
 
-    `y_range` fixes the vertical axis, so that a slider cannot rescale it; `level` draws a horizontal line.
+    `y_range` and `x_range` fix the axes, so that a slider cannot rescale them; `level` draws a horizontal line.
     """
     figure = canvas(title, x_title, y_title)
     for place, (name, values) in enumerate(lines.items()):
@@ -28,9 +29,11 @@ def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_ti
         figure.update_xaxes(dtick=1)
     if y_range is not None:
         figure.update_yaxes(range=list(map(float, y_range)))
+    if x_range is not None:
+        figure.update_xaxes(range=list(map(float, x_range)))
     if level is not None:
         figure.add_hline(y=level, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
-    return figure.update_layout(showlegend=True)
+    return with_legend(figure)
 
 
 def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], title: str | None = None) -> go.Figure:
@@ -42,7 +45,7 @@ def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], titl
     said = f"The first token of a draft is accepted most often with {best}: {first[best]:.0%}" if best else "No drafts"
     figure = curves(range(1, deepest + 1), padded, "depth in the draft (tokens)",
                     "accepted, given the path above was", title or said)
-    return figure.update_yaxes(range=[0, 1.04], tickformat=".0%").update_xaxes(dtick=1)
+    return figure.update_yaxes(range=[-.03, 1.04], tickformat=".0%").update_xaxes(dtick=1)
 
 
 def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | None = None, bound: float = 1.25,

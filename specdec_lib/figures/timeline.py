@@ -11,8 +11,11 @@ from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_lengt
 
 
 def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = None,
-           top: float | None = None) -> go.Figure:
-    """Accepted and rejected draft nodes of every round, stacked; `top` fixes the axis of nodes under a slider."""
+           top: float | None = None, last: int | None = None) -> go.Figure:
+    """Accepted and rejected draft nodes of every round, stacked.
+
+    `top` fixes the axis of nodes under a slider, `last` that of rounds.
+    """
     same_length(drafted=drafted, accepted=accepted)
     share = f"{sum(accepted)} of {sum(drafted)} drafted tokens were accepted in {len(drafted)} rounds"
     figure = canvas(title or share, "round", "draft nodes")
@@ -22,6 +25,8 @@ def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = 
     figure.add_bar(x=turns, y=wasted, name="rejected", marker=fill("rejected"))
     if top is not None:
         figure.update_yaxes(range=[0, top + 0.5])
+    if last is not None:
+        figure.update_xaxes(range=[0.4, last + 0.6])
     return figure.update_layout(barmode="stack")
 
 

@@ -7,7 +7,17 @@ from math import log10
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import INK, PALETTE, PATTERN, canvas, hatched, numbers, same_length, series
+from specdec_lib.figures.theme import (
+    INK,
+    PALETTE,
+    PATTERN,
+    canvas,
+    hatched,
+    numbers,
+    same_length,
+    series,
+    with_legend,
+)
 
 Interval = Sequence[float] | None
 Point = tuple[float, float]
@@ -73,7 +83,7 @@ def break_even_plane(points: Mapping[str, Point], verify: float, published: Mapp
                        name="published", marker={"symbol": "star-open", "color": PALETTE["target"], "size": 14})
     figure.update_xaxes(type="log", range=[log10(low), log10(high)], tickvals=[.01, .02, .05, .1, .2, .5, 1, 2, 5])
     figure.update_yaxes(type="log", range=[log10(end) for end in tokens], tickvals=[1, 1.5, 2, 3, 4, 5, 6, 8, 10])
-    return figure.update_layout(showlegend=True, height=460)
+    return with_legend(figure.update_layout(height=460))
 
 
 def _hint(factor: float, interval: Interval) -> str:

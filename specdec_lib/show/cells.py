@@ -20,6 +20,7 @@ from specdec_lib.types import Lattice
 ONE = r"[-+−]?\d[\d.,]*(e[-+]?\d+)?"
 NUMBER = re.compile(rf"{ONE} ?(%|ms|s|MB|GB|x|×|times)?( ?[\[(±] ?(to )?{ONE}(( ?[,;]|\s*to) ?{ONE})?[\])]?)?")
 PAIR = re.compile(rf"{ONE} ?(to|of|–) ?{ONE}|\[{ONE}, ?{ONE}\]")        # an interval of its own, a count of a whole
+LONG = re.compile(r"\S{40,}")                       # a word that widens a table, such as the specs of a command
 ZERO = re.compile(r"(?<![\w.,])[-+−](?=0(\.0+)?(?![\d.,]*\d))")          # the sign of a number that was rounded to zero
 
 
@@ -46,7 +47,7 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
     style.format(lambda value: written(value, digits), na_rep="–")
     style.format_index(written, axis="index").format_index(written, axis="columns")
     style = style if named else style.hide(axis="index")
-    look: list[Any] = [{"selector": "th, td", "props": "text-align: left; padding: 3px 10px"}]
+    look: list[Any] = [{"selector": "th, td", "props": "text-align: left; padding: 3px 8px"}]
     for place in range(len(style.columns)):
         column = style.data.iloc[:, place]
         if numeric(column):
@@ -74,15 +75,22 @@ def is_number(cell: Any) -> bool:
 
 
 def written(value: Any, digits: int = 6) -> str:
-    """A cell or label as HTML: floats rounded, anything else escaped, lists and mappings of texts too.
+    """A cell or label as HTML: floats rounded, truth values as yes or no, anything else escaped, texts in lists too.
 
     What is rounded to zero has no sign, in a text of numbers as well: `-0.00` would say which side it is on.
     """
-    from pandas.api.types import is_float
+    from pandas.api.types import is_bool, is_float
 
+    if is_bool(value):
+        return "yes" if value else "no"
     if is_float(value):
         return f"{value:z.{digits}f}"
-    return escape(ZERO.sub("", str(value)) if is_number(value) else str(value))
+    return breakable(escape(ZERO.sub("", str(value)) if is_number(value) else str(value)))
+
+
+def breakable(html: str) -> str:
+    """The text with places to break a word that is wider than a column, after its commas; others stay as they are."""
+    return LONG.sub(lambda word: word[0].replace(",", ",<wbr>"), html)
 
 
 def source(thing, doc: bool = True) -> Html:

@@ -9,6 +9,7 @@ from specdec_lib.bench.canvas_results import CanvasDecode, CanvasRun
 from specdec_lib.bench.canvas_summary import method_entries
 from specdec_lib.canvas.outcome import Corrections
 from specdec_lib.canvas.types import Canvas, CanvasRound, CanvasSession, CanvasTask
+from specdec_lib.types import Refusal
 
 CANVAS = Canvas((7, 9, 9, 9), 9, (0, 1, 2, 3))
 ROUNDS = (CanvasRound((1, 2), (1, 2), (.5, .6), rows=3, drafted=2), CanvasRound((3,), (3,), (.7,)),
@@ -79,4 +80,17 @@ def test_identity_is_told_with_what_rounding_explains(same, at_shape, said):
     told = canvas_runs.pays(found, "ssd(rows=4)")
     assert told["predicted speed"] == pytest.approx(1.5 / 2)
     assert told["measured speed"] == pytest.approx(4)
+    assert told["T(full batch) / T(1 row)"] == 2.0
     assert told["so it is"] == "faster"
+
+
+def test_the_task_with_most_corrections_is_a_solved_one_if_there_is_any():
+    first = run(tolerator_4={5})
+    mended = {3: Corrections(9, 0), 5: Corrections(2, 1), 6: Corrections(4, 0)}
+    own = CanvasRun(first.summary, tuple(replace(one, corrections=mended.get(int(one.task), Corrections()))
+                                         for one in first.decodes), first.tasks)
+    assert canvas_runs.most_corrected(own, "tolerator(forwards=4)") == "5"
+    assert canvas_runs.most_corrected(own, "tolerator(forwards=4)", {"3", "6"}) == "3"
+    assert canvas_runs.most_corrected(first, "tolerator(forwards=4)") == "0"
+    with pytest.raises(Refusal, match="no decode by vote"):
+        canvas_runs.most_corrected(own, "vote(forwards=4)")

@@ -1,10 +1,15 @@
 """Pages of notebooks: formulas become MathML, which needs no script; code, prices and tables stay what they are."""
 
+import json
+import re
+from pathlib import Path
+
 import nbformat
 import pytest
 
 from specdec_lib.commands.html_page import to_html, with_formulas
 
+ROOT = Path(__file__).parents[2]
 MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">'
 
 
@@ -28,3 +33,11 @@ def test_a_page_draws_the_formula_of_a_table_and_fetches_no_script(tmp_path):
     assert "<td><math " in page
     assert "<td><code>$</code></td>" in page
     assert "<script src" not in page
+
+
+def test_no_formula_of_a_notebook_shows_a_command_of_latex():
+    texts = ["".join(cell["source"]) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+             for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"]
+    drawn = [element for text in texts for element in re.findall(r"<math.*?</math>", with_formulas(text), re.DOTALL)]
+    assert len(drawn) > 50
+    assert [element for element in drawn if "\\" in element] == []

@@ -30,3 +30,10 @@ def test_solved_shares_have_their_budgets_and_intervals():
     assert list(first.y) == [.25, .5]
     assert [value and round(value, 6) for value in first.error_y.array] == [None, .2]
     assert list(figure.layout.xaxis.tickvals) == [8, 16]
+
+
+def test_ticks_that_would_overlap_are_left_out():
+    points = {at: (.5, None) for at in (2.0, 2.1, 2.666667, 13)}
+    axis = figures.solved_by_forwards({"a": points}, "a title").layout.xaxis
+    assert list(axis.tickvals) == [2.0, 2.666667, 13]
+    assert list(axis.ticktext) == ["2", "2.67", "13"]

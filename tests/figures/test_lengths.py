@@ -26,5 +26,5 @@ def test_two_rules_are_drawn_on_one_axis_that_reaches_the_longest_length():
     assert {trace.name: list(trace.y) for trace in figure.data} == {
         "printed, asked for": [8, 4, 4], "printed, accepted": [1, 0, 2],
         "corrected, asked for": [8, 2], "corrected, accepted": [3, 0]}
-    assert list(figure.layout.yaxis.range) == [0, 31]
+    assert list(figure.layout.yaxis.range) == [-.3, 31]
     assert "printed: 5.3 tokens in 3 rounds" in figure.layout.title.text.replace("<br>", " ")

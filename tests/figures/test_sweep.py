@@ -31,12 +31,12 @@ def test_lines_of_settings_end_at_their_measure_and_the_best_stands_out():
     assert figures.parallel_settings({}, "nll", [2.0, 1.0], more_is_better=False).data[1].y[0] == 0.0
 
 
-def test_the_front_is_joined_named_and_alone_has_whiskers():
+def test_the_front_is_joined_numbered_and_alone_has_whiskers():
     figure = figures.settings_front({"a": (1.0, 2.0), "b": (2.0, 1.0), "c": (.5, .5)}, ["b", "a"], "x", "y",
                                     {"a": ((.5, 2.0), None), "b": (None, None), "c": ((0, 1), (0, 1))})
     rest, front = figure.data
     assert (list(rest.x), list(rest.hovertext)) == ([.5], ["c"])
-    assert (list(front.x), list(front.text)) == ([2.0, 1.0], ["b", "a"])
+    assert (list(front.x), list(front.text), list(front.hovertext)) == ([2.0, 1.0], ["1", "2"], ["b", "a"])
     assert list(front.error_x.array) == [None, 1.0]
     assert figure.layout.title.text.startswith("2 of 3 settings")
     with pytest.raises(ValueError, match="is no point"):

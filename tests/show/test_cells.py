@@ -105,6 +105,13 @@ def test_an_interval_in_any_of_our_forms_stays_on_one_line_even_among_words():
         assert "row0" not in re.search(r"<style.*?</style>", mixed, re.DOTALL)[0]
 
 
+def test_truth_values_are_yes_or_no_and_a_long_word_may_break_after_its_commas():
+    html = show.table([{"right": True, "words": "a, b"}, {"right": False, "words": "one,two,three" * 4}])._repr_html_()
+    assert re.findall(r"<td[^>]*>(yes|no)</td>", html) == ["yes", "no"]
+    assert html.count("<wbr>") == 8
+    assert "a, b" in html
+
+
 def test_a_rounded_zero_has_no_sign():
     values = [-0.001, numpy.float64(-0.001), numpy.float32(-0.001), "-0.00", "+0.00 (-0.00 to +0.01)", "-0.00 to 0.02"]
     html = show.table([{"value": value} for value in values], digits=2)._repr_html_()

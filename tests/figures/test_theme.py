@@ -1,0 +1,37 @@
+"""The frame of a figure: legends stay below titles, and what has no interval has no whiskers."""
+
+import pytest
+
+from specdec_lib import figures
+from specdec_lib.figures import theme
+
+
+def legend(names, title="a title"):
+    figure = theme.canvas(title, "x", "y")
+    for name in names:
+        figure.add_scatter(x=[1], y=[1], name=name)
+    return theme.with_legend(figure)
+
+
+@pytest.mark.parametrize(("names", "title", "more"), [
+    (["a", "b"], "a title", 0), (["a" * 20] * 4, "a title", 0), (["a" * 20] * 12, "a title", 2),
+    (["a" * 20] * 12, "long words " * 10, 3), (["a", "b"], "long words " * 10, 0)])
+def test_a_figure_grows_by_the_rows_of_its_legend_that_the_margin_cannot_hold(names, title, more):
+    figure, plain = legend(names, title), theme.canvas("a title", "x", "y")
+    assert figure.layout.margin.t == plain.layout.template.layout.margin.t + more * theme.LINE
+    assert figure.layout.height == plain.layout.template.layout.height + more * theme.LINE
+    assert figure.layout.showlegend
+
+
+def test_values_without_any_interval_have_no_whiskers():
+    assert theme.whiskers([1.0, 2.0], [None, None], "#000000") == {"visible": False}
+    assert theme.whiskers([1.0, 2.0], [None, (1.5, 3.0)], "#000000")["array"] == [None, 1.0]
+
+
+def test_axes_given_to_a_slider_stay():
+    figure = figures.curves([1, 2], {"a": [1, 2]}, "x", "y", "a title", x_range=(0, 9))
+    assert list(figure.layout.xaxis.range) == [0, 9]
+    assert list(figures.rounds([3], [1], top=8, last=20).layout.xaxis.range) == [0.4, 20.6]
+    assert figures.rounds([3], [1]).layout.xaxis.range is None
+    flat = figures.speed_by_parameter([0, 1], [1.0, 2.0], {"fixed": 1.5}, "h", y_range=(0.5, 3))
+    assert list(flat.layout.yaxis.range) == [0.5, 3]
