@@ -5,15 +5,13 @@
  * in `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
  *
  * Compiled for one head size, -DHEAD=64, a multiple of 32, and for numbers in bfloat16, or with -DSINGLE in single
- * precision. Needs AVX-512; bfloat16 products are emulated without them.
+ * precision. Single precision needs AVX2 or AVX-512, bfloat16 needs AVX-512; its products are emulated where the
+ * processor has none.
  */
-#include <immintrin.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
-#error "this processor has no AVX-512"
-#endif
+#include "lanes.h"
+
 #if HEAD % 32
 #error "a head is a multiple of 32 numbers"
 #endif
@@ -21,17 +19,17 @@
 #ifdef SINGLE
 typedef float number;
 enum {PACKED = 1};
+#elif HELD < 32
+#error "bfloat16 needs AVX-512"
 #else
 typedef uint16_t number;                           /* the upper half of a float */
 enum {PACKED = 2};                                 /* numbers in a word of 32 bits */
 #endif
-typedef uint32_t word __attribute__((may_alias));
-enum {LANES = 16, WORDS = HEAD / PACKED, SPANS = HEAD / 32};
-enum {MOST = 6, WIDE = 4};                         /* queries, and sixteens of columns, that share registers */
+enum {WORDS = HEAD / PACKED};
+enum {MOST = 6, WIDE = HELD / 8};                  /* queries, and sixteens of columns or values, in the registers */
 enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
 
-#define INLINE static inline __attribute__((always_inline))
 typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 
 /* What is the same for all layers. Rows `first` to `first + rows` of the cache are fed; those from `context` on are
@@ -53,72 +51,70 @@ typedef struct {
 } Layer;
 
 #ifdef SINGLE
-INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
-    return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
-}
+INLINE Lanes dot(Lanes sum, Words a, Words b) { return product_plus(as_lanes(a), as_lanes(b), sum); }
+INLINE Lanes widened(const number *x) { return load(x); }
+INLINE Lanes as_stored(Lanes x) { return x; }
+INLINE void store(number *out, Lanes x) { save(out, x); }
 
-INLINE __m512 widened(const number *x) { return _mm512_loadu_ps(x); }
-INLINE __m512 as_stored(__m512 x) { return x; }
-INLINE void store(number *out, __m512 x) { _mm512_storeu_ps(out, x); }
-
-/* 32 numbers from the sums that `add` keeps. */
-INLINE void store_both(number *out, __m512 low, __m512 high) {
-    store(out, low);
-    store(out + LANES, high);
+/* n times sixteen numbers from the sums that `add` keeps, scaled. */
+INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
+    for (int i = 0; i < n; i++) store(out + i * LANES, times(sums[i], scale));
 }
 #else
-INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
+INLINE Lanes dot(Lanes sum, Words a, Words b) {
 #ifdef __AVX512BF16__
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 #else
-    const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
-    __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), a1 = _mm512_castsi512_ps(_mm512_and_si512(a, high));
-    __m512 b0 = _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)), b1 = _mm512_castsi512_ps(_mm512_and_si512(b, high));
-    return _mm512_fmadd_ps(a1, b1, _mm512_fmadd_ps(a0, b0, sum));
+    const Words high = _mm512_set1_epi32((int)0xffff0000u);
+    Lanes a0 = as_lanes(_mm512_slli_epi32(a, 16)), a1 = as_lanes(_mm512_and_si512(a, high));
+    Lanes b0 = as_lanes(_mm512_slli_epi32(b, 16)), b1 = as_lanes(_mm512_and_si512(b, high));
+    return product_plus(a1, b1, product_plus(a0, b0, sum));
 #endif
 }
 
 /* Rounded to bfloat16, each in the lower half of a lane. */
-INLINE __m512i rounded(__m512 x) {
-    __m512i bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    __m512i up = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+INLINE Words rounded(Lanes x) {
+    Words bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    Words up = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
     return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
 }
 
-INLINE __m512 widened(const number *x) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
+INLINE Lanes widened(const number *x) {
+    return as_lanes(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
 }
 
-INLINE __m512 as_stored(__m512 x) { return _mm512_castsi512_ps(_mm512_slli_epi32(rounded(x), 16)); }
-INLINE void store(number *out, __m512 x) { _mm256_storeu_si256((void *)out, _mm512_cvtepi32_epi16(rounded(x))); }
+INLINE Lanes as_stored(Lanes x) { return as_lanes(_mm512_slli_epi32(rounded(x), 16)); }
+INLINE void store(number *out, Lanes x) { _mm256_storeu_si256((void *)out, _mm512_cvtepi32_epi16(rounded(x))); }
 
-/* 32 numbers from the sums that `add` keeps, by turns of eight bytes. */
-INLINE void store_both(number *out, __m512 low, __m512 high) {
-    _mm512_storeu_si512(out, _mm512_packus_epi32(rounded(low), rounded(high)));
+/* n times sixteen numbers from the sums that `add` keeps, scaled: two sums hold 32 numbers, by turns of eight bytes. */
+INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
+    for (int i = 0; i < n; i += 2) {
+        Words low = rounded(times(sums[i], scale)), high = rounded(times(sums[i + 1], scale));
+        _mm512_storeu_si512(out + i * LANES, _mm512_packus_epi32(low, high));
+    }
 }
 #endif
 
-INLINE __m512 exponential(__m512 x) {
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);
-    __m512 p = _mm512_set1_ps(1.38888889e-3f);     /* Taylor's: |r| < 0.35 leaves an error below 1e-7 */
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.33333333e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.16666667e-2f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.66666667e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(_mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f)), n);
+INLINE Lanes exponential(Lanes x) {
+    Lanes n = nearest(times(x, all(1.44269504f)));
+    Lanes r = minus_product(n, all(0.693145752f), x);
+    r = minus_product(n, all(1.42860677e-6f), r);
+    Lanes p = all(1.38888889e-3f);                 /* Taylor's: |r| < 0.35 leaves an error below 1e-7 */
+    p = product_plus(p, r, all(8.33333333e-3f));
+    p = product_plus(p, r, all(4.16666667e-2f));
+    p = product_plus(p, r, all(1.66666667e-1f));
+    p = product_plus(p, r, all(0.5f));
+    p = product_plus(p, r, all(1.0f));
+    return times_power(product_plus(p, r, all(1.0f)), n);
 }
 
 /* Writes x, turned by the angles, to `out`, which may be x. */
 static void rotate(const number *x, const float *cosines, const float *sines, number *out) {
-    __m512 part[HEAD / LANES];
+    Lanes part[HEAD / LANES];
     for (int i = 0; i < HEAD / LANES; i++) part[i] = widened(x + i * LANES);
     for (int i = 0; i < HEAD / LANES; i++) {
-        __m512 other = part[(i + HEAD / LANES / 2) % (HEAD / LANES)];
-        __m512 turned = _mm512_fmadd_ps(other, _mm512_loadu_ps(sines + i * LANES),
-                                        _mm512_mul_ps(part[i], _mm512_loadu_ps(cosines + i * LANES)));
+        Lanes other = part[(i + HEAD / LANES / 2) % (HEAD / LANES)];
+        Lanes turned = product_plus(other, load(sines + i * LANES), times(part[i], load(cosines + i * LANES)));
         store(out + i * LANES, turned);
     }
 }
@@ -136,48 +132,23 @@ static void enter(const Layer *layer, int64_t row) {
 }
 
 /* Sixteen columns from `keys` on, none behind `last`, as WORDS vectors: vector i holds word i of each. */
-static void transpose(const number *keys, int64_t last, __m512i *out) {
-    for (int at = 0; at < HEAD; at += LANES * PACKED, out += LANES) {
-        __m512i a[LANES], b[LANES];
-        for (int i = 0; i < LANES; i++) a[i] = _mm512_loadu_si512(keys + (i < last ? i : last) * HEAD + at);
-        for (int i = 0; i < LANES; i += 2) {
-            b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-            b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-        }
-        for (int i = 0; i < LANES; i += 4) {
-            a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
-            a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
-            a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
-            a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
-        }
-        for (int i = 0; i < 4; i++) {
-            __m512i low0 = _mm512_shuffle_i32x4(a[i], a[i + 4], 0x88);
-            __m512i low1 = _mm512_shuffle_i32x4(a[i + 8], a[i + 12], 0x88);
-            __m512i high0 = _mm512_shuffle_i32x4(a[i], a[i + 4], 0xdd);
-            __m512i high1 = _mm512_shuffle_i32x4(a[i + 8], a[i + 12], 0xdd);
-            out[i] = _mm512_shuffle_i32x4(low0, low1, 0x88);
-            out[i + 8] = _mm512_shuffle_i32x4(low0, low1, 0xdd);
-            out[i + 4] = _mm512_shuffle_i32x4(high0, high1, 0x88);
-            out[i + 12] = _mm512_shuffle_i32x4(high0, high1, 0xdd);
-        }
-    }
-}
+static void turn_keys(const number *keys, int64_t last, Words *out) { transpose((const word *)keys, WORDS, last, out); }
 
 /* The scores of m queries at n times sixteen columns. */
-INLINE void score(const int m, const int n, const word *const *q, const __m512i *columns, float *out, int64_t width) {
-    __m512 sum[MOST][WIDE];
+INLINE void score(const int m, const int n, const word *const *q, const Words *columns, float *out, int64_t width) {
+    Lanes sum[MOST][WIDE];
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < n; j++) sum[i][j] = _mm512_setzero_ps();
+        for (int j = 0; j < n; j++) sum[i][j] = zeros();
 #pragma GCC unroll 1
     for (int w = 0; w < WORDS; w++) {
-        __m512i key[WIDE];
+        Words key[WIDE];
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) key[j] = columns[j * WORDS + w];
 #pragma GCC unroll 6
         for (int i = 0; i < m; i++) {
-            __m512i query = _mm512_set1_epi32((int)q[i][w]);
+            Words query = all_words(q[i][w]);
 #pragma GCC unroll 4
             for (int j = 0; j < n; j++) sum[i][j] = dot(sum[i][j], query, key[j]);
         }
@@ -185,45 +156,45 @@ INLINE void score(const int m, const int n, const word *const *q, const __m512i 
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < n; j++) _mm512_storeu_ps(out + i * width + j * LANES, sum[i][j]);
+        for (int j = 0; j < n; j++) save(out + i * width + j * LANES, sum[i][j]);
 }
 
-/* Adds the values of some positions, weighted, to `sums` [m][2 z]: numbers 0 to 32 z of each value. A word holds PACKED
- * weights. The columns of the positions are `at`, or without it lie in order. */
-INLINE void add(const int m, const int z, const number *values, const int32_t *at, int64_t words,
-                const word *const *weights, __m512 *sums) {
-    __m512 sum[MOST][4];
+/* Adds the values of some positions, weighted, to `sums` [m][n]: n times sixteen numbers of each value. A word holds
+ * PACKED weights. The columns of the positions are `at`, or without it lie in order. */
+INLINE void add(const int m, const int n, const number *values, const int32_t *at, int64_t words,
+                const word *const *weights, Lanes *sums) {
+    Lanes sum[MOST][WIDE];
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < 2 * z; j++) sum[i][j] = sums[i * 2 * z + j];
+        for (int j = 0; j < n; j++) sum[i][j] = sums[i * n + j];
 #pragma GCC unroll 1
     for (int64_t k = 0; k < words; k++) {
         const number *first = values + (at ? at[PACKED * k] : PACKED * k) * (int64_t)HEAD;
-        __m512i value[4];
+        Words value[WIDE];
 #ifdef SINGLE
 #pragma GCC unroll 4
-        for (int j = 0; j < 2 * z; j++) value[j] = _mm512_loadu_si512(first + LANES * j);
+        for (int j = 0; j < n; j++) value[j] = load_words(first + LANES * j);
 #else
         const number *second = values + (at ? at[2 * k + 1] : 2 * k + 1) * (int64_t)HEAD;
 #pragma GCC unroll 2
-        for (int j = 0; j < z; j++) {
-            __m512i a = _mm512_loadu_si512(first + 32 * j), b = _mm512_loadu_si512(second + 32 * j);
-            value[2 * j] = _mm512_unpacklo_epi16(a, b);
-            value[2 * j + 1] = _mm512_unpackhi_epi16(a, b);
+        for (int j = 0; j < n; j += 2) {
+            Words a = load_words(first + LANES * j), b = load_words(second + LANES * j);
+            value[j] = _mm512_unpacklo_epi16(a, b);
+            value[j + 1] = _mm512_unpackhi_epi16(a, b);
         }
 #endif
 #pragma GCC unroll 6
         for (int i = 0; i < m; i++) {
-            __m512i weight = _mm512_set1_epi32((int)weights[i][k]);
+            Words weight = all_words(weights[i][k]);
 #pragma GCC unroll 4
-            for (int j = 0; j < 2 * z; j++) sum[i][j] = dot(sum[i][j], weight, value[j]);
+            for (int j = 0; j < n; j++) sum[i][j] = dot(sum[i][j], weight, value[j]);
         }
     }
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < 2 * z; j++) sums[i * 2 * z + j] = sum[i][j];
+        for (int j = 0; j < n; j++) sums[i * n + j] = sum[i][j];
 }
 
 /* Calls `name` with a first argument that the compiler knows. */
@@ -231,40 +202,39 @@ INLINE void add(const int m, const int z, const number *values, const int32_t *a
     case 1: name(1, __VA_ARGS__); break; case 2: name(2, __VA_ARGS__); break; case 3: name(3, __VA_ARGS__); break; \
     case 4: name(4, __VA_ARGS__); break; case 5: name(5, __VA_ARGS__); break; default: name(6, __VA_ARGS__); }
 
-static void scores(int m, int n, const word *const *q, const __m512i *columns, float *out, int64_t width) {
+static void scores(int m, int n, const word *const *q, const Words *columns, float *out, int64_t width) {
     switch (n) {
+#if HELD == 32
         case 1: KNOWN(m, score, 1, q, columns, out, width); break;
         case 2: KNOWN(m, score, 2, q, columns, out, width); break;
         case 3: KNOWN(m, score, 3, q, columns, out, width); break;
-        default: KNOWN(m, score, 4, q, columns, out, width);
+#endif
+        default: KNOWN(m, score, WIDE, q, columns, out, width);
     }
 }
 
-static void add_all(int m, int z, const number *values, const int32_t *at, int64_t words, const word *const *weights,
-                    __m512 *sums) {
-    if (z == 2 && !at) { KNOWN(m, add, 2, values, NULL, words, weights, sums); }
-    else if (z == 2) { KNOWN(m, add, 2, values, at, words, weights, sums); }
-    else if (!at) { KNOWN(m, add, 1, values, NULL, words, weights, sums); }
-    else { KNOWN(m, add, 1, values, at, words, weights, sums); }
+static void add_all(int m, int n, const number *values, const int32_t *at, int64_t words, const word *const *weights,
+                    Lanes *sums) {
+    if (n == WIDE && !at) { KNOWN(m, add, WIDE, values, NULL, words, weights, sums); }
+    else if (n == WIDE) { KNOWN(m, add, WIDE, values, at, words, weights, sums); }
+#if HELD == 32
+    else if (!at) { KNOWN(m, add, 2, values, NULL, words, weights, sums); }
+    else { KNOWN(m, add, 2, values, at, words, weights, sums); }
+#endif
 }
 
 /* Replaces n scores by weights, rounded as they are stored, then by zeros up to a multiple of sixteen. Returns one over
  * their sum. */
 static float to_weights(float *scores, int64_t n) {
-    __m512 most = _mm512_set1_ps(-__builtin_inff()), sum = _mm512_setzero_ps();
+    Lanes most = all(-__builtin_inff()), sum = zeros();
+    for (int64_t c = 0; c < n; c += LANES) most = greater(n - c, most, load(scores + c));
+    most = all(greatest(most));
     for (int64_t c = 0; c < n; c += LANES) {
-        __mmask16 there = n - c < LANES ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
-        most = _mm512_mask_max_ps(most, there, most, _mm512_loadu_ps(scores + c));
-    }
-    most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
-    for (int64_t c = 0; c < n; c += LANES) {
-        __mmask16 there = n - c < LANES ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
-        __m512 weight = as_stored(exponential(_mm512_sub_ps(_mm512_loadu_ps(scores + c), most)));
-        weight = _mm512_maskz_mov_ps(there, weight);
-        sum = _mm512_add_ps(sum, weight);
+        Lanes weight = first(n - c, as_stored(exponential(minus(load(scores + c), most))));
+        sum = plus(sum, weight);
         store((number *)scores + c, weight);
     }
-    return 1.0f / _mm512_reduce_add_ps(sum);
+    return 1.0f / total(sum);
 }
 
 /* How many columns a row sees in place, and the nodes that follow; their count is returned. */
@@ -290,11 +260,11 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
     for (int i = 0; i < m; i++) w[i] = (const word *)(weights + i * width);
     path_of(rows, row, &shared, &path);            /* no later row sees less in place */
     shared /= PACKED;
-    for (int span = 0; span < SPANS; span += 2) {
-        int z = SPANS - span < 2 ? 1 : 2;
-        __m512 sums[MOST * 4];
-        for (int i = 0; i < m * 2 * z; i++) sums[i] = _mm512_setzero_ps();
-        add_all(m, z, values + span * 32, NULL, shared, w, sums);
+    for (int from = 0; from < HEAD; from += WIDE * LANES) {
+        int n = HEAD - from < WIDE * LANES ? (HEAD - from) / LANES : WIDE;
+        Lanes sums[MOST * WIDE];
+        for (int i = 0; i < m * n; i++) sums[i] = zeros();
+        add_all(m, n, values + from, NULL, shared, w, sums);
         for (int i = 0; i < m;) {                  /* the rest of each row's positions */
             int64_t own = (at + i) / group, more = path_of(rows, row + own, &seen, &path), count = 0;
             int same = 1;
@@ -305,17 +275,13 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
             const word *rest[MOST];
             for (int j = 0; j < same; j++) rest[j] = w[i + j] + shared;
             int64_t words = (count + PACKED - 1) / PACKED;
-            if (count) add_all(same, z, values + span * 32, columns, words, rest, sums + i * 2 * z);
+            if (count) add_all(same, n, values + from, columns, words, rest, sums + i * n);
             i += same;
         }
         for (int i = 0; i < m; i++) {
             int64_t own = (at + i) / group, g = (at + i) % group;
-            number *out = layer->out + ((row + own) * rows->heads + head * group + g) * HEAD + span * 32;
-            for (int j = 0; j < z; j++) {
-                __m512 low = _mm512_mul_ps(sums[i * 2 * z + 2 * j], _mm512_set1_ps(scale[i]));
-                __m512 high = _mm512_mul_ps(sums[i * 2 * z + 2 * j + 1], _mm512_set1_ps(scale[i]));
-                store_both(out + 32 * j, low, high);
-            }
+            number *out = layer->out + ((row + own) * rows->heads + head * group + g) * HEAD + from;
+            store_sums(out, n, sums + i * n, all(scale[i]));
         }
     }
 }
@@ -332,12 +298,12 @@ static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t 
     if (!all) return 0;
     int32_t *columns = (int32_t *)(all + queries * width);
     const number *keys = layer->keys + head * layer->stride, *first = layer->qkv + from * step + head * group * HEAD;
-    __m512i turned[WIDE * WORDS];
+    Words turned[WIDE * WORDS];
     for (int64_t tile = 0; tile < tiles; tile += WIDE) {
         int n = tiles - tile < WIDE ? (int)(tiles - tile) : WIDE;
         for (int j = 0; j < n; j++) {
             int64_t at = (tile + j) * LANES;
-            transpose(keys + at * HEAD, limit - 1 - at, turned + j * WORDS);
+            turn_keys(keys + at * HEAD, limit - 1 - at, turned + j * WORDS);
         }
         for (int64_t i = 0; i < queries; i += MOST) {
             int m = queries - i < MOST ? (int)(queries - i) : MOST;

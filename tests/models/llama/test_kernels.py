@@ -16,6 +16,7 @@ from specdec_lib.models.llama.path_attention import path_attention
 SMOL = LlamaConfig(layers=1, hidden=576, heads=9, kv_heads=3, head_dim=64, mlp=1536, vocab=64, context=2048)
 SMALL = LlamaConfig(layers=1, hidden=64, heads=4, kv_heads=2, head_dim=16, mlp=128, vocab=64, context=512)
 HEADS_OF_64 = replace(SMALL, head_dim=64)
+both = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 
 
 def test_at_every_width_and_context_the_kernels_keep_what_a_short_trial_showed():
@@ -65,8 +66,9 @@ def test_a_compiled_attention_that_fails_its_trial_is_replaced_by_torchs_kernels
     assert not model.compiled_attention
 
 
-def test_a_trial_notices_compiled_code_whose_bits_depend_on_the_rows():
-    attention = path_attention(6, 2, 64)
+@both
+def test_a_trial_notices_compiled_code_whose_bits_depend_on_the_rows(dtype):
+    attention = path_attention(6, 2, 64, dtype)
     if attention is None:                          # tests/models/llama/test_path_attention.py says where
         return
     one_bit = replace(attention, attend=lambda rows, qkv, keys, values, stride, out: (
@@ -76,7 +78,7 @@ def test_a_trial_notices_compiled_code_whose_bits_depend_on_the_rows():
 
 
 def flip(address: int | None) -> int:
-    """Changes the last bit of a number in bfloat16."""
+    """Changes the last bit of the 16 bits that are stored first: the last one of a number in either dtype."""
     if address is not None:
         number = ctypes.c_uint16.from_address(address)
         number.value ^= 1
@@ -98,7 +100,7 @@ def test_a_trial_notices_a_kernel_whose_sum_depends_on_the_rows(monkeypatch):
     assert not kernels.values_agree(layout, 3, 64, 192, (3, 17))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+@both
 def test_a_trial_notices_an_attention_that_is_no_softmax(dtype, monkeypatch):
     attention = path_attention(6, 2, 64, dtype)
     if attention is None:

@@ -15,16 +15,18 @@ from specdec_lib.models.llama.path_attention import compiled_for, path_attention
 from specdec_lib.types import ROOT, Draft
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
-COMPILES = torch.backends.cpu.get_cpu_capability().startswith("AVX512") and find_compiler() is not None
 DTYPES = [torch.bfloat16, torch.float32]
+VECTORS = torch.backends.cpu.get_cpu_capability()                # ["DEFAULT", "AVX2", "AVX512", ...]
+COMPILES = {dtype: find_compiler() is not None and ("AVX512" in VECTORS or dtype == torch.float32 and VECTORS == "AVX2")
+            for dtype in DTYPES}
 both = pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
 HEADS = [(9, 3, 64), (32, 8, 128), (4, 4, 96), (14, 2, 64), (8, 1, 128), (11, 1, 32)]        # and key heads, and size
 
 
 @both
 @pytest.mark.parametrize("heads", HEADS)
-def test_there_is_a_compiled_attention_wherever_a_compiler_and_avx512_are(heads, dtype):
-    assert (path_attention(*heads, dtype) is not None) == COMPILES
+def test_there_is_a_compiled_attention_wherever_a_compiler_and_the_vector_instructions_are(heads, dtype):
+    assert (path_attention(*heads, dtype) is not None) == COMPILES[dtype]
     assert path_attention(*heads[:2], 80, dtype) is None       # no multiple of 32
     assert path_attention(*heads, torch.float64) is None
 
@@ -87,15 +89,17 @@ def test_a_row_keeps_its_bits_for_every_shape_of_heads(heads, dtype):
         assert attention is None or kernels.paths_agree(attention, context, parents)
 
 
-def test_scores_that_have_no_memory_are_an_error():
-    if COMPILES:
-        attention = replace(path_attention(9, 3, 64), attend=lambda *places: 1)
-        cache, qkv, cos, sin = fed(9, 3, 64, 1, 8)
+@both
+def test_scores_that_have_no_memory_are_an_error(dtype):
+    if COMPILES[dtype]:
+        attention = replace(path_attention(9, 3, 64, dtype), attend=lambda *places: 1)
+        cache, qkv, cos, sin = fed(9, 3, 64, 1, 8, dtype)
         with pytest.raises(MemoryError):
             attention.rows(slice(5, 6), 6, (), cos, sin)(qkv, *cache)
 
 
-def test_without_a_compiler_models_keep_their_promise_and_say_that_nothing_is_compiled(monkeypatch, tmp_path):
+@both
+def test_without_a_compiler_models_keep_their_promise_and_say_that_nothing_is_compiled(dtype, monkeypatch, tmp_path):
     shape = LlamaConfig(layers=1, hidden=64, heads=4, kv_heads=2, head_dim=64, mlp=128, vocab=64, context=512)
     forgotten = kernels.layout_for, compiled_for
     monkeypatch.setenv("PATH", "")
@@ -104,13 +108,13 @@ def test_without_a_compiler_models_keep_their_promise_and_say_that_nothing_is_co
     for one in forgotten:
         one.cache_clear()
     try:
-        model = Transformer.random(shape, dtype=torch.bfloat16)
+        model = Transformer.random(shape, dtype=dtype)
         alone = model.fresh()((1, 2, 3, 4), Draft()).logits[0]
         among = model.fresh()((1, 2, 3), Draft((4, 5), (ROOT, ROOT))).logits[1]
     finally:
         for one in forgotten:
             one.cache_clear()
     assert not model.compiled_attention
-    assert model.batch_invariant == packs_dtype(torch.bfloat16)
+    assert model.batch_invariant == (dtype == torch.bfloat16 and packs_dtype(dtype))
     assert torch.equal(alone, among) or not model.batch_invariant
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,120 @@
+"""The compiled attention takes its sums in one order, whichever vectors it is built for: that of one number at a time."""
+
+import ctypes
+import platform
+import subprocess
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_lib.models.llama import compiled
+from specdec_lib.models.llama.compiled import FLAGS, find_compiler, library
+from specdec_lib.models.llama.invariant_attention import is_chain, paths_of
+from specdec_lib.models.llama.path_attention import ADDRESS, INT64, SOURCE, PathAttention, path_attention
+from specdec_lib.types import ROOT
+
+TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
+AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
+BUILDS = {"the widest vectors": (), "vectors of AVX2": ("-mno-avx512f",)}      # the same where there is no AVX-512
+PLAIN = """
+#include <math.h>
+#include <stdint.h>
+
+static float exponential(float x) {
+    const float terms[] = {8.33333333e-3f, 4.16666667e-2f, 1.66666667e-1f, 0.5f, 1.0f, 1.0f};
+    float n = rintf(x * 1.44269504f), r = fmaf(-n, 1.42860677e-6f, fmaf(-n, 0.693145752f, x)), p = 1.38888889e-3f;
+    for (int i = 0; i < 6; i++) p = fmaf(p, r, terms[i]);
+    double out = p;
+    for (; n < 0; n++) out /= 2;
+    return (float)out;
+}
+
+void attend(const float *q, const float *keys, const float *values, int64_t n, int64_t d, float *weights, float *out) {
+    float most = -INFINITY, sums[16] = {0};
+    for (int64_t c = 0; c < n; c++) {
+        weights[c] = 0;
+        for (int64_t i = 0; i < d; i++) weights[c] = fmaf(q[i], keys[c * d + i], weights[c]);
+        most = fmaxf(most, weights[c]);
+    }
+    for (int64_t c = 0; c < n; c++) sums[c % 16] += weights[c] = exponential(weights[c] - most);
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; i++) sums[i] += sums[i + half];
+    for (int64_t i = 0; i < d; i++) {
+        out[i] = 0;
+        for (int64_t c = 0; c < n; c++) out[i] = fmaf(weights[c], values[c * d + i], out[i]);
+        out[i] *= 1 / sums[0];
+    }
+}
+"""
+
+
+def built(heads: tuple[int, int, int]) -> dict[str, PathAttention]:
+    """The attention in single precision as each build that this processor runs."""
+    own = path_attention(*heads, torch.float32)
+    if own is None:                                # test_path_attention.py says where
+        return {}
+    found = {}
+    for name, options in BUILDS.items():
+        attend = library(SOURCE, f"-DHEAD={heads[2]}", "-DSINGLE", *options).attend
+        attend.argtypes, attend.restype = (*[ADDRESS] * 4, INT64, ADDRESS), ctypes.c_int
+        found[name] = replace(own, attend=attend)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Attention of one query, number by number."""
+    source = tmp_path_factory.mktemp("plain") / "plain.c"
+    source.write_text(PLAIN)
+    one = library(source)
+
+    def attend(q, keys, values):
+        out, weights = torch.empty_like(q), q.new_empty(len(keys))
+        places = [ADDRESS(part.data_ptr()) for part in (q, keys, values)]
+        one.attend(*places, INT64(len(keys)), INT64(len(q)), ADDRESS(weights.data_ptr()), ADDRESS(out.data_ptr()))
+        return out
+
+    return attend
+
+
+@pytest.mark.parametrize("spread", [1, 60], ids=["even", "steep"])   # steep: weights down to zero, and below 2^-126
+@pytest.mark.parametrize("heads", [(9, 3, 64), (4, 4, 96), (8, 1, 128), (2, 1, 32)])
+@pytest.mark.parametrize(("context", "parents"), [(1, TREE), (70, TREE), (33, tuple(range(ROOT, 20))), (40, (ROOT,))])
+def test_every_build_has_the_bits_of_sums_taken_number_by_number(heads, context, parents, spread, plain):
+    count, kv_heads, d = heads
+    dice, rows = torch.Generator().manual_seed(context), len(parents)
+    cache = torch.randn(2, kv_heads, context + rows, d, generator=dice)
+    fed = torch.randn(rows, count + 2 * kv_heads, d, generator=dice) / 2
+    fed[:, :count] *= spread
+    angles = torch.randn(rows, d // 2, generator=dice)
+    cos, sin = angles.cos().repeat(1, 2), torch.cat((-angles.sin(), angles.sin()), -1)
+    for name, attention in built(heads).items():
+        qkv, (keys, values) = fed.clone(), cache.clone()
+        out = attention.rows(slice(context, context + rows), context, parents, cos, sin)(qkv, keys, values)
+        for row, path in enumerate(paths_of(parents)):
+            columns = [*range(context), *(context + node for node in path)]
+            assert len(columns) == context + row + 1 or not is_chain(parents)
+            for head in range(count):
+                of = head // (count // kv_heads)
+                expected = plain(qkv[row, head], keys[of, columns].contiguous(), values[of, columns].contiguous())
+                assert torch.equal(out[row, head * d:(head + 1) * d], expected), name
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (("-mno-avx512f",), "bfloat16 needs AVX-512"), (("-DSINGLE", "-mno-avx512f", "-mno-avx2"), "nor AVX2")])
+def test_code_that_a_processor_cannot_run_is_not_compiled(options, said, tmp_path):
+    if path_attention(2, 1, 32, torch.float32) is None:
+        return
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        compiled.build(SOURCE, [*find_compiler(), *FLAGS, "-DHEAD=32", *options], tmp_path / "none.so")
+    assert said in refused.value.stderr.decode()
+    assert library(SOURCE, "-DHEAD=32", *options) is None
+
+
+@pytest.mark.parametrize("options", [("-DSINGLE",), (), ("-mavx512bf16",)], ids=["fp32", "bf16 emulated", "bf16"])
+def test_the_code_for_avx512_compiles_wherever_a_compiler_for_such_processors_is(options, tmp_path):
+    if platform.machine() == "x86_64" and find_compiler() is not None:
+        words = [*find_compiler(), *FLAGS, "-O1", "-Wall", "-Wextra", "-Werror", "-DHEAD=32", *AVX512, *options]
+        compiled.build(SOURCE, words, tmp_path / "some.so")
+        assert compiled.is_whole(tmp_path / "some.so")
