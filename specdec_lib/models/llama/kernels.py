@@ -31,24 +31,26 @@ NEAR = {torch.bfloat16: 2 ** -5, torch.float32: 1e-5}        # how far weights a
 
 def layout_of(weights: LlamaWeights) -> Layout | PathAttention | None:
     """The attention whose bits do not depend on other rows; None where kernels cannot promise it."""
-    if weights.device.type != "cpu" or weights.dtype not in NEAR or not packs_dtype(weights.dtype):
+    codes = weights.four_bit is not None           # their products keep a row's bits by construction
+    if weights.device.type != "cpu" or weights.dtype not in NEAR or not (codes or packs_dtype(weights.dtype)):
         return None
-    return layout_for(weights.shape, weights.dtype)
+    return layout_for(weights.shape, weights.dtype, not codes)
 
 
 @cache
-def layout_for(shape: LlamaConfig, dtype: torch.dtype = torch.bfloat16) -> Layout | PathAttention | None:
-    """The attention for weights of this shape on the CPU; None where a trial fails.
+def layout_for(shape: LlamaConfig, dtype: torch.dtype = torch.bfloat16,
+               packed: bool = True) -> Layout | PathAttention | None:
+    """The attention for weights of this shape on the CPU, where they are `packed` or codes; None where a trial fails.
 
     In single precision torch's products depend on the rows, so there only the compiled attention keeps the promise.
     """
     with torch.inference_mode():
-        if not linears_agree(shape, dtype=dtype):
+        if packed and not linears_agree(shape, dtype=dtype):
             return None
         compiled = path_attention(shape.heads, shape.kv_heads, shape.head_dim, dtype)
         if compiled and paths_agree(compiled):
             return compiled
-        return torch_layout(shape) if dtype == torch.bfloat16 else None
+        return torch_layout(shape) if dtype == torch.bfloat16 and packs_dtype(dtype) else None
 
 
 def linears_agree(shape: LlamaConfig, rows: tuple[int, ...] = ROWS, dtype: torch.dtype = torch.bfloat16) -> bool:

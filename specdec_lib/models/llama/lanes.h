@@ -41,6 +41,27 @@ INLINE Lanes as_lanes(Words x) { return _mm512_castsi512_ps(x); }
 INLINE Words all_words(word x) { return _mm512_set1_epi32((int)x); }
 INLINE Words load_words(const void *from) { return _mm512_loadu_si512(from); }
 
+/* Numbers of 16 bits are the upper halves of floats, two in a word. */
+INLINE Lanes lower(Words x) { return as_lanes(_mm512_slli_epi32(x, 16)); }
+INLINE Lanes upper(Words x) { return as_lanes(_mm512_and_si512(x, all_words(0xffff0000u))); }
+INLINE Words pairs_low(Words a, Words b) { return _mm512_unpacklo_epi16(a, b); }
+INLINE Words pairs_high(Words a, Words b) { return _mm512_unpackhi_epi16(a, b); }
+
+INLINE Lanes load_halves(const uint16_t *from) {
+    return as_lanes(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)from)), 16));
+}
+
+/* Rounded to 16 bits, each in the lower half of a lane. */
+INLINE Words to_halves(Lanes x) {
+    Words bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    Words up = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
+}
+
+INLINE void save_halves(uint16_t *to, Words x) { _mm256_storeu_si256((void *)to, _mm512_cvtepi32_epi16(x)); }
+/* The numbers that `pairs_low` and `pairs_high` took from 32 in a row, back in their order. */
+INLINE void save_both(uint16_t *to, Words low, Words high) { _mm512_storeu_si512(to, _mm512_packus_epi32(low, high)); }
+
 /* Sixteen rows of so many words, a multiple of sixteen, as one vector per word: vector i holds word i of each row. Row
  * `last` stands for those behind it. */
 INLINE void transpose(const word *rows, const int words, int64_t last, Words *out) {
@@ -151,6 +172,51 @@ INLINE Words load_words(const void *from) { return load(from); }
 INLINE Words all_words(word x) {
     __m256 eight = _mm256_castsi256_ps(_mm256_set1_epi32((int)x));
     return (Words){eight, eight};
+}
+
+INLINE __m256i low_of(Words x) { return _mm256_castps_si256(x.low); }
+INLINE __m256i high_of(Words x) { return _mm256_castps_si256(x.high); }
+INLINE Words words_of(__m256i low, __m256i high) {
+    return (Words){_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)};
+}
+
+INLINE Lanes lower(Words x) { return words_of(_mm256_slli_epi32(low_of(x), 16), _mm256_slli_epi32(high_of(x), 16)); }
+
+INLINE Lanes upper(Words x) {
+    const __m256 mask = all_words(0xffff0000u).low;
+    return (Lanes){_mm256_and_ps(x.low, mask), _mm256_and_ps(x.high, mask)};
+}
+
+INLINE Words pairs_low(Words a, Words b) {
+    return words_of(_mm256_unpacklo_epi16(low_of(a), low_of(b)), _mm256_unpacklo_epi16(high_of(a), high_of(b)));
+}
+
+INLINE Words pairs_high(Words a, Words b) {
+    return words_of(_mm256_unpackhi_epi16(low_of(a), low_of(b)), _mm256_unpackhi_epi16(high_of(a), high_of(b)));
+}
+
+INLINE Lanes load_halves(const uint16_t *from) {
+    __m128i low = _mm_loadu_si128((const void *)from), high = _mm_loadu_si128((const void *)(from + 8));
+    return lower(words_of(_mm256_cvtepu16_epi32(low), _mm256_cvtepu16_epi32(high)));
+}
+
+INLINE __m256i eight_to_halves(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i up = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    __m256i none = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(up, _mm256_set1_epi32(0x7fc0), none);
+}
+
+INLINE Words to_halves(Lanes x) { return words_of(eight_to_halves(x.low), eight_to_halves(x.high)); }
+
+INLINE void save_halves(uint16_t *to, Words x) {
+    __m256i mixed = _mm256_packus_epi32(low_of(x), high_of(x));
+    _mm256_storeu_si256((void *)to, _mm256_permute4x64_epi64(mixed, 0xd8));
+}
+
+INLINE void save_both(uint16_t *to, Words low, Words high) {
+    _mm256_storeu_si256((void *)to, _mm256_packus_epi32(low_of(low), low_of(high)));
+    _mm256_storeu_si256((void *)(to + LANES), _mm256_packus_epi32(high_of(low), high_of(high)));
 }
 
 /* Four words of each of eight rows: two rows share a vector, so that two times four by four are turned at once. */

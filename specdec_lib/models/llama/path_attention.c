@@ -5,8 +5,7 @@
  * in `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
  *
  * Compiled for one head size, -DHEAD=64, a multiple of 32, and for numbers in bfloat16, or with -DSINGLE in single
- * precision. Single precision needs AVX2 or AVX-512, bfloat16 needs AVX-512; its products are emulated where the
- * processor has none.
+ * precision. Needs AVX2 or AVX-512; products in bfloat16 are emulated where the processor has none.
  */
 #include <stdlib.h>
 
@@ -19,14 +18,14 @@
 #ifdef SINGLE
 typedef float number;
 enum {PACKED = 1};
-#elif HELD < 32
-#error "bfloat16 needs AVX-512"
 #else
 typedef uint16_t number;                           /* the upper half of a float */
 enum {PACKED = 2};                                 /* numbers in a word of 32 bits */
 #endif
 enum {WORDS = HEAD / PACKED};
-enum {MOST = 6, WIDE = HELD / 8};                  /* queries, and sixteens of columns or values, in the registers */
+/* Queries, and sixteens of columns or values, that are computed together: what the registers hold, and in bfloat16 two
+ * sixteens at least, for values are taken by pairs. */
+enum {MOST = 6, WIDE = HELD / 8 > PACKED ? HELD / 8 : PACKED};
 enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
 
@@ -62,36 +61,21 @@ INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
 }
 #else
 INLINE Lanes dot(Lanes sum, Words a, Words b) {
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) && HELD == 32
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 #else
-    const Words high = _mm512_set1_epi32((int)0xffff0000u);
-    Lanes a0 = as_lanes(_mm512_slli_epi32(a, 16)), a1 = as_lanes(_mm512_and_si512(a, high));
-    Lanes b0 = as_lanes(_mm512_slli_epi32(b, 16)), b1 = as_lanes(_mm512_and_si512(b, high));
-    return product_plus(a1, b1, product_plus(a0, b0, sum));
+    return product_plus(upper(a), upper(b), product_plus(lower(a), lower(b), sum));
 #endif
 }
 
-/* Rounded to bfloat16, each in the lower half of a lane. */
-INLINE Words rounded(Lanes x) {
-    Words bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    Words up = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-    return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
-}
-
-INLINE Lanes widened(const number *x) {
-    return as_lanes(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
-}
-
-INLINE Lanes as_stored(Lanes x) { return as_lanes(_mm512_slli_epi32(rounded(x), 16)); }
-INLINE void store(number *out, Lanes x) { _mm256_storeu_si256((void *)out, _mm512_cvtepi32_epi16(rounded(x))); }
+INLINE Lanes widened(const number *x) { return load_halves(x); }
+INLINE Lanes as_stored(Lanes x) { return lower(to_halves(x)); }
+INLINE void store(number *out, Lanes x) { save_halves(out, to_halves(x)); }
 
 /* n times sixteen numbers from the sums that `add` keeps, scaled: two sums hold 32 numbers, by turns of eight bytes. */
 INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
-    for (int i = 0; i < n; i += 2) {
-        Words low = rounded(times(sums[i], scale)), high = rounded(times(sums[i + 1], scale));
-        _mm512_storeu_si512(out + i * LANES, _mm512_packus_epi32(low, high));
-    }
+    for (int i = 0; i < n; i += 2)
+        save_both(out + i * LANES, to_halves(times(sums[i], scale)), to_halves(times(sums[i + 1], scale)));
 }
 #endif
 
@@ -180,8 +164,8 @@ INLINE void add(const int m, const int n, const number *values, const int32_t *a
 #pragma GCC unroll 2
         for (int j = 0; j < n; j += 2) {
             Words a = load_words(first + LANES * j), b = load_words(second + LANES * j);
-            value[j] = _mm512_unpacklo_epi16(a, b);
-            value[j + 1] = _mm512_unpackhi_epi16(a, b);
+            value[j] = pairs_low(a, b);
+            value[j + 1] = pairs_high(a, b);
         }
 #endif
 #pragma GCC unroll 6
@@ -204,8 +188,8 @@ INLINE void add(const int m, const int n, const number *values, const int32_t *a
 
 static void scores(int m, int n, const word *const *q, const Words *columns, float *out, int64_t width) {
     switch (n) {
-#if HELD == 32
         case 1: KNOWN(m, score, 1, q, columns, out, width); break;
+#if HELD == 32
         case 2: KNOWN(m, score, 2, q, columns, out, width); break;
         case 3: KNOWN(m, score, 3, q, columns, out, width); break;
 #endif

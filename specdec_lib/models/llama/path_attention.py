@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 STEP, MOST = 32, 512                               # head sizes are multiples of this, up to that
 INT32, INT64, ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 DTYPES = {torch.bfloat16: (), torch.float32: ("-DSINGLE",)}     # and the compiler's option
-NEEDS = {torch.bfloat16: ("AVX512",), torch.float32: ("AVX2", "AVX512")}        # one of these vector instructions
+VECTORS = "AVX2", "AVX512"                         # the C code is written for these
 COUNTS = ("rows", "first", "context", "heads", "kv_heads", "threads")
 ADDRESSES = ("ends", "nodes", "cos", "sin", "pool")
 
@@ -90,15 +90,15 @@ def flat_paths(parents: Parents) -> tuple[ctypes.Array, ctypes.Array]:
 def path_attention(heads: int, kv_heads: int, head_dim: int,
                    dtype: torch.dtype = torch.bfloat16) -> PathAttention | None:
     """The compiled attention; None where vector instructions are missing, nothing compiles, or the head size is odd."""
-    if dtype not in DTYPES or head_dim % STEP or head_dim > MOST or not has_vectors_for(dtype):
+    if dtype not in DTYPES or head_dim % STEP or head_dim > MOST or not has_vectors():
         return None
     attend = compiled_for(head_dim, dtype)
     return attend and PathAttention(attend, thread_pool(), heads, kv_heads, head_dim, dtype)
 
 
-def has_vectors_for(dtype: torch.dtype) -> bool:
-    """Whether the processor has vector instructions that the C code of this dtype is written for."""
-    return torch.backends.cpu.get_cpu_capability().startswith(NEEDS[dtype])
+def has_vectors() -> bool:
+    """Whether the processor has vector instructions that the C code is written for."""
+    return torch.backends.cpu.get_cpu_capability().startswith(VECTORS)
 
 
 @cache

@@ -48,10 +48,9 @@ def plain(kind: str, context: tuple[int, ...], path: tuple[int, ...]) -> torch.T
     return logits.clone()
 
 
-def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same(kind: str, a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal bits; close numbers where no promise is made: without packed bfloat16, or without compiled attention."""
-    promised = all(model.batch_invariant for model in MODELS.values() if model.dtype == a.dtype)
-    return torch.equal(a, b) if promised else torch.allclose(a, b, atol=.1)
+    return torch.equal(a, b) if MODELS[kind].batch_invariant else torch.allclose(a, b, atol=.2)
 
 
 def test_the_promise_is_made_in_single_precision_wherever_attention_is_compiled():
@@ -76,7 +75,7 @@ def test_a_tree_row_has_the_bits_of_plain_decoding(kind, draft, context, at, onc
     if not once:                                   # otherwise prompt and tree go through the layers together
         model.prefill(TEXT[:context])
     got = model(TEXT[:context], draft).logits[node + 1]
-    assert same(got, plain(kind, TEXT[:context], path_to(draft, node)))
+    assert same(kind, got, plain(kind, TEXT[:context], path_to(draft, node)))
 
 
 @kinds
@@ -85,8 +84,8 @@ def test_a_tree_row_has_the_bits_of_plain_decoding(kind, draft, context, at, onc
 def test_a_chain_row_has_the_bits_of_plain_decoding(kind, context, size):
     draft = Draft(TEXT[context:context + size], tuple(range(ROOT, size - 1)))
     got = MODELS[kind].fresh()(TEXT[:context], draft).logits
-    assert same(got[size], plain(kind, TEXT[:context], draft.tokens))
-    assert same(got[0], plain(kind, TEXT[:context], ()))
+    assert same(kind, got[size], plain(kind, TEXT[:context], draft.tokens))
+    assert same(kind, got[0], plain(kind, TEXT[:context], ()))
 
 
 @kinds
@@ -96,7 +95,7 @@ def test_accepted_nodes_leave_the_cache_of_plain_decoding(kind):
     model, context = MODELS[kind].fresh(), TEXT[:101]
     model(context, draft)
     after = (*context, 6, 8, 9, 3)
-    assert same(model(after, Draft((1, 2), (ROOT, ROOT))).logits[0], plain(kind, after, ()))
+    assert same(kind, model(after, Draft((1, 2), (ROOT, ROOT))).logits[0], plain(kind, after, ()))
 
 
 @kinds
@@ -106,7 +105,7 @@ def test_a_draft_that_grows_level_by_level_has_the_bits_of_one_that_is_scored_at
     expected = at_once(TEXT[:130], whole).logits
     for size in (2, 4, 6):
         got = by_level(TEXT[:130], Draft(whole.tokens[:size], whole.parents[:size])).logits
-    assert same(got, expected)
+    assert same(kind, got, expected)
 
 
 @kinds
@@ -118,7 +117,7 @@ def test_an_early_exit_leaves_the_bits_of_the_full_model(kind):
         early(TEXT[:77], Draft(draft.tokens[:size], draft.parents[:size]))
     got = model(TEXT[:77], draft).logits
     for node in range(-1, 4):
-        assert same(got[node + 1], plain(kind, TEXT[:77], path_to(draft, node)))
+        assert same(kind, got[node + 1], plain(kind, TEXT[:77], path_to(draft, node)))
 
 
 @kinds
@@ -130,7 +129,7 @@ def test_any_number_of_threads_gives_the_same_bits(kind):
             found.append(MODELS[kind].fresh()(TEXT[:301], draft).logits)
     finally:
         torch.set_num_threads(threads)
-    assert all(same(found[0], other) for other in found[1:])
+    assert all(same(kind, found[0], other) for other in found[1:])
 
 
 @pytest.mark.parametrize("context", [100, 101, 509, 1020, 1023])
@@ -159,7 +158,7 @@ def test_both_layouts_of_a_tree_are_attention(context, monkeypatch):
         found.append(attend_in_order(q, k, v.clone(), parts))
         assert torch.allclose(found[-1].double(), torch.stack(expected), atol=.02)
     assert any(part.path is not None for part in parts)
-    assert same(*found)
+    assert same("torch's kernels", *found)
 
 
 @pytest.mark.parametrize("context", range(470, 514, 4))
@@ -178,4 +177,4 @@ def test_no_pair_crosses_the_border_of_a_block(context, monkeypatch):
         monkeypatch.setattr(invariant_attention, "BLOCK", block)
         parts = parts_of(layout, context - 1, held, held, context, parents)
         found.append(attend_in_order(q, k, v.clone(), parts)[depth])
-    assert same(*found)
+    assert same("torch's kernels", *found)
