@@ -43,7 +43,7 @@ class WordRow(NamedTuple):
     drafting: float | None                         # share of the seconds
     phoneme_error_rate: float
     word_error_rate: float
-    phoneme_error_ci: tuple[float, float] | None
+    phoneme_error_ci: Sequence[float] | None       # low and high end, of 95 %
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def rows_of(kind: str, told: Mapping[str, Any], decodes: Sequence[Decode]) -> li
                             short(speedup(plain, found)), short(speedup(plain.end_to_end, found.end_to_end)),
                             short(drafting(found)), short(entry["phoneme_error_rate"]),
                             short(entry["word_error_rate"]),
-                            interval and tuple(map(short, interval))))
+                            interval and [*map(short, interval)]))
     return rows
 
 

@@ -70,7 +70,7 @@ def beam_searches(net: EncoderDecoder, sources: Sequence[Sequence[int]], longest
         logits, past = net.decoder.run(net.decoder.inputs(last, torch.tensor([place])), wide, None, past)
         total = scores[..., None] + logits[:, -1].log_softmax(-1).view(*scores.shape, -1)
         best = total.flatten(1).topk(min(2 * width, total[0].numel()))
-        found = [beam.step(*steps, total.shape[-1]) for beam, *steps in
+        found = [beam.step(values, steps, total.shape[-1]) for beam, values, steps in
                  zip(running, best.values.tolist(), best.indices.tolist(), strict=True)]
         stay = [at for at, beam in enumerate(running) if not beam.done]
         if not stay:
