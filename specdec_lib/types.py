@@ -285,7 +285,6 @@ How = Callable[[Session, Draft, Scores, RandomNumbers], Verdict]
 class SharingWhat(Protocol):
     """A drafter that can leave its forward to a batch: `asking` yields what it asks for and is sent the answer."""
 
-    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft: ...
     def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]: ...
 
 

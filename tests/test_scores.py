@@ -54,6 +54,8 @@ def test_statistics_of_a_token_come_from_what_was_moved_to_the_host():
     class Untouchable:
         """Logits on a device: whoever asks for one of them pays a transfer."""
 
+        device = torch.device("cuda")
+
         def __getitem__(self, row):
             raise AssertionError("a transfer")
 
