@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from specdec_lib.canvas.around_model import AroundModel
 from specdec_lib.canvas.forecast import Forecast, RowForecast
 from specdec_lib.canvas.types import Canvas, CanvasModel, CanvasSession
 from specdec_lib.types import Refusal
@@ -36,25 +37,13 @@ class CachingModel(CanvasModel, Protocol):
 
 
 @dataclass
-class BlockCache:
+class BlockCache(AroundModel):
     """The model as one decode sees it through a cache; it forecasts at least the open block."""
 
     model: CachingModel
     kind: str
     block: tuple[int, ...] = ()                    # the block of the last whole forward
     kept: Any = None
-
-    @property
-    def vocab(self) -> int:
-        return self.model.vocab
-
-    @property
-    def mask(self) -> int:
-        return self.model.mask
-
-    @property
-    def end(self) -> tuple[int, ...]:
-        return self.model.end
 
     def __call__(self, canvases: Sequence[Canvas]) -> Forecast:
         [canvas] = canvases                        # a cache belongs to one decode

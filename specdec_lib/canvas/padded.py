@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specdec_lib.canvas.around_model import AroundModel
 from specdec_lib.canvas.forecast import Forecast
 from specdec_lib.canvas.types import Canvas, CanvasModel
 
 
 @dataclass(frozen=True)
-class PaddedModel:
+class PaddedModel(AroundModel):
     """The model at batches of `rows` rows: copies of the first canvas fill them up, and their forecasts are dropped.
 
     Matrix products of another shape may round differently, and a choice between two equal scores may then fall
@@ -19,18 +20,6 @@ class PaddedModel:
 
     model: CanvasModel
     rows: int
-
-    @property
-    def vocab(self) -> int:
-        return self.model.vocab
-
-    @property
-    def mask(self) -> int:
-        return self.model.mask
-
-    @property
-    def end(self) -> tuple[int, ...]:
-        return self.model.end
 
     def __call__(self, canvases: Sequence[Canvas]) -> Forecast:
         missing = max(0, self.rows - len(canvases))
