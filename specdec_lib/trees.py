@@ -6,7 +6,7 @@ may look at one token alone (typical acceptance) or carry a sum along the path (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
@@ -16,6 +16,7 @@ from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Round
 
 Path = tuple[int, ...]
 State = TypeVar("State")
+Asked = TypeVar("Asked")
 
 
 def passing_paths(draft: Draft, start: State,
@@ -56,9 +57,21 @@ def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[D
     A drawn token stays: the stop rule is called afterwards and can only stop drafting, so the token still has the
     distribution `q`. At temperature 0 every node is deterministic. Stops after an end token.
     """
+    growth = growing(session, budget, dice, ask, source)
+    try:
+        scores = next(growth)
+        while True:
+            scores = growth.send(scores)           # `ask` has scored already
+    except StopIteration as end:
+        return end.value
+
+
+def growing(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Asked],
+            source: str = "") -> Generator[Asked, Scores, Draft]:
+    """`grow` whose forwards may be others': yields `ask(draft)`, is sent the draft's scores and returns the chain."""
     draft = Draft()
     while len(draft) < min(budget.depth, budget.size):
-        scores = ask(draft)
+        scores = yield ask(draft)
         row = len(draft)
         dist = scores.distribution(row, session.sampling)
         token = dice.at(len(session.tokens) + row).choose(dist)

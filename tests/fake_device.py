@@ -6,6 +6,8 @@ device is registered for all of it.
 
 import json
 import sys
+from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -14,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "absent"
+TOGETHER = ("ar", "eagle", "draft-model")          # also decoded three at once
 
 
 class AbsentDevice(TorchDispatchMode):
@@ -54,6 +57,29 @@ class AbsentDevice(TorchDispatchMode):
                           torch.ones(rows, 1)), 1).to(tensor.dtype)
 
 
+def moved_together(mode: AbsentDevice, name: str, count: int = 3) -> list[int]:
+    """How often something was moved to the host in each forward that so many sequences share, drafting included."""
+    from specdec_lib import catalog
+    from specdec_lib.batches.loop import BatchRequest, decode_together
+    from specdec_lib.batches.supported import in_batch
+    from specdec_lib.loop import begin
+    from tests.test_cuda import output_kit
+
+    kit, requests, ends = output_kit(NAME, False), [], [mode.moved]
+    shared = in_batch(kit.target)
+    for place in range(count):
+        own = replace(kit, target=shared.member(kit.target), indexes={}, memory={})
+        requests.append(BatchRequest(begin(tuple(range(40 + place)), 10), own.target, catalog.build(name, own)))
+
+    def score(asked):
+        found = shared.score(asked)
+        ends.append(mode.moved)
+        return found
+
+    assert len(list(decode_together(requests, count, score, fill=shared.fill))) == count
+    return [after - before for before, after in pairwise(ends)]
+
+
 def main(names: list[str], static: bool) -> None:
     from specdec_lib import catalog
     from specdec_lib.loop import decode
@@ -69,6 +95,8 @@ def main(names: list[str], static: bool) -> None:
                 rounds.append(mode.moved - before)
                 before = mode.moved
             told[name] = {"moved": rounds, "drafted": [len(one.draft) for one in session.rounds]}
+            if name in TOGETHER:
+                told[name]["together"] = moved_together(mode, name)
             mode.moved = 0
     sys.stdout.write(json.dumps(told))
 

@@ -150,7 +150,8 @@ def key_of(one: Decode) -> tuple:
 def predicted(table: BatchTable, row: BatchRow) -> float | None:
     """The speed-up over `ar` in a full batch that batch 1 and the cost curve predict; None without either.
 
-    Tokens, rows and drafting seconds of a round are the method's own at batch 1; drafts come one after another.
+    Tokens, rows and drafting seconds of a round are the method's own at batch 1. Every sequence is charged its own
+    draft, as if drafts came one after another: more than drafters take that share their forwards.
     """
     given = round_at_one(table, row)
     return given and batch_speedup(given.tokens, row.batch, given.rows, given.curve, given.draft)

@@ -3,7 +3,8 @@
 Every sequence keeps its own session, method, random numbers and cache, so it emits what it would emit alone. It drafts,
 accepts and ends on its own; when it ends, the next request takes its place (continuous batching, Yu et al. 2022,
 Orca). Newcomers' prompts are read between two forwards, each alone or, with `read`, at once. Knows nothing about
-models: `score` is handed in, and `fill` where drafters share a forward too; others draft one after another.
+models: `score` is handed in, and `fill` where drafters share their forwards too (`types.SharingWhat`); a drafter that
+asks for nothing drafts by itself, one sequence after another.
 Source of ragged acceptance in one forward: Qian et al. 2024 (BASS, arXiv 2404.15778).
 """
 

@@ -36,19 +36,20 @@ class TargetInBatch(NamedTuple):
 
     member: Callable[[Any], LM]                    # the target of one sequence, from a loaded and bound one
     score: Score
-    fill: Fill | None = None                       # of drafters that share a forward; None: each drafts alone
+    fill: Fill | None = None                       # what drafters ask of their networks; None: each drafts alone
     read: Read | None = None                       # of several newcomers' prompts at once; None: each alone
 
 
 def in_batch(target: LM) -> TargetInBatch:
     """The shared forwards of a new batch of this target; Refusal where its sequences cannot share one."""
+    from specdec_lib.batches.drafting import score_drafts
     from specdec_lib.models.llama import joint
     from specdec_lib.models.llama.decoder import Transformer
     from specdec_lib.seq2seq import joint as seq2seq
     from specdec_lib.seq2seq.verifier import Verifier
 
     if isinstance(target, Transformer):
-        return TargetInBatch(joint.member, joint.score_together)
+        return TargetInBatch(joint.member, joint.score_together, score_drafts)
     if isinstance(target, Verifier):
         shared = seq2seq.SharedForwards()
         return TargetInBatch(seq2seq.member, shared.score, shared.fill, seq2seq.read_together)

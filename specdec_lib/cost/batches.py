@@ -122,7 +122,8 @@ def batch_speedup(tokens: float, batch: float, width: float, seconds: BatchSecon
     """Predicted speed of speculation over plain decoding, both with `batch` sequences: tokens T(B, 1) / round.
 
     `tokens` are emitted a round and sequence, `width` rows are verified of each, k + 1 for a chain of k. `draft` are
-    the seconds that one sequence's draft takes, one sequence after the other: a round is T(B, width) + B draft.
+    the seconds that one sequence's draft takes, one sequence after the other: a round is T(B, width) + B draft. Where
+    sequences share the drafter's forwards that is the most that drafting may take.
     """
     return tokens * seconds(batch, 1) / (seconds(batch, width) + batch * draft)
 

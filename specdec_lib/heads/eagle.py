@@ -8,9 +8,10 @@ is an `EagleNetwork`: ours stands here, published ones in `public_eagle.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,7 @@ from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import LlamaConfig, rope_table
-from specdec_lib.models.llama.forward import Columns, LayerView, columns, layer_after, scaled, view_of
+from specdec_lib.models.llama.forward import Attend, LayerView, attended, columns, layer_after, scaled, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, unpacked
@@ -55,7 +56,7 @@ class EagleNetwork(Protocol):
         """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""
         ...
 
-    def output(self, g: Tensor, tokens: Tensor, kv: Columns, view: LayerView) -> Tensor:
+    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
         """The outputs [rows, hidden] of rows with these features g and tokens; a child's row takes one as its g."""
         ...
 
@@ -93,13 +94,21 @@ class EagleWeights:
     def feature(self, taps: Tensor) -> Tensor:
         return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))
 
-    def output(self, g: Tensor, tokens: Tensor, kv: Columns, view: LayerView) -> Tensor:
+    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
         eps = self.shape.eps
         pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
-        return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, kv, view)
+        return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
 
     def logits(self, x: Tensor) -> Tensor:
         return self.head(F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps))
+
+
+class HeadRows(NamedTuple):
+    """Rows that a head can compute at once, from `start` of its cache on, and where their features come from."""
+
+    start: int
+    taps: Tensor | None                            # of committed tokens: the target's states [rows, levels, hidden]
+    parents: slice | Tensor | None = None          # of nodes: the rows whose outputs they read
 
 
 class EagleHead:
@@ -135,16 +144,23 @@ class EagleHead:
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
         """Row 0 after the context, row i + 1 after node i. ValueError for fewer than two tokens: no feature yet."""
-        if len(tokens) < 2:
-            raise ValueError("an EAGLE head reads the feature before the last token, so it needs two tokens")
+        self.check(tokens)
         known = self.answers.known(tokens, draft)
         if known <= len(draft):
-            self.align(tokens, draft)
-            self.catch_up(tokens)
-            self.go_down(len(tokens) - 1, draft)
+            for rows in self.missing(tokens, draft):
+                self.run(rows)
             logits = self.score(len(tokens) - 2 + known, len(tokens) - 1 + len(draft))
             stats = row_stats_of(logits, self.ids) if self.on_device else None
             self.answers.keep(tokens, draft, known, logits, stats)
+        return self.scores(draft)
+
+    def check(self, tokens: tuple[int, ...]) -> None:
+        """Raises ValueError for fewer than two tokens."""
+        if len(tokens) < 2:
+            raise ValueError("an EAGLE head reads the feature before the last token, so it needs two tokens")
+
+    def scores(self, draft: Draft) -> Scores:
+        """The scores of the last call's draft, or of a beginning of it."""
         return Scores(self.answers.rows(draft), self.ids, self.answers.stats(draft))
 
     @property
@@ -157,10 +173,9 @@ class EagleHead:
 
         Each token goes from one row to the next on the device. The rows of the nodes are not kept.
         """
-        if len(tokens) < 2:
-            raise ValueError("an EAGLE head reads the feature before the last token, so it needs two tokens")
-        self.align(tokens, Draft())
-        self.catch_up(tokens)
+        self.check(tokens)
+        for rows in self.missing(tokens, Draft()):
+            self.run(rows)
         self.answers = LogitsCache()               # they are of rows that go
         base, logits, stats = len(tokens) - 1, [], []
         self.reserve(base + count)
@@ -177,9 +192,12 @@ class EagleHead:
 
     def node(self, g: Tensor, token: Tensor, row: int) -> Tensor:
         """The output [1, hidden] of a row of a chain from its feature g and its token, both on the device."""
+        return self.layer(g, token, self.row_view(row))
+
+    def row_view(self, row: int) -> LayerView:
+        """The view of one row that sees all rows before it."""
         cos, sin = (table[row:row + 1] for table in self.rope)
-        view = view_of(slice(row, row + 1), cos, sin, None, self.shape.group, self.cache.capacity)
-        return self.layer(g, token, view)
+        return view_of(slice(row, row + 1), cos, sin, None, self.shape.group, self.cache.capacity)
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
         """Keeps the rows of this context's tokens, and nodes only where the context is that of the last call."""
@@ -191,38 +209,49 @@ class EagleHead:
         self.first = tokens[:1]
         self.cache.align(tokens[1:], draft)
 
-    def catch_up(self, tokens: tuple[int, ...]) -> None:
-        """Computes missing rows of committed tokens from the target's features of the tokens before them."""
-        for at, taps in new_features(self.target, tokens, len(self.cache.rows), self.levels):
-            with torch.inference_mode():
-                g = self.weights.feature(taps)
-            self.run(g, at)
+    def missing(self, tokens: tuple[int, ...], draft: Draft) -> Iterator[HeadRows]:
+        """The rows that scores of this draft lack, in turn: each of these must be computed before the next is taken."""
+        self.align(tokens, draft)
+        yield from self.catch_up(tokens)
+        yield from self.go_down(len(tokens) - 1, draft)
 
-    def go_down(self, base: int, draft: Draft) -> None:
-        """Computes missing rows of nodes, as many at once as have their parents' rows: a level of a tree."""
+    def catch_up(self, tokens: tuple[int, ...]) -> Iterator[HeadRows]:
+        """Missing rows of committed tokens, which read the target's features of the tokens before them; in chunks."""
+        for at, taps in new_features(self.target, tokens, len(self.cache.rows), self.levels):
+            yield HeadRows(at, taps)
+
+    def go_down(self, base: int, draft: Draft) -> Iterator[HeadRows]:
+        """Missing rows of nodes, as many at once as have their parents' rows: a level of a tree."""
         at = len(self.cache.rows) - base           # nodes whose rows are computed
         while at < len(draft):
             stop = next((node for node in range(at, len(draft)) if draft.parents[node] >= at), len(draft))
             parents = slice(base + at - 1, base + at)
             if stop - at > 1 or draft.parents[at] != at - 1:
                 parents = to_device([base + parent for parent in draft.parents[at:stop]], self.ids.device)
-            self.run(self.hidden[parents], base + at)
+            yield HeadRows(base + at, None, parents)
             at = stop
 
-    def run(self, g: Tensor, start: int) -> None:
-        """Computes rows from `start` on into the cache from their features g [rows, hidden]; stores their outputs."""
-        rows, stop = self.cache.rows, start + len(g)
-        self.reserve(stop)
-        view = self.view(start, stop)
+    def run(self, rows: HeadRows) -> None:
+        """Computes these rows into the cache and stores their outputs."""
         with torch.inference_mode():
-            self.hidden[start:stop] = self.layer(g, to_device(rows.flat(start, stop), g.device), view)
-        rows.depth += [1] * len(g)
-        self.forwards, self.fed = self.forwards + 1, self.fed + len(g)
+            g = self.hidden[rows.parents] if rows.taps is None else self.weights.feature(rows.taps)
+        stop = rows.start + len(g)
+        self.reserve(stop)
+        view = self.view(rows.start, stop)
+        with torch.inference_mode():
+            tokens = to_device(self.cache.rows.flat(rows.start, stop), g.device)
+            self.ran(rows.start, self.layer(g, tokens, view))
+
+    def ran(self, start: int, x: Tensor) -> None:
+        """Stores the outputs x [rows, hidden] of the rows from `start` on and keeps account of them."""
+        self.hidden[start:start + len(x)] = x
+        self.cache.rows.depth += [1] * len(x)
+        self.forwards, self.fed = self.forwards + 1, self.fed + len(x)
 
     def layer(self, g: Tensor, tokens: Tensor, view: LayerView) -> Tensor:
         """The outputs of rows with these features g and tokens; their keys and values go into the cache."""
         (kv,) = columns(self.cache.kv, view)
-        return self.weights.output(g, tokens, kv, view)
+        return self.weights.output(g, tokens, partial(attended, kv=kv, view=view))
 
     def reserve(self, rows: int) -> None:
         """Makes room in the cache, and computes the angles for it."""

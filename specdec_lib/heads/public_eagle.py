@@ -26,7 +26,7 @@ from torch import Tensor
 from specdec_lib.heads.base import TargetWeights, shared_weights
 from specdec_lib.heads.eagle_layouts import EAGLE1, EagleLayout, layout_of
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.models.llama.forward import Columns, LayerView, layer_after, scaled
+from specdec_lib.models.llama.forward import Attend, layer_after, scaled
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.weights import Get, LayerWeights, read_config, reader, tensor_sizes
 from specdec_lib.types import LM, Refusal
@@ -46,9 +46,9 @@ class Eagle1Network:
     def feature(self, taps: Tensor) -> Tensor:
         return taps[:, 0]
 
-    def output(self, g: Tensor, tokens: Tensor, kv: Columns, view: LayerView) -> Tensor:
+    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
         x = self.fc(torch.cat((F.embedding(tokens, self.embedding), g), -1))
-        return layer_after(x, self.layer.qkv(x), self.layer, self.shape, kv, view)
+        return layer_after(x, self.layer.qkv(x), self.layer, self.shape, attend)
 
     def logits(self, x: Tensor) -> Tensor:
         return self.head(x)
@@ -78,14 +78,14 @@ class Eagle3Network:
             rows = scaled(rows.reshape(-1, self.shape.hidden), eps).view(len(taps), -1)
         return self.fc(rows)
 
-    def output(self, g: Tensor, tokens: Tensor, kv: Columns, view: LayerView) -> Tensor:
+    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
         eps, normed = self.shape.eps, None
         if self.hidden_norm is None:
             normed = scaled(g, eps)                # its weight is in qkv
         else:
             g = normed = F.rms_norm(g, (self.shape.hidden,), self.hidden_norm, eps)
         pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), normed), -1)
-        x = layer_after(g, self.layer.qkv(pair), self.layer, self.shape, kv, view)
+        x = layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
         return self.normed(x) if self.norm_output else x
 
     def logits(self, x: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from specdec_lib.models.llama.row_stats import row_stats_of
-from specdec_lib.scores import RowStats, Scores
+from specdec_lib.models.llama.row_stats import row_stats_of, split
+from specdec_lib.scores import Scores
 from specdec_lib.seq2seq.alphabet import PAD
 from specdec_lib.seq2seq.caches import SharedCache, as_layers, as_rows
 from specdec_lib.seq2seq.drafter import Block, BlockDrafter, BlockRequest, blocks_of
@@ -190,11 +190,5 @@ class SourcesTogether:
 
 def scores_of(logits: Sequence[Tensor]) -> list[Scores]:
     """The scores of each sequence, with the statistics of all rows computed at once."""
-    sizes = [len(one) for one in logits]
-    stats, out, at = row_stats_of(torch.cat(list(logits)), None), [], 0
-    for one, size in zip(logits, sizes, strict=True):
-        part = slice(at, at + size)
-        out.append(Scores(one, None, RowStats(stats.ids[part], stats.logits[part], tuple(range(size)),
-                                              stats.lse[part], stats.entropy[part])))
-        at += size
-    return out
+    stats = split(row_stats_of(torch.cat(list(logits)), None), [len(one) for one in logits])
+    return [Scores(one, None, own) for one, own in zip(logits, stats, strict=True)]

@@ -7,11 +7,16 @@ are deterministic. Cost: one small forward per drafted token; its cache aligns i
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 
 from specdec_lib.cards import Card
-from specdec_lib.trees import grow
-from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Session
+from specdec_lib.scores import Scores
+from specdec_lib.trees import grow, growing
+from specdec_lib.types import LM, Budget, Draft, RandomNumbers, ScoresRequest, Session
+
+NAME = "draft-model"
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,13 @@ class DraftModel:
     model: LM
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), "draft-model")
+        return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), NAME)
+
+    def asking(self, session: Session, budget: Budget,
+               dice: RandomNumbers) -> Generator[ScoresRequest, Scores, Draft]:
+        """The same without its forwards: yields each draft that is to be scored and is sent its scores."""
+        return growing(session, budget, dice, partial(ScoresRequest, self.model, session.tokens), NAME)
 
 
-CARD = Card("draft-model", idea="a small model drafts token by token", source="Leviathan et al. 2023",
+CARD = Card(NAME, idea="a small model drafts token by token", source="Leviathan et al. 2023",
             make=lambda kit: DraftModel(kit.draft.fresh()), needs=("draft",), notebook="23_what_draft_model")

@@ -6,15 +6,19 @@ through a single layer per drafted token. A prompt of one token has no hidden st
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.trees import grow
-from specdec_lib.types import Budget, Draft, RandomNumbers, Session
+from specdec_lib.scores import Scores
+from specdec_lib.trees import grow, growing
+from specdec_lib.types import Budget, Draft, RandomNumbers, ScoresRequest, Session
 
 if TYPE_CHECKING:
     from specdec_lib.heads.eagle import EagleHead
+    from specdec_lib.heads.eagle_joint import ChainRequest
     from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "eagle"
@@ -29,11 +33,27 @@ class Eagle:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2:
             return Draft()
-        depth = min(budget.depth, budget.size)
-        if depth and self.head.on_device and (session.sampling is None or session.sampling.greedy):
-            scores = self.head.chain(session.tokens, depth)      # one transfer for all of them
+        if self.chains(session, budget):
+            scores = self.head.chain(session.tokens, min(budget.depth, budget.size))
             return grow(session, budget, dice, lambda draft: scores, NAME)
         return grow(session, budget, dice, lambda draft: self.head(session.tokens, draft), NAME)
+
+    def chains(self, session: Session, budget: Budget) -> bool:
+        """Whether the head scores all tokens at once: one transfer instead of one each, where the host would wait."""
+        greedy = session.sampling is None or session.sampling.greedy
+        return self.head.on_device and greedy and min(budget.depth, budget.size) > 0
+
+    def asking(self, session: Session, budget: Budget,
+               dice: RandomNumbers) -> Generator[ScoresRequest | ChainRequest, Scores, Draft]:
+        """The same without its forwards: yields what is to be scored, and is sent the scores."""
+        from specdec_lib.heads.eagle_joint import ChainRequest
+
+        if len(session.tokens) < 2:
+            return Draft()
+        if self.chains(session, budget):
+            scores = yield ChainRequest(self.head, session.tokens, min(budget.depth, budget.size))
+            return grow(session, budget, dice, lambda draft: scores, NAME)
+        return (yield from growing(session, budget, dice, partial(ScoresRequest, self.head, session.tokens), NAME))
 
 
 def make(kit: Kit) -> Eagle:

@@ -21,6 +21,11 @@ def told():
     return json.loads(done.stdout)
 
 
+def rounds(one):
+    """What each round moved and how much it drafted."""
+    return list(zip(one["moved"], one["drafted"], strict=True))
+
+
 @pytest.mark.parametrize("name", ONCE)
 def test_plain_decoding_and_copies_move_one_thing_a_round(name, told):
     assert set(told[name]["moved"]) == {1}
@@ -29,11 +34,18 @@ def test_plain_decoding_and_copies_move_one_thing_a_round(name, told):
 
 @pytest.mark.parametrize("name", TWICE)
 def test_a_drafted_chain_is_moved_at_once(name, told):
-    assert [moved for moved, drafted in zip(*told[name].values(), strict=True) if drafted > 1] != []
-    assert all(moved == 1 + (drafted > 0) for moved, drafted in zip(*told[name].values(), strict=True))
+    assert [moved for moved, drafted in rounds(told[name]) if drafted > 1] != []
+    assert all(moved == 1 + (drafted > 0) for moved, drafted in rounds(told[name]))
+
+
+def test_sequences_of_a_batch_move_their_statistics_at_once_and_their_chains_at_once(told):
+    assert set(told["ar"]["together"]) == {1}
+    assert set(told["eagle"]["together"]) <= {1, 2}
+    assert told["eagle"]["together"][0] == 2
+    assert max(told["draft-model"]["together"]) == 1 + max(told["draft-model"]["drafted"])
 
 
 def test_a_tree_moves_one_thing_a_level_and_a_draft_model_one_a_token(told):
     assert max(told["eagle2"]["moved"]) <= 1 + 4
     assert max(told["diffuspec"]["moved"]) <= 3
-    assert all(moved == 1 + drafted for moved, drafted in zip(*told["draft-model"].values(), strict=True))
+    assert all(moved == 1 + drafted for moved, drafted in rounds(told["draft-model"]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, 
 from specdec_lib.models.llama.path_attention import PathAttention, PathRows
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
 
+Attend = Callable[[Tensor, LayerWeights, LlamaConfig], Tensor]     # `attended` over the caches of these rows
 GRAIN, LANES = 32768, 16                           # numbers that torch leaves to one thread; of its widest vector
 
 
@@ -84,12 +86,12 @@ def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, v
     """Applies one layer to x [rows, hidden] and writes its keys and values into the cache."""
     if w.fused is not None:
         return w.fused.rest(x, attended(w.fused.heads(x).view(len(x), -1, shape.head_dim), w, shape, kv, view))
-    return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, kv, view)
+    return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, partial(attended, kv=kv, view=view))
 
 
-def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
+def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, attend: Attend) -> Tensor:
     """The rest of a layer, given x and its queries, keys and values [rows, (heads + 2 kv_heads) * head_dim]."""
-    return after_attention(x, attended(qkv.view(len(x), -1, shape.head_dim), w, shape, kv, view), w, shape)
+    return after_attention(x, attend(qkv.view(len(x), -1, shape.head_dim), w, shape), w, shape)
 
 
 def after_attention(x: Tensor, seen: Tensor, w: LayerWeights, shape: LlamaConfig) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.decoder import CHUNK, Transformer
 from specdec_lib.models.llama.forward import LayerView, after_attention, attended, columns, keep_taps, scaled
-from specdec_lib.models.llama.row_stats import row_stats_of
+from specdec_lib.models.llama.row_stats import row_stats_of, split
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
@@ -67,8 +67,13 @@ def refuse_strangers(models: Sequence[Transformer]) -> None:
     for model in models:
         if model.weights is not models[0].weights:
             raise ValueError("sequences share a forward on the same weights alone")
-        if model.static or model.bidirectional or model.head is not None or model.depth != model.layers:
+        if not shares_forwards(model):
             raise ValueError("a forward is shared by whole causal models without captured steps: take `member`")
+
+
+def shares_forwards(model: Transformer) -> bool:
+    """Whether sequences of this model can share a forward: it is whole, causal and without captured steps."""
+    return not (model.static or model.bidirectional or model.head is not None or model.depth != model.layers)
 
 
 def parts_of(asked: Sequence[tuple[Transformer, tuple[int, ...], Draft, int]]) -> list[JointPart]:
@@ -113,6 +118,8 @@ def keep_logits(x: Tensor, asked: Sequence[tuple[Transformer, tuple[int, ...], D
     """Reads the logits of the rows that were asked for, in one product, and keeps each sequence's own."""
     counts = [1 + len(draft) - known for _, _, draft, known in asked]
     rows = torch.cat([x[part.where][-count:] for part, count in zip(parts, counts, strict=True)])
-    for (model, tokens, draft, known), logits in zip(asked, parts[0].model.read(rows).split(counts), strict=True):
-        stats = row_stats_of(logits, model.ids) if model.tells else None
-        model.answers.keep(tokens, draft, known, logits, stats)
+    first = parts[0].model
+    logits = first.read(rows)
+    stats = split(row_stats_of(logits, first.ids), counts) if first.tells else [None] * len(counts)
+    for (model, tokens, draft, known), own, told in zip(asked, logits.split(counts), stats, strict=True):
+        model.answers.keep(tokens, draft, known, own, told)

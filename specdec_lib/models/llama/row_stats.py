@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -44,6 +46,17 @@ def first_rows(stats: RowStats, rows: int) -> RowStats:
     if rows == len(stats.rows):
         return stats
     return RowStats(stats.ids[:rows], stats.logits[:rows], stats.rows[:rows], stats.lse[:rows], stats.entropy[:rows])
+
+
+def split(stats: RowStats, counts: Sequence[int]) -> list[RowStats]:
+    """The statistics of so many rows each, in order; rows are counted from 0 in each."""
+    out, at = [], 0
+    for count in counts:
+        part = slice(at, at + count)
+        out.append(RowStats(stats.ids[part], stats.logits[part], tuple(range(count)), stats.lse[part],
+                            stats.entropy[part]))
+        at += count
+    return out
 
 
 def joined(first: RowStats, second: RowStats) -> RowStats:
