@@ -34,9 +34,10 @@ class SweepMeasure(NamedTuple):
     more_is_better: bool = True
 
 
+TOKENS, SPEED = "tokens per forward", "times as fast as plain decoding"
 MEASURES = {
-    "tokens per forward": SweepMeasure(("tokens", "forwards"), lambda t: t[..., 0] / t[..., 1]),
-    "times as fast as plain decoding": SweepMeasure(
+    TOKENS: SweepMeasure(("tokens", "forwards"), lambda t: t[..., 0] / t[..., 1]),
+    SPEED: SweepMeasure(
         ("plain_seconds", "plain_tokens", "seconds", "tokens"),
         lambda t: t[..., 0] * t[..., 3] / (t[..., 1] * t[..., 2])),
     "acceptance rate": SweepMeasure(("accepted", "drafted"), lambda t: t[..., 0] / t[..., 1]),
@@ -95,6 +96,11 @@ class SweepRun:
         known = set(self.rows[0]) | {"scored"}
         return [name for name, one in MEASURES.items() if set(one.columns) <= known
                 and any(self.value(label, name) is not None for label in self.settings)]
+
+    @property
+    def first_measure(self) -> str:
+        """What settings are compared by: speed where the sweep was timed, else tokens per forward."""
+        return next(name for name in (SPEED, TOKENS) if name in self.measures)
 
     def parameters(self, method: str) -> dict[str, list]:
         """The parameters of a method that have several values, with these in order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from specdec_lib.analysis import wording
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.sweep import MEASURES, BestSetting, Sensitivity, SweepRun
@@ -32,13 +34,19 @@ def best_sentence(best: BestSetting | None, measure: str) -> str:
     return f"{said}. {lead}. Settings that it is not told apart from: {close}."
 
 
+def listed(values: Iterable[object]) -> str:
+    """Values of a parameter as a user writes them: a table keeps whole numbers beside others as floats."""
+    return ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in values)
+
+
 def sensitivity_sentence(found: list[Sensitivity], measure: str) -> str:
     """Which parameters surely matter."""
     if not found:
         return f"No parameter has two values for which {measure} is defined."
     sure = [one for one in found if one.interval is not None and one.interval[0] > 1]
     most = found[0]
-    return (f"{wording.how_many(one in sure for one in found)} parameters surely change {measure}. The largest effect"
+    verb = "changes" if len(sure) == 1 else "change"
+    return (f"{wording.how_many(one in sure for one in found)} parameters surely {verb} {measure}. The largest effect"
             f" is {most.parameter}'s: {most.best} is {most.effect:.2f} times as good as {most.worst}"
             f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.")
 

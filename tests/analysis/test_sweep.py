@@ -143,7 +143,7 @@ def test_times_are_a_measure_only_where_they_were_taken():
 def test_sentences_follow_the_numbers():
     found = factorial()
     said = sweep_text.sensitivity_sentence(sweep.sensitivities(found, "respec", TAU), TAU)
-    assert said.startswith("1 of 2 parameters")
+    assert said.startswith("1 of 2 parameters surely changes")
     said = sweep_text.best_sentence(sweep.best_setting(found, TAU), TAU)
     assert "respec(theta=2, least=0.1)" in said
     assert "not told apart from: 1." in said
@@ -161,3 +161,13 @@ def test_a_folder_without_a_sweep_is_refused_and_the_shipped_one_is_read(tmp_pat
     shipped = sweep.load_sweep(Path(__file__).parents[2] / "data" / "results" / "sweep")
     assert len(shipped.settings) == len(shipped.summary["sweep"]["cells"])
     assert len(shipped.questions) >= 10
+
+
+def test_a_timed_sweep_is_compared_by_speed_and_a_counted_one_by_tokens_per_forward():
+    timed = [row("a", q, 10, 5, seconds=0.5, plain_seconds=1.0, plain_tokens=10) for q in range(6)]
+    assert run_of(timed).first_measure == "times as fast as plain decoding"
+    assert factorial().first_measure == TAU
+
+
+def test_values_are_listed_as_a_user_writes_them():
+    assert sweep_text.listed([1.0, 0.15, 3, "corrected"]) == "1, 0.15, 3, corrected"

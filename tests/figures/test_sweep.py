@@ -49,5 +49,5 @@ def test_bars_of_sensitivity_are_percents_and_only_a_whole_interval_above_one_is
     assert list(bar.x) == pytest.approx([50, 2])
     assert list(bar.error_x.array) == pytest.approx([30, 8])
     assert list(bar.error_x.arrayminus) == pytest.approx([30, 12])
-    assert figure.layout.title.text == "1 of 2 parameters surely change tau"
+    assert figure.layout.title.text == "1 of 2 parameters surely changes tau"
     assert figures.sensitivity_bars([], [], [], "tau").layout.title.text == "No parameter has two values"
