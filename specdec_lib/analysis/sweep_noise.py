@@ -45,8 +45,8 @@ def noise_sentence(found: list[SameDecodes]) -> str:
     if not found:
         return "No two settings did the same work in measured time, so nothing here says how far their times carry."
     widest, count = found[0], sum(len(one.labels) for one in found)
+    fast, slow = (f"{widest.labels[at]} measured {widest.speeds[at]:.2f}" for at in (0, -1))
     return (f"{count} settings did the same work as another one: the same tokens, forwards and drafts on every prompt."
-            f" Among them {widest.labels[0]} measured {widest.speeds[0]:.2f} and {widest.labels[-1]} {widest.speeds[-1]:.2f}"
-            f" times plain decoding. So the machine alone makes a factor of {widest.spread:.2f} between cells, which"
-            " intervals over prompts do not contain: a smaller difference of speed is no evidence. Settings that matter"
+            f" Among them {fast} and {slow} times plain decoding. So the machine alone makes a factor of"
+            f" {widest.spread:.2f} between cells, which intervals over prompts do not contain: a smaller difference of speed is no evidence. Settings that matter"
             " belong into one run of `specdec bench`, where methods take turns.")

@@ -109,7 +109,8 @@ def sensitivity_bars(names: Sequence[str], effects: Sequence[float], intervals: 
     """By how much each parameter's best value beats its worst; effects and intervals are ratios, 1 is no effect."""
     same_length(names=names, effects=effects, intervals=intervals)
     sure = sum(bool(span and span[0] > 1) for span in intervals)
-    said = f"{sure} of {len(names)} parameters surely change{'s' * (sure == 1)} {measure}" if names else "No parameter has two values"
+    verb = "changes" if sure == 1 else "change"
+    said = f"{sure} of {len(names)} parameters surely {verb} {measure}" if names else "No parameter has two values"
     figure = canvas(title or said, "percent by which the best value beats the worst (95 % interval)", "")
     gains = [100 * (effect - 1) for effect in effects]
     spans = [None if span is None else [100 * (end - 1) for end in span] for span in intervals]

@@ -26,7 +26,7 @@ def test_the_widest_group_is_told_and_a_counted_sweep_has_none():
     wide, narrow = timed("a", 0.5, 5) + timed("b", 0.75, 5), timed("c", 0.5, 4) + timed("d", 0.55, 4)
     said = noise_sentence(same_decodes(run_of(narrow + wide)))
     assert said.startswith("4 settings did the same work")
-    assert "a measured 2.00 and b 1.33 times plain decoding" in said
+    assert "a measured 2.00 and b measured 1.33 times plain decoding" in said
     assert "a factor of 1.50" in said
     assert same_decodes(factorial()) == []
     assert noise_sentence([]).startswith("No two settings did the same work")
