@@ -48,5 +48,6 @@ def noise_sentence(found: list[SameDecodes]) -> str:
     fast, slow = (f"{widest.labels[at]} measured {widest.speeds[at]:.2f}" for at in (0, -1))
     return (f"{count} settings did the same work as another one: the same tokens, forwards and drafts on every prompt."
             f" Among them {fast} and {slow} times plain decoding. So the machine alone makes a factor of"
-            f" {widest.spread:.2f} between cells, which intervals over prompts do not contain: a smaller difference of speed is no evidence. Settings that matter"
+            f" {widest.spread:.2f} between cells, which intervals over prompts do not contain: a smaller difference of"
+            " speed is no evidence. Settings that matter"
             " belong into one run of `specdec bench`, where methods take turns.")
