@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from specdec_lib.scores import Distribution, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Round, Session, Trail
@@ -48,6 +48,18 @@ def path_logprob(draft: Draft, scores: Scores, path: Path) -> float:
     rows = tuple(draft.parents[node] + 1 for node in path)
     lse = scores.row_stats(rows).lse if rows else ()
     return sum(scores.logit(row, draft.tokens[node]) - z for row, node, z in zip(rows, path, lse, strict=True))
+
+
+class ScoresRequest(NamedTuple):
+    """What a drafter asks of its network and does not run itself: sequences of a batch are scored in one forward."""
+
+    model: Callable[[tuple[int, ...], Draft], Scores]
+    tokens: tuple[int, ...]
+    draft: Draft
+
+    def alone(self) -> Scores:
+        """The answer by a forward of its own."""
+        return self.model(self.tokens, self.draft)
 
 
 def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Scores],

@@ -288,18 +288,6 @@ class SharingWhat(Protocol):
     def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]: ...
 
 
-class ScoresRequest(NamedTuple):
-    """What a drafter asks of its network and does not run itself: sequences of a batch are scored in one forward."""
-
-    model: Callable[[tuple[int, ...], Draft], Scores]
-    tokens: tuple[int, ...]
-    draft: Draft
-
-    def alone(self) -> Scores:
-        """The answer by a forward of its own."""
-        return self.model(self.tokens, self.draft)
-
-
 Schedule = Callable[[Session, LM, "Method", RandomNumbers], Iterator[Session]]
 
 

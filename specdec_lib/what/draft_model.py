@@ -13,8 +13,8 @@ from functools import partial
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.trees import grow, growing
-from specdec_lib.types import LM, Budget, Draft, RandomNumbers, ScoresRequest, Session
+from specdec_lib.trees import ScoresRequest, grow, growing
+from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Session
 
 NAME = "draft-model"
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.scores import Scores
-from specdec_lib.trees import grow, growing
-from specdec_lib.types import Budget, Draft, RandomNumbers, ScoresRequest, Session
+from specdec_lib.trees import ScoresRequest, grow, growing
+from specdec_lib.types import Budget, Draft, RandomNumbers, Session
 
 if TYPE_CHECKING:
     from specdec_lib.heads.eagle import EagleHead

@@ -24,14 +24,15 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.joint import member
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.scores import NO_DICE
-from specdec_lib.types import Draft, ScoresRequest, Session
+from specdec_lib.trees import ScoresRequest
+from specdec_lib.types import Draft, Session
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.what.eagle import Eagle
 from tests.worlds import WARM, network_kit, random_eagle
 
 LENGTHS = (9, 1, 4, 17, 2, 6, 3)                   # of the prompts, in tokens
 LIMITS = (12, 7, 1, 15, 9, 20, 3)
-SPECS = ("eagle(depth=3)", "draft-model(depth=4)", "eagle@svip(h=0.9)", "draft-model@confidence")
+SPECS = ("eagle(depth=3)", "draft-model(depth=4)", "eagle@svip(h=0.25)", "draft-model@confidence(threshold=0.6)")
 FAST = torch.bfloat16 if bfloat16_is_fast() else torch.float32
 
 
@@ -132,7 +133,7 @@ def test_a_policy_stops_its_own_sequence_and_the_others_draft_on(spoken):
         sizes.append([len(one.draft) for one in questions])
         return shared.fill(questions)
 
-    requests = [request(kit, "eagle@svip(h=0.9)", prompt, 20, id) for prompt, _, id in asked]
+    requests = [request(kit, "eagle@svip(h=0.25)", prompt, 20, id) for prompt, _, id in asked]
     list(decode_together(requests, 7, shared.score, fill=fill))
     assert all(len(set(lengths)) == 1 for lengths in sizes)
     first = sizes[:[lengths[0] for lengths in sizes].index(0, 1)]          # nobody is near its limit
