@@ -117,7 +117,7 @@ class PerTarget:
     def __init__(self, make: Callable[[Any, Any], Any]):
         self.make, self.made = make, {}
 
-    def __call__(self, checkpoint, weights: TargetWeights) -> Any:
+    def __call__(self, checkpoint: Any, weights: Any) -> Any:
         for key, (sources, _) in list(self.made.items()):
             if any(source() is None for source in sources):
                 del self.made[key]
