@@ -148,8 +148,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     say(f"loading {without_folders(target)}")
     lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
     if codes := four_bit_facts(lm, peer_names):
-        say(f"4-bit weights: {codes['four_bit_weights']}")
-        say(f"trained drafters and draft models compute in {codes['dtype_of_drafters']}")
+        say(f"4-bit weights: {codes['four_bit_weights']}; drafters compute in {codes['dtype_of_drafters']}")
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:
