@@ -18,7 +18,7 @@ help:         ## this list
 
 setup: $(STAMP) model  ## virtual environment, pinned dependencies, the default model; quick when they are there
 
-report: setup  ## compares the methods on your machine and writes results/report/report.html; ARGS="--target ..."
+report: setup  ## compares methods on real prompts and writes results/report/report.html; ARGS="--target ..."
 	$(BIN)/specdec report --out results/report $(ARGS)
 
 test: setup   ## every test but the long ones, notebooks included
@@ -27,7 +27,7 @@ test: setup   ## every test but the long ones, notebooks included
 test-fast: setup  ## the tests without the notebooks
 	$(PYTEST) -m "not cuda and not long and not browser and not notebooks" $(ARGS)
 
-test-long: setup  ## the long ones: every method equals plain decoding on every shipped prompt; a hundred kills
+test-long: setup  ## the long ones alone, with the extra seq2seq; CONTRIBUTING.md says what they are
 	@$(BIN)/python $(PINNED) --no-build-isolation -e '.[test,seq2seq]'
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
@@ -70,5 +70,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 # Only the presence of the model is looked at here; its files are checked whenever it is loaded.
-model: $(STAMP)
+model: $(STAMP)  ## the default model alone, fetched and converted where it is not there
 	@[ -f "$(MODEL)" ] || $(BIN)/python -m specdec_lib.hub.locate

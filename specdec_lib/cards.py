@@ -64,6 +64,11 @@ class Kit:
         return self.indexes[name]
 
 
+def naming(*parameters: str) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
+    """The `named` of a card with these parameters, each of which names a part where it is given."""
+    return lambda values: tuple(values[name] for name in parameters if isinstance(values.get(name), str))
+
+
 @dataclass(frozen=True)
 class Card:
     """How the catalogue knows a part or a method; `make(kit, ...named parameters)` builds it."""
@@ -76,6 +81,7 @@ class Card:
     needs: tuple[str, ...] = ()                    # kit fields or checkpoints: "draft", "store", "eagle"
     prefers: tuple[str, ...] = ()                  # checkpoints it takes where they are at hand, and does without
     parts: tuple[str, ...] = ()                    # of an assembled method: the cards it is put together from
+    named: Callable[[Mapping[str, Any]], tuple[str, ...]] = naming()     # parameters -> parts and checkpoints in them
     notebook: str = ""
     off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
     parallel: bool = False                         # a method whose drafter works while the target verifies

@@ -204,22 +204,32 @@ def cards_of(spec: MethodSpec | str) -> list[Card]:
     return [card_of(spec), *replacing_cards(spec).values()]
 
 
+def with_parts(cards: Iterable[Card]) -> list[Card]:
+    """These cards and those of the parts they name, whose own parts are included."""
+    rooms = {name: card for room in parts().values() for name, card in room.items()}
+    found = list(cards)
+    for card in found:
+        found += [rooms[part] for part in card.parts if part in rooms]
+    return found
+
+
 def needs(cards: Iterable[Card]) -> list[str]:
     """What these cards and the parts they name need: fields of a kit, and checkpoints."""
+    return list(dict.fromkeys(need for card in with_parts(cards) for need in card.needs))
+
+
+def named_needs(spec: MethodSpec | str) -> list[str]:
+    """What the parameters of a spec name: checkpoints, and the needs of parts."""
+    spec = method_spec(spec)
     rooms = {name: card for room in parts().values() for name, card in room.items()}
-    waiting, names = list(cards), []
-    while waiting:
-        card = waiting.pop(0)
-        names += [need for need in card.needs if need not in names]
-        waiting += [rooms[part] for part in card.parts if part in rooms]
-    return names
+    names = [spec.checkpoint] if spec.checkpoint else []
+    names += methods()[spec.name].named(spec.method.values)
+    return list(dict.fromkeys(need for name in names for need in (needs([rooms[name]]) if name in rooms else [name])))
 
 
 def needed_checkpoints(spec: MethodSpec | str) -> list[str]:
     """The checkpoints that a spec needs."""
-    spec = method_spec(spec)
-    named = [spec.checkpoint] if spec.checkpoint else []
-    return checkpoints_among(dict.fromkeys([*needs(cards_of(spec)), *named]))
+    return checkpoints_among(dict.fromkeys([*needs(cards_of(spec)), *named_needs(spec)]))
 
 
 def checkpoints_among(needed: Iterable[str]) -> list[str]:

@@ -113,11 +113,19 @@ def test_the_doors_open_on_what_they_are_named_after():
     assert "not notebooks" in steps("test-fast")
 
 
-def test_help_lists_every_target_a_person_may_want():
-    shown = make("help").stdout
-    assert all(re.search(rf"^{name} ", shown, re.M) for name in (
-        "setup", "report", "test", "test-fast", "test-long", "test-browser", "test-browser-sample", "site", "lab",
-        "clean-cache", "help"))
+def test_help_lists_every_target_and_nothing_else():
+    makefile = (ROOT / "Makefile").read_text()
+    shown = dict(line.split(maxsplit=1) for line in make("help").stdout.splitlines())
+    assert {"report", "test", "test-long", "model", "lab", "help"} <= set(shown)
+    assert set(shown) == set(re.findall(r"^([a-z][a-z-]*):(?! *=)", makefile, re.M))
+    assert set(shown) == set(re.search(r"^\.PHONY: (.*)$", makefile, re.M)[1].split())
+
+
+def test_what_each_kind_of_test_runs_is_said_in_one_place():
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    kinds = {name for name in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M) if "test" in name}
+    told = [name for row in rows for name in re.findall(r"`make (test[a-z-]*)`", row)]
+    assert sorted(told) == sorted(kinds - {"test-browser-sample"})          # in the row of the whole
 
 
 def test_a_machine_without_chromium_is_told_so_and_the_sample_does_not_fail_for_it(tmp_path):

@@ -7,19 +7,18 @@ columns of their own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.run_table import read_table, write_table
 from specdec_lib.analysis.wording import number, than, trend
 from specdec_lib.bench.batch_summary import batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts, rounded
 from specdec_lib.cost.batches import BatchCurve, batch_curve_of, batch_speedup, load_batch_curve, stream_speedup
-from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "results" / "batches"
@@ -66,27 +65,20 @@ class BatchTable:
 def read_batches(place: Path | str = "shipped") -> BatchTable:
     """The table in this folder, or that of the runs in it; Refusal where there is neither."""
     folder = SHIPPED if str(place) == "shipped" else Path(place)
-    file = folder / TABLE
-    try:
-        told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else table_of(folder)
-        found = BatchTable(tuple(BatchRow(**row) for row in told["rows"]), tuple(told["runs"]),
-                           {name: batch_curve_of(curve) for name, curve in told["curves"].items()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, Refusal):
-            raise
-        raise Refusal(f"{file} is no table of batches ({error}): {MADE}") from None
+    found = read_table(folder / TABLE, table_of, batch_table, "batches", MADE)
     if not any(row.method != PLAIN for row in found.rows):
         raise Refusal(f"the runs in {folder} decode plainly alone, so nothing in them has a gain: {MADE}")
     return found
 
 
+def batch_table(told: Mapping[str, Any]) -> BatchTable:
+    return BatchTable(tuple(BatchRow(**row) for row in told["rows"]), tuple(told["runs"]),
+                      {name: batch_curve_of(curve) for name, curve in told["curves"].items()})
+
+
 def keep_table(place: Path | str, out: Path | str) -> Path:
     """Writes the table of the runs in the folder `place` into the folder `out`."""
-    file = Path(out) / TABLE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, json.dumps(table_of(Path(place)), ensure_ascii=False, indent=None, separators=(",", ":"))
-               .replace('{"dtype"', '\n{"dtype"').replace('{"run"', '\n{"run"') + "\n")
-    return file
+    return write_table(table_of(Path(place)), Path(out) / TABLE)
 
 
 def table_of(folder: Path) -> dict[str, Any]:

@@ -6,18 +6,17 @@ batch. Greedy decoding and beam search of the same batch stand beside each metho
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.run_table import read_table, write_table
 from specdec_lib.analysis.wording import than
 from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts
-from specdec_lib.files import write_text
 from specdec_lib.seq2seq.stored import VERIFIER
 from specdec_lib.types import Refusal
 
@@ -73,26 +72,19 @@ class WordBatches:
 def read_word_batches(place: Path | str = "shipped") -> WordBatches:
     """The table in this folder, or that of the runs in it; Refusal where there is neither."""
     folder = SHIPPED if str(place) == "shipped" else Path(place)
-    file = folder / TABLE
-    try:
-        told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else table_of(folder)
-        found = WordBatches(tuple(WordRow(**row) for row in told["rows"]), tuple(told["runs"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, Refusal):
-            raise
-        raise Refusal(f"{file} is no table of words in batches ({error}): {MADE}") from None
+    found = read_table(folder / TABLE, table_of, word_batches, "words in batches", MADE)
     if not found.rows or any(found.row(row.kind, row.batch, PLAIN) is None for row in found.rows):
         raise Refusal(f"a run in {folder} lacks greedy decoding at one of its batches: {MADE}")
     return found
 
 
+def word_batches(told: Mapping[str, Any]) -> WordBatches:
+    return WordBatches(tuple(WordRow(**row) for row in told["rows"]), tuple(told["runs"]))
+
+
 def keep_word_batches(place: Path | str, out: Path | str) -> Path:
     """Writes the table of the runs in the folder `place` into the folder `out`."""
-    file = Path(out) / TABLE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, json.dumps(table_of(Path(place)), ensure_ascii=False, separators=(",", ":"))
-               .replace('{"kind"', '\n{"kind"').replace('{"run"', '\n{"run"') + "\n")
-    return file
+    return write_table(table_of(Path(place)), Path(out) / TABLE)
 
 
 def table_of(folder: Path) -> dict[str, Any]:

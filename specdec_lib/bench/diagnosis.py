@@ -26,6 +26,8 @@ from specdec_lib.hub.load import default_dtype, free_memory, parameter_count
 from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of
 from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
 from specdec_lib.models.llama.four_bit_linear import compiled_with
+from specdec_lib.models.llama.four_bit_weights import NARROW
+from specdec_lib.models.llama.invariant_attention import Layout
 from specdec_lib.models.llama.kernels import layout_for
 from specdec_lib.models.llama.packed_linear import packs_dtype
 from specdec_lib.models.llama.path_attention import PathAttention
@@ -79,11 +81,12 @@ def bandwidth(device: torch.device, seconds: float) -> float | None:
 
 
 def model_facts(target: str, dtype: torch.dtype, device: str) -> dict[str, Any]:
-    """What is known of the target without loading it; a hub name is not looked up."""
+    """What is known of the target without loading it, `four_bit` for int4; a hub name is not looked up."""
     default = target == DEFAULT
     folder = cache_home() / f"{DEFAULT}-{SHA256[:8]}" if default else path_of(target)
     facts: dict[str, Any] = {"name": without_folders(target), "present": False, "parameters": None, "decoder": None,
-                             "bytes_per_forward": None, "batch_invariant": None, "compiled_attention": None}
+                             "bytes_per_forward": None, "batch_invariant": None, "compiled_attention": None,
+                             "four_bit": None}
     if not (folder / "manifest.json" if default else folder).exists():
         return facts
     shape = shape_of(is_model_folder(folder))
@@ -92,9 +95,14 @@ def model_facts(target: str, dtype: torch.dtype, device: str) -> dict[str, Any]:
     if shape is None:                              # every weight once, which is all that is known of it
         return facts | {"bytes_per_forward": facts["parameters"] * dtype.itemsize, "batch_invariant": False}
     packed = device == "cpu" and packs_dtype(dtype)
-    layout = layout_for(shape, dtype) if packed else None
-    return facts | {"bytes_per_forward": bytes_read(shape, dtype), "batch_invariant": layout is not None,
-                    "compiled_attention": isinstance(layout, PathAttention)}
+    codes = bit_facts(layout_for(shape, NARROW, packed=False)) if four_bit_tile() else None
+    return facts | {"bytes_per_forward": bytes_read(shape, dtype), "four_bit": codes,
+                    **bit_facts(layout_for(shape, dtype) if packed else None)}
+
+
+def bit_facts(layout: Layout | PathAttention | None) -> dict[str, bool]:
+    """Whether rows are batch invariant with this attention, and whether it is compiled."""
+    return {"batch_invariant": layout is not None, "compiled_attention": isinstance(layout, PathAttention)}
 
 
 def shape_of(folder: Path) -> LlamaConfig | None:

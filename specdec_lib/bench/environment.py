@@ -110,17 +110,18 @@ def weights_dtype(name: str) -> Dtype:
 
 
 def other_dtype(name: str) -> torch.dtype:
-    """The dtype of all other models of a run: bfloat16 beside a target in 4 bits."""
-    return DTYPES.get(name, torch.bfloat16)
+    """The dtype of all other models of a run: beside a target in 4 bits that which `auto` takes on the CPU."""
+    return default_dtype("cpu") if name == INT4 else DTYPES[name]
 
 
 def four_bit_facts(lm: LM, peer_names: Sequence[str]) -> dict[str, str]:
-    """Whose codes a target in 4 bits computes with, and the dtype of peers that transformers runs; else nothing."""
+    """Whose codes a target in 4 bits has, the dtype of its drafters, and that of transformers' peers; else nothing."""
     codes = getattr(getattr(lm, "weights", None), "four_bit", None)
     if codes is None:
         return {}
     wide = any(name.startswith("hf-") for name in peer_names)      # llama.cpp has the GGUF itself
-    return {"four_bit_weights": codes} | ({"dtype_of_transformers": "bfloat16"} if wide else {})
+    dtype = str(other_dtype(INT4)).removeprefix("torch.")
+    return {"four_bit_weights": codes, "dtype_of_drafters": dtype} | ({"dtype_of_transformers": dtype} if wide else {})
 
 
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
@@ -147,7 +148,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     say(f"loading {without_folders(target)}")
     lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
     if codes := four_bit_facts(lm, peer_names):
-        say(f"4-bit weights: {codes['four_bit_weights']}")
+        say(f"4-bit weights: {codes['four_bit_weights']}; drafters compute in {codes['dtype_of_drafters']}")
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:

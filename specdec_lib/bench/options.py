@@ -130,9 +130,9 @@ def prepare(options: RunOptions) -> PreparedRun:
 
 
 def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[str, ...]:
-    """What these methods and parts need of a kit, with the checkpoints that parameters name."""
+    """What these methods and parts need of a kit, with what parameters name."""
     cards = [card for spec in specs for card in catalog.cards_of(spec)]
-    named = (spec.checkpoint for spec in specs if spec.checkpoint)
+    named = (need for spec in specs for need in catalog.named_needs(spec))
     return tuple(dict.fromkeys([*catalog.needs(cards + [*map(catalog.part_card, parts)]), *named]))
 
 
@@ -191,7 +191,8 @@ def wanted_checkpoints(plan: Plan, needed: Sequence[str], shelf: Path) -> dict[s
 
 def preferred(specs: Iterable[MethodSpec], shelf: Path) -> list[str]:
     """The existing checkpoints that these methods use by default; none for a spec that names its own."""
-    liked = [name for spec in specs if not spec.checkpoint for card in catalog.cards_of(spec) for name in card.prefers]
+    cards = catalog.with_parts(card for spec in specs if not spec.checkpoint for card in catalog.cards_of(spec))
+    liked = [name for card in cards for name in card.prefers]
     return [name for name in liked if (shelf / name / CARD).is_file()]
 
 

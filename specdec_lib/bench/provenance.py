@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
+
 PACKAGES = ("specdec-lib", "torch", "transformers", "numpy", "safetensors")
 
 
@@ -85,7 +87,7 @@ def machine() -> dict:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"processor": processor(), "cores": cores, "threads": torch.get_num_threads(),
-            "memory_gib": memory(), "gpu": gpu, "bf16": bf16_kernels(), "load": load_average()}
+            "memory_gib": memory(), "gpu": gpu, "bf16": bfloat16_is_fast(), "load": load_average()}
 
 
 def load_average() -> float | None:
@@ -107,11 +109,6 @@ def memory() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):
         return None
-
-
-def bf16_kernels() -> bool:
-    """Whether this processor has bf16 kernels of oneDNN."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False
 
 
 def card_provenance(made: dict, dtype: str) -> dict:

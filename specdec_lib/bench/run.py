@@ -209,6 +209,7 @@ def with_quality(told: dict[str, dict], world: Environment, prompts: Sequence[Pr
 
 def drafted(plan: Plan, world: Environment) -> dict:
     """Settings known only after loading: the draft model, and which of the plan's checkpoints were used."""
-    used = {world.drafter.checkpoint, *(name for spec in plan.methods for name in catalog.needed_checkpoints(spec))}
+    used = {world.drafter.checkpoint, *world.loaded(),
+            *(name for spec in plan.methods for name in catalog.needed_checkpoints(spec))}
     kept = {name: sha256 for name, sha256 in (plan.checkpoints or {}).items() if name in used}
     return {"draft": world.drafter.name or plan.as_dict()["draft"], "checkpoints": kept or None}

@@ -7,6 +7,7 @@ from typing import Any
 
 from specdec_lib.checkpoints.card import SHIPPED, checkpoint_names
 
+UNKNOWN, ROUNDING = "not known without the model", "a row may differ by rounding beside other rows"
 BUSY = 0.3                                         # processes per core that other programs keep busy
 
 
@@ -21,7 +22,7 @@ def told(found: Mapping[str, Any]) -> list[str]:
              f"load of the last minute: {here['load']} processes on {here['cores']} cores", bandwidth_text(found),
              f"versions: {', '.join(f'{name} {number}' for name, number in found['installed']['versions'].items())}",
              model_text(model), speed_text(found), invariance_text(model, here),
-             four_bit_text(here),
+             four_bit_text(here), four_bit_invariance_text(model),
              f"trained drafters: {', '.join(found['installed']['checkpoints']) or 'none'}"]
     needed = list(remedies(found))
     return lines + [f"to do: {remedy}" for remedy in needed] + ["nothing is missing"] * (not needed)
@@ -50,12 +51,25 @@ def speed_text(found: Mapping[str, Any]) -> str:
 def invariance_text(model: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Whether rows are batch invariant, in one line."""
     if model["batch_invariant"] is None:
-        return "equal bits: not known without the model"
+        return f"equal bits: {UNKNOWN}"
     if not model["batch_invariant"]:
-        return (f"equal bits: not promised in {here['dtype']} on {here['device']}, a row may differ by rounding beside"
-                " other rows")
-    by = "compiled attention" if model["compiled_attention"] else "torch's kernels, which take longer"
-    return f"equal bits: a row has the same bits alone and beside others, with {by}"
+        return f"equal bits: not promised in {here['dtype']} on {here['device']}, {ROUNDING}"
+    return f"equal bits: {same_bits(model)}"
+
+
+def same_bits(facts: Mapping[str, Any]) -> str:
+    by = "compiled attention" if facts["compiled_attention"] else "torch's kernels, which take longer"
+    return f"a row has the same bits alone and beside others, with {by}"
+
+
+def four_bit_invariance_text(model: Mapping[str, Any]) -> str:
+    """Whether rows are batch invariant with `--dtype int4`, in one line."""
+    facts = model["four_bit"]
+    if facts is None:
+        said = "--dtype int4 does not run this model here" if model["present"] else UNKNOWN
+    else:
+        said = same_bits(facts) if facts["batch_invariant"] else f"not promised, {ROUNDING}"
+    return f"equal bits with --dtype int4: {said}"
 
 
 def four_bit_text(here: Mapping[str, Any]) -> str:
@@ -97,9 +111,8 @@ def remedies(found: Mapping[str, Any]) -> Iterator[str]:
 
 def could_be_compiled(model: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
     """Whether our decoder runs this model on a CPU that has the vector instructions, with attention of torch's."""
-    vectors = "avx512" if here["dtype"] == "bfloat16" else "avx2"
     return here["device"] == "cpu" and model["compiled_attention"] is False and bool(
-        (here["instructions"] or {}).get(vectors))
+        (here["instructions"] or {}).get("avx2"))          # every processor with AVX-512 has it
 
 
 def instructions_text(found: Mapping[str, bool] | None) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from torch import Tensor
 
+from specdec_lib.hub.load import default_dtype
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import CHUNK, Transformer
+from specdec_lib.models.llama.four_bit_linear import FourBitLinear
+from specdec_lib.models.llama.four_bit_weights import NARROW
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.models.shared_weights import SharedWeights
@@ -22,7 +26,25 @@ TargetWeights = LlamaWeights | SharedWeights
 def output_rows(weights: TargetWeights, ids: Tensor) -> PackedLinear:
     """The target's own output rows of these tokens: the head of every drafter with a restricted vocabulary."""
     rows = weights.embedding if weights.shape.tied else weights.head.dense()
-    return PackedLinear(rows[ids.to(rows.device)].contiguous())
+    return PackedLinear(rows[ids.to(rows.device)].to(weights.dtype).contiguous())
+
+
+def output_matrix(weights: TargetWeights) -> Callable[[Tensor], Tensor]:
+    """The target's own output matrix, for hidden states in the dtype of these weights; codes read bfloat16."""
+    head = weights.head
+    return (lambda x: head(x.to(NARROW))) if isinstance(head, FourBitLinear) else head
+
+
+def drafter_weights(weights: TargetWeights) -> TargetWeights:
+    """The target's weights in the dtype in which its trained drafters compute: its own.
+
+    Beside 4-bit codes, whose activations are bfloat16 on every processor, it is that of `hub.load.default_dtype`:
+    float32 on a processor without bfloat16 kernels. The embedding is then a copy, made once for a target.
+    """
+    dtype = default_dtype("cpu")
+    if getattr(weights, "four_bit", None) is None or weights.dtype == dtype:
+        return weights
+    return COPIED(weights, weights.embedding)
 
 
 def shared_weights(target: LM) -> TargetWeights:
@@ -63,7 +85,7 @@ def new_features(target: Target, tokens: tuple[int, ...], start: int, levels: Se
 
 def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]],
                     weights: TargetWeights) -> dict[str, Tensor]:
-    """These tensors on the target's device in its dtype. Refusal for one that is missing or has another shape.
+    """These tensors on the device and in the dtype of the weights. Refusal for a missing one and for another shape.
 
     `names` gives each tensor's shape; a size of -1 may be anything.
     """
@@ -95,7 +117,7 @@ class PerTarget:
     def __init__(self, make: Callable[[Any, Any], Any]):
         self.make, self.made = make, {}
 
-    def __call__(self, checkpoint, weights: TargetWeights) -> Any:
+    def __call__(self, checkpoint: Any, weights: Any) -> Any:
         for key, (sources, _) in list(self.made.items()):
             if any(source() is None for source in sources):
                 del self.made[key]
@@ -103,3 +125,6 @@ class PerTarget:
         if key not in self.made:
             self.made[key] = (weakref.ref(checkpoint), weakref.ref(weights)), self.make(checkpoint, weights)
         return self.made[key][1]
+
+
+COPIED = PerTarget(lambda weights, embedding: replace(weights, embedding=embedding.to(default_dtype("cpu"))))

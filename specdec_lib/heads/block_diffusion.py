@@ -18,14 +18,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, new_features, output_rows, tap_levels
+from specdec_lib.heads.base import (
+    PerTarget,
+    TargetWeights,
+    checked_tensors,
+    draft_vocabulary,
+    drafter_weights,
+    new_features,
+    output_rows,
+    tap_levels,
+)
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import columns, decoder_layer, scaled, view_of
 from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights, packed_layer
+from specdec_lib.models.llama.weights import LayerWeights, packed_layer
 from specdec_lib.scores import TokenStats
 from specdec_lib.topk import top_k
 from specdec_lib.types import Draft, Lattice, Refusal
@@ -46,10 +55,12 @@ class BlockWeights:
     correction: PackedLinear                       # the token before -> what it adds to a slot's hidden state
     confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
     ids: Tensor                                    # [rows] the draft vocabulary
+    embedding: Tensor                              # [V, hidden] the target's
 
     @staticmethod
-    def pack(state: Mapping[str, Tensor], taps: int, target: LlamaWeights) -> BlockWeights:
+    def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> BlockWeights:
         """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
+        target = drafter_weights(target)
         shape, h = target.shape, target.shape.hidden
         queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
         put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,),
@@ -66,7 +77,7 @@ class BlockWeights:
         return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
                             tuple(map(packed_layer, made)), put["norm"],
                             head, head.dense().contiguous(), put["mask"], PackedLinear(put["correction"]),
-                            put["confidence"], ids)
+                            put["confidence"], ids, target.embedding)
 
 
 @dataclass(frozen=True)
@@ -99,11 +110,12 @@ class BlockHead:
             raise Refusal(f"a block has at least one slot, got {self.block}")
         tap_levels(target, meta["taps"])
         self.levels = tuple(meta["taps"])
-        self.target, self.shape, self.embedding = target, target.shape, target.weights.embedding
+        self.target, self.shape = target, target.shape
         self.weights = BlockWeights.pack(state, len(meta["taps"]), target.weights) if packed is None else packed
+        self.embedding = self.weights.embedding
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
-        self.cache = KVCache(self.shape, len(self.weights.layers), target.dtype, target.device)
-        self.rope = rope_table(self.shape, self.cache.capacity, target.dtype, target.device)
+        self.cache = KVCache(self.shape, len(self.weights.layers), self.embedding.dtype, target.device)
+        self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, target.device)
         self.forwards = self.fed = 0
 
     @property
@@ -128,7 +140,7 @@ class BlockHead:
         self.cache.align(tokens[:-1], Draft())
         for at, streams in new_features(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
-                self.keep(streams, at)
+                self.keep(streams.to(self.embedding.dtype), at)
             self.fed += len(streams)
 
     def keep(self, taps: Tensor, start: int) -> None:
@@ -182,7 +194,7 @@ class BlockHead:
         """Makes room in the cache, and computes the angles for it."""
         self.cache.reserve(rows)
         if len(self.rope[0]) < self.cache.capacity:
-            self.rope = rope_table(self.shape, self.cache.capacity, self.target.dtype, self.target.device)
+            self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, self.target.device)
 
 
 PACKED = PerTarget(lambda checkpoint, target: BlockWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))

@@ -35,8 +35,8 @@ def diffusion_weights(state: Mapping[str, Tensor], target: TargetWeights) -> Lla
     where the tensors do not fit the target.
     """
     small = draft_lm_weights(state, target)
-    mask = checked_tensors(state, {"mask": (target.shape.hidden,)}, target)["mask"]
-    return replace(small, embedding=torch.cat((target.embedding, mask[None])))
+    mask = checked_tensors(state, {"mask": (target.shape.hidden,)}, small)["mask"]
+    return replace(small, embedding=torch.cat((small.embedding, mask[None])))
 
 
 ATTENTION = CAUSAL, FULL = ("causal", "full")

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, TargetWeights, checked_tensors, draft_vocabulary, output_rows
+from specdec_lib.heads.base import (
+    PerTarget,
+    TargetWeights,
+    checked_tensors,
+    draft_vocabulary,
+    drafter_weights,
+    output_rows,
+)
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import LlamaWeights, packed_layer
 
@@ -17,6 +24,7 @@ def draft_lm_weights(state: Mapping[str, Tensor], target: TargetWeights) -> Llam
 
     Refusal where they do not fit the target.
     """
+    target = drafter_weights(target)
     shape, h = target.shape, target.shape.hidden
     heads = shape.heads * shape.head_dim
     sizes = {"qkv": (heads + 2 * shape.kv_heads * shape.head_dim, h), "out": (h, heads), "gate_up": (-1, h),

@@ -23,6 +23,7 @@ from specdec_lib.heads.base import (
     TargetWeights,
     checked_tensors,
     draft_vocabulary,
+    drafter_weights,
     new_features,
     output_rows,
     tap_levels,
@@ -80,6 +81,7 @@ class EagleWeights:
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
         """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
+        target = drafter_weights(target)
         shape, h = target.shape, target.shape.hidden
         heads = shape.heads * shape.head_dim
         names = {"fc": (h, taps * h), "qkv": (heads + 2 * shape.kv_heads * shape.head_dim, 2 * h), "out": (h, heads),
@@ -125,9 +127,9 @@ class EagleHead:
         self.weights: EagleNetwork = (EagleWeights.pack(state, len(taps), target.weights) if packed is None
                                       else packed)
         self.shape, self.embedding = self.weights.shape, self.weights.embedding
-        self.cache = KVCache(self.shape, 1, target.dtype, target.device)
+        self.cache = KVCache(self.shape, 1, self.dtype, target.device)
         self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
-        self.rope = rope_table(self.shape, self.cache.capacity, target.dtype, target.device)
+        self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, target.device)
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
@@ -135,6 +137,10 @@ class EagleHead:
     @property
     def ids(self) -> Tensor:
         return self.weights.ids
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.dtype
 
     @property
     def hidden(self) -> Tensor:
@@ -218,7 +224,7 @@ class EagleHead:
     def catch_up(self, tokens: tuple[int, ...]) -> Iterator[HeadRows]:
         """Missing rows of committed tokens, which read the target's features of the tokens before them; in chunks."""
         for at, taps in new_features(self.target, tokens, len(self.cache.rows), self.levels):
-            yield HeadRows(at, taps)
+            yield HeadRows(at, taps.to(self.dtype))
 
     def go_down(self, base: int, draft: Draft) -> Iterator[HeadRows]:
         """Missing rows of nodes, as many at once as have their parents' rows: a level of a tree."""
@@ -257,7 +263,7 @@ class EagleHead:
         """Makes room in the cache, and computes the angles for it."""
         self.cache.reserve(rows)
         if len(self.rope[0]) < self.cache.capacity:
-            self.rope = rope_table(self.shape, self.cache.capacity, self.target.dtype, self.target.device)
+            self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, self.target.device)
 
     def score(self, start: int, stop: int) -> Tensor:
         """Logits [rows, len(ids)] of the token after each of these rows."""
@@ -272,7 +278,7 @@ class EagleHead:
         if not rows.chain(stop):
             where = to_device([rows.position(row) for row in range(start, stop)], self.ids.device)
         parents = rows.draft.parents[:max(0, stop - ahead)]
-        block = hidden_block(parents, 0 if parents else count, count, False, self.embedding.dtype, self.ids.device)
+        block = hidden_block(parents, 0 if parents else count, count, False, self.dtype, self.ids.device)
         return view_of(slice(start, stop), cos[where], sin[where], block, self.shape.group, self.cache.capacity)
 
 

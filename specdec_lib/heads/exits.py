@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, output_rows
+from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, drafter_weights, output_rows
 from specdec_lib.models.llama.forward import scaled
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.weights import LlamaWeights
@@ -30,23 +30,24 @@ class ExitHead:
     eps: float
 
     def __call__(self, x: Tensor) -> Tensor:
+        x = x.to(self.norm.dtype)
         x = x + self.up(F.silu(self.down(scaled(x, self.eps))))
         return self.head(F.rms_norm(x, x.shape[1:], self.norm, self.eps))
 
 
 def exit_heads(state: Mapping[str, Tensor], layers: tuple[int, ...], target: LlamaWeights) -> dict[int, ExitHead]:
     """The heads by exit layer; their output rows are packed once. Refusal where they do not fit the target."""
-    h = target.shape.hidden
+    h, weights = target.shape.hidden, drafter_weights(target)
     if not layers:
         raise Refusal("the checkpoint names no exit layer: train it again")
     ids = draft_vocabulary(state, target)
-    head, out = output_rows(target, ids), {}
+    head, out = output_rows(weights, ids), {}
     for layer in layers:
         if not 0 < layer <= target.shape.layers:
             raise Refusal(f"the checkpoint has an exit after layer {layer} and this target has {target.shape.layers}:"
                           " it was trained for another model")
         names = {f"exit.{layer}.{name}": shape for name, shape in (("down", (-1, h)), ("up", (h, -1)), ("norm", (h,)))}
-        down, up, norm = checked_tensors(state, names, target).values()
+        down, up, norm = checked_tensors(state, names, weights).values()
         out[layer] = ExitHead(PackedLinear(down), PackedLinear(up), norm, head, ids, target.shape.eps)
     return out
 

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import TargetWeights, shared_weights
+from specdec_lib.heads.base import TargetWeights, drafter_weights, output_matrix, shared_weights
 from specdec_lib.heads.eagle_layouts import EAGLE1, EagleLayout, layout_of
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, layer_after, scaled
@@ -108,7 +108,8 @@ class PublicEagle:
         return {"taps": list(self.layout.taps)}
 
     def network(self, weights: TargetWeights) -> Eagle1Network | Eagle3Network:
-        """The head's rows on the device and in the dtype of these weights, which are the target's."""
+        """The head's rows on the device of these weights, the target's, in the dtype of its drafters."""
+        weights = drafter_weights(weights)
         parts = HeadParts(self.layout, self.read, weights.device, weights.dtype)
         embedding = parts.put("embed_tokens.weight", weights.embedding)
         if embedding is not weights.embedding and torch.equal(embedding, weights.embedding):
@@ -169,7 +170,7 @@ class HeadParts:
 def eagle1_network(parts: HeadParts, embedding: Tensor, ids: Tensor, target: TargetWeights) -> Eagle1Network:
     own = "lm_head.weight" in parts.layout.names
     return Eagle1Network(parts.layout.shape, embedding, ids, parts.linear("fc"), parts.layer(None),
-                         parts.linear("lm_head") if own else target.head)
+                         parts.linear("lm_head") if own else output_matrix(target))
 
 
 def eagle3_network(parts: HeadParts, embedding: Tensor, ids: Tensor, target: TargetWeights) -> Eagle3Network:

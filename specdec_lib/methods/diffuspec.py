@@ -9,7 +9,7 @@ growth=10, score='sum')`. Cost: one drafter forward and one search per round.
 
 from __future__ import annotations
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.types import Method
 
 
@@ -28,4 +28,4 @@ def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule
 
 CARD = Card("diffuspec", idea="search a diffusion drafter's slots, with an adaptive length",
             source="DiffuSpec, arXiv 2510.02358", make=make, parts=("adaptive-length", "fixed", "path-search", "match"),
-            notebook="41_diffuspec")
+            named=naming("drafter"), notebook="41_diffuspec")

@@ -7,7 +7,7 @@ wider verification.
 
 from __future__ import annotations
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.types import Method
 
 
@@ -31,4 +31,5 @@ def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, dept
 
 CARD = Card("diffuspec-tree", idea="verify all beams of the search over a diffusion drafter's slots",
             source="ours, on DiffuSpec, arXiv 2510.02358", make=make,
-            parts=("adaptive-length", "fixed", "path-search", "match"), notebook="41_diffuspec")
+            parts=("adaptive-length", "fixed", "path-search", "match"), named=naming("drafter"),
+            notebook="41_diffuspec")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.schedules.overlap import Overlap
 from specdec_lib.schedules.workers import Workers
 from specdec_lib.types import Method
@@ -30,5 +30,5 @@ def make(kit: Kit, depth: int | None = None, inner: bool = True, guide: bool = T
 
 CARD = Card("double", idea="retrieval inside the drafter and beside it, drafted while the target verifies",
             source="Double, arXiv 2601.05524", make=make,
-            parts=("draft-forwards", "speculative-draft", "suffix-automaton", "rejection"), notebook="55_double",
-            parallel=True)
+            parts=("draft-forwards", "speculative-draft", "suffix-automaton", "rejection"), named=naming("retriever"),
+            notebook="55_double", parallel=True)

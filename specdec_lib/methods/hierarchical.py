@@ -8,6 +8,9 @@ speculative decoding. Stack and blocks are chosen by `cost.hierarchy.best_stack`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Method
 
@@ -18,6 +21,12 @@ def make(kit: Kit, stack: str | None = None, blocks: tuple[int, ...] | None = No
     return Method(kit.part("fixed", depth=drafters.longest), drafters, kit.part("rejection"))
 
 
+def drafters_named(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The drafters of the stack that these parameters name, without their layers."""
+    stack = values.get("stack")
+    return tuple(name.partition(":")[0] for name in stack.split("+")) if isinstance(stack, str) else ()
+
+
 CARD = Card("hierarchical", idea="a stack of drafters, each verifying the one below",
             source="Mohri et al. 2025, arXiv 2510.19705", make=make, parts=("fixed", "hierarchy", "rejection"),
-            prefers=("ngram", "early-exit"), notebook="56_hierarchical")
+            prefers=("ngram", "early-exit"), named=drafters_named, notebook="56_hierarchical")

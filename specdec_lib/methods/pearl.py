@@ -9,7 +9,7 @@ depend on it.
 
 from __future__ import annotations
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.schedules.overlap import Overlap
 from specdec_lib.schedules.workers import Workers
 from specdec_lib.types import Method
@@ -24,4 +24,5 @@ def make(kit: Kit, depth: int | None = None, pre: bool = True, post: bool = True
 
 
 CARD = Card("pearl", idea="draft while the target verifies; test the first new token early", source="Liu et al. 2024",
-            make=make, parts=("speed-ratio", "draft-model", "rejection"), notebook="51_pearl", parallel=True)
+            make=make, parts=("speed-ratio", "draft-model", "rejection"), named=naming("drafter"), notebook="51_pearl",
+            parallel=True)

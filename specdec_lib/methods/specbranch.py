@@ -57,4 +57,5 @@ def predictor(kit: Kit, name: str, depth: int | None) -> Predict:
 
 CARD = Card("specbranch", idea="branches where the drafter is uncertain, drafted while the target verifies",
             source="SpecBranch, arXiv 2506.01979", make=make, parts=("branch-point", "branches", "rejection"),
+            named=lambda values: tuple(need for name, need in NEEDED.items() if values.get("predict") == name),
             notebook="52_specbranch", parallel=True)

@@ -9,7 +9,7 @@ round.
 
 from __future__ import annotations
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.types import Method
 
 ALIGNED = "diffusion-lm-aligned"
@@ -39,4 +39,4 @@ def drafter(kit: Kit) -> str:
 
 CARD = Card("specdiff2", idea="several chains of one diffusion draft, one selected by the target",
             source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("fixed", "sampled-chains", "self-selection"),
-            prefers=(ALIGNED,), notebook="42_specdiff2")
+            prefers=(ALIGNED,), named=naming("how"), notebook="42_specdiff2")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from specdec_lib.bench import run
 from specdec_lib.bench.environment import Environment, open_environment
-from specdec_lib.bench.options import PreparedRun
+from specdec_lib.bench.options import PreparedRun, digests
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.provenance import commit, machine, now, versions
 from specdec_lib.bench.results import Decode
@@ -28,7 +28,7 @@ from specdec_lib.bench.runners import make_runners
 from specdec_lib.catalog import checkpoints_among
 from specdec_lib.files import cache_home
 from specdec_lib.models.threads import for_model
-from specdec_lib.sweep.cells import Cell, model_sha256
+from specdec_lib.sweep.cells import Cell, draft_sha256, model_sha256
 from specdec_lib.types import Refusal
 
 PLAIN = "ar"
@@ -48,7 +48,7 @@ class CellResult:
 def run_cell(cell: Cell, cores: int = 1, check: bool = False) -> CellResult:
     """Runs a cell on so many cores of this machine; a failure is a sentence in the result, not an exception.
 
-    With `check` the target of this machine is compared with the one that the cell was named for.
+    With `check` the models and checkpoints of this machine are compared with those that the cell was named for.
     """
     try:
         if cell.timed and not cell.run.plan.device.startswith("cuda"):
@@ -65,9 +65,9 @@ def run_cell(cell: Cell, cores: int = 1, check: bool = False) -> CellResult:
 def measured(cell: Cell, threads: int, check: bool) -> CellResult:
     """The cell's prompts, decoded with so many threads."""
     here = replace(cell.run, plan=replace(cell.run.plan, threads=threads))
+    if check:
+        refuse_other_files(cell)
     world = environment(here)
-    if check and model_sha256(here.plan.target, here.shelf) != cell.settings["target_sha256"]:
-        raise Refusal(f"the target {cell.settings['target']} of this node has other files than the driver's")
     runners = make_runners(here.plan, world, here.saved_curve)
     plain = next(one for one in runners if one.name == PLAIN)
     mine = next(one for one in runners if one.name == cell.spec)
@@ -82,6 +82,19 @@ def measured(cell: Cell, threads: int, check: bool) -> CellResult:
         rows.append(counted(prompt, [one for one in decodes if one.method == mine.name])
                     | (timed(decodes, mine.name) if cell.timed else {}))
     return CellResult(tuple(rows), {"created": now(), **source(), "machine": machine(), "node": node()})
+
+
+def refuse_other_files(cell: Cell) -> None:
+    """Raises Refusal where a model or a checkpoint is another on this machine than the one the cell was named for."""
+    told, run = cell.settings, cell.run
+    checksum = partial(model_sha256, shelf=run.shelf)
+    found = [(f"target {told['target']}", told["target_sha256"], checksum(run.plan.target)),
+             (f"draft model {told['draft']}", told["draft_sha256"], draft_sha256(run.plan.draft, checksum))]
+    own = digests(told["checkpoints"], run.shelf, run.plan.target) or {}
+    found += [(f"checkpoint {name}", sha256, own[name]) for name, sha256 in told["checkpoints"].items()]
+    for what, named, here in found:
+        if named != here:
+            raise Refusal(f"the {what} of this node has other files than the driver's")
 
 
 def counted(prompt: Prompt, decodes: Sequence[Decode]) -> dict[str, Any]:

@@ -48,6 +48,16 @@ def test_rows_are_called_batch_invariant_where_the_loaded_model_is(model):
                                                                                  lm.compiled_attention)
 
 
+def test_the_promise_of_equal_bits_in_4_bits_is_that_of_the_loaded_model(model, monkeypatch):
+    facts, lm = doctor.model_facts(str(model), torch.float32, "cpu"), load_lm(model, "int4", "cpu")
+    assert facts["four_bit"] == {"batch_invariant": lm.batch_invariant, "compiled_attention": lm.compiled_attention}
+    monkeypatch.setattr(doctor, "layout_for", lambda shape, dtype, packed=True: None)
+    unlike = {"batch_invariant": False, "compiled_attention": False}
+    assert doctor.model_facts(str(model), torch.float32, "cpu")["four_bit"] == unlike
+    monkeypatch.setattr(doctor, "four_bit_tile", lambda: None)
+    assert doctor.model_facts(str(model), torch.float32, "cpu")["four_bit"] is None
+
+
 def test_a_model_that_transformers_runs_reads_every_weight_and_promises_no_equal_bits(tmp_path):
     from transformers import AutoModelForCausalLM
 
@@ -56,6 +66,7 @@ def test_a_model_that_transformers_runs_reads_every_weight_and_promises_no_equal
     facts = doctor.model_facts(str(tmp_path), torch.float32, "cpu")
     assert facts["decoder"] == "transformers"
     assert facts["batch_invariant"] is False
+    assert facts["four_bit"] is None
     assert facts["bytes_per_forward"] == 4 * sum(weight.numel() for weight in lm.parameters())
 
 

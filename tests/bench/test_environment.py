@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from specdec_lib.bench.environment import device_of, dtype_of, open_environment
+from specdec_lib.hub import load
 from specdec_lib.hub.load import default_dtype
 from specdec_lib.types import Refusal
 from tests.bench.test_run import CURVE, DRAFT, plan, world
 from tests.small_bench import model_folder
 
+FOUR_BIT = ("four_bit_weights", "dtype_of_drafters", "dtype_of_transformers")      # what is kept about such a target
 
 @pytest.fixture(params=[True, False], ids=["gpu", "no gpu"])
 def gpu(request, monkeypatch):
@@ -54,17 +56,20 @@ def test_other_dtypes_are_refused_with_those_there_are(name):
         dtype_of(name, "cpu")
 
 
-def test_a_target_in_4_bits_says_whose_codes_it_has_and_that_peers_run_in_bfloat16(tmp_path):
+@pytest.mark.parametrize("narrow", [True, False], ids=["bf16 kernels", "none"])
+def test_a_target_in_4_bits_says_whose_codes_it_has_and_in_what_all_others_compute(narrow, monkeypatch, tmp_path):
+    monkeypatch.setattr(load, "bfloat16_is_fast", lambda: narrow)
+    dtype = "bfloat16" if narrow else "float32"
     folder, said = model_folder(tmp_path / "tiny"), []
     opened = open_environment(str(folder), "cpu", "int4", 1, str(folder), ("hf-generate",), say=said.append)
     codes = "rounded, 21 of 21 matrices, to 4 bits and the head to 8: another model than the checkpoint"
-    assert f"4-bit weights: {codes}" in said
+    assert f"4-bit weights: {codes}; drafters compute in {dtype}" in said
     assert opened.about["dtype"] == "int4"
-    assert (opened.about["four_bit_weights"], opened.about["dtype_of_transformers"]) == (codes, "bfloat16")
-    assert opened.peers[0].model.dtype == opened.draft.dtype == torch.bfloat16
+    assert [opened.about[name] for name in FOUR_BIT] == [codes, dtype, dtype]
+    assert opened.peers[0].model.dtype == opened.draft.dtype == getattr(torch, dtype)
     assert opened.draft.weights.four_bit is None
     plain = open_environment(str(folder), "cpu", "float32", 1)
-    assert not {"four_bit_weights", "dtype_of_transformers"} & set(plain.about)
+    assert not {*FOUR_BIT} & set(plain.about)
 
 
 def test_a_kit_has_the_sampling_and_the_store_of_the_plan_and_the_draft_model_of_the_world():

@@ -2,12 +2,16 @@
 
 import hashlib
 import json
+from collections import UserDict
+from dataclasses import replace
 
 import pytest
 
+from specdec_lib import catalog
 from specdec_lib.bench import options
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.types import Refusal
+from tests.worlds import network_kit
 
 NOWHERE = "/nowhere/a-model"                       # loading it would be refused
 
@@ -84,6 +88,44 @@ def test_a_setting_knows_what_its_methods_and_further_parts_need(prepared, tmp_p
     assert prepared(methods="eagle").plan.checkpoints == {"eagle": "e" * 64}
     assert prepared(parts=("eagle",)).plan.checkpoints == {"eagle": "e" * 64}
     assert prepared(methods="eagle@adaeagle").plan.checkpoints == {"eagle": "e" * 64, "length-predictor": "1" * 64}
+
+
+class Shelf(UserDict):
+    """Checkpoints that remember which of them were read."""
+
+    def __init__(self, given):
+        self.read = set()
+        super().__init__(given)
+
+    def __getitem__(self, name):
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+ALIGNED = "diffusion-lm-aligned"
+CHECKPOINTS = network_kit().checkpoints | {ALIGNED: network_kit().checkpoints["diffusion-lm"]}
+MAKEABLE = [name for name in catalog.methods() if not catalog.lacking(name, network_kit())]
+PARAMETERS = ["specbranch(predict='h-rad')", "specbranch(predict='length')", f"specdiff2(weights='{ALIGNED}')",
+              "diffuspec(drafter='block-diffusion')", "diffuspec-tree(drafter='block-diffusion')",
+              "pearl(drafter='early-exit')", "hierarchical(stack='ngram+early-exit:1+draft-model')", "eagle@adaeagle"]
+
+
+@pytest.mark.parametrize("spec", MAKEABLE + PARAMETERS)
+def test_a_plan_has_the_checksum_of_every_checkpoint_that_its_methods_read(spec, prepared, tmp_path):
+    for name in CHECKPOINTS:
+        put_card(tmp_path / "shelf", name, name)
+    shelf = Shelf(CHECKPOINTS)
+    catalog.build(spec, replace(network_kit(), checkpoints=shelf))
+    assert shelf.read <= set(prepared(methods=spec).plan.checkpoints or ())
+    assert shelf.read or spec in MAKEABLE
+
+
+def test_a_plan_has_no_checksum_of_what_no_parameter_names(prepared, tmp_path):
+    for name in CHECKPOINTS:
+        put_card(tmp_path / "shelf", name, name)
+    assert set(prepared(methods="specbranch(predict='h-rad')", draft="first-layers").plan.checkpoints) == {"h-rad"}
+    copies = prepared(methods="specbranch,pearl(drafter='suffix-automaton')", draft="first-layers")
+    assert copies.plan.checkpoints is None
 
 
 def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_needs_it(prepared, tmp_path):

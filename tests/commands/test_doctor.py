@@ -14,7 +14,8 @@ GOOD = {"machine": {"processor": "P", "cores": 4, "threads": 4, "memory_gib": 8.
                     "instructions": {"avx2": True, "avx512": True}, "free_memory_gib": 4.0, "gpu_present": False},
         "installed": {"versions": {"torch": "2"}, "missing": {}, "checkpoints": ["eagle"],
                       "model": {"name": "smollm2-135m", "present": True, "parameters": 1_000_000, "decoder": "ours",
-                                "bytes_per_forward": 2_000_000, "batch_invariant": True, "compiled_attention": True}},
+                                "bytes_per_forward": 2_000_000, "batch_invariant": True, "compiled_attention": True,
+                                "four_bit": {"batch_invariant": True, "compiled_attention": False}}},
         "measured": {"bytes_per_second": 1e10, "seconds": 2.0}, "predicted": {"plain_tokens_per_second": 5000.0}}
 SPOILT = {"load": ({"machine": {"load": 3.0}}, "other programs use this machine"),
           "bf16": ({"machine": {"bf16": False}}, "no bf16 kernels"),
@@ -40,6 +41,21 @@ def test_the_line_on_4_bit_weights_says_what_is_missing_for_them():
         assert f"4-bit weights: --dtype int4 {said}" in told({**GOOD, "machine": {**GOOD["machine"], **machine}})
 
 
+@pytest.mark.parametrize(("changes", "said"), [
+    ({}, "a row has the same bits alone and beside others, with torch's kernels, which take longer"),
+    ({"four_bit": {"batch_invariant": True, "compiled_attention": True}},
+     "a row has the same bits alone and beside others, with compiled attention"),
+    ({"four_bit": {"batch_invariant": False, "compiled_attention": False}},
+     "not promised, a row may differ by rounding beside other rows"),
+    ({"four_bit": None}, "--dtype int4 does not run this model here"),
+    ({"four_bit": None, "present": False}, "not known without the model")])
+def test_one_line_says_whether_a_row_keeps_its_bits_in_4_bit_weights(changes, said):
+    found = copy.deepcopy(GOOD)
+    found["installed"]["model"].update(changes)
+    assert [line for line in told(found) if "equal bits with --dtype int4" in line] == [
+        f"equal bits with --dtype int4: {said}"]
+
+
 @pytest.mark.parametrize("name", SPOILT)
 def test_each_thing_that_is_missing_has_its_own_remedy(name):
     changes, said = SPOILT[name]
@@ -54,7 +70,8 @@ def test_each_thing_that_is_missing_has_its_own_remedy(name):
 @pytest.mark.parametrize(("dtype", "changes", "said"), [
     ("float32", {}, "the same bits"), ("float32", {"instructions": {"avx2": True, "avx512": False}}, "the same bits"),
     ("float32", {"instructions": {"avx2": False, "avx512": False}}, None), ("float32", {"instructions": None}, None),
-    ("bfloat16", {}, "less time"), ("bfloat16", {"instructions": {"avx2": True, "avx512": False}}, None),
+    ("bfloat16", {}, "less time"), ("bfloat16", {"instructions": {"avx2": True, "avx512": False}}, "less time"),
+    ("bfloat16", {"instructions": {"avx2": False, "avx512": False}}, None),
     ("float32", {"device": "cuda"}, None)])
 def test_a_compiler_is_asked_for_where_it_would_compile_the_attention_of_this_dtype(dtype, changes, said):
     found = copy.deepcopy(GOOD)

@@ -17,6 +17,7 @@ from specdec_lib.exact import distance, every_outcome
 from specdec_lib.heads.base import output_rows
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.heads.public_eagle import load_public_eagle
+from specdec_lib.hub import load
 from specdec_lib.loop import decode
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
@@ -63,6 +64,18 @@ def target(tmp_path_factory):
 def small(tmp_path_factory):
     """A target of seven tokens, so that a random head is right now and then."""
     return Transformer.load(random_target(tmp_path_factory.mktemp("small"), 7)[0], torch.float64)
+
+
+@pytest.mark.parametrize("name", ["eagle1", "speculators eagle", "speculators eagle3, every norm"])
+def test_a_head_on_a_target_in_4_bits_computes_in_float32_where_there_are_no_bf16_kernels(name, monkeypatch, tmp_path):
+    lm = Transformer.load(random_target(tmp_path / "target", VOCAB)[0], "int4")
+    folder, found = written(tmp_path / "head", ALL[name]), []
+    for dtype in (torch.bfloat16, torch.float32):
+        monkeypatch.setattr(load, "bfloat16_is_fast", lambda dtype=dtype: dtype == torch.bfloat16)
+        head = eagle_head(load_public_eagle(folder, lm), lm.fresh())
+        found.append(head(tuple(range(3, 40)), CHAIN).logits.float())
+        assert head.cache.kv.dtype == head.rope[0].dtype == dtype
+    assert 0 < far(*found) < 0.1 * float(found[1].abs().max())
 
 
 def far(a, b) -> float:

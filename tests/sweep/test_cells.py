@@ -9,6 +9,7 @@ from specdec_lib.bench.prompts import Prompt
 from specdec_lib.sweep.cells import cells_of, first_turns
 from specdec_lib.sweep.grid import read_grid
 from specdec_lib.types import Refusal
+from tests.bench.test_options import put_card
 from tests.sweep.worlds import PROMPTS, make_world, write_grid
 
 
@@ -61,6 +62,24 @@ def test_other_weights_and_other_prompts_are_other_cells(world, tmp_path):
     data = weights.read_bytes()
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert not set(names(here)) & {*changed, *before}
+
+
+@pytest.mark.parametrize(("method", "read"), [("specbranch(predict='h-rad')", "h-rad"), ("eagle", "eagle"),
+                                              ("specbranch(predict='length')", "length-predictor"),
+                                              ("diffuspec(drafter='block-diffusion')", "block-diffusion"),
+                                              ("diffuspec", "ngram"), ("eagle2@adaeagle", "length-predictor")])
+def test_another_checkpoint_of_those_that_a_method_reads_is_another_cell(method, read, world, tmp_path):
+    shelf = tmp_path / "world" / "shelf"
+    shutil.copytree(world, shelf.parent)
+    shelf.mkdir()
+    for name in ("h-rad", "eagle", "length-predictor", "block-diffusion", "diffusion-lm", "ngram", "canvas-sudoku"):
+        put_card(shelf, name, "1" * 64)
+    before = names(shelf.parent, methods=[method], checkpoints="shelf")
+    for name, changes in ((read, True), ("canvas-sudoku", False)):
+        shutil.rmtree(shelf / name)
+        put_card(shelf, name, "2" * 64)
+        assert (names(shelf.parent, methods=[method], checkpoints="shelf") != before) == changes
+        before = names(shelf.parent, methods=[method], checkpoints="shelf")
 
 
 def test_two_texts_of_one_method_are_one_cell(world):

@@ -1,6 +1,7 @@
 """A sweep without Ray: what is kept, what is run again, what the dataset holds, and what a failure says."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -12,9 +13,12 @@ from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.bench.run import run_bench
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.sweep import cluster, work
+from specdec_lib.sweep.cells import cells_of
 from specdec_lib.sweep.dataset import read_dataset
+from specdec_lib.sweep.grid import read_grid
 from specdec_lib.sweep.run import run_sweep
 from specdec_lib.types import Refusal
+from tests.bench.test_options import put_card
 from tests.sweep.worlds import in_process, make_world, nowhere, write_grid
 
 
@@ -151,6 +155,15 @@ def test_a_target_that_is_another_on_the_node_is_refused_there(world, tmp_path, 
     grid = write_grid(world, methods="ar")
     with pytest.raises(Refusal, match="of this node has other files than the driver's"):
         run_sweep(grid, tmp_path)
+
+
+def test_a_checkpoint_that_is_another_on_the_node_is_refused_there_before_anything_is_loaded(world, tmp_path):
+    (world / "shelf").mkdir()
+    put_card(world / "shelf", "eagle", "1" * 64)
+    [cell] = cells_of(read_grid(write_grid(world, methods="eagle", checkpoints="shelf")))
+    shutil.rmtree(world / "shelf" / "eagle")
+    put_card(world / "shelf", "eagle", "2" * 64)
+    assert work.run_cell(cell, 1, True).failed == "the checkpoint eagle of this node has other files than the driver's"
 
 
 def test_two_sweeps_in_one_folder_are_locked_out_by_name(world, tmp_path):

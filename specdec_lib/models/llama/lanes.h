@@ -28,7 +28,11 @@ INLINE Lanes times(Lanes a, Lanes b) { return _mm512_mul_ps(a, b); }
 INLINE Lanes product_plus(Lanes a, Lanes b, Lanes c) { return _mm512_fmadd_ps(a, b, c); }        /* a b + c */
 INLINE Lanes minus_product(Lanes a, Lanes b, Lanes c) { return _mm512_fnmadd_ps(a, b, c); }      /* c - a b */
 INLINE Lanes nearest(Lanes x) { return _mm512_roundscale_ps(x, 0); }     /* whole number, of two the even one */
-INLINE Lanes times_power(Lanes x, Lanes n) { return _mm512_scalef_ps(x, n); }                    /* x 2^n, n whole */
+
+/* x 2^n for a whole n, and zero below 2^-150, whatever x is. */
+INLINE Lanes times_power(Lanes x, Lanes n) {
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-150), _CMP_NLT_UQ), x, n);
+}
 
 INLINE __mmask16 before(int64_t n) { return n < LANES ? (__mmask16)((1u << n) - 1) : 0xffff; }
 INLINE Lanes first(int64_t n, Lanes x) { return _mm512_maskz_mov_ps(before(n), x); }     /* n lanes, then zeros */
@@ -122,7 +126,7 @@ INLINE Lanes nearest(Lanes x) {
     return (Lanes){_mm256_round_ps(x.low, WAY), _mm256_round_ps(x.high, WAY)};
 }
 
-/* For 0.7 < x < 1.5 and n <= 0, where zero follows below 2^-150. Two factors: 2^n may be no normal number. */
+/* Where n >= -150, for 0.7 < x < 1.5 and n <= 0. Two factors: 2^n may be no normal number. */
 INLINE __m256 eight_times_power(__m256 x, __m256 n) {
     const __m256i bias = _mm256_set1_epi32(127);
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), rest = _mm256_sub_epi32(whole, half);

@@ -12,7 +12,7 @@ from specdec_lib.bench.environment import dtype_of, other_dtype, weights_dtype
 from specdec_lib.bench.prompts import balanced, default_path, load_prompts
 from specdec_lib.cards import Kit
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
-from specdec_lib.hub.load import load, load_lm
+from specdec_lib.hub.load import default_dtype, load, load_lm
 from specdec_lib.hub.locate import model_folder
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.batched import BatchedLlama
@@ -139,7 +139,7 @@ def test_four_bits_are_for_the_cpu_and_for_decoding_with_our_own_decoder(tmp_pat
     with pytest.raises(Refusal, match="and not for training"):
         dtype_of("int4", "cpu")
     assert dtype_of("int4", "cpu", four_bit=True) == weights_dtype("int4") == "int4"
-    assert other_dtype("int4") == weights_dtype("bfloat16") == torch.bfloat16
+    assert (other_dtype("int4"), other_dtype("float64")) == (default_dtype("cpu"), torch.float64)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     save_file({"one": torch.ones(1)}, tmp_path / "model.safetensors")
     with pytest.raises(Refusal, match="our own decoder runs, and architecture 'gpt2' is not of the Llama family"):

@@ -11,7 +11,7 @@ import torch
 from specdec_lib.models.llama import compiled
 from specdec_lib.models.llama.compiled import FLAGS, find_compiler, library
 from specdec_lib.models.llama.invariant_attention import is_chain, paths_of
-from specdec_lib.models.llama.path_attention import ADDRESS, INT64, SOURCE, PathAttention, path_attention
+from specdec_lib.models.llama.path_attention import ADDRESS, DTYPES, INT64, SOURCE, PathAttention, path_attention
 from specdec_lib.types import ROOT
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
@@ -49,14 +49,14 @@ void attend(const float *q, const float *keys, const float *values, int64_t n, i
 """
 
 
-def built(heads: tuple[int, int, int]) -> dict[str, PathAttention]:
-    """The attention in single precision as each build that this processor runs."""
-    own = path_attention(*heads, torch.float32)
+def built(heads: tuple[int, int, int], dtype: torch.dtype = torch.float32) -> dict[str, PathAttention]:
+    """The attention of this dtype as each build that this processor runs."""
+    own = path_attention(*heads, dtype)
     if own is None:                                # test_path_attention.py says where
         return {}
     found = {}
     for name, options in BUILDS.items():
-        attend = library(SOURCE, f"-DHEAD={heads[2]}", "-DSINGLE", *options).attend
+        attend = library(SOURCE, f"-DHEAD={heads[2]}", *DTYPES[dtype], *options).attend
         attend.argtypes, attend.restype = (*[ADDRESS] * 4, INT64, ADDRESS), ctypes.c_int
         found[name] = replace(own, attend=attend)
     return found
@@ -112,6 +112,22 @@ def test_weights_below_the_smallest_normal_number_are_rounded_once_in_every_buil
         assert torch.equal(out, plain(fed[0, 0], keys[0], values[0])), name
         assert torch.allclose(out.double(), (-below.double()).exp() * 2.0 ** 120, rtol=1e-5, atol=2.0 ** -30), name
         assert (out > 0).tolist() == (below < 150 * 0.6931).tolist(), name
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
+@pytest.mark.parametrize("most", [0.0, 1e15, 3e38])
+@pytest.mark.parametrize("apart", [1e3, 1e13, 1e15, 1e20, 1e30, 3e38])
+def test_scores_however_far_apart_have_finite_weights_that_sum_to_one(apart, most, dtype):
+    """Of 31 columns, far below two equal ones or one greater; the last number of the result sums the weights."""
+    cache, fed = torch.zeros(2, 1, 33, 32, dtype=dtype), torch.zeros(1, 3, 32, dtype=dtype)
+    cache[0, 0, :31, 0], cache[0, 0, 31, 0] = -apart * torch.linspace(.1, 1, 31), most
+    cache[1, 0, :31, :31], cache[1, 0, :, 31], fed[0, 0, 0], fed[0, 2, 31] = torch.eye(31), 1, 1, 1
+    weights = torch.softmax(torch.cat((cache[0, 0, :32, 0], fed[0, 1, :1])).double(), 0)
+    for name, attention in built((1, 1, 32), dtype).items():
+        keys, values = cache.clone()
+        out = attention.rows(slice(32, 33), 33, (), torch.ones(1, 32), torch.zeros(1, 32))(fed.clone(), keys, values)[0]
+        assert torch.allclose(out.double(), weights @ values[0].double(), rtol=0, atol=1e-6), name
+        assert out[31] == 1, name
 
 
 @pytest.mark.parametrize(("options", "said"), [
