@@ -185,14 +185,14 @@ def test_no_draft_has_other_bits_where_the_target_promises_that(words):
         assert stats[0] == stats[1] or not target.batch_invariant
 
 
-def test_on_the_real_model_four_prompts_draft_together_what_they_draft_alone():
+def test_on_the_real_model_three_prompts_draft_together_what_they_draft_alone():
     target, text = models.load("smollm2-135m", dtype=FAST)
     shelf = CheckpointFolder(SHIPPED, target, text)
     kit = Kit(target, text.facts, nodes=5, draft=draft_lm(shelf["draft-lm"].state, target.weights), checkpoints=shelf,
               parts=catalog.make_part)
-    short = sorted(load_prompts(default_path()), key=lambda prompt: len(prompt.turns[0]))[:4]
-    asked = [(text.encode_chat([prompt.turns[0]]), 24, str(prompt.question_id)) for prompt in short]
+    short = sorted(load_prompts(default_path()), key=lambda prompt: len(prompt.turns[0]))[:3]
+    asked = [(text.encode_chat([prompt.turns[0]]), 12, str(prompt.question_id)) for prompt in short]
     for spec in ("eagle", "draft-model"):
         plain = [alone(kit, spec, *one) for one in asked]
-        assert sum(len(round.verdict.path) for one in plain for round in one.rounds) > 8
+        assert sum(len(round.verdict.path) for one in plain for round in one.rounds) > 3
         assert drafts(together((request(kit, spec, *one) for one in asked), 3, kit)) == drafts(plain)
