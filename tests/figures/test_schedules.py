@@ -22,7 +22,7 @@ def test_the_bars_of_a_lane_are_as_long_as_the_simulation():
 
 def test_the_title_says_what_each_lane_waits_and_rolls_back():
     title = figures.schedule_timeline(SPANS).layout.title.text.replace("<br>", " ")
-    assert title == "The drafter waits 25% and rolls back 50%; the target waits 0% of the time"
+    assert title == "The drafter waits 25% and rolls back 50% of the time; the target never waits"
     assert figures.schedule_timeline([]).layout.title.text == "Nothing was done"
 
 
