@@ -50,18 +50,19 @@ class Choices:
 
 
 def explore(figure: Callable[..., Any], **choices):
-    """`figure(name=value, ...)` with a control for each `Choices`; any other value is passed on unchanged.
+    """`figure(name=value, ...)` with a control for each `Choices` of two values or more; other values are passed on.
 
     Refusal if SPECDEC_EXPLORE is none of its three values, ValueError if there is no `Choices`.
     """
     mode = os.environ.get("SPECDEC_EXPLORE", "live")
     if mode not in MODES:
         raise Refusal(f"SPECDEC_EXPLORE is one of {', '.join(MODES)}, got {mode!r}")
-    moved = {name: value for name, value in choices.items() if isinstance(value, Choices)}
-    if not moved:
+    given = {name: value for name, value in choices.items() if isinstance(value, Choices)}
+    if not given:
         raise ValueError("explore needs at least one Choices(...)")
-    first = {name: value.start if name in moved else value for name, value in choices.items()}
-    if mode == "static":
+    first = {name: value.start if name in given else value for name, value in choices.items()}
+    moved = {name: value for name, value in given.items() if len(value.values) > 1}
+    if mode == "static" or not moved:
         return figure(**first)
     return _live(figure, first, moved) if mode == "live" else _exported(figure, first, moved)
 

@@ -197,3 +197,17 @@ def test_a_screen_redraws_in_live_mode_and_shows_nothing_elsewhere(monkeypatch):
     still = Screen(first)
     still.put(later)
     assert still.view is None
+
+
+@pytest.mark.parametrize("mode", ["live", "html"])
+def test_a_choice_of_one_value_has_no_control(mode, monkeypatch):
+    monkeypatch.setenv("SPECDEC_EXPLORE", mode)
+
+    def told(a, b):
+        return show.text(f"{a} {b}")
+
+    both = explore(told, a=Choices(1, 2), b=Choices("only"))
+    controls = [one.description for one in both.children if hasattr(one, "description")] if mode == "live" else [
+        name for name in ("a", "b") if f'name="{name}"' in both.html]
+    assert [name for name in controls if name] == ["a"]
+    assert explore(told, b=Choices("only"), a=3).plain == "3 only"

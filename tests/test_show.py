@@ -184,3 +184,7 @@ def test_any_words_can_stand_in_a_strip_with_their_roles():
     drawn = show.tokens(["a", "b"], ["prompt", "draft"], caption="two words")
     assert repr(drawn) == "a (b)\ntwo words"
     assert ">draft<" in drawn.html
+
+
+def test_a_word_that_is_wider_than_the_page_is_broken():
+    assert "overflow-wrap:anywhere" in show.text("a" * 200).html

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from specdec_lib.commands.figure_csv import csv_link, explored_csv, figure_csv
+from specdec_lib.commands.page_links import linked
 from specdec_lib.files import write_text
 
 OUTSIDE = re.compile(r'<script[^>]*\ssrc="[^"]*"[^>]*>\s*</script>')         # a self-contained page fetches none
@@ -52,11 +54,12 @@ BUTTON = '<button type="button" onclick="specdecTheme()">light or dark</button>'
 
 
 def to_html(executed: str | Path, page: str | Path, code: bool = True, title: str | None = None,
-            plotly: str | None = None, bar: str = "", numbers: bool = False) -> Path:
+            plotly: str | None = None, bar: str = "", numbers: bool = False, beside: Collection[str] = ()) -> Path:
     """Writes the page of an executed notebook; `code` False leaves out inputs and progress bars.
 
     `plotly` is the address of a plotly.js beside the page; by default the page holds it, once. `bar` is the HTML of
-    links above the text. With `numbers` every figure has a link below it that saves its data as CSV. The page is
+    links above the text. With `numbers` every figure has a link below it that saves its data as CSV. `beside` names the
+    notebooks whose pages stand beside this one: links to them lead there, links to others become text. The page is
     written atomically.
     """
     import nbformat
@@ -73,7 +76,7 @@ def to_html(executed: str | Path, page: str | Path, code: bool = True, title: st
                             mathjax_url="", require_js_url="", jquery_url="", widget_renderer_url="")
     body, _ = exporter.from_notebook_node(
         notebook, resources={"metadata": {"name": title or notebook.metadata.get("title", Path(executed).stem)}})
-    body = OUTSIDE.sub("", body)
+    body = linked(OUTSIDE.sub("", body), beside)
     script = f'<script src="{plotly}"></script>' if plotly else f"<script>{plotly_js()}</script>"
     drawing = script if "plotly-graph-div" in body or "specdec-explore" in body else ""
     head, rest = body.split("</head>", 1)

@@ -17,6 +17,7 @@ from specdec_lib.types import Refusal
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 TRUTH = {"true": True, "false": False}
+ALONE = "<span>one notebook of the workbook; <code>specdec site</code> writes all of them, linked</span>"
 
 
 def notebooks() -> dict[str, Path]:
@@ -95,9 +96,10 @@ def _value(path: Path, known: Parameter, text: str) -> Any:
 
 
 def write_page(path: Path, values: dict[str, Any], page: Path) -> Path:
-    """Executes the notebook and writes its page, with the executed notebook beside it."""
+    """Executes the notebook and writes its page, with the executed notebook beside it; the page links no other."""
     executed = page.with_suffix(".ipynb")
     if executed.resolve() == path.resolve():
         raise Refusal(f"{page} would put the executed notebook over {path}: give --out in another folder")
     notebook_runner.run_notebook(path, executed, values, env=notebook_runner.export_env(), progress=True)
-    return html_page.to_html(executed, page, title=title(path))
+    return html_page.to_html(executed, page, title=title(path),
+                             bar=ALONE if path.resolve().parent == FOLDER else "")

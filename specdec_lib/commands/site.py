@@ -16,6 +16,7 @@ from specdec_lib.analysis.bibliography import citing
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import notebook_called, notebooks, title
 from specdec_lib.commands.notebook_runner import NotebookError
+from specdec_lib.commands.page_links import unquote
 from specdec_lib.commands.site_pages import GALLERY, bibliography_page, gallery_page, index_page
 from specdec_lib.files import write_text
 
@@ -76,10 +77,9 @@ def write_pages(executed: Sequence[Path], out: Path) -> None:
         bar = '<a href="index.html">all notebooks</a>'
         bar += f'<a href="{names[place - 1]}.html">previous</a>' if place else ""
         bar += f'<a href="{names[place + 1]}.html">next</a>' if place + 1 < len(names) else ""
-        page = html_page.to_html(path, out / f"{path.stem}.html", title=title(path), plotly=PLOTLY, bar=bar)
-        html = linked(page.read_text(encoding="utf-8"), names)
-        write_text(page, html)
-        pages.append(site_page(path.stem, html))
+        page = html_page.to_html(path, out / f"{path.stem}.html", title=title(path), plotly=PLOTLY, bar=bar,
+                                 beside=names)
+        pages.append(site_page(path.stem, page.read_text(encoding="utf-8")))
     shown = [name for name in GALLERY if name in names]
     write_text(out / "index.html", index_page(pages, bool(shown)))
     figures = [(page, picture(out / f"{page.name}.html")) for page in pages if page.name in shown]
@@ -87,18 +87,6 @@ def write_pages(executed: Sequence[Path], out: Path) -> None:
     sources = {path.stem: path for path in notebooks().values()}       # as written: outputs list every method's source
     cited = citing(sources.get(path.stem, path) for path in executed)
     write_text(out / "bibliography.html", bibliography_page(pages, cited))
-
-
-def linked(html: str, names: Sequence[str]) -> str:
-    """Links to notebooks lead to their pages; a notebook that the site lacks is named without a link."""
-    def to_page(found: re.Match) -> str:
-        name = unquote(found["name"])
-        if name in names:
-            return f'<a href="{found["name"]}.html{found["at"] or ""}"{found["more"]}>{found["text"]}</a>'
-        return f'<span title="not a part of this site">{found["text"]}</span>'
-
-    return re.sub(r'<a href="(?P<name>[^"/:#]+)\.ipynb(?P<at>#[^"]*)?"(?P<more>[^>]*)>(?P<text>.*?)</a>', to_page, html,
-                  flags=re.DOTALL)
 
 
 def site_page(name: str, html: str) -> SitePage:
@@ -112,14 +100,6 @@ def site_page(name: str, html: str) -> SitePage:
 def plain(html: str) -> str:
     """The text of a piece of HTML."""
     return " ".join(unescape(re.sub(r"<[^>]+>", "", html)).split())
-
-
-def unquote(link: str) -> str:
-    """The link with its percent signs decoded; urllib would open sockets, which this package does not."""
-    def text(found: re.Match) -> str:
-        return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
-
-    return re.sub("(%[0-9A-Fa-f]{2})+", text, link)
 
 
 def picture(page: Path) -> str:

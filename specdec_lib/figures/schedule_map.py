@@ -32,10 +32,10 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
                        z=[[names.index(name) for name in row] for row in winners],
                        hovertemplate="alpha %{x}, ratio %{y}: %{text}<extra></extra>",
                        colorscale=steps(shades), zmin=-.5, zmax=len(names) - .5, showscale=False)
-    for name in names:
+    for name, shade in zip(names, shades, strict=True):
         row, column = roomiest([[one == name for one in row] for row in winners])
         figure.add_annotation(x=float(alphas[column]), y=log10(ratios[row]), text=name, showarrow=False,
-                              font={"size": 13, "color": INK})
+                              bgcolor=shade, font={"size": 13, "color": INK})          # no level strikes it through
     for name, ratio in (levels or {}).items():
         figure.add_hline(y=ratio, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
         figure.add_annotation(x=0, xref="paper", xanchor="left", y=log10(ratio), yanchor="bottom", text=name,

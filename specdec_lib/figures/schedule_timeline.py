@@ -50,5 +50,6 @@ def said(spans: Sequence[Span], lanes: Sequence[str]) -> str:
         if whole:
             lost, waits = (sum(span[2] - span[1] for span in spans if span[0] == lane and span[3] == kind) / whole
                            for kind in ("rolled back", "wait"))
-            parts.append(f"the {lane} waits {waits:.0%}" + (f" and rolls back {lost:.0%}" if lost else ""))
-    return ("; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + " of the time") if parts else "Nothing was done"
+            told = [f"waits {waits:.0%}" if waits else "never waits"] + [f"rolls back {lost:.0%}"] * bool(lost)
+            parts.append(f"the {lane} {' and '.join(told)}" + (" of the time" if waits or lost else ""))
+    return ("; ".join(parts)[:1].upper() + "; ".join(parts)[1:]) if parts else "Nothing was done"

@@ -34,7 +34,7 @@ class Html:
 
 def text(sentence: str) -> Html:
     """One sentence in the size of the surrounding prose."""
-    return Html(f'<div style="margin:4px 0">{escape(sentence)}</div>', sentence)
+    return Html(f'<div style="margin:4px 0;overflow-wrap:anywhere">{escape(sentence)}</div>', sentence)
 
 
 @dataclass(frozen=True)

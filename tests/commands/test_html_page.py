@@ -41,3 +41,12 @@ def test_no_formula_of_a_notebook_shows_a_command_of_latex():
     drawn = [element for text in texts for element in re.findall(r"<math.*?</math>", with_formulas(text), re.DOTALL)]
     assert len(drawn) > 50
     assert [element for element in drawn if "\\" in element] == []
+
+
+def test_no_formula_of_a_notebook_spells_a_word_as_a_product_of_letters():
+    texts = ["".join(cell["source"]) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+             for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"]
+    drawn = [element for text in texts for element in re.findall(r"<math.*?</math>", with_formulas(text), re.DOTALL)]
+    letters = re.compile(r"<mrow>(?:<mi>[a-z]</mi>){3,}</mrow>")
+    assert letters.search(with_formulas("$T_{gen}$"))
+    assert [element for element in drawn if letters.search(element)] == []

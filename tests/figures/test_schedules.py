@@ -22,7 +22,9 @@ def test_the_bars_of_a_lane_are_as_long_as_the_simulation():
 
 def test_the_title_says_what_each_lane_waits_and_rolls_back():
     title = figures.schedule_timeline(SPANS).layout.title.text.replace("<br>", " ")
-    assert title == "The drafter waits 25% and rolls back 50%; the target waits 0% of the time"
+    assert title == "The drafter waits 25% and rolls back 50% of the time; the target never waits"
+    half = figures.schedule_timeline([("target", 0, 1, "wait", 0), ("target", 1, 2, "verify", 0)])
+    assert half.layout.title.text == "The target waits 50% of the time"
     assert figures.schedule_timeline([]).layout.title.text == "Nothing was done"
 
 
@@ -70,6 +72,8 @@ def test_a_level_is_a_line_with_its_name_upon_it():
     figure = figures.schedule_map([.1, .9], [1, 100], [["plain", "pearl"]] * 2, levels={"a paper": 10})
     assert [shape.y0 for shape in figure.layout.shapes] == [10]
     assert [note.y for note in figure.layout.annotations if note.text == "a paper"] == [1]      # 10 to the 1
+    papers = [note.bgcolor for note in figure.layout.annotations if note.text in ("plain", "pearl")]
+    assert papers == [colour for _, colour in figure.data[0].colorscale[::2]]     # a line passes behind the names
     assert figure.layout.yaxis.type == "log"
 
 
