@@ -119,7 +119,13 @@ def check_threads(threads: int | None) -> None:
         raise Refusal(f"threads must be at least 1 and at most {most} on this machine, got {threads}")
 
 
-def changed_settings(one: dict, two: dict) -> list[str]:
-    """Settings that differ between two plans as dicts, as phrases."""
-    return [f"{name} is {one.get(name)!r} there and {two.get(name)!r} here"
-            for name in {**one, **two} if one.get(name) != two.get(name)]
+def changed_settings(one: Mapping, two: Mapping, of: str = "") -> list[str]:
+    """Settings that differ between two plans as dicts, as phrases; of a setting with parts, those that differ."""
+    out = []
+    for name in {**one, **two}:
+        left, right = one.get(name), two.get(name)
+        if isinstance(left, Mapping) and isinstance(right, Mapping):
+            out += changed_settings(left, right, f" of {name}")
+        elif left != right:
+            out.append(f"{name}{of} is {left!r} there and {right!r} here")
+    return out
