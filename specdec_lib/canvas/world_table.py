@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from specdec_lib.canvas.forecast import Forecast, forecast
 from specdec_lib.canvas.types import Canvas, CanvasTask, CanvasWorld
+from specdec_lib.types import Refusal
 
 TOKENS, LENGTH, SHARPNESS = 3, 6, 2.0
 
@@ -70,8 +72,13 @@ class TableDiffusion:
                      for index, token in zip(best, canvas.tokens, strict=True))
 
 
-def open_world(limit: int, seed: int) -> CanvasWorld:
-    """Canvases with one to six masks over a random law; the answer is the most probable text that agrees with them."""
+def open_world(limit: int, seed: int, folder: Path | None = None) -> CanvasWorld:
+    """Canvases with one to six masks over a random law; the answer is the most probable text that agrees with them.
+
+    Refusal for a folder of checkpoints, since this world has no trained model.
+    """
+    if folder is not None:
+        raise Refusal("the table world has no trained model: leave out --checkpoints")
     model = TableDiffusion.random(seed=seed)
     kinds = list(itertools.product((True, False), repeat=LENGTH))[1:]       # which positions are given: never all
     tasks = []

@@ -1,8 +1,9 @@
-"""The text world: answers of the default target's small diffusion model, filled block by block behind our prompts.
+"""The text world: answers of the default target's diffusion models, filled behind our prompts.
 
-The model is the shipped `diffusion-lm`, three layers that were trained to draft a few tokens ahead. As a language model
-of its own it is poor; what it is for here is to count forwards at identical output, and the quality of what it writes
-is measured beside that.
+The shipped model is `diffusion-lm`, three layers that were trained to draft a few tokens ahead: it fills block by
+block. A folder of checkpoints may hold `diffusion-lm-full`, which sees the whole canvas and fills it in any order. As
+language models of their own both are poor; what they are for here is to count forwards at identical output, and the
+quality of what they write is measured beside that.
 """
 
 from __future__ import annotations
@@ -19,27 +20,30 @@ from specdec_lib.canvas.text_quality import before_end, distinct_ngrams, target_
 from specdec_lib.canvas.types import Canvas, CanvasTask, CanvasWorld
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.heads.base import Target, shared_weights
-from specdec_lib.heads.diffusion import CAUSAL, diffusion_weights
+from specdec_lib.heads.diffusion import CAUSAL, FULL, diffusion_weights
 from specdec_lib.hub.default_model import NAME
 from specdec_lib.hub.load import load
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.types import LM, Refusal
 
-CHECKPOINT = "diffusion-lm"
+CHECKPOINTS = ("diffusion-lm-full", "diffusion-lm")            # the first of them that a folder holds is the model
 PROMPTS = Path(__file__).parents[2] / "data" / "prompts" / "workbook.jsonl"
 LENGTH, BLOCK = 32, 8                              # positions of the area; the longest block that it was trained with
 
 
-def open_world(limit: int, seed: int, length: int = LENGTH, block: int = BLOCK) -> CanvasWorld:
+def open_world(limit: int, seed: int, length: int = LENGTH, folder: Path | None = None) -> CanvasWorld:
     """The first turns of the first `limit` prompts, each followed by masks; the same for every seed."""
     target, text = load(NAME, torch.float32, "cpu")
-    shelf = CheckpointFolder(SHIPPED, target, text)
-    if CHECKPOINT not in shelf:
-        raise Refusal(f"the text world needs the checkpoint {CHECKPOINT}: `specdec train {CHECKPOINT}` makes it")
-    stored = shelf[CHECKPOINT]
+    shelf = CheckpointFolder(SHIPPED if folder is None else folder, target, text)
+    name = next((one for one in CHECKPOINTS if one in shelf), None)
+    if name is None:
+        raise Refusal(f"{shelf.folder} holds no model of text canvases ({' or '.join(CHECKPOINTS)}):"
+                      f" `specdec train {CHECKPOINTS[0]} --out {shelf.folder}` makes one")
+    stored = shelf[name]
     model = trained_canvas_model(stored.state, stored.meta, cast(Target, target), text)
-    about = {"checkpoint": CHECKPOINT, "sha256": stored.card["sha256"], "parameters": stored.card["parameters"],
+    about = {"checkpoint": name, "sha256": stored.card["sha256"], "parameters": stored.card["parameters"],
              "target": NAME}
+    block = length if model.attention == FULL else min(length, BLOCK)
     return text_world(model, target, text, first_turns(limit), length, block, about)
 
 

@@ -37,7 +37,7 @@ def canvas(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            world: World = "sudoku", rules: Rules = DEFAULT,
            limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Tasks.")] = 24, seed: opt.Seed = 0,
            keep: Annotated[int, typer.Option("--keep", min=0, help="Tasks whose rounds are kept for drawing.")] = 8,
-           threads: opt.Threads = None) -> None:
+           checkpoints: opt.Shelf = None, threads: opt.Threads = None) -> None:
     """Fills the canvases of a world in several ways; writes decodes.parquet, rounds.parquet and summary.json."""
     from specdec_lib.bench.canvas_run import CanvasPlan, run_canvases
     from specdec_lib.bench.canvas_summary import summary_table
@@ -49,7 +49,7 @@ def canvas(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
 
     check_threads(threads)
     for_model(threads)                             # what is measured here has all threads, or those asked for
-    there = open_world(world, limit, seed)
+    there = open_world(world, limit, seed, checkpoints)
     try:
         with bar("canvas") as progress:
             told = run_canvases(CanvasPlan.of(canvas_specs(rules), seed, keep), there, out, progress)
