@@ -19,7 +19,7 @@ from specdec_lib.commands import arguments as opt
 from specdec_lib.commands import book_commands, run_commands, training_options
 from specdec_lib.commands.canvas import canvas
 from specdec_lib.commands.digits_command import digits
-from specdec_lib.commands.exit_codes import Stopped, exit_code, say
+from specdec_lib.commands.exit_codes import Stopped, exit_code, flushed, open_streams, say
 from specdec_lib.commands.gpu_command import gpu
 from specdec_lib.commands.sweep_command import sweep
 from specdec_lib.types import Refusal
@@ -133,10 +133,12 @@ def cost_curve(out: Annotated[Path, opt.path_option("--out", "JSON file for the 
     from specdec_lib.bench.batch_costs import check_batches, measured_batch_curve
     from specdec_lib.bench.options import RunOptions, measured_curve, prepare
     from specdec_lib.bench.progress import bar
+    from specdec_lib.commands.contention import check_cost
 
     if repeats < 1:
         raise Refusal(f"repeats is at least 1, got {repeats}")
     sizes = opt.whole_numbers(contexts, "--contexts")
+    check_cost(out, sizes, batch, draft, contention)
     if contention:
         from specdec_lib.commands.contention import measured_contention
 
@@ -171,9 +173,11 @@ def overhead(method: Annotated[str, typer.Option("--method", callback=opt.known_
     from specdec_lib.bench import overhead
     from specdec_lib.bench.progress import bar
     from specdec_lib.bench.provenance import provenance
-    from specdec_lib.files import write_text
+    from specdec_lib.files import check_file_place, write_text
 
     sizes = opt.whole_numbers(tokens, "--tokens")
+    if out is not None:
+        check_file_place(out)
     with bar("overhead") as progress:
         found = overhead.overheads(method, sizes, nodes, seed=seed,
                                    progress=progress)
@@ -264,7 +268,8 @@ def run(words: list[str] | None = None) -> int:
 
 
 def main() -> None:
-    sys.exit(run())
+    open_streams()
+    sys.exit(flushed(run()))
 
 
 ctrl_c.loaded()

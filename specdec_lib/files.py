@@ -31,15 +31,35 @@ class DiskFull(Refusal):
 
 def cache_home() -> Path:
     """The folder of everything that is built once and can be built again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
+    except RuntimeError:                           # neither HOME nor an entry for this user
+        raise Refusal("there is no home folder to keep a cache in: set HOME, or XDG_CACHE_HOME to a folder") from None
+
+
+def refuse_special(path: Path) -> None:
+    """Refuses a pipe, a device or a socket: none can be read twice or replaced by a file, and some never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise Refusal(f"{path} is a pipe or a device: give a file or a folder, and save to a file what a pipe brings")
+
+
+def check_file_place(path: Path) -> None:
+    """Refuses, before work begins, a path where no file can be put: a folder, a pipe, a device, or one below a file."""
+    refuse_special(path)
+    if path.is_dir():
+        raise Refusal(f"{path} is a folder, and a file is written there: give the path of a file")
+    above = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not above.is_dir():
+        raise Refusal(f"{path} cannot be written, because {above} is no folder: give another path")
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Has `write` fill a temporary neighbour and renames it: `path` is the old file or the new one, never a part.
 
-    The folder must exist. Raises DiskFull, and whatever else `write` raises; a failed write
-    removes the neighbour, a killed process leaves it, and the next write of the same file removes it.
+    The folder must exist. Raises DiskFull, Refusal where no file can be put, and whatever else `write` raises; a failed
+    write removes the neighbour, a killed process leaves it, and the next write of the same file removes it.
     """
+    check_file_place(path)
     partial = partial_neighbour(path)
     with writing(path):
         try:
@@ -132,6 +152,8 @@ def alone_in(folder: Path) -> Iterator[None]:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock, owner = FileLock(folder / LOCK, is_singleton=True), folder / OWNER
+        if os.path.lexists(folder / LOCK) and not is_empty_file(folder / LOCK):
+            raise Refusal(f"{folder} holds a {LOCK} of another program: give another --out")
         outermost = not lock.is_locked
         try:
             lock.acquire(blocking=False)
@@ -150,6 +172,11 @@ def alone_in(folder: Path) -> Iterator[None]:
                 owner.unlink()
                 (folder / LOCK).unlink()
         lock.release()
+
+
+def is_empty_file(path: Path) -> bool:
+    """Whether this is a file without content, as locks are."""
+    return path.is_file() and not path.stat().st_size
 
 
 def file_sha256(path: Path) -> str:

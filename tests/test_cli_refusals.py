@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -138,6 +139,47 @@ def test_what_no_table_can_keep_is_refused_before_anything_is_decoded(bench, pro
     prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": ["a"]} | line))
     assert sentence in refused(bench, capsys)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("command", "option"), [
+    ("bench", "--prompts"), ("bench", "--cost"), ("bench", "--store"), ("bench", "--checkpoints"), ("bench", "--out"),
+    ("report", "--parameters"), ("record", "--out"), ("store", "--from"), ("store", "--out"), ("train", "--data"),
+    ("train", "--forbid"), ("cost", "--out"), ("overhead", "--out"), ("answers", "--prompts"), ("gpu", "--prompts"),
+    ("export", "--prompts"), ("notebook", "--recordings"), ("notebook", "--out"), ("site", "--out")])
+def test_a_pipe_is_refused_wherever_a_path_is_given_and_never_waited_for(command, option, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    said = refused([command, option, tmp_path / "pipe"], capsys)
+    assert f"Invalid value for '{option}'" in said
+    assert "is a pipe or a device: give a file or a folder" in said
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("command", [["sweep"], ["compare"], ["export"]])
+def test_a_pipe_is_refused_as_an_argument(command, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert "is a pipe or a device" in refused([*command, tmp_path / "pipe", "--out", tmp_path / "out"], capsys)
+
+
+@pytest.mark.parametrize("words", [["cost"], ["overhead"]])
+def test_a_place_where_no_file_can_be_is_refused_before_minutes_of_measuring(words, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    for out, said in ((tmp_path, "is a folder, and a file is written there"), (".", "is a folder"),
+                      (tmp_path / "file" / "x.json", "file is no folder: give another path")):
+        assert said in refused([*words, "--out", out], capsys)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--draft", "first-layers"], "give --contention with it"),
+    (["--contention", "--batch", "1,2"], "give one of them"),
+    (["--contention", "--contexts", "8,16"], "give --contexts one length")])
+def test_options_of_cost_that_do_not_go_together_are_refused(words, said, tmp_path, capsys):
+    assert said in refused(["cost", *words, "--out", tmp_path / "x.json"], capsys)
+
+
+def test_contention_beyond_the_context_is_refused_with_its_length(model, tmp_path, capsys):
+    words = ["cost", "--target", model, "--device", "cpu", "--dtype", "float32", "--threads", "1", "--contexts", "900",
+             "--contention", "--out", tmp_path / "x.json"]
+    assert "context holds 64 tokens: give --contexts a smaller length than 900" in refused(words, capsys)
 
 
 @pytest.mark.parametrize("stdin", [b"\xff\xfe\x00", b"a \xed\xa0\x80 b"])

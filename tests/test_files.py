@@ -18,6 +18,8 @@ from specdec_lib.files import (
     LONGEST,
     DiskFull,
     alone_in,
+    cache_home,
+    check_file_place,
     file_sha256,
     file_stem,
     write_atomically,
@@ -74,6 +76,36 @@ def test_a_failed_write_raises_its_error_and_keeps_the_old_file(tmp_path, error)
         write_atomically(path, failing(error))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def odd_places(folder):
+    """A pipe, a folder, a link to a pipe, and a path below a file."""
+    os.mkfifo(folder / "pipe")
+    (folder / "link").symlink_to("pipe")
+    (folder / "folder").mkdir()
+    (folder / "file").write_text("mine")
+    return {folder / "pipe": "is a pipe or a device", folder / "link": "is a pipe or a device",
+            folder / "folder": "is a folder, and a file is written there", Path(): "is a folder",
+            Path(".."): "is a folder", folder / "file" / "a" / "b": "file is no folder: give another path"}
+
+
+def test_a_file_is_never_put_in_the_place_of_a_pipe_a_device_or_a_folder(tmp_path):
+    for place, said in odd_places(tmp_path).items():
+        for attempt in (check_file_place, lambda place: write_text(place, "text")):
+            with pytest.raises(Refusal, match=said):
+                attempt(place)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "link", "pipe"]
+    check_file_place(tmp_path / "new" / "a.json")
+    check_file_place(tmp_path / "file")
+
+
+def test_the_lock_of_another_program_is_neither_emptied_nor_removed(tmp_path):
+    (tmp_path / LOCK).write_text("mine")
+    with pytest.raises(Refusal, match="holds a .lock of another program: give another --out"), alone_in(tmp_path):
+        pass
+    assert (tmp_path / LOCK).read_text() == "mine"
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "quota"), RuntimeError(
@@ -158,6 +190,18 @@ def test_a_folder_in_use_is_refused_with_the_process_that_has_it_and_free_when_t
             pass
         assert (tmp_path / LOCK).exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_without_a_home_folder_the_cache_is_refused_in_a_sentence(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(Refusal, match="set HOME, or XDG_CACHE_HOME to a folder"):
+        cache_home()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert cache_home() == Path("/elsewhere/specdec")
 
 
 def test_the_checksum_of_a_file_is_that_of_its_bytes(tmp_path):

@@ -16,13 +16,14 @@ from typing import Any
 
 from specdec_lib.bench.canvas_results import CanvasDecode, reader, write_tables
 from specdec_lib.bench.plan import changed_settings
-from specdec_lib.bench.run_folder import writing_run
+from specdec_lib.bench.run_folder import SETTINGS, refuse_foreign, writing_run
 from specdec_lib.canvas.types import CanvasTask
 from specdec_lib.files import sync, write_text
 from specdec_lib.types import Refusal
 
 SHORT_LIST = re.compile(r"\[\s+([-\d.e+,\s]+?)\s+\]")      # of numbers
-SETTINGS, SUMMARY = "settings.json", "summary.json"
+SUMMARY = "summary.json"
+WRITTEN = (SUMMARY, "decodes.parquet", "rounds.parquet", "tasks.json", "parts")             # after the settings
 
 
 class CanvasFolder:
@@ -36,6 +37,7 @@ class CanvasFolder:
         with writing_run(path):
             path.mkdir(parents=True, exist_ok=True)
             kept = self.read(SETTINGS)
+            refuse_foreign(path, WRITTEN, kept is not None)
             if kept is None:
                 self.save(SETTINGS, settings)
             elif changed_settings(kept, settings):

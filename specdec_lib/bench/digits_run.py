@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import provenance
+from specdec_lib.bench.run_folder import SETTINGS, refuse_foreign
 from specdec_lib.checkpoints.card import SHIPPED, read_card
 from specdec_lib.continuous import loop
 from specdec_lib.continuous.digits import CLASSES, classes, images_of, load_digits
@@ -37,7 +38,7 @@ from specdec_lib.types import Refusal
 
 PLAIN, AS_PUBLISHED = "plain", "published"
 DEFAULT = "mixture-plain,mixture,diffusion-plain,diffusion,diffusion(aligned=False),diffusion-published"
-SUMMARY, SETTINGS = "summary.json", "settings.json"
+SUMMARY = "summary.json"
 FEWEST = 20                                        # images: two of every class
 RULE_WORDS = ("softening", "factor", "last_noise", "tries")
 PLAN_WORDS = ("depth", "aligned", "prefill")
@@ -112,7 +113,7 @@ def run_digits(asked: DigitOptions, out: Path, checkpoints: Path = SHIPPED,
     methods = parse_methods(asked.methods)
     settings = {**vars(asked), "checkpoint": read_card(checkpoints, NAME)["sha256"]}
     with alone_in(out):
-        done = begun(out, settings)
+        done = begun(out, settings, [method_file(out, method.text).name for method in methods])
         if done is not None:
             return done
         for_model(asked.threads)
@@ -131,19 +132,26 @@ def run_digits(asked: DigitOptions, out: Path, checkpoints: Path = SHIPPED,
         return summary
 
 
-def begun(out: Path, settings: Mapping[str, Any]) -> dict | None:
-    """The summary of a finished run in this folder, else None; Refusal where its settings are others."""
-    if (out / SETTINGS).is_file():
-        try:
-            kept = json.loads((out / SETTINGS).read_text(encoding="utf-8"))
-            summary = json.loads((out / SUMMARY).read_text(encoding="utf-8")) if (out / SUMMARY).is_file() else None
-        except ValueError:
-            raise Refusal(f"{out} holds a damaged run: remove it, or give another --out") from None
-        if kept != settings:
-            raise Refusal(f"{out} holds a run with other settings: give another --out")
-        return summary
-    write_text(out / SETTINGS, json.dumps(settings, indent=1) + "\n")
-    return None
+def begun(out: Path, settings: Mapping[str, Any], files: Sequence[str]) -> dict | None:
+    """The summary of a finished run in this folder, else None; Refusal where its settings are others.
+
+    Refusal as well for a folder that holds the files of a run, and no settings.
+    """
+    kept, summary = read_if_there(out / SETTINGS), read_if_there(out / SUMMARY)
+    refuse_foreign(out, (SUMMARY, *files), kept is not None)
+    if kept is None:
+        write_text(out / SETTINGS, json.dumps(settings, indent=1) + "\n")
+    elif kept != settings:
+        raise Refusal(f"{out} holds a run with other settings: give another --out")
+    return summary
+
+
+def read_if_there(path: Path) -> Any:
+    """What a JSON file of a run holds, None where there is none; Refusal for a damaged one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    except (OSError, ValueError, RecursionError):
+        raise Refusal(f"{path.parent} holds a damaged run: remove it, or give another --out") from None
 
 
 def run_method(method: DigitMethod, target: PatchModel, draft: PatchModel,
@@ -191,7 +199,7 @@ def read_method(path: Path) -> tuple[dict[str, Tensor], dict]:
         with safe_open(str(path), "pt") as file:
             return ({key: file.get_tensor(key) for key in file.keys()},            # noqa: SIM118
                     json.loads(file.metadata()["about"]))
-    except (SafetensorError, OSError, KeyError, ValueError):
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
         raise Refusal(f"{path} is missing or damaged: remove the folder and run `specdec digits` again") from None
 
 

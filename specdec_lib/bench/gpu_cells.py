@@ -16,7 +16,7 @@ from specdec_lib.files import write_text
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import size_of
-from specdec_lib.types import Draft
+from specdec_lib.types import Draft, Refusal
 
 WARM = 3                                           # forwards that are not timed: the first one captures the step
 REPEATS, LONGEST = 21, 2.0                         # timed forwards of a cell, and the seconds that they may take
@@ -36,8 +36,8 @@ class CellFile:
         self.path = path
         self.held: dict[str, Any] = {"settings": dict(settings), "finished": False, "provenance": provenance(),
                                      "cells": []}
-        if path.is_file():
-            self.held = json.loads(path.read_text(encoding="utf-8"))
+        if path.exists():
+            self.held = kept_cells(path, self.held["settings"])
 
     @property
     def cells(self) -> list[dict]:
@@ -60,6 +60,30 @@ class CellFile:
 
     def write(self) -> None:
         write_text(self.path, json.dumps(self.held, indent=1) + "\n")
+
+
+def kept_cells(path: Path, settings: Mapping[str, Any]) -> dict:
+    """What the file of an earlier run holds; Refusal where it is damaged, or of another target, device or dtype."""
+    held = read_object(path)
+    cells = held.get("cells")
+    if type(held.get("finished")) is not bool or not isinstance(cells, list) or not all(
+            isinstance(cell, dict) for cell in cells):
+        raise Refusal(f"{path} is damaged: remove it and run the same command again, or give another --out")
+    if held.get("settings") != settings:
+        raise Refusal(f"{path} was measured with {held.get('settings')} and this run has {settings}:"
+                      " give another --out")
+    return held
+
+
+def read_object(path: Path) -> dict:
+    """The JSON object in a file that this command wrote; Refusal for anything else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal(f"{path} is damaged: remove it and run the same command again, or give another --out")
+    return found
 
 
 def wait(device: torch.device) -> None:

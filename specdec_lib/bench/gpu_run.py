@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import perf_counter
 
@@ -18,7 +19,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench.environment import DTYPES
-from specdec_lib.bench.gpu_cells import CellFile, OutOfTime
+from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, read_object
 from specdec_lib.bench.gpu_costs import CONTEXTS, COPY, SHAPES, WIDTHS, measure_costs, measure_floor, measure_shapes
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.plan import REPORT_PEERS
@@ -61,8 +62,10 @@ class GpuPlan:
             for name in names:
                 if name not in known:
                     raise Refusal(f"there is no {kind} named {name!r}: take {', '.join(known)}")
-        if self.minutes <= 0:
-            raise Refusal(f"minutes are above 0, got {self.minutes}")
+        if not self.steps:
+            raise Refusal(f"name at least one step, of {', '.join(STEPS)}")
+        if not 0 < self.minutes < inf:
+            raise Refusal(f"minutes are above 0 and finite, got {self.minutes}")
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -83,7 +86,12 @@ class GpuRun:
         self.lm: Transformer | None = None
 
     def run(self) -> list[str]:
-        """Takes all steps that are left, and returns what failed; OutOfTime where the minutes end before."""
+        """Takes all steps that are left, and returns what failed; OutOfTime where the minutes end before.
+
+        Refusal for what the bench cannot run, before anything is measured.
+        """
+        for place, group in enumerate(self.plan.groups if "bench" in self.plan.steps else ()):
+            prepare(self.options(place, group))
         with alone_in(self.plan.out):
             for name in self.plan.steps:
                 self.check()
@@ -117,9 +125,9 @@ class GpuRun:
 
     def tests(self) -> None:
         path = self.plan.out / "tests.json"
-        if not path.is_file():
+        if not path.exists():
             write_text(path, json.dumps(run_tests(self.plan.device), indent=1) + "\n")
-        if json.loads(path.read_text(encoding="utf-8"))["exit_code"]:
+        if read_object(path).get("exit_code") != 0:
             self.failed.append(f"tests failed, see {path}")
 
     def floor(self) -> None:
@@ -142,23 +150,28 @@ class GpuRun:
 
     def bench(self) -> None:
         """Each group is a bench run in a folder of its own; one that fails leaves the next alone."""
-        for place, group in enumerate(self.plan.groups, 1):
+        for place, group in enumerate(self.plan.groups):
+            out = self.plan.out / f"bench-{place + 1}"
             try:
-                self.bench_group(group, self.plan.out / f"bench-{place}", () if place > 1 else self.plan.peers)
+                self.bench_group(self.options(place, group), out)
             except RuntimeError as error:
-                self.failed.append(f"bench-{place}: {type(error).__name__}: {str(error).splitlines()[:1]}")
+                self.failed.append(f"{out.name}: {type(error).__name__}: {str(error).splitlines()[:1]}")
 
-    def bench_group(self, methods: Sequence[str], out: Path, peers: Sequence[str]) -> None:
-        plan, last = self.plan, [""]
+    def options(self, place: int, methods: Sequence[str]) -> RunOptions:
+        """The options of the bench of a group; the peers run with the first one."""
+        plan = self.plan
+        return RunOptions(methods=",".join(methods), prompts=plan.prompts, target=plan.target, device=plan.device,
+                          dtype=plan.dtype, max_new_tokens=plan.max_new_tokens, limit=plan.limit,
+                          peers="" if place else ",".join(plan.peers))
+
+    def bench_group(self, options: RunOptions, out: Path) -> None:
+        last = [""]
 
         def progress(done: int, total: int, what: str) -> None:
             self.check()
             if what.startswith(("prompt", "warm-up")) and what != last[0]:
                 last[0] = what
                 self.say(f"{out.name}: {done} of {total} decodes, {what}")
-        options = RunOptions(methods=",".join(methods), prompts=plan.prompts, target=plan.target, device=plan.device,
-                             dtype=plan.dtype, max_new_tokens=plan.max_new_tokens, limit=plan.limit,
-                             peers=",".join(peers))
         bench_prepared(prepare(options), out, progress, self.say)
 
 

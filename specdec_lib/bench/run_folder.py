@@ -20,12 +20,15 @@ from specdec_lib.files import DiskFull, alone_in, sync, write_folder, write_text
 from specdec_lib.types import Refusal
 
 LOADED = "loaded"                                  # the setting that is known only after loading
+SETTINGS = "settings.json"                         # what a run writes first
+WRITTEN = ("summary.json", "rounds.parquet", "decodes.parquet", "cost.json", "parts")       # later
+OF_A_PLAN = {"methods", "sha256", "max_new_tokens"}
 
 
 def left_out_of(path: str | Path) -> list[str]:
     """The default methods that were left out when the run in this folder began."""
     try:
-        return list(json.loads((Path(path) / "settings.json").read_text(encoding="utf-8"))["left_out"])
+        return list(json.loads((Path(path) / SETTINGS).read_text(encoding="utf-8"))["left_out"])
     except (OSError, ValueError, KeyError, TypeError):         # if it is damaged, `RunFolder` says so
         return []
 
@@ -37,12 +40,15 @@ class RunFolder:
         self.path = Path(path)
         with writing_run(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            for leftover in (self.path / "parts").glob(".*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-        kept = self._json("settings.json")
+        kept = self._json(SETTINGS)
+        refuse_foreign(self.path, WRITTEN, kept is not None)
+        if kept is not None and not kept.keys() >= OF_A_PLAN:
+            raise Refusal(f"{self.path / SETTINGS} is not of a run of `specdec bench`: give another --out")
+        for leftover in (self.path / "parts").glob(".*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         if kept is None or not self.measured:
             (self.path / "cost.json").unlink(missing_ok=True)      # nothing was measured yet: begin anew
-            self.save("settings.json", plan.as_dict())
+            self.save(SETTINGS, plan.as_dict())
         elif changes := changed_settings({**kept, LOADED: None}, plan.as_dict()):
             raise Refusal(f"{self.path} holds a run with other settings ({'; '.join(changes[:3])}): give another --out")
         elif self.finished:
@@ -69,13 +75,13 @@ class RunFolder:
     @property
     def loaded(self) -> dict[str, str]:
         """The SHA-256 of what the run loaded, by option or by checkpoint; {} for a run of an older version."""
-        found = (self._json("settings.json") or {}).get(LOADED)
+        found = (self._json(SETTINGS) or {}).get(LOADED)
         return {name: str(sha256) for name, sha256 in found.items()} if isinstance(found, dict) else {}
 
     def keep_loaded(self, loaded: Mapping[str, str]) -> None:
         """Adds what this process loaded to the settings; Refusal where the run began with other weights."""
         if loaded and not self.measured:
-            self.save("settings.json", {**(self._json("settings.json") or {}), LOADED: dict(loaded)})
+            self.save(SETTINGS, {**(self._json(SETTINGS) or {}), LOADED: dict(loaded)})
         elif self.loaded:
             self.refuse_other_weights(loaded, {**self.loaded, **loaded})
 
@@ -152,6 +158,24 @@ class RunFolder:
         if read is not None and not isinstance(read, dict):
             raise Refusal(f"{path} holds no JSON object, so it is not of a run: give another --out")
         return read
+
+
+def refuse_foreign(folder: Path, written: Iterable[str], begun: bool, first: str = SETTINGS) -> None:
+    """Refuses a folder where no run began that holds one of the files which a run would overwrite or take for its own.
+
+    `first` is what a run writes before them. Names are looked for as they are: a link that leads nowhere counts.
+    """
+    found = [] if begun else [name for name in written if os.path.lexists(folder / name)]
+    if found:
+        raise Refusal(f"{folder} holds {found[0]} and no {first}, so this is no run that could go on: give another"
+                      " --out")
+
+
+def refuse_own_file(out: Path, folders: Iterable[Path]) -> None:
+    """Refuses to write over a file of one of the runs that are read."""
+    for folder in folders:
+        if out.name in (SETTINGS, *WRITTEN) and out.resolve().parent == folder.resolve():
+            raise Refusal(f"{out} is a file of the run in {folder}: give another --out")
 
 
 @contextmanager

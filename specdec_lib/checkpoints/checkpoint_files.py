@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.checkpoints import quantize
-from specdec_lib.checkpoints.card import CARD, GIVEN, checkpoint_names, read_card, write_card
+from specdec_lib.checkpoints.card import CARD, WEIGHTS, checkpoint_names, lacking_in, read_card, write_card
 from specdec_lib.checkpoints.card import SHIPPED as SHIPPED
 from specdec_lib.checkpoints.fingerprint import compare, fingerprint
 from specdec_lib.checkpoints.trainable import training_advice
@@ -25,7 +26,7 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.types import LM, Refusal
 
-WEIGHTS, FORMAT = "model.safetensors", 1
+FORMAT = 1
 Reader = Callable[[Path], Any]                     # the file of weights -> what a kit holds
 
 
@@ -72,7 +73,7 @@ def replace_checkpoint(folder: str | Path, name: str, write: Callable[[Path], No
     file is written whole or not at all, the card last: a kill in between leaves weights that do not match the card,
     which `load_checkpoint` refuses.
     """
-    lacking = [key for key in (*GIVEN, "parameters") if key not in card]
+    lacking = lacking_in(card)
     if lacking:
         raise ValueError(f"the card of {name} lacks {', '.join(lacking)}")
     place = Path(folder) / name
@@ -100,11 +101,41 @@ def load_checkpoint(folder: str | Path, name: str, weights: LlamaWeights | None 
         if header["format"] != FORMAT:
             raise Refusal(f"{path} is of format {header['format']} and this version reads {FORMAT}: use the version"
                           f" that wrote it, or make it again with `specdec train {name}`")
-        base = difference_base(folder, name, weights, header["meta"])
+        meta = checked_meta(header["meta"], f"{path}: `specdec train {name}` makes another", weights)
+        base = difference_base(folder, name, weights, meta)
         state = quantize.unpack(tensors, header["tensors"], base)
-    except (SafetensorError, OSError, KeyError, IndexError, json.JSONDecodeError):
+    except (Refusal, torch.OutOfMemoryError):
+        raise
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if weights is None and type(error) is ValueError:      # a difference, and the caller gave no base
+            raise
         raise Refusal(f"{path} holds no checkpoint for this target: `specdec train {name}` makes one") from None
-    return Checkpoint(name, state, header["meta"], card)
+    if not all(torch.isfinite(tensor).all() for tensor in state.values()):
+        raise Refusal(f"{path} holds numbers that are not finite: `specdec train {name}` makes another")
+    return Checkpoint(name, state, meta, card)
+
+
+class Meta(dict):
+    """What a network is built with, by name; Refusal for a name that the header does not have."""
+
+    def __init__(self, values: Mapping[str, Any], where: str):
+        super().__init__(values)
+        self.where = where
+
+    def __missing__(self, name: str) -> Any:
+        raise Refusal(f"there is no {name!r} in the header of {self.where}")
+
+
+def checked_meta(meta: Any, where: str, weights: LlamaWeights | None) -> Meta:
+    """The header's values; TypeError or Refusal where layers are not the target's, and where sizes are no sizes."""
+    found, most = Meta({**meta}, where), getattr(getattr(weights, "shape", None), "layers", inf)
+    for name in ("taps", "layers", "levels"):
+        if name in meta and not all(type(layer) is int and 0 <= layer <= most for layer in [*meta[name]]):
+            raise Refusal(f"{name} are {meta[name]} in the header of {where}")
+    for name in ("block", "candidates", "longest"):
+        if name in meta and not (type(meta[name]) is int and meta[name] > 0):
+            raise Refusal(f"{name} is {meta[name]!r} in the header of {where}")
+    return found
 
 
 def checked_weights(folder: str | Path, name: str) -> Path:

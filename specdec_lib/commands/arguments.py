@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from specdec_lib.files import refuse_special
+from specdec_lib.types import Refusal
+
 DEFAULT_METHODS = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model"      # as in bench/plan.py
 
 def known_methods(specs: str | None) -> str | None:
@@ -41,9 +44,13 @@ def known_parts(words: str) -> str:
 
 
 def some_path(word: str | Path) -> Path:
-    """A path that is not empty: an empty one would mean the folder that the command runs in. Defaults come as paths."""
+    """A path that is not empty, which would mean the folder that one is in, and no pipe. Defaults come as paths."""
     if not str(word).strip():
         raise typer.BadParameter("it is empty: give a path, or . for the folder that you are in")
+    try:
+        refuse_special(Path(word))
+    except Refusal as why:
+        raise typer.BadParameter(str(why)) from None
     return Path(word)
 
 

@@ -63,7 +63,7 @@ def site(out: Annotated[Path, opt.path_option("--out", "The folder of the site."
 
     try:
         with bar("site") as progress:
-            start = pages.write_site(out, names.split(",") if names else None, jobs, smoke, progress)
+            start = pages.write_site(out, None if names is None else names.split(","), jobs, smoke, progress)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: the pages that are finished stay in {out}, the same command starts over") from None
     typer.echo(f"site in {start}")

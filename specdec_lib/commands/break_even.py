@@ -9,7 +9,7 @@ import torch
 
 from specdec_lib.bench.environment import read_ngram
 from specdec_lib.bench.provenance import card_provenance, provenance, without_folders
-from specdec_lib.checkpoints.card import read_card, write_card
+from specdec_lib.checkpoints.card import lacking_in, read_card, write_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_names
 from specdec_lib.commands.train import open_target
 from specdec_lib.cost.break_even import CONTEXT, NEW
@@ -38,7 +38,10 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
     for name in drafters:
         if name not in DRAFTERS:
             raise Refusal(f"there is no drafter named {name!r}; there are: {', '.join(DRAFTERS)}")
-        read_card(shelf, name)
+        lacking = lacking_in(read_card(shelf, name))
+        if write and lacking:
+            raise Refusal(f"the card of {name} in {without_folders(str(shelf))} lacks {', '.join(lacking)}, so nothing"
+                          f" is written into it: leave --write out, or make it again with `specdec train {name}`")
     if not drafters:
         raise Refusal(f"there is no trained drafter in {without_folders(str(shelf))}: `specdec train eagle` makes one")
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
@@ -51,7 +54,7 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
     for place, name in enumerate(drafters):
         progress(place, len(drafters), name)
         card = read_card(shelf, name)
-        out[name] = break_even(name, kept[name], lm, card["measured"], where, depth, context, repeats)
+        out[name] = break_even(name, kept[name], lm, card.get("measured", {}), where, depth, context, repeats)
         if write:
             write_card(shelf, name, {**card, "break_even": out[name]})
     return out

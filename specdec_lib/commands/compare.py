@@ -13,16 +13,17 @@ from rich.table import Table
 
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.run_comparison import MethodInRun, RunComparison, compare_runs, csv_rows, load_runs, run_facts
-from specdec_lib.files import write_text
-from specdec_lib.types import Refusal
+from specdec_lib.bench.run_folder import refuse_own_file
+from specdec_lib.files import check_file_place, write_text
 
 WIDTH = 150                                        # of a table that no terminal bounds
 
 
 def compare_folders(folders: Sequence[Path], out: Path | None = None) -> RunComparison:
     """The comparison of these runs, written as CSV to `out` if given."""
-    if out is not None and out.is_dir():
-        raise Refusal(f"{out} is a folder: give --out a file for the CSV")
+    if out is not None:
+        check_file_place(out)
+        refuse_own_file(out, folders)
     found = compare_runs(load_runs(folders))
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

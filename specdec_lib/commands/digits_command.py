@@ -9,6 +9,7 @@ import typer
 
 from specdec_lib.commands import arguments as opt
 from specdec_lib.commands.exit_codes import Stopped
+from specdec_lib.types import Refusal
 
 
 def digits(out: Annotated[Path, opt.path_option("--out", "The folder of the results.")] = Path("results/digits"),
@@ -30,5 +31,9 @@ def digits(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
             summary = run_digits(asked, out, shelf_at(checkpoints), progress)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished methods are kept in {out}, the same command continues from there") from None
-    typer.echo(digits_table(summary))
+    try:
+        told = digits_table(summary)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Refusal(f"{out} holds a damaged run: remove it, or give another --out") from None
+    typer.echo(told)
     typer.echo(f"results in {out}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from pathlib import Path
 from typing import cast
@@ -10,7 +12,7 @@ import typer
 
 from specdec_lib.commands.ctrl_c import SENTENCE, STOPPED
 from specdec_lib.commands.printable import one_line
-from specdec_lib.files import DiskFull, writing
+from specdec_lib.files import DiskFull, why_full, writing
 from specdec_lib.types import Refusal
 
 BAD_INPUT, FAILED = 2, 1
@@ -39,6 +41,29 @@ def after_interrupt(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def open_streams() -> None:
+    """Gives the process streams where it was started without them, and lets no letter fail that a terminal lacks."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))         # noqa: SIM115 - for the whole process
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
+def flushed(code: int) -> int:
+    """The exit code once all that was printed has left this process; that of a failure where nobody can take it."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())      # or Python reports the same error once more when it ends
+        if isinstance(error, BrokenPipeError):     # a reader that has enough, such as `head`
+            return code or FAILED
+        say(f"specdec: {why_nameless(error)}")
+        return BAD_INPUT
+    return code
 
 
 def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
@@ -76,11 +101,24 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
 
 
 def why_failed(error: OSError) -> str:
-    """What the file system refused, and for a full disk the space that is left."""
+    """What the file system refused with a remedy, and for a full disk the space that is left."""
+    if error.filename is None:
+        return why_nameless(error)
     try:
-        with writing(Path(error.filename or ".")):
+        with writing(Path(error.filename)):
             raise error
     except DiskFull as full:
         return str(full)
     except OSError:
-        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        return f"{error.strerror or error}: {error.filename}; check the path, or give another one"
+
+
+def why_nameless(error: OSError) -> str:
+    """The same for an error that names no file: what is printed went nowhere, or the folder that one is in is gone."""
+    if why_full(error):
+        return f"the output cannot be written: {why_full(error)}; free some space, or send it elsewhere"
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "the folder that you are in has been removed: change to another one"
+    return str(error.strerror or error)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.bench import spec_bench
-from specdec_lib.files import file_stem, write_text
+from specdec_lib.bench.run_folder import refuse_own_file
+from specdec_lib.files import check_file_place, file_stem, write_text
 from specdec_lib.types import Refusal
 
 FORMATS = ("spec-bench",)
@@ -26,7 +27,10 @@ def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", p
     names, peers = spec_bench.methods_of(report.decodes)
     wanted = [method] if method else names
     single = bool(method) or len(names) == 1
+    if not wanted:
+        raise Refusal(f"the run in {run} has no answers of a method: give another run")
     check_place(out, single, len(names))
+    refuse_own_file(out, [run])
     created = spec_bench.seconds_of(report.summary.get("created"))
     categories = spec_bench.categories_of(report.summary, report.decodes, prompts)
     texts = {name: spec_bench.as_text(spec_bench.answer_lines(report.decodes, name, categories, created))
@@ -44,8 +48,8 @@ def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", p
 
 def check_place(out: Path, single: bool, methods: int) -> None:
     """Refuses a folder for one answer file, and a file for several."""
-    if single and out.is_dir():
-        raise Refusal(f"{out} is a folder: give --out a file for the answers of one method")
+    if single:
+        check_file_place(out)
     if not single and (out.is_file() or out.suffix == ".jsonl"):
         raise Refusal(f"the run has {methods} methods and an answer file of Spec-Bench holds one: give --method NAME,"
                       " or --out a folder, which gets a file for each")

@@ -22,6 +22,7 @@ from specdec_lib.models.llama.weights import read_config
 from specdec_lib.types import Refusal
 
 NAME = "eagle"
+FILES = ("config.json", "README.md", "model.safetensors")         # in the order in which they are written
 
 
 def export_head(name: str, out: Path, kind: str, target: str, shelf: Path,
@@ -34,8 +35,7 @@ def export_head(name: str, out: Path, kind: str, target: str, shelf: Path,
         raise Refusal(f"only the checkpoint {NAME} has a published format, and {name} is another: give {NAME}, or the"
                       " folder of a run with --format spec-bench")
     refuse_inexact(kind)
-    if out.exists() and not out.is_dir():
-        raise Refusal(f"{out} is a file: give --out a folder for the head")
+    refuse_place(out)
     folder = locate.model_folder(target, say)
     lm = load_lm(folder, torch.float32, "cpu")
     kept = CheckpointFolder(shelf, lm, Tokenizer(folder), target, say)
@@ -47,11 +47,20 @@ def export_head(name: str, out: Path, kind: str, target: str, shelf: Path,
     config = exported_config(head.state, head.meta, weights.shape, verifier,
                              read_config(folder).get("architectures") or [])
     out.mkdir(parents=True, exist_ok=True)
-    files = [out / "model.safetensors", out / "README.md", out / "config.json"]
-    write_atomically(files[0], lambda path: save_file(tensors, path, {"format": "pt"}))
+    files = [out / name for name in FILES]
+    write_text(files[0], json.dumps(config, indent=1) + "\n")          # the mark of a head, which may be replaced
     write_text(files[1], description(verifier, head.card))
-    write_text(files[2], json.dumps(config, indent=1) + "\n")
+    write_atomically(files[2], lambda path: save_file(tensors, path, {"format": "pt"}))
     return files
+
+
+def refuse_place(out: Path) -> None:
+    """Refuses a file, and a folder with files of another model that the head would replace; an earlier head may be."""
+    if out.exists() and not out.is_dir():
+        raise Refusal(f"{out} is a file: give --out a folder for the head")
+    found = [name for name in FILES if (out / name).exists()]
+    if found and not (out / FILES[0]).is_file() or found and "speculators_model_type" not in read_config(out):
+        raise Refusal(f"{out} holds {found[0]} of another model: give --out a folder of its own for the head")
 
 
 def description(verifier: str, card) -> str:

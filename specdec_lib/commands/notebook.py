@@ -12,6 +12,7 @@ from typing import Any
 
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook_runner import Parameter
+from specdec_lib.files import check_file_place
 from specdec_lib.recordings.folder import find_recordings
 from specdec_lib.types import Refusal
 
@@ -45,7 +46,7 @@ def notebook_called(word: str) -> Path:
 
 def title(path: Path) -> str:
     """The heading that a notebook begins with."""
-    for cell in json.loads(path.read_text())["cells"]:
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         found = re.search(r"^# (.+)$", "".join(cell["source"]), re.MULTILINE)
         if found:
             return found[1]
@@ -95,11 +96,24 @@ def _value(path: Path, known: Parameter, text: str) -> Any:
         raise Refusal(f"the parameter {known.name} of {path.name} is of type {known.kind}, got {text!r}") from None
 
 
+def may_be_replaced(executed: Path, path: Path) -> bool:
+    """Whether an earlier run left this notebook: papermill wrote it, or it is the copy of one that never began."""
+    try:
+        content = executed.read_bytes()
+        return content == path.read_bytes() or "papermill" in json.loads(content)["metadata"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+
+
 def write_page(path: Path, values: dict[str, Any], page: Path) -> Path:
     """Executes the notebook and writes its page, with the executed notebook beside it; the page links no other."""
+    check_file_place(page)
     executed = page.with_suffix(".ipynb")
-    if executed.resolve() == path.resolve():
-        raise Refusal(f"{page} would put the executed notebook over {path}: give --out in another folder")
+    if executed == page:
+        raise Refusal(f"--out is the page, and the executed notebook is {executed} beside it: let --out end with .html")
+    if executed.resolve() == path.resolve() or executed.is_file() and not may_be_replaced(executed, path):
+        raise Refusal(f"{page} would put the executed notebook over {executed}: give --out in another folder")
+    check_file_place(executed)
     notebook_runner.run_notebook(path, executed, values, env=notebook_runner.export_env(), progress=True)
     return html_page.to_html(executed, page, title=title(path),
                              bar=ALONE if path.resolve().parent == FOLDER else "")

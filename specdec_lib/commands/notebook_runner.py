@@ -50,7 +50,7 @@ class NotebookRun:
 
 
 def parameters(notebook: str | Path) -> dict[str, Parameter]:
-    """The parameters of a notebook by name; Refusal for an unreadable one, ValueError for a malformed line."""
+    """The parameters of a notebook by name; Refusal for an unreadable one and for a malformed line."""
     import papermill
 
     path = Path(notebook)
@@ -169,16 +169,16 @@ def _parameter(notebook: str, facts: Mapping[str, str]) -> Parameter:
     """One parameter from what papermill found: its name, its type, its default and the comment as `help`."""
     name, kind, comment = facts["name"], facts["inferred_type_name"], facts.get("help") or ""
     if kind not in KINDS:
-        raise ValueError(f"{notebook}: the parameter {name} needs a type out of {', '.join(KINDS)}, got {kind}")
+        raise Refusal(f"{notebook}: the parameter {name} needs a type out of {', '.join(KINDS)}, got {kind}")
     parts = [part.strip() for part in comment.split("|", 1)]
     smoke, meaning = parts if parts[0].startswith("smoke:") and len(parts) == 2 else (parts[-1], parts[0])
     if not smoke.startswith("smoke:") or len(parts) < 2:
-        raise ValueError(f"{notebook}: the comment of {name} must read '# meaning | smoke: value', got {comment!r}")
+        raise Refusal(f"{notebook}: the comment of {name} must read '# meaning | smoke: value', got {comment!r}")
     try:
         default = ast.literal_eval(facts["default"])
         quick = ast.literal_eval(smoke.removeprefix("smoke:").strip())
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"{notebook}: the values of {name} must be plain Python literals") from error
+        raise Refusal(f"{notebook}: the values of {name} must be plain Python literals") from error
     return Parameter(name, kind, default, quick, meaning)
 
 

@@ -19,9 +19,11 @@ from specdec_lib.commands.notebook_runner import NotebookError
 from specdec_lib.commands.page_links import unquote
 from specdec_lib.commands.site_pages import GALLERY, bibliography_page, gallery_page, index_page
 from specdec_lib.files import write_text
+from specdec_lib.types import Refusal
 
 PLOTLY = "plotly.min.js"
 CELL_SECONDS = 600
+PAGES = ("index", "gallery", "bibliography")       # that the site has of its own
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
 
     Raises NotebookError after everything else is written, if a notebook failed or a link leads nowhere.
     """
-    chosen = [notebook_called(word) for word in words] if words else list(notebooks().values())
+    chosen = list(notebooks().values()) if words is None else chosen_notebooks(words)
     work, failed, done = out / "executed", list[str](), list[Path]()
     work.mkdir(parents=True, exist_ok=True)
 
@@ -67,6 +69,19 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
     if failed:
         raise NotebookError(f"the site in {out} has {len(failed)} faults: " + "; ".join(failed[:5]))
     return out / "index.html"
+
+
+def chosen_notebooks(words: Sequence[str]) -> list[Path]:
+    """The notebooks that these words name; Refusal for none, and for two that would be one page of the site."""
+    chosen = [notebook_called(word.strip()) for word in words if word.strip()]
+    taken = list(PAGES)
+    for path in chosen:
+        if path.stem in taken:
+            raise Refusal(f"{path.stem}.html would stand twice in the site: name each notebook once, or rename {path}")
+        taken.append(path.stem)
+    if not chosen:
+        raise Refusal("name at least one notebook, or leave --notebooks out for all; `specdec notebook` lists them")
+    return chosen
 
 
 def write_pages(executed: Sequence[Path], out: Path) -> None:

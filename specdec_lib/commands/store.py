@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from specdec_lib.bench import results
+from specdec_lib.bench.run_folder import refuse_own_file
+from specdec_lib.files import check_file_place
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import free_memory
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -69,8 +71,8 @@ def check_sources(sources: Sequence[Path], out: Path) -> None:
             raise Refusal(f"there is no file or folder {path}: check the path")
         if path.resolve() == out.resolve():
             raise Refusal(f"{path} would be replaced by its own store: give another --out")
-    if out.is_dir():
-        raise Refusal(f"{out} is a folder: give --out a file")
+    check_file_place(out)
+    refuse_own_file(out, sources)
 
 
 def encoding_threads(threads: int | None) -> int:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import card_provenance, provenance, without_folders
-from specdec_lib.checkpoints.card import card_text
+from specdec_lib.checkpoints.card import card_text, refuse_other_folder
 from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
 from specdec_lib.commands.train_own import OWN_MODELS, OwnOrder, train_own_model
 from specdec_lib.files import alone_in
@@ -51,6 +51,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
                    "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
                    "rows": rows != ROWS, "cache-gb": cache != TrainingOrder.cache, **dict(lengths or {})}
+        refuse_other_folder(out, name)
         asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
         return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
     name = with_attention(name, attention)
@@ -59,6 +60,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
                           target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch))
+    refuse_other_folder(out, name)
     check_sources(order)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)

@@ -83,5 +83,5 @@ def costs_in_forwards(draft: float, verify: float) -> dict:
 
 def rates_on_card(measured: Mapping[str, Any], part: str) -> dict:
     """Tokens per target forward that the card gives for this part, by how they were measured."""
-    return {kind: measured[kind][part]["tokens_per_target_forward"] for kind in ("teacher-forced", "live")
+    return {kind: measured[kind][part].get("tokens_per_target_forward") for kind in ("teacher-forced", "live")
             if part in measured.get(kind, {})}

@@ -115,12 +115,12 @@ def checked_folder(folder: Path, deep: bool = False) -> Path:
     """The folder, if its files have the sizes (deep: and checksums) they were written with; else Refusal."""
     again = "run `make clean-cache`, then start again"
     try:
-        written = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
+        written = [(folder / name, facts["bytes"], facts["sha256"]) for name, facts in json.loads(
+            (folder / MANIFEST).read_text(encoding="utf-8")).items()]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise Refusal(f"{folder} has no readable {MANIFEST}: {again}") from error
-    for name, facts in written.items():
-        path = folder / name
-        same = path.is_file() and path.stat().st_size == facts["bytes"]
-        if not same or (deep and file_sha256(path) != facts["sha256"]):
+    for path, size, sha256 in written:
+        same = path.is_file() and path.stat().st_size == size
+        if not same or (deep and file_sha256(path) != sha256):
             raise Refusal(f"{path} is damaged: {again}")
     return folder

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from specdec_lib.bench.provenance import provenance
-from specdec_lib.bench.run_folder import writing_run
+from specdec_lib.bench.run_folder import refuse_foreign, writing_run
 from specdec_lib.files import alone_in, json_sha256, write_text
 from specdec_lib.sweep import cluster
 from specdec_lib.sweep.cells import SCHEMA, Cell, cells_of
@@ -39,6 +39,7 @@ def run_sweep(grid: Path, out: Path, address: str | None = None,
     read = read_grid(grid)
     cells = cells_of(read)
     with alone_in(out):
+        refuse_foreign(out, (SUMMARY, TABLE), (out / CELLS).is_dir(), CELLS)
         remove_leftovers(out)
         kept = {cell.name: read_cell(out, cell) for cell in cells}
         missing = [cell for cell in cells if kept[cell.name] is None]
@@ -59,7 +60,7 @@ def run_sweep(grid: Path, out: Path, address: str | None = None,
 def remove_leftovers(out: Path) -> None:
     """Removes what a killed process left half-written."""
     with writing_run(out):
-        for left in (out / CELLS).glob(".*"):
+        for left in (out / CELLS).glob(".*.partial-*"):
             left.unlink(missing_ok=True)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib.bench import canvas_run
+from specdec_lib.bench.canvas_folder import CanvasFolder
 from specdec_lib.bench.canvas_results import read_canvas_run
 from specdec_lib.bench.canvas_run import CanvasPlan, run_canvases
 from specdec_lib.bench.canvas_summary import cost_ratios, summary_table
@@ -104,10 +105,20 @@ def test_a_finished_run_is_returned_and_another_one_refused(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("damage", ["[1]", "{", '{"decodes": [{}]}'])
 def test_a_damaged_part_is_refused(tmp_path, damage):
-    (tmp_path / "parts").mkdir()
+    world = open_world("table", 1)
+    CanvasFolder(tmp_path, plan().settings(world))
     (tmp_path / "parts" / "00000.json").write_text(damage)
     with pytest.raises(Refusal, match="00000"):
+        run_canvases(plan(), world, tmp_path, quiet)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "tasks.json", "parts", "settings.json"])
+def test_a_folder_of_something_else_is_refused_and_stays_as_it_was(name, tmp_path):
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(Refusal, match="give another --out"):
         run_canvases(plan(), open_world("table", 1), tmp_path, quiet)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

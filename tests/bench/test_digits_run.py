@@ -1,6 +1,7 @@
 """`specdec digits`: what is asked becomes methods, a killed run continues, and its figures follow from its images."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from specdec_lib.continuous import loop
 from specdec_lib.continuous.patch_model import load_pair
 from specdec_lib.continuous.rule import EXACT, PUBLISHED
 from specdec_lib.types import Refusal
+from tests.small_bench import refused
 
 METHODS = "mixture-plain,mixture(depth=3,prefill=0.15)"
 ASKED = DigitOptions(METHODS, images=20, batch=15, keep=4, threads=1)
@@ -113,6 +115,24 @@ def test_a_damaged_file_is_refused(finished, tmp_path):
         run_digits(ASKED, tmp_path)
     with pytest.raises(Refusal, match="holds no finished run"):
         analysis.read_run(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "mixture-plain.safetensors"])
+def test_a_folder_of_something_else_is_refused_and_stays_as_it_was(name, tmp_path):
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(Refusal, match=f"holds {name} and no settings.json.*: give another --out"):
+        run_digits(ASKED, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("summary.json", "{}"), ("summary.json", "[" * 100_000), ("summary.json", '{"methods": {"mixture-plain": 5}}'),
+    ("summary.json", '[1]'), ("settings.json", "[" * 100_000)])
+def test_a_finished_run_that_is_damaged_is_one_sentence(name, content, finished, tmp_path, capsys):
+    shutil.copytree(finished[0], tmp_path / "out")
+    (tmp_path / "out" / name).write_text(content)
+    words = ["--images", "20", "--batch", "15", "--keep", "4", "--threads", "1", "--out", str(tmp_path / "out")]
+    assert "holds a damaged run" in refused(["digits", "--methods", METHODS, *words], capsys)
 
 
 def test_exact_images_of_the_shipped_run_are_not_told_from_plain_ones_and_published_ones_are():

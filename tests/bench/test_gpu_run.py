@@ -80,6 +80,33 @@ def test_an_error_of_the_device_is_the_result_of_its_cell(tmp_path):
         {"width": 1, "error": "OutOfMemoryError: no memory is left"}, {"width": 2, "seconds": 1.0}]
 
 
+@pytest.mark.parametrize(("content", "said"), [
+    ("{", "is damaged"), ("[]", "is damaged"), ("{}", "is damaged"), ("[" * 100_000, "is damaged"),
+    ('{"settings": {}, "finished": false, "cells": [1]}', "is damaged"),
+    ('{"settings": {"target": "other"}, "finished": true, "cells": []}', "was measured with {'target': 'other'}")])
+def test_cells_that_are_damaged_or_of_another_run_are_refused_and_stay(content, said, tmp_path):
+    path = tmp_path / "cost.json"
+    path.write_text(content)
+    with pytest.raises(Refusal, match=f"{said}.* give another --out"):
+        CellFile(path, {})
+    assert path.read_text() == content
+
+
+def test_a_damaged_verdict_of_the_tests_is_refused(plan, tmp_path):
+    (tmp_path / "tests.json").write_text("[]")
+    with pytest.raises(Refusal, match="tests.json is damaged"):
+        GpuRun(replace(plan, out=tmp_path, steps=("tests",)), lambda line: None).run()
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"peers": ("dance",)}, "no peer named 'dance'"), ({"methods": ("ar", "ar")}, "named twice"),
+    ({"limit": 0}, "leaves nothing to run"), ({"max_new_tokens": 0}, "max_new_tokens must be at least 1")])
+def test_what_the_bench_cannot_run_is_refused_before_anything_is_measured(changed, said, plan, tmp_path):
+    with pytest.raises(Refusal, match=said):
+        GpuRun(replace(plan, out=tmp_path / "out", **changed), lambda line: None).run()
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_bytes_of_a_forward_are_those_of_its_matrices_and_its_context():
     weights = random_weights(SHAPE)
     linear = [part for layer in weights.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)]
@@ -99,7 +126,8 @@ def test_the_tests_of_the_device_are_told_by_their_exit_code(tmp_path):
 
 @pytest.mark.parametrize(("words", "reason"), [
     (["--steps", "tests,dance"], "there is no step named 'dance'"), (["--shapes", "gpt-5"], "no shape named 'gpt-5'"),
-    (["--minutes", "0"], "minutes are above 0"), (["--device", "tpu"], "there is no device named 'tpu'")])
+    (["--minutes", "0"], "minutes are above 0"), (["--minutes", "nan"], "minutes are above 0 and finite"),
+    (["--steps", ""], "name at least one step"), (["--device", "tpu"], "there is no device named 'tpu'")])
 def test_wrong_options_are_refused_in_one_sentence(words, reason, capsys, tmp_path):
     assert cli.run(["gpu", "--out", str(tmp_path / "out"), "--device", "cpu", *words]) == 2
     assert reason in capsys.readouterr().err

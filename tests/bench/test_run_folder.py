@@ -5,7 +5,7 @@ from filelock import FileLock
 
 from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan
-from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.bench.run_folder import RunFolder, refuse_own_file
 from specdec_lib.commands.store import answers_in
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.files import LOCK, OWNER
@@ -104,6 +104,33 @@ def test_a_broken_settings_file_and_a_file_in_the_place_of_the_folder_are_refuse
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="cannot be written"):
         RunFolder(tmp_path / "file", PLAN)
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("cost.json", "holds cost.json and no settings.json"), ("summary.json", "holds summary.json and no settings.json"),
+    ("decodes.parquet", "holds decodes.parquet and no settings.json"), ("parts", "holds parts and no settings.json"),
+    ("settings.json", "is not of a run of `specdec bench`")])
+def test_a_folder_of_something_else_is_refused_and_stays_as_it_was(name, said, tmp_path):
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(Refusal, match=f"{said}.*: give another --out"):
+        RunFolder(tmp_path, PLAN)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
+def test_a_finished_run_that_lost_its_settings_is_not_taken_for_any_other(begun):
+    begun.finish(ONE, {"methods": {}})
+    (begun.path / "settings.json").unlink()
+    with pytest.raises(Refusal, match="no settings.json"):
+        RunFolder(begun.path, Plan(("ar",), prompts="others.jsonl", sha256="1" * 64))
+    assert begun.curve == CURVE
+
+
+def test_a_file_of_a_run_that_is_read_is_not_written_over(begun):
+    refuse_own_file(begun.path / "both.csv", [begun.path])
+    refuse_own_file(begun.path.parent / "summary.json", [begun.path])
+    with pytest.raises(Refusal, match="is a file of the run in .*: give another --out"):
+        refuse_own_file(begun.path / "parts" / ".." / "summary.json", [begun.path])
 
 
 def test_numbers_that_json_does_not_know_are_never_written(begun):

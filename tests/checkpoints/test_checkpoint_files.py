@@ -1,10 +1,13 @@
 """Checkpoints on disk: what is saved is read, damage is refused, and a shelf reads only what it is asked for."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from specdec_lib.checkpoints.card import card_text, read_card, write_card
 from specdec_lib.checkpoints.checkpoint_files import (
@@ -139,6 +142,47 @@ def test_weights_that_are_no_checkpoint_are_refused_even_with_the_right_checksum
                        MADE_FOR)
     with pytest.raises(Refusal, match="holds no checkpoint"):
         load_checkpoint(tmp_path, "eagle")
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"meta": []}, "holds no checkpoint"), ({"meta": {"taps": 3}}, "holds no checkpoint"),
+    ({"meta": {"taps": ["a"]}}, r"taps are \['a'\] in the header"), ({"meta": {"layers": [99]}}, r"layers are \[99\]"),
+    ({"meta": {"block": 0}}, "block is 0 in the header"), ({"meta": {"base": "x"}}, "holds no checkpoint"),
+    ({"meta": {"base": {"name": "x"}}}, "holds no checkpoint"), ({"tensors": []}, "holds no checkpoint"),
+    ({"tensors": {"fc": {"scheme": 5, "shape": [16, 16]}}}, "holds no checkpoint"),
+    ({"tensors": {"fc": {"scheme": "+int8", "shape": [16, 16]}}}, "holds no checkpoint"),
+    ({"tensors": {"fc": {"scheme": "int8", "shape": ["a"]}}}, "holds no checkpoint")])
+def test_a_header_with_a_part_of_another_kind_is_refused_even_with_the_right_checksum(tmp_path, changed, said):
+    put(tmp_path)
+    path = tmp_path / "eagle" / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["specdec"]) | changed
+        tensors = {name: file.get_tensor(name) for name in file.keys()}            # noqa: SIM118
+    replace_checkpoint(tmp_path, "eagle", lambda place: save_file(tensors, place, {"specdec": json.dumps(header)}),
+                       {**CARD, "parameters": 1}, MADE_FOR)
+    with pytest.raises(Refusal, match=f"{said}.*`specdec train eagle` makes"):
+        shelf(tmp_path)["eagle"]
+
+
+def test_numbers_that_are_not_finite_are_refused(tmp_path):
+    put(tmp_path)
+    path = tmp_path / "eagle" / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}            # noqa: SIM118
+        header = file.metadata()
+    tensors["norm:all"][3] = float("nan")
+    replace_checkpoint(tmp_path, "eagle", lambda place: save_file(tensors, place, header), {**CARD, "parameters": 1},
+                       MADE_FOR)
+    with pytest.raises(Refusal, match="holds numbers that are not finite: `specdec train eagle` makes another"):
+        load_checkpoint(tmp_path, "eagle")
+
+
+def test_a_value_that_the_header_lacks_is_refused_where_it_is_read(tmp_path):
+    put(tmp_path, meta={"longest": 3})
+    found = load_checkpoint(tmp_path, "eagle", TARGET.weights)
+    assert (found.meta, found.meta.get("taps")) == ({"longest": 3}, None)
+    with pytest.raises(Refusal, match="there is no 'taps' in the header of .*`specdec train eagle` makes another"):
+        found.meta["taps"]
 
 
 def test_names_in_a_folder_are_known_without_reading_weights(tmp_path):

@@ -41,6 +41,7 @@ def test_one_run_a_damaged_one_and_a_folder_for_the_csv_are_refused(tmp_path, ca
     shutil.copytree(ONE, tmp_path / "cut")
     (tmp_path / "cut" / "summary.json").write_text("[")
     for words, why in (([ONE], "at least two"), ([ONE, str(tmp_path / "cut")], "holds no finished run"),
-                       ([ONE, TWO, "--out", str(tmp_path)], "is a folder")):
+                       ([ONE, TWO, "--out", str(tmp_path)], "is a folder"),
+                       ([ONE, TWO, "--out", f"{TWO}/summary.json"], "is a file of the run in")):
         assert cli.run(["compare", *words]) == 2
         assert why in capsys.readouterr().err

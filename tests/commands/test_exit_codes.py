@@ -1,7 +1,11 @@
 """What the file system refuses is one sentence, with the space that is left where a disk is full."""
 
 import errno
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import torch
 import typer
 
@@ -12,8 +16,35 @@ def test_a_full_disk_names_the_file_and_the_space_and_other_errors_their_reason(
     place = str(tmp_path / "a" / "b")
     full = why_failed(OSError(errno.ENOSPC, "No space left on device", place))
     assert full.startswith(f"{place} cannot be written: its disk is full, with ")
-    assert why_failed(PermissionError(errno.EACCES, "Permission denied", place)) == f"Permission denied: {place}"
+    said = why_failed(PermissionError(errno.EACCES, "Permission denied", place))
+    assert said == f"Permission denied: {place}; check the path, or give another one"
     assert why_failed(OSError("no number")) == "no number"
+    assert why_failed(OSError(errno.ENOSPC, "No space left on device")) == (
+        "the output cannot be written: its disk is full; free some space, or send it elsewhere")
+
+
+def test_a_folder_that_is_gone_while_one_is_in_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(FileNotFoundError) as gone:
+        Path.cwd()
+    assert why_failed(gone.value) == "the folder that you are in has been removed: change to another one"
+
+
+PROGRAM = f"'{sys.executable}' -m specdec_lib.cli"
+
+
+@pytest.mark.parametrize(("shell", "code", "said"), [
+    (f"{PROGRAM} methods >&-", 0, ""), (f"{PROGRAM} methods | true", 1, ""),
+    (f"{PROGRAM} generate - <&-", 2, "the prompt is empty"),
+    (f"{PROGRAM} generate - >&- <&-", 2, "the prompt is empty"),
+    (f"{PROGRAM} methods >/dev/full", 2, "the output cannot be written: its disk is full"),
+    (f"{PROGRAM} bench --methods nope 2>&-", 2, ""),
+    (f"PYTHONIOENCODING=ascii {PROGRAM} notebook", 0, ""), (f"PYTHONIOENCODING=latin-1 {PROGRAM} parts", 0, "")])
+def test_streams_that_are_closed_full_or_know_few_letters_never_end_in_a_traceback(shell, code, said):
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, bool(said))
+    assert said in done.stderr
 
 
 def test_a_device_without_memory_left_is_one_sentence(capsys):

@@ -1,8 +1,10 @@
 """`specdec export`: answer files of a committed run, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from specdec_lib import cli
@@ -38,12 +40,21 @@ def test_one_method_is_one_file_the_same_each_time(tmp_path):
     (["--out", "x.jsonl"], "6 methods and an answer file of Spec-Bench holds one: give --method NAME"),
     (["--method", "sam", "--out", "."], "is a folder"), (["--format", "csv", "--out", "x"], "no format named 'csv'"),
     (["--method", "nope", "--out", "x"], "no method nope"), (["--method", "hf-generate", "--out", "x"], "is a peer"),
-    (["--prompts", "nowhere", "--out", "x"], "no prompt file")])
+    (["--prompts", "nowhere", "--out", "x"], "no prompt file"),
+    (["--method", "sam", "--out", f"{RUN}/decodes.parquet"], "is a file of the run in")])
 def test_what_cannot_be_written_is_refused_in_a_sentence(words, why, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.run(["export", RUN, *words]) == 2
     assert why in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_a_single_answer_is_refused(tmp_path, capsys):
+    shutil.copytree(RUN, tmp_path / "run")
+    tables = tmp_path / "run" / "decodes.parquet"
+    pq.write_table(pq.read_table(tables).slice(0, 0), tables)
+    assert cli.run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "x")]) == 2
+    assert "has no answers of a method" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """`specdec export eagle`: a trained head in the speculators format, read again by `--eagle`."""
 
 import json
+import shutil
 
 import pytest
 
@@ -47,6 +48,19 @@ def test_what_cannot_be_written_is_refused_in_a_sentence(place, word, sentence, 
     given[place] = word
     assert sentence in refused(given, capsys)
     assert not (tmp_path / "head").exists()
+
+
+@pytest.mark.parametrize("name", ["target", "eagle", "README.md", "model.safetensors"])
+def test_the_files_of_another_model_are_never_written_over_and_an_older_head_is(name, model, tmp_path, capsys):
+    shelf, out = trained_for(model, tmp_path / "shelf", (1, 2, 4)), tmp_path / "place"
+    shutil.copytree({"target": model, "eagle": shelf / "eagle"}.get(name, shelf), out)
+    if name in ("README.md", "model.safetensors"):
+        (out / name).write_text("mine")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert "of another model: give --out a folder of its own" in refused(words(model, shelf, out), capsys)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    for _ in range(2):
+        assert cli.run(words(model, shelf, tmp_path / "head")) == 0
 
 
 def test_a_head_for_the_normed_state_and_a_shelf_without_one_are_refused(model, tmp_path, capsys):

@@ -9,6 +9,7 @@ from specdec_lib.cli import run
 from specdec_lib.commands import notebook
 from specdec_lib.models.replay import shipped_recordings
 from specdec_lib.types import Refusal
+from tests.small_bench import refused
 
 
 @pytest.mark.parametrize("word", ["03", "03_one_loop", "one_loop", "notebooks/03_one_loop.ipynb"])
@@ -52,6 +53,30 @@ def test_the_page_is_not_written_over_the_notebook(tmp_path):
     path.write_text("{}")
     with pytest.raises(Refusal, match="would put the executed notebook over"):
         notebook.write_page(path, {}, tmp_path / "a.html")
+
+
+@pytest.mark.parametrize(("out", "said"), [
+    ("other.html", "would put the executed notebook over"), ("page.ipynb", "let --out end with .html"),
+    ("folder", "is a folder, and a file is written there"), (".", "is a folder"), ("/", "is a folder"),
+    ("other.ipynb/page.html", "is no folder: give another path")])
+def test_a_page_is_only_put_where_nothing_is_lost(out, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "other.ipynb").write_text('{"metadata": {}}')
+    assert said in refused(["notebook", "03", "--out", out], capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "other.ipynb"]
+    assert (tmp_path / "other.ipynb").read_text() == '{"metadata": {}}'
+
+
+def test_an_executed_notebook_may_be_replaced_and_a_copy_of_one_that_never_began(tmp_path):
+    path, executed = notebook.notebook_called("03"), tmp_path / "a.ipynb"
+    shutil.copy(path, executed)
+    assert notebook.may_be_replaced(executed, path)
+    executed.write_text('{"metadata": {"papermill": {}}}')
+    assert notebook.may_be_replaced(executed, path)
+    for mine in ('{"metadata": {}}', "[]", "{", "[" * 100_000):
+        executed.write_text(mine)
+        assert not notebook.may_be_replaced(executed, path)
 
 
 @pytest.mark.notebooks

@@ -10,6 +10,7 @@ from specdec_lib.commands import site
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
 from specdec_lib.commands.site_pages import bibliography_page, index_page
+from tests.small_bench import refused
 
 
 @pytest.fixture(scope="module", name="built")
@@ -43,6 +44,16 @@ def test_the_contents_know_titles_and_headings_and_the_gallery_shows_a_control(b
     assert found["How can a draft leave the output distribution unchanged?"] == "02_the_lossless_trick.html"
     assert any(text.endswith("› Draft, then verify") and "#" in to for text, to in found.items())
     assert "specdec-explore" in (built / "gallery.html").read_text()
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ("", "name at least one notebook"), (" , ,", "name at least one notebook"),
+    ("02,02_the_lossless_trick", "would stand twice in the site"), ("index.ipynb", "index.html would stand twice")])
+def test_notebooks_that_make_no_site_are_refused_before_any_runs(words, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "index.ipynb").write_text("{}")
+    assert said in refused(["site", "--notebooks", words, "--out", "out"], capsys)
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_notebook_belongs_to_a_part_of_the_contents():

@@ -126,6 +126,9 @@ def test_places_that_cannot_be_are_refused_before_anything_is_read(model, write,
     assert "is a folder" in refused(model, tmp_path, text, capsys=capsys)
     assert "holds no generated data" in refused(model, tmp_path / "s", tmp_path, capsys=capsys)
     assert "no folder './nowhere'" in refused("./nowhere", tmp_path / "s", text, capsys=capsys)
+    (tmp_path / "run").mkdir()
+    told = refused(model, tmp_path / "run" / "decodes.parquet", tmp_path / "run", capsys=capsys)
+    assert "is a file of the run in" in told
     assert text.read_text() == "a b"
 
 

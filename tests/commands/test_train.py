@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from specdec_lib.checkpoints.card import refuse_other_folder
 from specdec_lib.commands import train
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.types import Refusal
@@ -46,6 +47,28 @@ def given(asked, monkeypatch):
     monkeypatch.setattr(train, "train_drafter", training)
     monkeypatch.setattr(train, "train_ngram", training)
     return seen
+
+
+@pytest.mark.parametrize("names", [("README.md", ".git"), ("config.json", "model.safetensors"), ("README.md",)])
+@pytest.mark.parametrize("drafter", ["eagle", "ngram", "digits"])
+def test_a_folder_of_somebody_else_in_the_place_of_the_checkpoint_is_refused(asked, tmp_path, names, drafter):
+    (tmp_path / drafter).mkdir()
+    for name in names:
+        (tmp_path / drafter / name).write_text("mine")
+    with pytest.raises(Refusal, match="no card.json, so it is no checkpoint of `specdec train`: give another --out"):
+        asked(drafter)
+    assert {path.read_text() for path in (tmp_path / drafter).iterdir()} == {"mine"}
+    refuse_other_folder(tmp_path, "draft-lm")
+
+
+def test_a_checkpoint_whose_card_a_kill_kept_back_may_be_made_again(tmp_path):
+    (tmp_path / "eagle").mkdir()
+    (tmp_path / "eagle" / "model.safetensors").write_text("whole")
+    (tmp_path / "eagle" / ".card.json.partial-1").write_text("half")
+    refuse_other_folder(tmp_path, "eagle")
+    (tmp_path / "ngram").write_text("a file")
+    with pytest.raises(Refusal, match="ngram is a file"):
+        refuse_other_folder(tmp_path, "ngram")
 
 
 def test_words_become_an_order(given, tmp_path, folder):

@@ -98,6 +98,9 @@ def test_waiting_for_another_process_is_reported(tmp_path):
     lambda folder: (folder / "weights").unlink(),
     lambda folder: (folder / "manifest.json").write_text("{"),
     lambda folder: (folder / "manifest.json").unlink(),
+    lambda folder: (folder / "manifest.json").write_text("[1]"),
+    lambda folder: (folder / "manifest.json").write_text('{"weights": 5}'),
+    lambda folder: (folder / "manifest.json").write_text("[" * 100_000),
 ])
 def test_a_damaged_folder_is_refused_with_what_to_do(tmp_path, damage):
     damage(build_once(tmp_path / "model", fill, quiet))

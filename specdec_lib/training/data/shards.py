@@ -9,8 +9,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import starmap
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -19,6 +21,7 @@ from specdec_lib.types import Refusal
 
 MANIFEST = "manifest.json"
 NAMES = ("shard-*.jsonl", "shard-*.jsonl.gz")
+SHARD = re.compile(r"shard-\d+\.jsonl(\.gz)?")
 
 
 class Record(TypedDict):
@@ -37,13 +40,16 @@ class Shards:
     def __init__(self, folder: str | Path, target: str, packed: bool = True):
         self.folder, self.target, self.suffix = Path(folder), target, ".jsonl.gz" if packed else ".jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
-        written = manifest(self.folder) if (self.folder / MANIFEST).exists() else {"target": target, "shards": {}}
+        new = not (self.folder / MANIFEST).exists()          # written before the first shard
+        if new and any(path for pattern in NAMES for path in self.folder.glob(pattern)):
+            raise Refusal(f"{self.folder} holds shards of another program, without a {MANIFEST}: give another folder")
+        written = {"target": target, "shards": {}} if new else manifest(self.folder)
         refuse_other(self.folder, written, target)
         self.listed = {name: facts for name, facts in written["shards"].items()
                        if is_complete(self.folder / name, facts)}
         self.dropped = sorted(set(written["shards"]) - set(self.listed))
         self.write_manifest()
-        for pattern in (*NAMES, "*.partial"):
+        for pattern in (*NAMES, "shard-*.partial"):
             for path in self.folder.glob(pattern):
                 if path.name not in self.listed:
                     path.unlink()
@@ -117,22 +123,40 @@ def read_shards(folder: str | Path, target: str | None = None) -> Iterator[Recor
         path = folder / name
         if not is_complete(path, facts):
             raise Refusal(f"{path} is damaged: generate again into this folder, which makes it anew")
+        yield from records_in(path)
+
+
+def records_in(path: Path) -> Iterator[Record]:
+    """The records of one whole shard; Refusal for one that holds anything else."""
+    try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if name.endswith(".gz") else data).decode()
-        yield from map(json.loads, text.removesuffix("\n").split("\n") if text else ())
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        found = [json.loads(line) for line in text.removesuffix("\n").split("\n")] if text else []
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error):
+        found = [None]
+    if not all(isinstance(record, dict) for record in found):
+        raise Refusal(f"{path} holds no answers, one JSON object a line: generate again into another folder")
+    yield from found
 
 
 def manifest(folder: Path) -> dict:
     """What the folder says of itself; Refusal where it says nothing readable."""
     try:
-        written = json.loads((folder / MANIFEST).read_text())
-        if isinstance(written["target"], str) and all("sha256" in facts for facts in written["shards"].values()):
+        written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if isinstance(written["target"], str) and all(starmap(is_shard, written["shards"].items())):
             return written
     except FileNotFoundError:
         raise Refusal(f"{folder} holds no generated data: it has no {MANIFEST}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise Refusal(f"{folder / MANIFEST} cannot be read: delete the folder and generate again")
+
+
+def is_shard(name: object, facts: object) -> bool:
+    """Whether an entry of a manifest is of a shard in its own folder: a checksum and two counts."""
+    counts = [facts.get("records"), facts.get("tokens")] if isinstance(facts, dict) else [None]
+    return (isinstance(name, str) and SHARD.fullmatch(name) is not None and isinstance(facts, dict)
+            and isinstance(facts.get("sha256"), str) and all(type(count) is int for count in counts))
 
 
 def refuse_other(folder: Path, written: dict, target: str) -> None:

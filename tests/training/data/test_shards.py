@@ -1,5 +1,6 @@
 """Shards are written once and whole; what is damaged is noticed, dropped and made again."""
 
+import hashlib
 import json
 
 import pytest
@@ -59,6 +60,27 @@ def test_a_half_written_shard_and_one_that_the_manifest_does_not_know_are_droppe
     assert (folder / "notes.txt").exists()
 
 
+def test_shards_and_downloads_of_another_program_are_never_removed(tmp_path):
+    (tmp_path / "film.mkv.partial").write_text("mine")
+    assert Shards(tmp_path / "new", "tiny").free == Shards(tmp_path, "tiny").free == 0
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / "shard-00001.jsonl").write_text("mine")
+    with pytest.raises(Refusal, match="holds shards of another program, without a manifest.json: give another folder"):
+        Shards(tmp_path, "tiny")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {
+        "film.mkv.partial": "mine", "shard-00001.jsonl": "mine"}
+
+
+@pytest.mark.parametrize("text", ["{\n", "5\n", "\n", "\ud800"])
+def test_a_whole_shard_without_answers_is_refused(folder, text):
+    data = text.encode("utf-8", "surrogatepass")
+    (folder / "shard-00001.jsonl").write_bytes(data)
+    facts = {"sha256": hashlib.sha256(data).hexdigest(), "records": 1, "tokens": 1}
+    (folder / MANIFEST).write_text(json.dumps({"target": "tiny", "shards": {"shard-00001.jsonl": facts}}))
+    with pytest.raises(Refusal, match="holds no answers, one JSON object a line"):
+        list(read_shards(folder))
+
+
 def test_a_whole_shard_is_never_rewritten(folder):
     with pytest.raises(ValueError, match="never rewritten"):
         Shards(folder, "tiny").write(1, [record(5)])
@@ -72,7 +94,12 @@ def test_data_of_another_target_is_refused(folder):
 
 
 def test_a_folder_without_a_readable_manifest_is_refused(folder):
-    for content in ("{", json.dumps([]), json.dumps({"target": "tiny"}), json.dumps({"target": "tiny", "shards": [1]})):
+    whole = {"sha256": "0", "records": 1, "tokens": 1}
+    entries = [[1], {"shard-0.jsonl": "sha256"}, {"shard-0.jsonl": None}, {"shard-0.jsonl": {"sha256": "0"}},
+               {"../data.jsonl": whole}, {"": whole}, {"shard-x.jsonl": whole},
+               {"shard-0.jsonl": {**whole, "tokens": "1"}}]
+    for content in ("{", "[]", "[" * 100_000, json.dumps({"target": "tiny"}),
+                    *(json.dumps({"target": "tiny", "shards": one}) for one in entries)):
         (folder / MANIFEST).write_text(content)
         with pytest.raises(Refusal, match="cannot be read"):
             Shards(folder, "tiny")
