@@ -145,7 +145,8 @@ def method_spec(spec: MethodSpec | str) -> MethodSpec:
             raise Refusal(f"there is no policy named {other.name!r} and no such acceptance rule; there are: "
                           + ", ".join(name for cards in rooms.values() for name in cards))
         if room in replaced:
-            raise Refusal(f"{spec!r} names two parts of one kind, {replaced[room].name} and {other.name}: one decides")
+            raise Refusal(f"{spec!r} names two parts of one kind, {replaced[room].name} and {other.name}:"
+                          " one decides, leave the other out")
         replaced[room] = other
     check_parts(own, replaced)
     return MethodSpec(spec, own, replaced)

@@ -66,12 +66,14 @@ class Plan:
         for kind, names in (("method", texts), ("peer", self.peers), ("order", self.orders)):
             twice = [name for name in names if names.count(name) > 1]
             if twice:
-                raise Refusal(f"the {kind} {twice[0]} is named twice")
+                raise Refusal(f"the {kind} {twice[0]} is named twice: name it once")
         learning = [spec for spec in self.methods if catalog.card_of(spec).learns_across_prompts]
         if not self.orders or not set(self.orders) <= set(ORDERS):
-            raise Refusal(f"orders of the prompts are {' and '.join(ORDERS)}, got {', '.join(self.orders) or 'none'}")
+            raise Refusal(f"orders of the prompts are {' and '.join(ORDERS)}: give one of them or both, got"
+                          f" {', '.join(self.orders) or 'none'}")
         if SHUFFLED in self.orders and not learning:
-            raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does")
+            raise Refusal("a shuffled order is for methods that learn across prompts, and none of these does: name one,"
+                          " such as respec+memory, or leave --orders out")
         self.check_batch()
         peer.check_peers(self.peers, self.draft, self.target, self.temperature)
         Sampling(self.temperature)

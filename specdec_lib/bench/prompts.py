@@ -109,14 +109,14 @@ def _prompt(line: str, where: str) -> Prompt:
     try:
         record = json.loads(line)
     except RecursionError:
-        raise Refusal(f"{where} is nested too deeply to be a prompt") from None
+        raise Refusal(f"{where} is nested too deeply to be a prompt: write question_id, category and turns") from None
     except ValueError as error:
         raise Refusal(f"{where} is not valid JSON ({error}): write one JSON object a line") from None
     if not isinstance(record, dict):
         raise Refusal(f"{where} is not a JSON object: it needs question_id, category and turns")
     lacking = [field for field in ("question_id", "category", "turns") if field not in record]
     if lacking:
-        raise Refusal(f"{where} lacks {' and '.join(lacking)}")
+        raise Refusal(f"{where} lacks {' and '.join(lacking)}: write question_id, category and turns")
     name, category = record["question_id"], record["category"]
     if isinstance(name, bool) or not isinstance(name, int | str) or name == "":
         raise Refusal(f"{where} has question_id {name!r}: it must be a whole number or a name")

@@ -43,7 +43,7 @@ def check_race(specs: Sequence[str]) -> None:
     """Refuses fewer than two methods, and one that is named twice."""
     twice = next((spec for spec in specs if list(specs).count(spec) > 1), None)
     if twice is not None:
-        raise Refusal(f"the method {twice} is named twice")
+        raise Refusal(f"the method {twice} is named twice: name it once")
     if len(specs) < FEWEST:
         raise Refusal(f"a comparison takes two methods or more, such as ar,sam; got {', '.join(specs) or 'none'}")
 

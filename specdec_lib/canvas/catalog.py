@@ -42,7 +42,7 @@ def canvas_specs(text: str) -> tuple[PartSpec, ...]:
     if not specs:
         raise Refusal(f"name at least one method: {', '.join(canvas_cards())}")
     if twice is not None:
-        raise Refusal(f"{twice} is named twice")
+        raise Refusal(f"{twice} is named twice: name it once")
     return specs
 
 

@@ -20,9 +20,11 @@ def why_untrainable(name: str, target: LM) -> str | None:
 
     reads_a_source = hasattr(target, "bound")
     if name in PRONOUNCING and not reads_a_source:
-        return f"{name} reads letters and writes sounds, and works with the target {PRONOUNCING[0]} alone"
+        return (f"{name} reads letters and writes sounds, and works with the target {PRONOUNCING[0]} alone: give it, or"
+                " take another method")
     if reads_a_source and name not in PRONOUNCING:
-        return f"{name} is for language models of text, and this target is an encoder-decoder"
+        return (f"{name} is for language models of text, and this target is an encoder-decoder; methods without"
+                " training, such as sam, run on it, and specdec")
     if not isinstance(target, HuggingFace):
         return None
     if name not in ANY_TARGET:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import typer
 
@@ -29,8 +29,12 @@ def say(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def check_words(words: list[str]) -> None:
-    """Refuses a word that no file and no tokenizer can hold: bytes that are not UTF-8, or a zero byte."""
+def check_here(words: list[str]) -> None:
+    """Refuses a folder that is gone, and a word that no file and no tokenizer can hold: not UTF-8, or a zero byte."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise Refusal("the folder that you are in has been removed: change to another one") from None
     for place, word in enumerate(words, 1):
         if "\0" in word or any("\ud800" <= letter <= "\udfff" for letter in word):
             raise Refusal(f"word {place} of the command is not UTF-8 text: save it as UTF-8, or rename the file")
@@ -69,7 +73,7 @@ def flushed(code: int) -> int:
 def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     """Runs the command that these words name and returns its exit code."""
     try:
-        check_words(sys.argv[1:] if words is None else words)
+        check_here(sys.argv[1:] if words is None else words)
         code = app(words, standalone_mode=False)
         if code == STOPPED:                        # typer's answer to Ctrl-C, which says nothing
             say(SENTENCE)
@@ -77,7 +81,7 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     except Refusal as error:
         say(f"specdec: {one_line(str(error))}")
     except CLICK as error:
-        say(f"specdec: {one_line(error.format_message())}" if error.format_message() else "")
+        say(f"specdec: {one_line(error.format_message())}{help_for(error)}" if error.format_message() else "")
     except Stopped as error:
         say(str(error))
         return STOPPED
@@ -100,6 +104,14 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     return BAD_INPUT
 
 
+def help_for(error: Any) -> str:
+    """Where the words that a command takes are listed; nothing for a value, whose refusal says what is taken."""
+    context = getattr(error, "ctx", None)
+    return "" if isinstance(error, typer.BadParameter) or context is None else (
+        f"; `specdec {context.info_name} --help` lists what it takes" if context.parent else
+        "; `specdec --help` lists the commands")
+
+
 def why_failed(error: OSError) -> str:
     """What the file system refused with a remedy, and for a full disk the space that is left."""
     if error.filename is None:
@@ -114,11 +126,7 @@ def why_failed(error: OSError) -> str:
 
 
 def why_nameless(error: OSError) -> str:
-    """The same for an error that names no file: what is printed went nowhere, or the folder that one is in is gone."""
+    """The same for an error that names no file, as where what is printed goes nowhere."""
     if why_full(error):
         return f"the output cannot be written: {why_full(error)}; free some space, or send it elsewhere"
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return "the folder that you are in has been removed: change to another one"
     return str(error.strerror or error)

@@ -42,7 +42,7 @@ class LengthSettings:
         if strange or not self.drafters:
             raise Refusal(f"length predictors are for {', '.join(DRAFTERS)}, got {', '.join(strange) or 'none'}")
         if len(set(self.drafters)) < len(self.drafters):
-            raise Refusal(f"a drafter is named twice: {', '.join(self.drafters)}")
+            raise Refusal(f"a drafter is named twice: name each once, got {', '.join(self.drafters)}")
         if not 1 <= self.longest <= 100 or not 0 < self.weight < inf or not 0 < self.rate < inf:
             raise Refusal(f"longest lies between 1 and 100, weight and rate above 0, got {self.longest}, {self.weight} "
                           f"and {self.rate}")

@@ -3,12 +3,12 @@
 import errno
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 import typer
 
+from specdec_lib import cli
 from specdec_lib.commands.exit_codes import BAD_INPUT, exit_code, why_failed
 
 
@@ -23,12 +23,24 @@ def test_a_full_disk_names_the_file_and_the_space_and_other_errors_their_reason(
         "the output cannot be written: its disk is full; free some space, or send it elsewhere")
 
 
-def test_a_folder_that_is_gone_while_one_is_in_it_is_named(tmp_path, monkeypatch):
+def test_a_folder_that_is_gone_while_one_is_in_it_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
-    with pytest.raises(FileNotFoundError) as gone:
-        Path.cwd()
-    assert why_failed(gone.value) == "the folder that you are in has been removed: change to another one"
+    try:
+        assert cli.run(["methods"]) == BAD_INPUT
+    finally:
+        monkeypatch.undo()
+    assert capsys.readouterr().err == (
+        "specdec: the folder that you are in has been removed: change to another one\n")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["genrate"], "'genrate'"), (["bench", "surplus"], "surplus"), (["bench", "--batches", "2"], "--batches")])
+def test_words_that_no_command_takes_are_refused_with_where_they_are_listed(words, said, capsys):
+    assert cli.run(words) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert said in told
+    assert "--help` lists" in told
 
 
 PROGRAM = f"'{sys.executable}' -m specdec_lib.cli"
