@@ -190,6 +190,11 @@ def json_sha256(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
+def broken_unicode(*texts: str) -> bool:
+    """Whether one of these holds half a surrogate pair, which no tokenizer takes and no file can keep."""
+    return any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
+
+
 def file_stem(word: str) -> str:
     """A word from data as a file name without its ending: it names no other folder, and different words differ.
 

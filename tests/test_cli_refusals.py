@@ -111,10 +111,14 @@ def write_curve(path, **changed):
     return path
 
 
+DEEP = json.loads("[" * 900 + "]" * 900)
+
+
 @pytest.mark.parametrize(("changed", "sentence"), [
     ({"seconds": [[1.0, float("inf"), 2.0]]}, "finite"), ({"widths": [1, 5.5, 9]}, "whole numbers"),
     ({"widths": [True, 5, 9]}, "whole numbers"), ({"contexts": [8.5]}, "whole numbers"),
-    ({"provenance": [1]}, "in words"),
+    ({"contexts": [-8]}, "whole numbers from 1"), ({"widths": [1, 5, 10 ** 30]}, "to 1,000,000"),
+    ({"provenance": [1]}, "in words"), ({"provenance": {"a": DEEP}}, "at most 20 levels"),
     ({"target": "other"}, "measured with the target other and this run has tiny"),
     ({"device": "cuda"}, "measured with the device cuda"), ({"dtype": "bfloat16"}, "measured with the dtype bfloat16")])
 def test_a_cost_curve_of_odd_numbers_or_of_another_setting_is_refused(bench, tmp_path, changed, sentence, capsys):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from specdec_lib import files
+from specdec_lib.files import broken_unicode
 from specdec_lib.types import Refusal
 
 Contents = TypeVar("Contents")
@@ -127,7 +128,7 @@ def _prompt(line: str, where: str) -> Prompt:
     prompt = Prompt(name, category, family_of(category), _turns(record["turns"], where),
                     _reference(record.get("reference"), where))
     if broken_unicode(str(name), category, *(prompt.reference or ())):
-        raise Refusal(f"{where} has broken Unicode outside its turns: an escape of half a character")
+        raise Refusal(f"{where} has broken Unicode outside its turns, an escape of half a character: write it whole")
     return prompt
 
 
@@ -138,13 +139,9 @@ def _turns(turns, where: str) -> tuple[str, ...]:
         if not turn.strip():
             raise Refusal(f"{where} has an empty prompt (turn {number}): write its text or remove the line")
         if broken_unicode(turn):
-            raise Refusal(f"{where} has broken Unicode in turn {number}: an escape of half a character")
+            raise Refusal(f"{where} has broken Unicode in turn {number}, an escape of half a character: write it"
+                          " whole")
     return tuple(turns)
-
-
-def broken_unicode(*texts: str) -> bool:
-    """Whether one of these holds half a surrogate pair, which no tokenizer takes and no file can keep."""
-    return any("\ud800" <= letter <= "\udfff" for text in texts for letter in text)
 
 
 def _reference(reference, where: str) -> tuple[str, ...] | None:

@@ -12,11 +12,12 @@ import typer
 
 from specdec_lib.commands.ctrl_c import SENTENCE, STOPPED
 from specdec_lib.commands.printable import one_line
-from specdec_lib.files import DiskFull, why_full, writing
+from specdec_lib.files import DiskFull, broken_unicode, why_full, writing
 from specdec_lib.types import Refusal
 
 BAD_INPUT, FAILED = 2, 1
-NO_MEMORY = "specdec: the device has no memory left: take a smaller model, a narrower --dtype or --device cpu"
+NO_MEMORY = ("specdec: the device has no memory left: take a smaller model, a narrower --dtype or --device cpu, or give"
+             " smaller numbers")
 CLICK = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])    # click's base of usage errors, wherever it is
 
 
@@ -36,7 +37,7 @@ def check_here(words: list[str]) -> None:
     except FileNotFoundError:
         raise Refusal("the folder that you are in has been removed: change to another one") from None
     for place, word in enumerate(words, 1):
-        if "\0" in word or any("\ud800" <= letter <= "\udfff" for letter in word):
+        if "\0" in word or broken_unicode(word):
             raise Refusal(f"word {place} of the command is not UTF-8 text: save it as UTF-8, or rename the file")
 
 
@@ -88,11 +89,11 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         say(SENTENCE)
         return STOPPED
-    except (RuntimeError, ImportError, SystemError) as error:
+    except (RuntimeError, ImportError, SystemError, MemoryError) as error:
         if after_interrupt(error):
             say(SENTENCE)
             return STOPPED
-        if type(error).__name__ == "OutOfMemoryError":         # torch's, and torch is not loaded here
+        if has_no_memory(error):
             say(NO_MEMORY)
             return BAD_INPUT
         if type(error).__name__ != "NotebookError":    # expected: it says which cell failed and what is kept
@@ -102,6 +103,12 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     except OSError as error:
         say(f"specdec: {one_line(why_failed(error))}")
     return BAD_INPUT
+
+
+def has_no_memory(error: Exception) -> bool:
+    """Whether memory ran out: Python's, torch's on a device or, by its text alone, on the processor."""
+    named = type(error).__name__ == "OutOfMemoryError"         # torch's, and torch is not loaded here
+    return named or isinstance(error, MemoryError) or "DefaultCPUAllocator: " in str(error)
 
 
 def help_for(error: Any) -> str:

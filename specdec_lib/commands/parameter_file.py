@@ -42,7 +42,7 @@ def read_parameters(path: Path) -> dict[str, GivenWord]:
         line = key.start_mark.line + 1
         name = str(key.value).replace("-", "_")
         if name in found:
-            raise Refusal(f"{path}, line {line}: {name} is given a second time")
+            raise Refusal(f"{path}, line {line}: {name} is given a second time: give it once")
         parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
         if not all(isinstance(part, yaml.ScalarNode) for part in (key, *parts)):
             raise Refusal(f"{path}, line {line}: {name} takes a text, a number or a list of them")

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from specdec_lib.bench import results
 from specdec_lib.bench.run_folder import refuse_own_file
-from specdec_lib.files import check_file_place
+from specdec_lib.files import broken_unicode, check_file_place
 from specdec_lib.hub import locate
 from specdec_lib.hub.load import free_memory
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -142,7 +142,8 @@ def open_lines(path: Path) -> Iterator[tuple[Iterator[str], Callable[[], int]]]:
             opened = gzip.open(raw) if path.suffix == ".gz" else raw         # noqa: SIM115 - closed with `raw`
             yield (line.decode("utf-8-sig" if n == 0 else "utf-8") for n, line in enumerate(opened)), raw.tell
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise Refusal(f"{path} cannot be read as UTF-8 text ({error})") from None
+        raise Refusal(f"{path} cannot be read as UTF-8 text ({error}): save it as UTF-8 text, packed by gzip where its"
+                      " name ends with .gz") from None
 
 
 def parsed(row: str, where: str) -> Any:
@@ -156,6 +157,8 @@ def as_ids(record: Any, where: str, text: Tokenizer) -> np.ndarray:
     """The ids of one record: `output` as token ids, else `output` or `text` as text. Refusal for anything else."""
     record = record if isinstance(record, dict) else {}
     found = record.get("output", record.get("text"))
+    if isinstance(found, str) and broken_unicode(found):
+        raise Refusal(f"{where} has broken Unicode, an escape of half a character: write it whole")
     if isinstance(found, str):
         return encode_text(found, text)
     if not isinstance(found, list) or not all(type(token) is int for token in found):

@@ -74,7 +74,7 @@ def load_batch_curve(path: str | Path) -> BatchCurve:
         return batch_curve_of(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise Refusal(f"the cost curve of batches {path} cannot be read ({error.strerror}): {MADE}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Refusal(f"{path} is no cost curve of batches ({error}): {MADE}") from None
 
 

@@ -93,7 +93,7 @@ def load_contention(path: str | Path) -> ContentionRun:
         raise Refusal(f"the contention in {path} cannot be read ({error.strerror}): {MADE}") from None
     except Refusal as error:
         raise Refusal(f"{path} holds no contention: {error}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Refusal(f"{path} holds no contention ({error}): {MADE}") from None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from specdec_lib.cards import Kit
 from specdec_lib.cost.lengths import best_length
@@ -19,6 +20,7 @@ from specdec_lib.files import write_text
 from specdec_lib.types import LM, Draft, Refusal
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32)
+LARGEST, DEEPEST = 1_000_000, 20                   # of a width or a context, and levels of a provenance
 DEFAULT_NODES = 8                                  # without a measured curve
 TOLERANCE = 1.25
 
@@ -37,8 +39,8 @@ class CostCurve:
     provenance: Mapping = field(default_factory=dict)
 
     def __post_init__(self):
-        if not all(type(place) is int for place in (*self.widths, *self.contexts)):
-            raise Refusal("a cost curve needs widths and contexts that are whole numbers")
+        if not all(type(place) is int and 1 <= place <= LARGEST for place in (*self.widths, *self.contexts)):
+            raise Refusal(f"a cost curve needs widths and contexts that are whole numbers from 1 to {LARGEST:,}")
         ordered = all(list(x) == sorted(set(x)) and x for x in (self.widths, self.contexts))
         if not ordered or self.widths[0] != 1:
             raise Refusal("a cost curve needs rising widths that start at 1, and rising contexts")
@@ -109,7 +111,7 @@ def load_curve(path: str | Path) -> CostCurve:
         raise Refusal(f"the cost curve {path} cannot be read ({error.strerror}): make one with"
                       " 'specdec cost --out FILE'") from None
     except Refusal as error:
-        raise Refusal(f"{path} is no cost curve: {error}") from None
+        raise Refusal(f"{path} is no cost curve: {error}; make one with 'specdec cost --out FILE'") from None
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise Refusal(f"{path} is no cost curve ({error}): make one with 'specdec cost --out FILE'") from None
 
@@ -119,8 +121,16 @@ def from_dict(saved: Mapping) -> CostCurve:
     names = (saved.get("target", ""), saved.get("device", ""), saved.get("dtype", ""))
     if not all(isinstance(name, str) for name in names) or not isinstance(saved.get("provenance", {}), Mapping):
         raise Refusal("a cost curve names its target, device and dtype in words")
+    if deeper_than(saved.get("provenance", {}), DEEPEST):
+        raise Refusal(f"the provenance of a cost curve has at most {DEEPEST} levels")
     return CostCurve(tuple(saved["widths"]), tuple(saved["contexts"]), tuple(tuple(row) for row in saved["seconds"]),
                      *names, saved.get("threads"), saved.get("provenance", {}))
+
+
+def deeper_than(value: Any, levels: int) -> bool:
+    """Whether plain data is nested deeper than this: what is copied level by level later must end."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return levels < 0 or any(deeper_than(one, levels - 1) for one in inner)
 
 
 def node_budget(curve: CostCurve | None, tolerance: float = TOLERANCE) -> int:

@@ -100,7 +100,7 @@ def load_levels(path: str | Path) -> LevelMeasurements:
                                  float(saved["temperature"]), saved["about"])
     except OSError as error:
         raise Refusal(f"the measured levels {path} cannot be read ({error.strerror}): {MADE}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Refusal(f"{path} holds no measured levels ({error}): {MADE}") from None
 
 

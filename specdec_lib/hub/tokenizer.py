@@ -50,11 +50,22 @@ class Tokenizer:
             written = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:                 # templates are programs and raise anything
             raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}") from error
-        return tuple(self.tokenizer.encode(written, add_special_tokens=False))
+        return self.known(self.tokenizer.encode(written, add_special_tokens=False))
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of raw text, with the begin token where the tokenizer adds one."""
-        return tuple(self.tokenizer.encode(text))
+        return self.known(self.tokenizer.encode(text))
+
+    def known(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """These ids; Refusal where there are none, or one that the model has no embedding for."""
+        if not ids:
+            raise Refusal(f"the tokenizer of {self.folder.name} has no token for any part of this text: give another"
+                          " one, or another model")
+        most = self.facts.vocab
+        if most is not None and max(ids) >= most:
+            raise Refusal(f"the tokenizer of {self.folder.name} writes this text with token {max(ids)} and the model"
+                          f" knows 0 to {most - 1}: it is another model's tokenizer, fetch the model again")
+        return tuple(ids)
 
     def warn_once(self) -> None:
         if not self.warned:

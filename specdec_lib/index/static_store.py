@@ -102,6 +102,7 @@ def _open(path: Path) -> tuple[dict, mmap.mmap]:
     try:
         head = json.loads(data[:HEADER])
         whole = head["magic"] == MAGIC and len(data) == HEADER + 8 * head["tokens"] and head["vocab"] >= 0
+        whole = whole and head["tokens"] > 0
         whole = whole and zlib.crc32(memoryview(data)[HEADER:]) == head["crc32"]
     except (ValueError, KeyError, TypeError):
         raise bad from None

@@ -29,6 +29,7 @@ from specdec_lib.scores import RowStats, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, Refusal
 
 FORMAT = 2
+KINDS = {"end": list, "vocab": int, "pieces": dict, "added": list, "target": dict}      # of a header's parts
 READABLE = ("1", "2")                              # 1 stored parents of chains, and confidences equal to probabilities
 SHIPPED = Path(__file__).parents[2] / "data" / "recordings"
 
@@ -199,12 +200,21 @@ def load_recording(path: Path | str) -> Recording:
                           " copy it again, or record it in another folder")
         trees = {name: Budget(*largest) for name, largest in json.loads(header.get("trees", "{}")).items()}
         blocks = {name: tuple(sizes) for name, sizes in json.loads(header.get("blocks", "{}")).items()}
-        recording = _assemble(arrays, int(header["prompt"]), json.loads(header["about"]), trees)
+        recording = _assemble(arrays, int(header["prompt"]), checked_about(json.loads(header["about"])), trees)
         return replace(recording, lattices=_lattices(arrays), blocks=blocks)
     except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, OSError) as error:
         if isinstance(error, Refusal):
             raise
         raise Refusal(f"the recording {path.name} is damaged: make it again with `specdec record`") from error
+
+
+def checked_about(about: Any) -> dict:
+    """The part of a header that says where a recording comes from; ValueError where readers could not rely on it."""
+    if not isinstance(about, dict) or not all(isinstance(about.get(key, kind()), kind) for key, kind in KINDS.items()):
+        raise ValueError("another kind of header")
+    if not (1 <= about["vocab"] < 2 ** 31 and all(type(token) is int for token in about["end"])):
+        raise ValueError("no vocabulary or no end tokens")
+    return about
 
 
 def _assemble(arrays: dict[str, Tensor], prompt: int, about: dict, trees: dict[str, Budget]) -> Recording:

@@ -59,11 +59,14 @@ def test_streams_that_are_closed_full_or_know_few_letters_never_end_in_a_traceba
     assert said in done.stderr
 
 
-def test_a_device_without_memory_left_is_one_sentence(capsys):
+@pytest.mark.parametrize("fill", [
+    lambda: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")),
+    lambda: torch.empty(2 ** 55), lambda: bytearray(2 ** 55)], ids=["device", "torch", "Python"])
+def test_a_device_without_memory_left_is_one_sentence(capsys, fill):
     app = typer.Typer()
 
     @app.command()
     def work():
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        next(fill())
     assert exit_code(app, []) == BAD_INPUT
     assert "no memory left: take a smaller model" in capsys.readouterr().err

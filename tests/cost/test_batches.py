@@ -100,7 +100,7 @@ def test_a_curve_is_written_and_read_and_a_damaged_one_is_refused(tmp_path):
     assert load_batch_curve(tmp_path / "deep" / "curve.json") == CURVE
     kept = json.loads((tmp_path / "deep" / "curve.json").read_text())
     for change in ({"seconds": [[1.0]]}, {"batches": [2, 4]}, {"widths": [1, 1]}, {"seconds": [[1, 2], [1, 2], [1, 0]]},
-                   {"batches": None}, {"context": "x"}):
+                   {"batches": None}, {"context": "x"}, {"context": float("inf")}, {"seconds": [[10 ** 400]]}):
         (tmp_path / "bad.json").write_text(json.dumps(kept | change))
         with pytest.raises(Refusal, match="cost curve"):
             load_batch_curve(tmp_path / "bad.json")

@@ -40,7 +40,8 @@ def test_a_saved_measurement_is_read_back_and_a_damaged_one_is_refused(tmp_path)
     assert load_contention(tmp_path / "new" / "run.json") == run
     assert json.loads((tmp_path / "new" / "run.json").read_text())["kappa"] == 1.2
     for wrong in ("", "[]", '{"forward": [[1, 2]], "draft step": [[1, 2]]}', '{"forward": 3}',
-                  '{"forward": [[1, 2], [0, 1]], "draft step": [[1, 2], [1, 2]]}'):
+                  '{"forward": [[1, 2], [0, 1]], "draft step": [[1, 2], [1, 2]]}',
+                  f'{{"forward": [[1, {10 ** 400}]]}}'):
         (tmp_path / "bad.json").write_text(wrong)
         with pytest.raises(Refusal, match="holds no contention"):
             load_contention(tmp_path / "bad.json")

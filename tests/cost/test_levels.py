@@ -125,6 +125,7 @@ def test_what_is_no_measurement_is_refused(tmp_path):
         measure_levels({"p": P}, [])
     with pytest.raises(Refusal, match="cannot be read"):
         load_levels(tmp_path / "none.json")
-    (tmp_path / "bad.json").write_text(json.dumps({"names": ["a"]}))
-    with pytest.raises(Refusal, match="holds no measured levels"):
-        load_levels(tmp_path / "bad.json")
+    for changed in ({"names": 5}, {"positions": float("inf")}, {"alpha": [[10 ** 400]]}, {"curves": []}):
+        (tmp_path / "bad.json").write_text(json.dumps(made.as_dict() | changed))
+        with pytest.raises(Refusal, match="measure it again|holds no measured levels"):
+            load_levels(tmp_path / "bad.json")

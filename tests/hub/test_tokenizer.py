@@ -75,6 +75,16 @@ def test_an_empty_prompt_is_refused(smol, history):
         smol.encode_chat(history)
 
 
+def test_text_without_a_token_and_tokens_that_the_model_does_not_know_are_refused(tmp_path):
+    text = Tokenizer(small(tmp_path, vocab_size=40))
+    assert text.encode("!!") == (2, 2)
+    with pytest.raises(Refusal, match=r"with token \d\d+ and the model knows 0 to 39: it is another model's tokenizer"):
+        text.encode_chat(["!~"])
+    text.tokenizer.chat_template = "{# nothing #}"
+    with pytest.raises(Refusal, match="has no token for any part of this text"):
+        text.encode_chat(["!!"])
+
+
 def test_a_plain_string_instead_of_turns_is_an_error(smol):
     with pytest.raises(ValueError, match="a list of turns"):
         smol.encode_chat("Hi")

@@ -90,8 +90,10 @@ def test_a_hundred_thousand_tokens_are_found_again(built):
     lambda data: data[:-1], lambda data: data + b"\0", lambda data: b"", lambda data: b"x" + data[1:],
     lambda data: data[:HEADER + 3] + bytes([data[HEADER + 3] ^ 1]) + data[HEADER + 4:],
     lambda data: json.dumps({"magic": "specdec-static-store-1"}).ljust(HEADER).encode() + data[HEADER:],
-    lambda data: json.dumps(["no", "header"]).ljust(HEADER).encode() + data[HEADER:]],
-    ids=["cut", "longer", "empty", "header", "one bit", "no size", "no mapping"])
+    lambda data: json.dumps(["no", "header"]).ljust(HEADER).encode() + data[HEADER:],
+    lambda data: json.dumps({"magic": "specdec-static-store-1", "tokens": 0, "vocab": 0, "crc32": 0}
+                            ).ljust(HEADER).encode()],
+    ids=["cut", "longer", "empty", "header", "one bit", "no size", "no mapping", "no tokens"])
 def test_a_damaged_store_is_refused(tmp_path, damage):
     path = tmp_path / "store"
     build_store(path, [[1, 2, 3, 1, 2]])

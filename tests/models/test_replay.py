@@ -129,6 +129,14 @@ def test_a_damaged_or_missing_recording_is_refused(recording, tmp_path):
         load_recording(tmp_path / "b.safetensors")
 
 
+@pytest.mark.parametrize("changed", [{"end": "x"}, {"end": ["x"]}, {"vocab": 10 ** 12}, {"vocab": None},
+                                     {"pieces": [1]}, {"added": 5}, {"target": "x"}])
+def test_a_header_with_a_part_of_another_kind_is_refused(recording, tmp_path, changed):
+    save_recording(replace(recording, about={**recording.about, **changed}), tmp_path / "a.safetensors")
+    with pytest.raises(Refusal, match="damaged"):
+        load_recording(tmp_path / "a.safetensors")
+
+
 def test_an_unknown_drafter_is_refused_with_the_known_names(recording):
     with pytest.raises(Refusal, match="draft-model"):
         recording.draft("eagle", 5, 4)

@@ -26,8 +26,8 @@ class UnsupportedConfig(Refusal):
 
 
 def is_positive(value: object) -> bool:
-    """Whether this is a finite number above 0."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    """Whether this is a number above 0 that a model can compute with: whole numbers have any size in a file."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e30
 
 
 @dataclass(frozen=True)

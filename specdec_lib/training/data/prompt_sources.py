@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from specdec_lib.files import broken_unicode
 from specdec_lib.hub.tokenizer import HALF, Tokenizer
 from specdec_lib.types import Refusal
 
@@ -141,7 +142,8 @@ def read(path: Path) -> str:
     except FileNotFoundError:
         raise Refusal(f"there is no prompt file at {path}: check the path") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise Refusal(f"the prompt file {path} cannot be read as UTF-8 text ({error})") from None
+        raise Refusal(f"the prompt file {path} cannot be read as UTF-8 text ({error}): save it as UTF-8 text, packed by"
+                      " gzip where its name ends with .gz") from None
 
 
 def turns_of(row: dict, where: str) -> list[str]:
@@ -150,6 +152,8 @@ def turns_of(row: dict, where: str) -> list[str]:
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
         raise Refusal(f"{where} needs text in turns (a list), or in one of {', '.join(FIELDS)}")
     about = material(row)
+    if broken_unicode(*turns, about):
+        raise Refusal(f"{where} has broken Unicode, an escape of half a character: write it whole")
     return [f"{turns[0]}\n\n{about}", *turns[1:]] if about else turns
 
 

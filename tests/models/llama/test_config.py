@@ -32,6 +32,14 @@ def test_both_spellings_of_the_rotary_settings_give_the_same_shape():
     assert config_of(CONFIG | old) == config_of(CONFIG | new)
 
 
+@pytest.mark.parametrize("change", [
+    {"rope_theta": 10 ** 400}, {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 10 ** 400}},
+    {"rms_norm_eps": 10 ** 400}, {"rms_norm_eps": float("inf")}, {"rms_norm_eps": -1.0}, {"rope_theta": True}])
+def test_numbers_that_no_model_computes_with_are_refused(change):
+    with pytest.raises(Refusal, match="above 0.*fetch the model again"):
+        config_of(CONFIG | change)
+
+
 def test_a_config_that_lacks_a_size_is_refused_and_names_it():
     with pytest.raises(Refusal, match="lacks hidden_size"):
         config_of({name: value for name, value in CONFIG.items() if name != "hidden_size"})

@@ -92,7 +92,7 @@ def test_conversations_keep_their_turns_and_their_family_or_the_name_of_the_file
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"turns": []}', '{"turns": [1]}', '{"prompt": " "}',
-                                  '{"prompt": 3}'])
+                                  '{"prompt": 3}', '{"prompt": "a \\ud83d"}', '{"turns": ["a", "\\udc00"]}'])
 def test_a_line_without_a_prompt_is_refused_by_its_number(tmp_path, line):
     path = tmp_path / "p.jsonl"
     path.write_text('{"prompt": "fine"}\n\n' + line)
