@@ -12,8 +12,8 @@ import logging
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,12 +82,12 @@ def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str,
 
 def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, Any] | None = None, *,
                  env: Mapping[str, str] | None = None, cell_seconds: int = 600, progress: bool = False,
-                 echo: TextIO | None = None) -> NotebookRun:
+                 echo: TextIO | None = None, kernels: list[Any] | None = None) -> NotebookRun:
     """Executes a notebook with these parameters and writes it, outputs included, to `output`.
 
     `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
-    left, `echo` gets what the cells print while they print it. Raises Refusal before anything runs, NotebookError if
-    a cell fails; then the output so far is kept. An interrupted or killed run leaves an older output as it was.
+    left, `echo` gets what the cells print while they print it, `kernels` the kernel. Raises Refusal before anything
+    runs, NotebookError if a cell fails; then the output so far is kept. An interrupted or killed run leaves an older output as it was.
     """
     from papermill.exceptions import PapermillExecutionError
 
@@ -95,7 +95,7 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
     def execute(rough: Path) -> None:
         try:
-            execute_in_thread(str(notebook), str(rough), given, progress_bar=progress,
+            execute_in_thread(str(notebook), str(rough), given, kernels, progress_bar=progress,
                               execution_timeout=cell_seconds, stdout_file=echo, stderr_file=echo)
         except Exception as error:
             failed.append(error)
@@ -123,7 +123,8 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
     return NotebookRun(output, perf_counter() - start)
 
 
-def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], **how: Any) -> None:
+def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], kernels: list[Any] | None = None,
+                      **how: Any) -> None:
     """Has papermill execute the notebook in a thread, where Ctrl-C does not reach it; Ctrl-C then ends its kernel.
 
     The kernel runs in the notebook's folder. papermill's own `cwd` would move this process, and with it every thread.
@@ -131,14 +132,14 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], **h
     import papermill
     from jupyter_client.manager import AsyncKernelManager
 
-    kernels: list[AsyncKernelManager] = []
+    held: list[Any] = [] if kernels is None else kernels
     notebook = os.path.abspath(notebook)
     folder = os.path.dirname(notebook)
 
     class HeldKernel(AsyncKernelManager):
         def __init__(self, *words: Any, **more: Any):
             super().__init__(*words, **more)
-            kernels.append(self)
+            held.append(self)
 
         async def start_kernel(self, **more: Any) -> None:
             await super().start_kernel(**{"cwd": folder, **more})
@@ -149,15 +150,20 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], **h
         try:
             running.result()
         except KeyboardInterrupt:
-            logging.disable(logging.ERROR)         # that the kernel died is no news
-            while not running.done():
-                for kernel in kernels:
-                    process = getattr(kernel.provisioner, "process", None)
-                    if process is not None:
-                        process.kill()
-                wait([running], 0.1)
-            logging.disable(logging.NOTSET)
+            end_kernels(held, [running])
             raise
+
+
+def end_kernels(kernels: Sequence[Any], running: Sequence[Future]) -> None:
+    """Ends these kernels, also one that is about to start, until all have ended that wait for them."""
+    logging.disable(logging.ERROR)                 # that a kernel died is no news
+    while not all(one.done() for one in running):
+        for kernel in list(kernels):
+            process = getattr(kernel.provisioner, "process", None)
+            if process is not None:
+                process.kill()
+        wait(running, 0.1)
+    logging.disable(logging.NOTSET)
 
 
 def export_env(explore: str = "html") -> dict[str, str]:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 from specdec_lib.analysis.bibliography import citing
 from specdec_lib.commands import html_page, notebook_runner
@@ -43,12 +44,13 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
     Raises NotebookError after everything else is written, if a notebook failed or a link leads nowhere.
     """
     chosen = list(notebooks().values()) if words is None else chosen_notebooks(words)
-    work, failed, done = out / "executed", list[str](), list[Path]()
+    work, failed, done, kernels = out / "executed", list[str](), list[Path](), list[Any]()
     work.mkdir(parents=True, exist_ok=True)
 
     def run(path: Path) -> Path:
         values = notebook_runner.smoke_values(path) if smoke else {}
-        return notebook_runner.run_notebook(path, work / path.name, values, cell_seconds=CELL_SECONDS).path
+        return notebook_runner.run_notebook(path, work / path.name, values, cell_seconds=CELL_SECONDS,
+                                            kernels=kernels).path
 
     # All kernels inherit one environment: it is set around them, not by each beside the others.
     with notebook_runner.environment(notebook_runner.export_env() | {"OMP_NUM_THREADS": "1"}), \
@@ -62,7 +64,8 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
                 except NotebookError as error:
                     failed.append(str(error))
         except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            notebook_runner.end_kernels(kernels, list(running))
             raise
     write_pages(sorted(done), out)
     failed += broken_links(out)

@@ -1,11 +1,18 @@
 """The site: pages of executed notebooks, contents with search, a gallery; every link leads somewhere."""
 
 import json
+import os
 import re
+import signal
+from threading import Thread
+from time import sleep
 from types import SimpleNamespace
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
+from specdec_lib import cli
 from specdec_lib.commands import site
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
@@ -54,6 +61,30 @@ def test_notebooks_that_make_no_site_are_refused_before_any_runs(words, said, tm
     (tmp_path / "index.ipynb").write_text("{}")
     assert said in refused(["site", "--notebooks", words, "--out", "out"], capsys)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.notebooks
+def test_ctrl_c_ends_the_kernels_that_run_and_begins_no_other(tmp_path, monkeypatch, capfd):
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    for name in "abc":
+        cell = (f"import os, pathlib, time\npathlib.Path('{tmp_path}/{name}.pid').write_text(str(os.getpid()))\n"
+                "time.sleep(600)")
+        nbformat.write(new_notebook(cells=[new_code_cell(cell)], metadata=kernel), tmp_path / f"{name}.ipynb")
+
+    def interrupt():
+        while len([path for path in tmp_path.glob("*.pid") if path.read_text()]) < 2:
+            sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    Thread(target=interrupt, daemon=True).start()
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["site", "--notebooks", "a.ipynb,b.ipynb,c.ipynb", "--jobs", "2", "--out", "out"]) == 130
+    assert "the pages that are finished stay in out" in capfd.readouterr().err
+    ids = [int(path.read_text()) for path in tmp_path.glob("*.pid")]
+    assert len(ids) == 2
+    for one in ids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(one, 0)
 
 
 def test_every_notebook_belongs_to_a_part_of_the_contents():
