@@ -87,7 +87,8 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
     `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
     left, `echo` gets what the cells print while they print it, `kernels` the kernel. Raises Refusal before anything
-    runs, NotebookError if a cell fails; then the output so far is kept. An interrupted or killed run leaves an older output as it was.
+    runs, NotebookError if a cell fails; then the output so far is kept. An interrupted or killed run leaves an
+    older output as it was.
     """
     from papermill.exceptions import PapermillExecutionError
 
