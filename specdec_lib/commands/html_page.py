@@ -50,6 +50,7 @@ THEME = """
   };
 })();
 """
+BAR = '<nav class="specdec-bar"'                    # opens the bar, on every page of ours
 BUTTON = '<button type="button" onclick="specdecTheme()">light or dark</button>'
 
 
@@ -101,7 +102,7 @@ def with_formulas(markdown: str) -> str:
 
 def page_bar(links: str = "") -> str:
     """The bar above a page: its links, and the button that changes the theme."""
-    return f'<nav class="specdec-bar" aria-label="pages">{links or "<span></span>"}{BUTTON}</nav>'
+    return f'{BAR} aria-label="pages">{links or "<span></span>"}{BUTTON}</nav>'
 
 
 def theme_head() -> str:

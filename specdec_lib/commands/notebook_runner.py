@@ -20,9 +20,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
+from specdec_lib.commands.printable import one_line
 from specdec_lib.files import why_full, write_atomically
 from specdec_lib.types import Refusal
 
+SHOWN = 800                                        # letters of why a cell failed
 KINDS = {"int": int, "float": (int, float), "str": str, "list": list, "bool": bool}
 
 
@@ -114,8 +116,9 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
         for error in failed:
             raise error
     except PapermillExecutionError as error:
-        raise NotebookError(f"{Path(notebook).name} failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
-                            f" (kept in {output})") from error
+        why = one_line(f"{error.ename}: {error.evalue}")
+        raise NotebookError(f"{Path(notebook).name} failed in cell {error.cell_index}:"
+                            f" {why if len(why) <= SHOWN else f'{why[:SHOWN]}...'} (kept in {output})") from error
     except Refusal:
         raise
     except Exception as error:                     # a cell over its time, a kernel that died or never came up

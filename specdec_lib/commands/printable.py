@@ -5,6 +5,7 @@ from __future__ import annotations
 CONTROLS: dict[int, str | None] = {
     number: "\ufffd" for number in (*range(32), *range(127, 160)) if chr(number) not in "\n\t"}
 CONTROLS[ord("\r")] = None                         # half of a line break in some texts
+TURNING = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")     # Unicode's directions of text
 
 
 def printable(text: str) -> str:
@@ -13,5 +14,8 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text on one line: what libraries say can hold line breaks, and bytes of the file that they refuse."""
-    return printable(" ".join(text.split()))
+    """The text on one line: what libraries say can hold line breaks, and bytes of the file that they refuse.
+
+    Characters that turn the direction of what follows are shown as U+FFFD too: a file's name may hold them.
+    """
+    return printable(" ".join(text.split())).translate(TURNING)

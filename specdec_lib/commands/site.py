@@ -44,6 +44,7 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
     Raises NotebookError after everything else is written, if a notebook failed or a link leads nowhere.
     """
     chosen = list(notebooks().values()) if words is None else chosen_notebooks(words)
+    refuse_other_site(out)
     work, failed, done, kernels = out / "executed", list[str](), list[Path](), list[Any]()
     work.mkdir(parents=True, exist_ok=True)
 
@@ -85,6 +86,13 @@ def chosen_notebooks(words: Sequence[str]) -> list[Path]:
     if not chosen:
         raise Refusal("name at least one notebook, or leave --notebooks out for all; `specdec notebook` lists them")
     return chosen
+
+
+def refuse_other_site(out: Path) -> None:
+    """Refuses a folder whose first page is of another site: all its pages would be mixed with these."""
+    first = out / "index.html"
+    if first.exists() and (not first.is_file() or html_page.BAR.encode() not in first.read_bytes()):
+        raise Refusal(f"{first} is of another site: give --out a folder of its own")
 
 
 def write_pages(executed: Sequence[Path], out: Path) -> None:

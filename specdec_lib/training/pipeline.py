@@ -156,7 +156,7 @@ def mark_folder(work: Path, target: str, another: str = "a target with other wei
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
         write_text(path, target)
-    if path.read_text() != target:
+    if path.read_text(encoding="utf-8", errors="replace") != target:
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
 
 

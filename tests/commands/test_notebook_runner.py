@@ -131,6 +131,16 @@ def test_a_failing_cell_is_named_and_what_ran_is_kept(write, tmp_path):
     assert "before" in (tmp_path / "out.ipynb").read_text()
 
 
+def test_why_a_cell_failed_is_one_line_of_a_bearable_length(write, tmp_path):
+    with pytest.raises(notebook_runner.NotebookError) as failed:
+        notebook_runner.run_notebook(write("raise ValueError('one\\ntwo\\x1b[2J' + 'x' * 5000)"), tmp_path / "o.ipynb")
+    said = str(failed.value)
+    assert "ValueError: one two" in said
+    assert "\n" not in said
+    assert "\x1b" not in said
+    assert len(said) < 1200
+
+
 def test_a_cell_that_takes_too_long_is_stopped_and_what_ran_is_kept(write, tmp_path):
     with pytest.raises(notebook_runner.NotebookError, match="did not finish"):
         notebook_runner.run_notebook(write("print('before')", "import time; time.sleep(60)"), tmp_path / "out.ipynb",

@@ -25,3 +25,8 @@ def test_a_refusal_is_one_line_whatever_it_quotes(capsys):
         raise Refusal(f"{word} is not a run\nnor anything else")
     assert exit_code(app, ["a\x1b[2Jb"]) == BAD_INPUT
     assert capsys.readouterr().err == "specdec: a\ufffd[2Jb is not a run nor anything else\n"
+
+
+def test_a_sentence_turns_no_text_around():
+    assert one_line("there is no folder './a\u202etxt.exe\u2069'") == "there is no folder './a\ufffdtxt.exe\ufffd'"
+    assert one_line("שלום") == "שלום"

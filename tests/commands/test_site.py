@@ -14,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from specdec_lib import cli
 from specdec_lib.commands import site
+from specdec_lib.commands.html_page import page_bar
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
 from specdec_lib.commands.site_pages import bibliography_page, index_page
@@ -61,6 +62,15 @@ def test_notebooks_that_make_no_site_are_refused_before_any_runs(words, said, tm
     (tmp_path / "index.ipynb").write_text("{}")
     assert said in refused(["site", "--notebooks", words, "--out", "out"], capsys)
     assert not (tmp_path / "out").exists()
+
+
+def test_another_site_is_never_mixed_with_this_one(tmp_path, capsys):
+    (tmp_path / "index.html").write_text("<h1>Mine</h1>")
+    said = refused(["site", "--notebooks", "00", "--out", tmp_path], capsys)
+    assert "index.html is of another site: give --out a folder of its own" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    (tmp_path / "index.html").write_text(page_bar())
+    site.refuse_other_site(tmp_path)
 
 
 @pytest.mark.notebooks
