@@ -26,6 +26,9 @@ ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
                    + [("tokens", pa.list_(pa.int64())), ("origins", pa.list_(pa.string())),
                       ("margins", pa.list_(pa.float64())), ("not_best", pa.int32())])
 SHARED = [("forward", pa.int32())]                # of a batch: the number of the forward
+COUNTED = (*SECONDS, "prefill", "seconds", "repeat", "turn", "round", "prompt_tokens", "forwards", "drafted",
+           "accepted", "offered", "emitted", "depth", "width")             # from 0 on, and finite
+NULLABLE = NEWER = ("score", "not_best")          # what a run may not know, and what older tables lack
 SPAN = ("began", "ended")                         # of a batch, in decodes
 AHEAD = [(name, pa.int32()) for name in ("ahead", "branches", "discarded")]      # of schedules that draft ahead
 DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
@@ -142,7 +145,8 @@ def check_finished(folder: Path, summary: Any) -> None:
     remedy = "copy the run again, or measure it again in another folder with `specdec bench --out FOLDER`"
     told = summary if isinstance(summary, dict) else {}
     parts = [told.get("methods"), *(told.get(name, {}) for name in ("settings", "peers", "target", "prompts"))]
-    if not all(isinstance(part, dict) for part in parts) or not isinstance(parts[1].get("warnings", []), list):
+    entries = [entry for part in (parts[0], parts[2]) if isinstance(part, dict) for entry in part.values()]
+    if not all(isinstance(part, dict) for part in (*parts, *entries)) or not isinstance(parts[1].get("warnings", []), list):
         raise Refusal(f"{folder / 'summary.json'} is not the summary of a run: {remedy}")
     for name in ("rounds.parquet", "decodes.parquet"):
         try:
@@ -163,12 +167,42 @@ def read_results(folder: Path) -> list[Decode]:
 
 def decodes_in(folder: Path) -> list[Decode]:
     rounds: dict[tuple, list[Row]] = {}
-    for record in pq.read_table(folder / "rounds.parquet").to_pylist():
+    for record in checked_table(folder / "rounds.parquet", ROUNDS).to_pylist():
         said = (record.get(name) for name in Row._fields)          # older tables lack the newer fields
         values: Iterator[Any] = (tuple(value) if isinstance(value, list) else value for value in said)
         rounds.setdefault(tuple(record[n] for n, _ in Q), []).append(Row._make(values))
-    turns = pq.read_table(folder / "decodes.parquet").to_pylist()
+    turns = checked_table(folder / "decodes.parquet", DECODES).to_pylist()
     return [decode(record, rounds) for record in turns]
+
+
+def checked_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """The table in this file; TypeError for a column of another kind, and for a value that no run writes.
+
+    Those are nulls, counts below 0 and seconds that are below 0 or not finite.
+    """
+    table = pq.read_table(path)
+    for field in schema:
+        if field.name in NEWER and field.name not in table.column_names:
+            continue
+        column = table.column(field.name)
+        if kind_of(column.type) != kind_of(field.type) and not (field.name == "question_id"
+                                                                and kind_of(column.type) == "text"):
+            raise TypeError(f"{field.name} is of another kind")
+        if column.null_count and field.name not in NULLABLE:
+            raise TypeError(f"{field.name} lacks values")
+        values = column.drop_null().to_numpy() if field.name in COUNTED else np.zeros(0)
+        if not (np.isfinite(values) & (values >= 0)).all():
+            raise TypeError(f"{field.name} holds what cannot be counted or timed")
+    return table
+
+
+def kind_of(type: pa.DataType) -> str:
+    """What a column holds, whatever its width."""
+    if pa.types.is_list(type) or pa.types.is_large_list(type):
+        return f"list of {kind_of(type.value_type)}"
+    tests = {"whole": pa.types.is_integer, "real": pa.types.is_floating, "truth": pa.types.is_boolean,
+             "text": lambda type: pa.types.is_string(type) or pa.types.is_large_string(type)}
+    return next((kind for kind, test in tests.items() if test(type)), "other")
 
 
 def decode(record: dict, rounds: dict[tuple, list[Row]]) -> Decode:

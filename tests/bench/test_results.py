@@ -9,6 +9,7 @@ import pytest
 from specdec_lib.bench import results
 from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.measure import Cost
+from specdec_lib.types import Refusal
 from tests.bench.made_up import turn
 
 ROWS = (turn(3, 2, when=.125, what=.25, target=.5, how=.0625), turn(0, 0)._replace(not_best=1))     # kept exactly
@@ -33,6 +34,31 @@ def test_decodes_are_read_back_equal_with_their_rounds_in_order(written):
 def test_a_run_without_any_round_is_read_back(tmp_path):
     results.tables([PEER]).write(tmp_path)
     assert results.read_results(tmp_path) == [PEER]
+
+
+@pytest.mark.parametrize(("table", "column", "values"), [
+    ("decodes", "seconds", [None, 1.0, 1.0]), ("decodes", "seconds", [float("nan"), 1.0, 1.0]),
+    ("decodes", "seconds", [-1.0, 1.0, 1.0]), ("decodes", "seconds", ["x"] * 3), ("decodes", "seconds", [[1.0]] * 3),
+    ("decodes", "method", [None, "sam", "sam"]), ("decodes", "method", [5] * 3), ("decodes", "turn", [None, 1, 1]),
+    ("decodes", "text", [None] * 3), ("decodes", "tokens", [None] * 3), ("decodes", "tokens", [["x"]] * 3),
+    ("decodes", "question_id", [{"a": 1}] * 3), ("decodes", "question_id", [[1]] * 3), ("decodes", "peer", [1] * 3),
+    ("decodes", "forwards", [-5] * 3), ("rounds", "emitted", [None, 1, 1]), ("rounds", "when", [float("inf")] * 3),
+    ("rounds", "depth", ["x"] * 3)])
+def test_a_column_with_what_no_run_writes_is_refused(written, table, column, values):
+    path = written / f"{table}.parquet"
+    found = pq.read_table(path)
+    pq.write_table(found.set_column(found.column_names.index(column), column, pa.array(values[:len(found)])), path)
+    with pytest.raises(Refusal, match="cannot be read, its tables are damaged"):
+        results.read_results(written)
+
+
+@pytest.mark.parametrize("change", [
+    lambda table: table.drop_columns("method"), lambda table: table.append_column("text", table["text"]),
+    lambda table: table.rename_columns([f"c{place}" for place in range(table.num_columns)])])
+def test_a_table_with_other_columns_is_refused(written, change):
+    pq.write_table(change(pq.read_table(written / "decodes.parquet")), written / "decodes.parquet")
+    with pytest.raises(Refusal, match="its tables are damaged"):
+        results.read_results(written)
 
 
 def test_a_table_without_the_newest_column_and_with_one_that_nobody_knows_is_read(written):
