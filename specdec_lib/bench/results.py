@@ -146,7 +146,8 @@ def check_finished(folder: Path, summary: Any) -> None:
     told = summary if isinstance(summary, dict) else {}
     parts = [told.get("methods"), *(told.get(name, {}) for name in ("settings", "peers", "target", "prompts"))]
     entries = [entry for part in (parts[0], parts[2]) if isinstance(part, dict) for entry in part.values()]
-    if not all(isinstance(part, dict) for part in (*parts, *entries)) or not isinstance(parts[1].get("warnings", []), list):
+    whole = all(isinstance(part, dict) for part in (*parts, *entries))
+    if not whole or not isinstance(parts[1].get("warnings", []), list):
         raise Refusal(f"{folder / 'summary.json'} is not the summary of a run: {remedy}")
     for name in ("rounds.parquet", "decodes.parquet"):
         try:
