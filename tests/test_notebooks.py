@@ -193,6 +193,32 @@ def test_a_link_to_another_notebook_leads_to_one(book):
 
 
 @every_book
+def test_a_notebook_ends_with_its_neighbours_in_the_order_of_files_and_with_related_notebooks(book):
+    assert wrong_ending(cells(book)[-1].source, BOOKS.index(book)) == []
+
+
+def test_a_wrong_neighbour_at_the_end_of_a_notebook_is_found():
+    place = len(BOOKS) // 2
+    right = cells(BOOKS[place])[-1].source
+    skipped, line = right.replace(BOOKS[place + 1].name, BOOKS[place + 2].name), right.split("\n\n")[-1]
+    faults = [wrong_ending(text, place) for text in (skipped, right.replace(line, ""), right.split("**Related")[0])]
+    assert [len(found) for found in faults] == [2, 3, 1]     # a title of another number as well; nothing; none related
+
+
+def wrong_ending(source: str, place: int) -> list[str]:
+    """What the last paragraph of the notebook at this place says wrongly of its neighbours and of related notebooks."""
+    parts = re.findall(r"\*\*(\w+):\*\* (.+?)(?= · \*\*|$)", " ".join(source.split("\n\n")[-1].split()))
+    said = {way: re.findall(r"\[(\w+) [^]]+\]\((\S+?)\)", links) for way, links in parts}
+    near = {"Previous": BOOKS[:place][-1:], "Next": BOOKS[place + 1:][:1]}
+    faults = [f"{way} is {said.get(way)}" for way, books in near.items()
+              if [name for _, name in said.get(way, [])] != [one.name for one in books]]
+    own = {BOOKS[place].name, *(one.name for books in near.values() for one in books)}
+    faults += ["no related notebooks"] * (not {name for _, name in said.get("Related", [])} - own)
+    return faults + [f"{number} is not {name}" for links in said.values() for number, name in links
+                     if number != name.split("_")[0]]
+
+
+@every_book
 def test_a_notebook_that_replays_takes_its_recordings_from_the_parameter_of_that_name(book):
     for call in [*calls(book, "find_recordings"), *calls(book, "load_recordings")]:
         assert [ast.unparse(word) for word in call.args] == ["recordings"]
