@@ -63,7 +63,9 @@ def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[s
            title: str | None = None) -> go.Figure:
     """Share of the rounds that each source drafted, a bar for each method; `hints` appear on hover."""
     sources = list(dict.fromkeys(source for own in mix.values() for source in own))
-    figure = canvas(title or "Who drafted", "share of rounds (%)", "")
+    share, who, name = max(((share, who, name) for name, own in mix.items() for who, share in own.items()),
+                           default=(0.0, "nobody", "no method"))
+    figure = canvas(title or f"{who} drafts {share:.0%} of the rounds of {name}", "share of rounds (%)", "")
     for place, source in enumerate(sources):
         look = series(place)
         values = [100 * float(own.get(source, 0.0)) for own in mix.values()]

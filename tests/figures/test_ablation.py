@@ -33,6 +33,7 @@ def test_every_source_has_one_colour_in_all_methods():
     assert (list(x.x), list(y.x)) == ([25, 0], [75, 100])
     assert list(y.hovertext) == ["2 tokens a round", ""]
     assert x.marker.color != y.marker.color
+    assert figure.layout.title.text == "y drafts 100% of the rounds of b"
 
 
 def test_comparisons_without_their_intervals_are_refused():
