@@ -189,7 +189,7 @@ def test_a_line_of_ours_beside_an_equation_stands_in_the_file_that_is_named(book
 
 @every_book
 def test_a_link_to_another_notebook_leads_to_one(book):
-    text = "\n".join(cell.source for cell in cells(book, "markdown"))
+    text = "\n\n".join(cell.source for cell in cells(book, "markdown"))
     assert not re.search(r"[^\n]\n\*\*(Previous|Next):", text), "links are a paragraph, not part of the last exercise"
     for name in re.findall(r"\]\(([^)#:]+\.ipynb)\)", text):
         assert (ROOT / "notebooks" / name).is_file(), name

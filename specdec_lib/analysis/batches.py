@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.run_table import read_table, write_table
-from specdec_lib.analysis.wording import number, than, trend
+from specdec_lib.analysis.wording import number, trend
 from specdec_lib.bench.batch_summary import batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts, rounded
@@ -194,7 +194,7 @@ def gain_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
 
 
 def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
-    """For each method, its measured gain at the largest batch against the smallest; whether it shrank."""
+    """For each method, that its measured gain is smaller at the largest batch than at the smallest; whether it is."""
     out = []
     for name in table.methods(dtype):
         rows = [row for row in table.of(dtype, name) if row.speedup is not None]
@@ -202,15 +202,15 @@ def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None
             out.append((f"{name} was measured at one batch alone", None))
             continue
         first, last = rows[0], rows[-1]
-        said = than(f"{name}: the speed-up at batch {last.batch}", last.speedup, f"at batch {first.batch}",
-                    first.speedup, "larger", "smaller")
-        out.append((f"{said}; from batch to batch it {trend([row.speedup for row in rows])}",
-                    float(number(last.speedup)) < float(number(first.speedup))))
+        at, than_at = number(last.speedup), number(first.speedup)
+        out.append((f"{name}: the speed-up is smaller at batch {last.batch} than at batch {first.batch}, {at} against "
+                    f"{than_at}; from batch to batch it {trend([row.speedup for row in rows])}",
+                    float(at) < float(than_at)))
     return out
 
 
 def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> list[tuple[str, bool | None]]:
-    """For each method above batch 1, how far the speed-up predicted for this filling lies from the measured at most."""
+    """For each method, that its predicted speed-ups lie this `near` the measured ones; whether they do."""
     out = []
     for name in table.methods(dtype):
         pairs = [(guess / row.speedup - 1, row.batch) for row in table.of(dtype, name) if row.batch > 1
@@ -220,8 +220,8 @@ def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> li
             continue
         off, batch = max(pairs, key=lambda pair: abs(pair[0]))
         side = "above" if off > 0 else "below"
-        out.append((f"{name}: the prediction is at most {abs(off):.0%} {side} what was measured (batch {batch})"
-                    .replace("%", " %"), abs(off) <= near))
+        out.append((f"{name}: the prediction lies within {near:.0%} of what was measured; at batch {batch} it is "
+                    f"{abs(off):.0%} {side}".replace("%", " %"), abs(off) <= near))
     return out
 
 
@@ -249,17 +249,17 @@ def gain_lines(table: BatchTable, dtype: str, method: str) -> tuple[list[int], d
 
 
 def loss_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
-    """For each method at its largest batch: whether drafting takes a larger share, and fewer places are full."""
+    """For each method, that at its largest batch drafting takes a larger share, and fewer places are full."""
     out: list[tuple[str, bool | None]] = []
     for name in table.methods(dtype):
         first, last = table.of(dtype, name)[0], table.of(dtype, name)[-1]
         share, full = "drafting_share", "sequences_per_forward"
-        out.append((than(f"{name}: drafting's share of the time at batch {last.batch}", last.measures[share],
-                         f"at batch {first.batch}", first.measures[share], "larger", "smaller"),
+        out.append((f"{name}: drafting's share of the time is larger at batch {last.batch} than at batch "
+                    f"{first.batch}, {number(last.measures[share])} against {number(first.measures[share])}",
                     last.measures[share] > first.measures[share]))
         plain = next((row for row in table.of(dtype, PLAIN) if row.batch == last.batch), None)
         if plain is not None:
-            out.append((than(f"{name}: sequences in a forward at batch {last.batch}", last.measures[full],
-                             "of plain decoding", plain.measures[full], "more", "fewer", verb="are"),
+            out.append((f"{name}: fewer sequences share a forward at batch {last.batch} than with plain decoding, "
+                        f"{number(last.measures[full])} against {number(plain.measures[full])}",
                         last.measures[full] < plain.measures[full]))
     return out

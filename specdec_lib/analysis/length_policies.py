@@ -130,7 +130,7 @@ def policy_table(report: Report, lines: Sequence[PolicyResult]) -> dict[str, dic
         step = policy_ratio(report, best, one)
         said = {"over the best fixed": step.ratio, "95 %": interval_text(step.interval), "so it is": step.verdict}
         out[one.policy] = policy_measures(report, one.spec) | (said if one != best else {
-            "over the best fixed": 1.0, "95 %": "–", "so it is": "the best fixed length"})
+            "over the best fixed": 1.0, "95 %": "–", "so it is": "the best fixed"})
     return out
 
 

@@ -68,4 +68,5 @@ def paper_setting(spec: str) -> str | None:
 def evidence_table(method: str, ours: Mapping[str, Any]) -> list[dict]:
     """A row for each parameter of the paper's setting: its value, where it comes from, and the value that we use."""
     return [{"parameter": name, "paper's setting": f"{known.value}", "evidence": known.evidence,
-             "ours": f"{ours.get(name, '–')}", "remark": known.remark} for name, known in SETTINGS[method].items()]
+             "ours": "not fixed" if ours.get(name, 0) is None else f"{ours.get(name, '–')}", "remark": known.remark}
+            for name, known in SETTINGS[method].items()]

@@ -19,6 +19,8 @@ from specdec_lib.bench import summary as sums
 from specdec_lib.bench.results import Decode, select
 from specdec_lib.types import Refusal
 
+SPREADS = {"between repeats": "spread_of_repeats", "within a decode": "spread_within_decode"}
+
 
 def overview(report: Report) -> dict[str, dict]:
     """The table of methods: name -> column -> value."""
@@ -113,7 +115,8 @@ def provenance_table(report: Report) -> list[dict]:
             "draft model": draft_model_text(report), "checkpoints": checkpoints_text(settings.get("checkpoints")),
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",
-            "spread of plain decoding": chosen("spread_of_repeats", "spread_within_decode")}
+            "spread of plain decoding": facts_text({words: f"{settings[key]:.0%}" for words, key in SPREADS.items()
+                                                    if settings[key] is not None})}
     if settings.get("diffusion"):
         rows["diffusion model"] = settings["diffusion"]
     if settings.get("eagle"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from specdec_lib.analysis.bench_report import Report, first_differences, surely_faster
 from specdec_lib.bench import summary as sums
@@ -110,5 +111,10 @@ def checkpoints_text(sums: dict[str, str] | None) -> str:
 
 
 def facts_text(facts: dict) -> str:
-    return ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+    """Names and values as a reader writes them: no underscores, no Python truth values; None is left out."""
+    def told(value: Any) -> str:
+        return ("yes" if value else "no") if isinstance(value, bool) else f"{value:.3g}" if isinstance(value, float) \
+            else str(value)
+
+    return ", ".join(f"{key.replace('_gib', ' (GiB)').replace('_', ' ')} {told(value)}"
                      for key, value in facts.items() if value is not None)

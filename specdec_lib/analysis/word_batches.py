@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.run_table import read_table, write_table
-from specdec_lib.analysis.wording import than
+from specdec_lib.analysis.wording import number
 from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts
@@ -152,14 +152,15 @@ def speed_rows(table: WordBatches, kind: str) -> list[dict[str, Any]]:
 
 
 def batch_sentences(table: WordBatches) -> list[tuple[str, bool | None]]:
-    """For each kind and speculating method: its end-to-end gain at the largest batch against the smallest."""
+    """For each kind and speculating method, whether its end-to-end gain is smaller at the largest batch."""
     first, last, out = table.batches[0], table.batches[-1], []
     for kind in table.kinds:
         for name in table.methods():               # a kind that was measured at one batch has no such sentence
             one, two = table.row(kind, first, name), table.row(kind, last, name)
             if name == PLAIN or one is None or two is None or one is two:
                 continue
-            out.append((than(f"{kind}, {name}: times greedy end to end at batch {last}", two.end_to_end,
-                             f"at batch {first}", one.end_to_end, "larger", "smaller"),
-                        (two.end_to_end or 0) < (one.end_to_end or 0)))
+            known = one.end_to_end is not None and two.end_to_end is not None
+            out.append((f"{kind}, {name}: times greedy end to end is smaller at batch {last} than at batch {first}, "
+                        f"{number(two.end_to_end)} against {number(one.end_to_end)}",
+                        (two.end_to_end or 0) < (one.end_to_end or 0) if known else None))
     return out

@@ -23,6 +23,7 @@ HELD = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL) 
 LOOK = """
 .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; width: max-content; }
 .jp-RenderedHTMLCommon :hover > a.anchor-link, a.anchor-link:focus { display: inline; padding-left: 6px; }
+.jp-RenderedHTMLCommon math { math-style: normal; font-size: 115%; }
 main { max-width: 1100px; margin: 0 auto; padding: 8px 12px; }
 body { background: var(--jp-layout-color0); color: var(--jp-content-font-color1); }
 :root { --jp-mirror-editor-comment-color: #2e6b6b; --jp-mirror-editor-number-color: #006b00;

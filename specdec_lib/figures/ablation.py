@@ -20,6 +20,7 @@ from specdec_lib.figures.theme import (
 )
 
 ROLES = {"target": "target", "what": "draft", "how": "extra", "when": "rejected"}      # part of a round -> its colour
+MEANING = {"circle": "surely above 1", "circle-open": "not told apart from 1", "x": "surely below 1"}
 Interval = Sequence[float] | None
 
 
@@ -41,8 +42,13 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
     figure.add_scatter(x=numbers(speeds), y=kept, mode="markers", showlegend=False,
                        error_x=whiskers(speeds, spans, PALETTE["target"]),
                        marker={"symbol": marks, "size": 11, "color": PALETTE["extra"]})
+    for symbol, name in MEANING.items():
+        if symbol in marks:
+            figure.add_scatter(x=[None], y=[None], mode="markers", name=name, hoverinfo="skip",
+                               marker={"symbol": symbol, "size": 11, "color": PALETTE["extra"]})
     figure.add_vline(x=1, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
-    return figure.update_layout(height=160 + 40 * len(kept), yaxis={"autorange": "reversed"})
+    return figure.update_layout(height=160 + 40 * len(kept), showlegend=True, yaxis={
+        "range": [len(kept) - 0.4, -0.6], "categoryorder": "array", "categoryarray": kept})
 
 
 def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
@@ -63,9 +69,10 @@ def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[s
            title: str | None = None) -> go.Figure:
     """Share of the rounds that each source drafted, a bar for each method; `hints` appear on hover."""
     sources = list(dict.fromkeys(source for own in mix.values() for source in own))
-    share, who, name = max(((share, who, name) for name, own in mix.items() for who, share in own.items()),
-                           default=(0.0, "nobody", "no method"))
-    figure = canvas(title or f"{who} drafts {share:.0%} of the rounds of {name}", "share of rounds (%)", "")
+    last, own = list(mix.items())[-1]
+    most = max(own, key=own.__getitem__)
+    said = title or f"Of the rounds of {last} {own[most]:.0%} are drafted by {most}"
+    figure = canvas(said, "share of rounds (%)", "")
     for place, source in enumerate(sources):
         look = series(place)
         values = [100 * float(own.get(source, 0.0)) for own in mix.values()]

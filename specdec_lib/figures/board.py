@@ -1,7 +1,7 @@
 """A Sudoku board: what stands in each cell, how confident the model is, in which order cells were filled.
 
 Letters stay readable on every shade, and nothing depends on colour alone: the small number is the order of filling, a
-revised cell has a frame, a wrong one is crossed.
+revised cell has a frame, a wrong one a cross in its corner.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
                            text=[str(step) for step in order.values()], textfont={"color": INK, "size": 9},
                            hoverinfo="skip", name="order of filling", showlegend=False)
     marked(figure, "revised", where, revised, "square-open", PALETTE["draft"])
-    marked(figure, "wrong", where, wrong, "x-thin-open", PALETTE["rejected"])
+    marked(figure, "wrong", [(x - .3, y + .3) for x, y in where], wrong, "x-thin-open", PALETTE["rejected"], 12)
     caption = "grey: given" + ("; small number: order of filling" if order else "")
     figure.update_xaxes(showticklabels=False, showgrid=False, zeroline=False, ticks="", range=[-.55, columns - .45],
                         constrain="domain", title={"text": caption, "font": {"size": 12}})
@@ -72,13 +72,13 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
 
 
 def marked(figure: go.Figure, name: str, where: Sequence[tuple[int, int]], cells: Collection[int], symbol: str,
-           colour: str) -> None:
+           colour: str, size: int = 30) -> None:
     """Adds a symbol at these cells, named in the legend; nothing where there are none."""
     if cells:
         figure.add_scatter(x=[where[at][0] for at in sorted(cells)], y=[where[at][1] for at in sorted(cells)],
                            mode="markers", name=name, hoverinfo="skip",
-                           marker={"symbol": symbol, "size": 30, "color": colour, "line": {"width": 3,
-                                                                                           "color": colour}})
+                           marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 3,
+                                                                                             "color": colour}})
 
 
 def hint(word: str, given: bool, confidence: float | None, step: int | None, revised: bool, wrong: bool) -> str:

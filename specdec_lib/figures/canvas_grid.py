@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
@@ -52,8 +53,8 @@ def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles:
 
 
 def solved_by_forwards(solved: Mapping[str, Mapping[int, tuple[float, Sequence[float] | None]]],
-                       title: str) -> go.Figure:
-    """One line per rule: forwards -> (share of solved tasks, 95 % interval or None)."""
+                       title: str, x_range: Sequence[float] | None = None) -> go.Figure:
+    """One line per rule: forwards -> (share of solved tasks, 95 % interval or None); `x_range` holds under a slider."""
     figure = canvas(title, "forwards in all", "share of solved tasks")
     for place, (name, points) in enumerate(solved.items()):
         look, x = series(place), sorted(points)
@@ -67,4 +68,7 @@ def solved_by_forwards(solved: Mapping[str, Mapping[int, tuple[float, Sequence[f
         if not ticks or at > APART * ticks[-1]:
             ticks.append(at)
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{at:.3g}" for at in ticks])
+    if x_range is not None:
+        low, high = map(math.log10, x_range)
+        figure.update_xaxes(range=[low - .05 * (high - low), high + .05 * (high - low)])
     return with_legend(figure.update_yaxes(range=[-.02, 1.05]))

@@ -52,7 +52,7 @@ def stopping_points(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Map
     same_length(words=words, **{f"signal {name}": values for name, values in signals.items()})
     marks = {role: _marks(turns, role, len(words)) for role in ("accepted", "extra", "rejected")}
     least = min(turns, key=lambda name: _rounds(turns[name], len(words)))
-    said = (f"Of {len(turns)} policies {least} writes these {len(words)} tokens in the fewest rounds: "
+    said = (f"Of {len(turns)} policies “{least}” writes these {len(words)} tokens in the fewest rounds: "
             f"{_rounds(turns[least], len(words))}")
     figure = canvas(title or said, "token of the output", "")
     for (role, places), name in zip(marks.items(), ("kept", "the target's own", "wasted"), strict=True):
@@ -74,7 +74,7 @@ def stopping_points(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Map
 def regrets(found: Mapping[str, float], title: str | None = None) -> go.Figure:
     """Predicted time beyond the oracle's, as a share of the oracle's, a bar for each policy."""
     least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
-    said = f"{least} takes {found[least]:.0%} more time than the oracle, {most} {found[most]:.0%} more"
+    said = f"“{least}” takes {found[least]:.0%} more time than the oracle, “{most}” {found[most]:.0%} more"
     figure = canvas(title or said, "time beyond the oracle's, predicted (%)", "")
     figure.add_bar(y=list(found), x=[100 * float(value) for value in found.values()], orientation="h",
                    marker=fill("rejected"), text=[f"{value:.0%}" for value in found.values()], textposition="outside",

@@ -71,13 +71,15 @@ def stack_path(names: Sequence[str], costs: Sequence[float], latencies: Sequence
     figure.add_scatter(x=[float(costs[i]) for i in chain], y=[float(latencies[i]) for i in chain], mode="lines",
                        name="chosen", hoverinfo="skip", line={"color": PALETTE["accepted"], "width": 4})
     figure.add_scatter(x=numbers(costs), y=numbers(latencies), mode="markers+text", text=list(names), name="models",
-                       textposition="top center", marker={"color": PALETTE["extra"], "symbol": "circle", "size": 12})
+                       textposition="top center", cliponaxis=False,
+                       marker={"color": PALETTE["extra"], "symbol": "circle", "size": 12})
     for (i, j), block in zip(pairwise(chain), blocks, strict=True):
-        figure.add_annotation(x=(float(costs[i]) + float(costs[j])) / 2, showarrow=False, bgcolor="white",
-                              y=(float(latencies[i]) + float(latencies[j])) / 2, text=f"T = {block}")
+        figure.add_annotation(x=(float(costs[i]) + float(costs[j])) / 2, showarrow=False, xshift=24, yshift=-10,
+                              y=(float(latencies[i]) + float(latencies[j])) / 2, text=f"T = {block}")   # names: above
     figure.add_hline(y=float(costs[-1]), line={"color": PALETTE["target"], "dash": "dash", "width": 1.5},
                      annotation_text="plain decoding", annotation_position="bottom left")
-    return figure.update_yaxes(range=[0.0, float(top or 1.25 * max(*costs, *latencies))]).update_layout(showlegend=True)
+    high = float(top or 1.25 * max(*costs, *latencies))
+    return figure.update_yaxes(range=[-0.08 * high, high]).update_layout(showlegend=True)
 
 
 def predicted_measured(names: Sequence[str], predicted: Sequence[float], measured: Sequence[float], unit: str,

@@ -79,11 +79,11 @@ def with_legend(figure: go.Figure) -> go.Figure:
 
 
 def wrapped(title: str, width: int = 66) -> str:
-    """The title broken into as few lines of at most `width` letters as it takes, about equally long."""
-    lines = textwrap.wrap(title, width)
+    """The title in as few lines of at most `width` letters as it takes, about equally long; hyphens break nothing."""
+    lines = textwrap.wrap(title, width, break_on_hyphens=False)
     least = max(map(len, title.split()), default=1)
     even = next((short for at in range(max(least, len(title) // max(1, len(lines))), width)
-                 if len(short := textwrap.wrap(title, at)) == len(lines)), lines)
+                 if len(short := textwrap.wrap(title, at, break_on_hyphens=False)) == len(lines)), lines)
     return "<br>".join(even) or title
 
 

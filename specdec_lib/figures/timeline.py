@@ -69,7 +69,8 @@ def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "n
                            marker={"symbol": "x", "size": 10, "color": PALETTE["rejected"]})
     if threshold is not None:
         figure.add_hline(y=threshold, line={"color": PALETTE["target"], "dash": "dash"},
-                         annotation_text=f"threshold {threshold:g}", annotation_position="top left")
+                         annotation_text=f"threshold {threshold:g}", annotation_position="top left",
+                         annotation_bgcolor="rgba(255,255,255,.85)")
     return figure
 
 
@@ -84,5 +85,6 @@ def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Se
                    text=list(words) if words else None, textposition="none", marker=fill("draft"), showlegend=False)
     if shortest is not None:
         figure.add_hline(y=shortest, line={"color": PALETTE["target"], "dash": "dash"},
-                         annotation_text=f"draft from {shortest}", annotation_position="top left")
+                         annotation_text=f"draft from {shortest}", annotation_position="top left",
+                         annotation_bgcolor="rgba(255,255,255,.85)")
     return figure

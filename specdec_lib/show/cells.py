@@ -21,6 +21,7 @@ ONE = r"[-+−]?\d[\d.,]*(e[-+]?\d+)?"
 NUMBER = re.compile(rf"{ONE} ?(%|ms|s|MB|GB|x|×|times)?( ?[\[(±] ?(to )?{ONE}(( ?[,;]|\s*to) ?{ONE})?[\])]?)?")
 PAIR = re.compile(rf"{ONE} ?(to|of|–) ?{ONE}|\[{ONE}, ?{ONE}\]")        # an interval of its own, a count of a whole
 LONG = re.compile(r"\S{40,}")                       # a word that widens a table, such as the specs of a command
+SHORT = 16                                         # letters of a cell that stays on one line
 ZERO = re.compile(r"(?<![\w.,])[-+−](?=0(\.0+)?(?![\d.,]*\d))")          # the sign of a number that was rounded to zero
 
 
@@ -54,6 +55,8 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
             look += [{"selector": f"th.col{place}", "props": "text-align: right"},           # a long heading may wrap
                      {"selector": f"td.col{place}",
                       "props": "text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"}]
+        elif all(len(str(cell)) <= SHORT for cell in column if cell == cell):           # such as a verdict
+            look.append({"selector": f"td.col{place}", "props": "white-space: nowrap"})
         else:                                      # an interval among words stays on one line
             look += [{"selector": f"td.row{row}.col{place}", "props": "white-space: nowrap"}
                      for row, cell in enumerate(column) if is_number(cell)]

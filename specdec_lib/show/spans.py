@@ -52,7 +52,7 @@ def gauge(values: Mapping[str, float], unit: str, low: float, high: float, now: 
         marks.append(_mark(now, values[now], _along(values[now], low, high), -1, 0))
     said = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
     line = f'<line x1="10" x2="{WIDE - 10}" y1="30" y2="30" stroke="currentColor" stroke-opacity=".5"/>'
-    return Html(f'<div style="font-size:85%">{escape(unit)}</div><svg viewBox="0 0 {WIDE} 86" role="img" '
+    return Html(f'<div style="font-size:85%">{escape(unit)}</div><svg viewBox="0 0 {WIDE} 98" role="img" '
                 f'aria-label="{escape(f"{unit}: {said}", quote=True)}" style="width:100%;max-width:{WIDE}px">'
                 f'{line}{"".join(marks)}</svg>', f"{unit}: {said}")
 
@@ -65,11 +65,11 @@ def _along(value: float, low: float, high: float) -> float:
 def _mark(name: str, value: float, x: float, place: int, others: int) -> str:
     """A mark and its label: above the line for place -1, else below, to the left, the right or centred and lower."""
     up, first, last = place < 0, place == 0, place == others - 1
-    y = 12 if up else 50 + 15 * (0 if first or last else place)
+    y = 13 if up else 54 + 18 * (0 if first or last else place)
     side = "middle" if up or not (first or last) else "end" if first and others > 1 else "start"
-    return (f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{16 if up else 34}" y2="{24 if up else y - 11}" '
+    return (f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{16 if up else 34}" y2="{24 if up else y - 15}" '
             f'stroke="currentColor"/><circle cx="{x:.1f}" cy="30" r="{6 if up else 4}" stroke="currentColor" '
-            f'fill="{SERIES[0][0] if up else "none"}"/><text x="{x:.1f}" y="{y}" text-anchor="{side}" font-size="12" '
+            f'fill="{SERIES[0][0] if up else "none"}"/><text x="{x:.1f}" y="{y}" text-anchor="{side}" font-size="17" '
             f'fill="currentColor" font-weight="{"bold" if up else "normal"}">{escape(name)} {value:.2f}</text>')
 
 
@@ -87,7 +87,7 @@ def settings(found: Sequence[ReplayedSetting], names: Names | None = None) -> Ht
         lines.append(gauge(values, unit, 0.0, float(high), found[0].name))
     beside = "".join(line.html for line in lines)
     return Html('<div style="display:flex;flex-wrap:wrap;gap:18px">'
-                f'<div style="flex:3 1 420px">{strip.html}</div><div style="flex:2 1 320px">{beside}</div></div>',
+                f'<div style="flex:3 1 420px">{strip.html}</div><div style="flex:2 1 420px">{beside}</div></div>',
                 "\n".join(map(repr, (strip, *lines))))
 
 
@@ -128,7 +128,8 @@ def _text(words: Sequence[str]) -> str:
 
 def _legend() -> str:
     boxes = " &nbsp; ".join(_box([kind], kind, kind) for kind in LOOKS)
-    return f'<div style="font-size:85%;margin-top:4px">{boxes} &nbsp; <s style="opacity:.75">rejected</s></div>'
+    return (f'<div style="font-size:85%;margin-top:4px">{boxes} &nbsp; <s style="opacity:.75">rejected</s> &nbsp; '
+            "+n: and n more rejected</div>")
 
 
 def _plain(one: Round, name: Names) -> str:

@@ -44,7 +44,7 @@ class Confidence:
     threshold: float = 0.4
     of: str = "drawn"                              # "best": the probability of the drafter's best token
     refit: bool = False                            # to the accepted and rejected tokens so far
-    miss: float = 3.0                              # weight of FNR relative to FPR
+    miss: float = 3.0                              # weight of a right token stopped, over a wrong one passed
 
     def __post_init__(self):
         if not 0 <= self.threshold <= 1:

@@ -33,7 +33,8 @@ def test_one_of_our_settings_is_not_taken_for_a_papers(spec):
 def test_what_is_second_hand_is_named_and_nothing_of_respec_is_said_to_be_read_in_its_paper():
     assert {known.evidence for known in paper_settings.RESPEC.values()} == {SECOND_HAND, OURS}
     assert {known.evidence for known in paper_settings.DIFFUSPEC.values()} == {PAPER}
-    rows = {row["parameter"]: row for row in paper_settings.evidence_table("respec", {"theta": 5.0})}
+    rows = {row["parameter"]: row for row in paper_settings.evidence_table("respec", {"theta": 5.0, "nodes": None})}
+    assert (rows["nodes"]["ours"], rows["copy"]["ours"]) == ("not fixed", "–")
     assert (rows["theta"]["paper's setting"], rows["theta"]["evidence"], rows["theta"]["ours"]) == (
         "1.5", SECOND_HAND, "5.0")
     assert rows["penalty"]["evidence"] == OURS

@@ -93,6 +93,7 @@ def test_a_draft_lm_that_fits_drafts_without_being_named_and_the_summary_says_so
     shown = {row["what"]: row["value"] for row in report_tables.provenance_table(kept)}
     assert shown["draft model"] == "draft-lm"
     assert shown["checkpoints"].startswith("draft-lm (SHA-256 ")
+    assert not [value for value in shown.values() if "True" in str(value) or "_gib" in str(value)], "no Python in it"
 
 
 def test_the_untrained_layers_can_be_asked_for_beside_a_trained_model(words, model, tmp_path):

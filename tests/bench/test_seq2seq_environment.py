@@ -96,7 +96,9 @@ def test_a_table_of_these_runs_holds_forwards_and_errors_of_each_method_and_kind
         assert (plain["method"], plain["batch"], plain["tokens per forward"]) == ("ar", 1, 1.0)
         assert plain["phoneme errors"] == pytest.approx(
             told["methods"]["ar"]["by_family"][kind]["phoneme_error_rate"], rel=1e-3)
-    assert len(batch_sentences(table)) == 8
+    said = batch_sentences(table)
+    assert len(said) == 8
+    assert all("is smaller at batch" in sentence for sentence, _ in said), "one claim, whether it holds or not"
     with pytest.raises(Refusal, match="holds no runs"):
         read_word_batches(tmp_path / "nothing")
     (tmp_path / "batches.json").write_text('{"rows": 3}')

@@ -9,6 +9,9 @@ def test_a_side_is_faster_or_slower_only_where_the_whole_interval_says_so():
     figure = figures.ratios(["a", "b", "c", "d"], [1.4, .8, 1.1, 1.3], [(1.2, 1.6), (.7, .9), (.9, 1.3), None])
     assert figure.layout.title.text == "Of 4 comparisons 1 are surely faster and 1 surely slower"
     assert list(figure.data[0].marker.symbol) == ["circle", "x", "circle-open", "circle-open"]
+    legend = {trace.marker.symbol: trace.name for trace in figure.data[1:]}
+    assert legend == {"circle": "surely above 1", "circle-open": "not told apart from 1", "x": "surely below 1"}
+    assert len(figures.ratios(["c"], [1.1], [(.9, 1.3)]).data) == 2, "no entry for what does not occur"
 
 
 def test_whiskers_reach_to_the_ends_of_the_interval_and_what_was_not_measured_is_left_out():
@@ -33,7 +36,7 @@ def test_every_source_has_one_colour_in_all_methods():
     assert (list(x.x), list(y.x)) == ([25, 0], [75, 100])
     assert list(y.hovertext) == ["2 tokens a round", ""]
     assert x.marker.color != y.marker.color
-    assert figure.layout.title.text == "y drafts 100% of the rounds of b"
+    assert figure.layout.title.text == "Of the rounds of b 100% are drafted by y"
 
 
 def test_comparisons_without_their_intervals_are_refused():

@@ -44,7 +44,7 @@ def test_the_order_of_filling_is_written_in_the_cell_and_told_when_pointed_at():
 def test_revised_and_wrong_cells_have_symbols_of_their_own_and_are_counted_in_the_title():
     figure = drawn(revised=[1], wrong=[0, 1])
     marks = {one.name: one for one in figure.data[2:] if one.mode == "markers"}
-    assert (marks["revised"].x, marks["wrong"].x) == ((1,), (0, 1))
+    assert (marks["revised"].x, marks["wrong"].x) == ((1,), (-.3, .7)), "a cross beside its digit, not on it"
     assert marks["revised"].marker.symbol != marks["wrong"].marker.symbol
     assert figure.layout.title.text == "2 of 80 blanks are filled, 1 revised, 2 wrong"
     assert not [one for one in drawn().data[2:] if one.mode == "markers"]

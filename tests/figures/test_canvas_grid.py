@@ -30,6 +30,8 @@ def test_solved_shares_have_their_budgets_and_intervals():
     assert list(first.y) == [.25, .5]
     assert [value and round(value, 6) for value in first.error_y.array] == [None, .2]
     assert list(figure.layout.xaxis.tickvals) == [8, 16]
+    held = [figures.solved_by_forwards({"a": {n: (.5, None)}}, "a", (1, 100)).layout.xaxis.range for n in (8, 16)]
+    assert held == [(pytest.approx(-.1), pytest.approx(2.1))] * 2, "the same under a slider"
 
 
 def test_ticks_that_would_overlap_are_left_out():

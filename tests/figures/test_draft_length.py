@@ -36,7 +36,7 @@ def test_every_round_is_drawn_where_it_was_drafted_and_wasted_tokens_below():
     assert drawn["the target's own"] == [(2, 0), (4, 0), (5, 0), *((x, 1) for x in range(1, 6))]
     assert drawn["wasted"] == [(2, .3), (3, .3), *((x, 1.3) for x in range(1, 6))]
     assert figure.layout.title.text.replace("<br>", " ") == (
-        "Of 2 policies a writes these 5 tokens in the fewest rounds: 3")
+        "Of 2 policies “a” writes these 5 tokens in the fewest rounds: 3")
 
 
 def test_rounds_behind_the_shown_words_are_left_out():
@@ -51,4 +51,5 @@ def test_regret_is_drawn_in_per_cent_and_the_title_names_the_least_and_the_most(
     figure = figures.regrets({"svip": .25, "margin": .5})
     assert list(figure.data[0].x) == [25, 50]
     assert "predicted" in figure.layout.xaxis.title.text
-    assert figure.layout.title.text.replace("<br>", " ") == "svip takes 25% more time than the oracle, margin 50% more"
+    assert figure.layout.title.text.replace("<br>", " ") == (
+        "“svip” takes 25% more time than the oracle, “margin” 50% more")

@@ -26,7 +26,9 @@ def test_the_chosen_path_is_drawn_with_its_blocks_and_named():
     assert list(chosen.y) == [.02, .4]
     assert list(quiet.x) == [.02, .2, None, .2, 1.0, None]
     assert list(models.text) == ["small", "middle", "target"]
-    assert "T = 5" in [note.text for note in figure.layout.annotations]
+    label = next(note for note in figure.layout.annotations if note.text == "T = 5")
+    assert label.yshift < 0, "below the path, where no name stands"
+    assert figure.layout.yaxis.range[0] < 0, "a mark near zero is whole"
     assert figure.layout.title.text == "Predicted best: small (T = 5)"
     fast = figures.stack_path(["small", "target"], [.1, 1.0], [.1, .5], [0], [2], speed=2.0)
     assert fast.layout.title.text == "Predicted best: small (T = 2), 2.00 times plain speed"

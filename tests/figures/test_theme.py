@@ -35,3 +35,11 @@ def test_axes_given_to_a_slider_stay():
     assert figures.rounds([3], [1]).layout.xaxis.range is None
     flat = figures.speed_by_parameter([0, 1], [1.0, 2.0], {"fixed": 1.5}, "h", y_range=(0.5, 3))
     assert list(flat.layout.yaxis.range) == [0.5, 3]
+
+
+def test_a_name_with_hyphens_is_not_broken_in_a_title():
+    name = "a-name-of-many-parts"
+    for width in range(len(name), 40):
+        said = theme.wrapped(f"a longer title that speaks of {name} and of more", width)
+        assert "<br>" in said
+        assert name in said

@@ -112,6 +112,13 @@ def test_truth_values_are_yes_or_no_and_a_long_word_may_break_after_its_commas()
     assert "a, b" in html
 
 
+def test_short_words_stay_on_one_line_and_sentences_wrap():
+    html = show.table([{"so it is": "not told apart", "idea": "a sentence of several words"},
+                       {"so it is": None, "idea": "one"}])._repr_html_()
+    assert re.search(r"td\.col0\s*\{[^}]*white-space: nowrap", html)
+    assert not re.search(r"td\.col1\s*\{[^}]*white-space: nowrap", html)
+
+
 def test_a_rounded_zero_has_no_sign():
     values = [-0.001, numpy.float64(-0.001), numpy.float32(-0.001), "-0.00", "+0.00 (-0.00 to +0.01)", "-0.00 to 0.02"]
     html = show.table([{"value": value} for value in values], digits=2)._repr_html_()

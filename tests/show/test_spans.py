@@ -40,6 +40,7 @@ def test_only_the_first_rounds_are_shown_on_request():
 def test_a_long_rejected_chain_and_its_siblings_are_counted_not_written_out():
     html = show.spans(decoded("eagle2", wrong=5), VOCAB).html
     assert "</s>+2</span>" in html                     # three of five are written
+    assert "+n: and n more rejected" in html
     session = next(decode(VOCAB.tokens("a"), ALWAYS_NEXT, lambda *_: Budget(2, 2), lambda *_: deterministic_tree(
         [(0,), (2,)], 4, "eagle2"), Match(), max_new_tokens=3))
     assert "</s>+1</span>" in show.spans(session, VOCAB).html
