@@ -194,6 +194,15 @@ def test_a_stop_outside_the_signal_is_refused():
         figures.signal([1, 2], stops=[5])
 
 
+def test_a_threshold_is_named_in_the_legend_and_not_on_the_values():
+    for figure, name in ((figures.signal([.1, 2.2], threshold=2), "threshold 2"),
+                         (figures.match_lengths([1, 5], shortest=3), "draft from 3")):
+        assert figure.layout.showlegend
+        assert [(line.name, line.showlegend) for line in figure.layout.shapes] == [(name, True)]
+        assert not figure.layout.annotations
+    assert not figures.match_lengths([1, 5]).layout.showlegend
+
+
 def test_a_child_before_its_parent_is_refused():
     with pytest.raises(ValueError, match="node 0 must come after its parent"):
         figures.tree(["a", "b"], [1, -1])

@@ -65,4 +65,4 @@ def patch_acceptance(values: Mapping[str, Sequence[float | None]], title: str) -
         look = series(place)
         figure.add_scatter(x=list(range(len(shares))), y=numbers(shares), name=name, mode="lines+markers",
                            line={"color": look["colour"], "dash": look["dash"]}, marker={"symbol": look["symbol"]})
-    return figure.update_yaxes(range=[0, 1.02]).update_layout(showlegend=True)
+    return figure.update_yaxes(range=[-.03, 1.04]).update_layout(showlegend=True)

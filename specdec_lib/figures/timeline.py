@@ -68,10 +68,9 @@ def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "n
                            mode="markers", name="stop",
                            marker={"symbol": "x", "size": 10, "color": PALETTE["rejected"]})
     if threshold is not None:
-        figure.add_hline(y=threshold, line={"color": PALETTE["target"], "dash": "dash"},
-                         annotation_text=f"threshold {threshold:g}", annotation_position="top left",
-                         annotation_bgcolor="rgba(255,255,255,.85)")
-    return figure
+        figure.add_hline(y=threshold, line={"color": PALETTE["target"], "dash": "dash"}, showlegend=True,
+                         name=f"threshold {threshold:g}")
+    return figure.update_layout(showlegend=True)
 
 
 def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Sequence[str] | None = None,
@@ -84,7 +83,6 @@ def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Se
     figure.add_bar(x=list(range(1, len(lengths) + 1)), y=[int(value) for value in lengths], name="match length",
                    text=list(words) if words else None, textposition="none", marker=fill("draft"), showlegend=False)
     if shortest is not None:
-        figure.add_hline(y=shortest, line={"color": PALETTE["target"], "dash": "dash"},
-                         annotation_text=f"draft from {shortest}", annotation_position="top left",
-                         annotation_bgcolor="rgba(255,255,255,.85)")
-    return figure
+        figure.add_hline(y=shortest, line={"color": PALETTE["target"], "dash": "dash"}, showlegend=True,
+                         name=f"draft from {shortest}")
+    return figure.update_layout(showlegend=shortest is not None)
