@@ -2,10 +2,10 @@
 
 Source: Hu et al. 2024 (SAM-Decoding with EAGLE-2 as its second drafter); the published threshold is 5, with copies of
 40 tokens and trees of 60. Ours is 2, because a copy costs no step of the head: on the tuning prompts 2 is 1.01 times
-(0.98 to 1.05) as fast as 1 and 1.04 times (0.99 to 1.10) as fast as 3, so neither is told apart from it. Copies are twice as long as the
-nodes that the cost curve allows, because a match is accepted whole more often than a tree; on the tuning prompts that
-gains tokens and no time. Before its next draft the head processes in one step the tokens it missed while others
-drafted. Measured in `data/results/tuning`. Cost: no draft forward in rounds that copy, else EAGLE-2's.
+(0.98 to 1.05) as fast as 1 and 1.04 times (0.99 to 1.10) as fast as 3, so neither is told apart from it. Copies are
+twice as long as the nodes that the cost curve allows, because a match is accepted whole more often than a tree; on the
+tuning prompts that gains tokens and no time. Before its next draft the head processes in one step the tokens it missed
+while others drafted. Measured in `data/results/tuning`. Cost: no draft forward in rounds that copy, else EAGLE-2's.
 """
 
 from __future__ import annotations

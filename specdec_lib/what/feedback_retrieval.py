@@ -8,12 +8,12 @@ the others are offered in the order of score, match length and recency, each wit
 and merged into one tree. The paper gives no rate of the scores, number of positions searched, or shortest chain.
 `shape="extend"` lengthens the chains by the nodes that remain, best first; those nodes do not count in the scores.
 
-Ours, `shape="likely"`, sizes the tree by the value of a node: see index/trees. Match length and score together give the
-confidence of a position, a node joins while the probability of its path is above its price on the cost curve, and
+Ours, `shape="likely"`, sizes the tree by the value of a node: see index/trees. Match length and score together give
+the confidence of a position, a node joins while the probability of its path is above its price on the cost curve, and
 nothing is drafted where even the first token is below `least`. So drafts are longer after long matches and shorter
 after short ones: on the tuning prompts 6.7 tokens a draft instead of 14.7, and `respec` with it is 1.02 times (0.96 to
-1.10) as fast as with chains by score (`data/results/tuning`), so the two are not told apart. Scores are kept by distance, because an absolute
-position seldom recurs: a copy moves on with the text.
+1.10) as fast as with chains by score (`data/results/tuning`), so the two are not told apart. Scores are kept by
+distance, because an absolute position seldom recurs: a copy moves on with the text.
 """
 
 from __future__ import annotations
