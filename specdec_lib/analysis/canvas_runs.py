@@ -153,3 +153,24 @@ def gain_sentence(kind: str, one: MatchedGain) -> str:
     between = "" if one.interval is None else f" ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
     return (f"{one.forwards} forwards: {kind} solves {number(one.other)} against {number(one.base)}, a difference of "
             f"{one.difference:+.3f}{between}: {one.verdict}")
+
+
+def quality_rows(run: CanvasRun) -> dict[str, dict[str, float | int | None]]:
+    """Of a run on text, for each method: forwards, what the target says of its answers, and how they repeat.
+
+    `nats per token` is the mean of the answers' negative log-likelihoods under the target, `distinct pairs` the number
+    of different pairs of neighbouring tokens over that of all. Refusal for a run without them.
+    """
+    rows: dict[str, dict[str, float | int | None]] = {}
+    for method, entry in run.summary["methods"].items():
+        told = entry.get("quality") or {}
+        if "target_nll" not in told:
+            raise Refusal("this run holds no quality of text: make one with `specdec canvas --world text`")
+        rows[method] = {"forwards": entry["forwards"], "times as fast": entry["times_as_fast"],
+                        "nats per token": told["target_nll"], "distinct pairs": told.get("distinct_2")}
+    return rows
+
+
+def examples(run: CanvasRun, task: str) -> dict[str, dict[str, str]]:
+    """What every method of a run wrote for one task, as text."""
+    return {method: {"answer": one.text} for method in run.methods for one in run.of(method, task)}

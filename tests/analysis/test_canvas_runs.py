@@ -94,3 +94,18 @@ def test_the_task_with_most_corrections_is_a_solved_one_if_there_is_any():
     assert canvas_runs.most_corrected(first, "tolerator(forwards=4)") == "0"
     with pytest.raises(Refusal, match="no decode by vote"):
         canvas_runs.most_corrected(own, "vote(forwards=4)")
+
+
+def test_the_quality_of_text_is_the_target_s_and_a_run_without_it_is_refused():
+    made = run(parallel_4=(0,), tolerator_8=())
+    told = tuple(replace(one, quality={"target_nll": 2.0 + int(one.task), "distinct_2": .5}, text=f"text {one.task}")
+                 for one in made.decodes)
+    texts = CanvasRun({**made.summary, "methods": method_entries(told)}, told, made.tasks)
+    rows = canvas_runs.quality_rows(texts)
+    assert list(rows) == ["parallel(forwards=4)", "tolerator(forwards=8)"]
+    assert rows["parallel(forwards=4)"]["nats per token"] == pytest.approx(5.5)
+    assert rows["parallel(forwards=4)"]["distinct pairs"] == pytest.approx(.5)
+    assert rows["tolerator(forwards=8)"]["forwards"] == 4
+    assert canvas_runs.examples(texts, "3") == {method: {"answer": "text 3"} for method in rows}
+    with pytest.raises(Refusal, match="specdec canvas --world text"):
+        canvas_runs.quality_rows(made)
