@@ -1,6 +1,7 @@
 """Models on the command line: draft models, damaged folders, weights that are no numbers."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -29,6 +30,35 @@ def test_a_draft_model_with_the_same_vocabulary_drafts_and_assists_transformers(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["peers"]["hf-assisted"]["identical_prompts"] == 2
     assert summary["settings"]["draft"] == "small"
+
+
+@pytest.mark.parametrize("vocab", [20, 80])
+def test_a_draft_model_that_lacks_tokens_or_drafts_others_is_refused(bench, tmp_path, vocab, capsys):
+    other = model_folder(tmp_path / "other", vocab=vocab)
+    said = refused([*bench, "--methods", "draft-model", "--draft", other], capsys)
+    assert f"the draft model other knows {vocab} tokens and the target {len(WORDS)}" in said
+
+
+def test_weights_of_a_pipe_are_never_waited_for(bench, model, tmp_path, capsys):
+    shutil.copytree(model, tmp_path / "odd")
+    (tmp_path / "odd" / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "odd" / "model.safetensors")
+    assert "is a pipe or a device" in refused([*bench, "--target", tmp_path / "odd"], capsys)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn], ids=str)
+def test_weights_that_are_no_real_numbers_of_16_bits_are_refused(bench, model, tmp_path, dtype, capsys):
+    other = changed_model(model, tmp_path / "odd", weights=lambda found: found.update(
+        {name: tensor.to(dtype) for name, tensor in found.items()}))
+    said = refused([*bench, "--methods", "ar", "--target", other], capsys)
+    assert "and weights are read from F32, BF16, F16, F64: fetch the model as it was published" in said
+
+
+def test_a_config_of_another_family_over_these_weights_is_refused_and_not_filled_with_random_ones(
+        bench, model, tmp_path, capsys):
+    other = changed_model(model, tmp_path / "odd", config={"model_type": "gpt2"})
+    said = refused([*bench, "--methods", "ar", "--target", other], capsys)
+    assert "lacks tensors that its config.json asks for, such as" in said
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "pickled", "noise"])

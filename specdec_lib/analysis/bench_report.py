@@ -10,6 +10,7 @@ from pathlib import Path
 from specdec_lib.bench import summary as sums
 from specdec_lib.bench.results import Decode, check_finished, read_results, select
 from specdec_lib.cost import curves
+from specdec_lib.files import refuse_special
 from specdec_lib.types import Refusal
 
 QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
@@ -76,6 +77,7 @@ def surely_faster(entry: dict) -> bool:
 def load_report(folder: str | Path) -> Report:
     """The report of a finished run; Refusal if the folder holds none."""
     folder = Path(folder)
+    refuse_special(folder / "summary.json")
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         check_finished(folder, summary)

@@ -112,6 +112,19 @@ def untrained_draft(target: TappedLM) -> DraftSource:
     return DraftSource(cut(layers), f"{FIRST} ({layers} of {target.layers}, untrained)")
 
 
+def refuse_other_tokens(draft: LM, target: LM, text: Tokenizer, name: str) -> None:
+    """Refuses a draft model that cannot read a token of the tokenizer, or that drafts ones the target does not know.
+
+    Padded vocabularies of one family may differ: those of smaller models are often the shorter ones.
+    """
+    known, wanted = (getattr(lm, "vocab", None) for lm in (draft, target))
+    if known is None or wanted is None:
+        return
+    if not min(wanted, 1 + max(text.tokenizer.get_vocab().values())) <= known <= wanted:
+        raise Refusal(f"the draft model {without_folders(name)} knows {known} tokens and the target {wanted}: it would"
+                      " meet or draft ids that the other lacks, use one of the same family")
+
+
 def same_vocabulary(target: Tokenizer, draft: Tokenizer, name: str) -> None:
     """Refuses a draft model with another vocabulary: its ids would mean other tokens."""
     if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():

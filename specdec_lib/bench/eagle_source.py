@@ -31,7 +31,10 @@ def find_eagle(name: str | None, say: Say) -> Path | None:
 
 def load_eagle(name: str, folder: Path, target: LM, say: Say) -> PublicEagle:
     """The head, checked for this target; one line on `say` says what it is."""
-    head = load_public_eagle(folder, target, without_folders(name))
+    try:
+        head = load_public_eagle(folder, target, without_folders(name))
+    except Refusal as why:
+        raise Refusal(f"{why}; give --eagle another head, or leave it out") from None
     taps = ", ".join(map(str, head.layout.taps))
     say(f"{head.layout.name} drafts for methods with an EAGLE head: {head.layout.kind}'s layout, hidden states after"
         f" {taps} layers, {head.layout.rows:,} tokens that it can draft")

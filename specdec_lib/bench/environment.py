@@ -152,7 +152,9 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:
-        small = DraftSource(load_lm(beside, other, device, threads), without_folders(draft))
+        drafting = load_lm(beside, other, device, threads)
+        draft_source.refuse_other_tokens(drafting, lm, text, draft)
+        small = DraftSource(drafting, without_folders(draft))
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
     given: dict[str, Any] = {}

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specdec_lib.files import refuse_special
 from specdec_lib.measure import Cost, Row
 from specdec_lib.types import Refusal
 
@@ -150,6 +151,7 @@ def check_finished(folder: Path, summary: Any) -> None:
     if not whole or not isinstance(parts[1].get("warnings", []), list):
         raise Refusal(f"{folder / 'summary.json'} is not the summary of a run: {remedy}")
     for name in ("rounds.parquet", "decodes.parquet"):
+        refuse_special(folder / name)
         try:
             pq.read_metadata(folder / name)
         except (OSError, pa.ArrowException) as error:
@@ -173,6 +175,8 @@ def decodes_in(folder: Path) -> list[Decode]:
         values: Iterator[Any] = (tuple(value) if isinstance(value, list) else value for value in said)
         rounds.setdefault(tuple(record[n] for n, _ in Q), []).append(Row._make(values))
     turns = checked_table(folder / "decodes.parquet", DECODES).to_pylist()
+    if len({tuple(record[n] for n, _ in Q) for record in turns}) < len(turns):
+        raise ValueError("a turn stands twice")
     return [decode(record, rounds) for record in turns]
 
 
@@ -181,6 +185,7 @@ def checked_table(path: Path, schema: pa.Schema) -> pa.Table:
 
     Those are nulls, counts below 0 and seconds that are below 0 or not finite.
     """
+    refuse_special(path)
     table = pq.read_table(path)
     for field in schema:
         if field.name in NEWER and field.name not in table.column_names:

@@ -16,7 +16,7 @@ from specdec_lib.bench import results
 from specdec_lib.bench.plan import Plan, changed_settings
 from specdec_lib.bench.results import Decode
 from specdec_lib.cost import curves
-from specdec_lib.files import DiskFull, alone_in, sync, write_folder, write_text, writing
+from specdec_lib.files import DiskFull, alone_in, refuse_special, sync, write_folder, write_text, writing
 from specdec_lib.types import Refusal
 
 LOADED = "loaded"                                  # the setting that is known only after loading
@@ -151,6 +151,7 @@ class RunFolder:
 
     def _json(self, name: str) -> dict | None:
         path = self.path / name
+        refuse_special(path)
         try:
             read = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         except (OSError, ValueError, RecursionError) as error:

@@ -172,14 +172,12 @@ def as_ids(record: Any, where: str, text: Tokenizer) -> np.ndarray:
 
 def encode_texts(written: list[str], text: Tokenizer) -> list[np.ndarray]:
     """Ids of several texts, as `encode_text` gives them; the tokenizer encodes them at the same time."""
-    found = text.tokenizer(written, add_special_tokens=False, verbose=False, return_attention_mask=False,
-                           return_token_type_ids=False)["input_ids"]
-    return [np.array(ids, dtype=np.int64) for ids in found]
+    return [np.array(ids, dtype=np.int64) for ids in text.plain(written)]
 
 
 def encode_text(written: str, text: Tokenizer) -> np.ndarray:
     """Ids of a text, without the tokenizer's begin and end tokens."""
-    return np.array(text.tokenizer.encode(written, add_special_tokens=False, verbose=False), dtype=np.int64)
+    return encode_texts([written], text)[0]
 
 
 def size(path: Path) -> int:

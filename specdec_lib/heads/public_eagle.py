@@ -129,7 +129,11 @@ class HeadParts:
 
     def wide(self, name: str) -> Tensor:
         """A tensor in at least single precision; Refusal where it holds what is no number."""
-        tensor = self.read(self.layout.names[name]).to(torch.promote_types(self.dtype, torch.float32))
+        stored = self.read(self.layout.names[name])
+        if stored.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+            raise Refusal(f"the tensor {self.layout.names[name]} of {self.layout.name} is stored as {stored.dtype}, and"
+                          " not as real numbers of 16 bits or more: fetch the head again")
+        tensor = stored.to(torch.promote_types(self.dtype, torch.float32))
         if not torch.isfinite(tensor).all():
             raise Refusal(f"the tensor {self.layout.names[name]} of {self.layout.name} holds numbers that are not"
                           " finite: fetch the head again")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from specdec_lib.files import cache_home
+from specdec_lib.files import cache_home, refuse_special
 from specdec_lib.hub import default_model
 from specdec_lib.hub.build_cache import Say, build_once
 from specdec_lib.models.llama.weights import read_config
@@ -137,6 +137,7 @@ def check_whole(file: Path) -> None:
     """Refusal for a safetensors file that is cut short or of another format (reads the header alone)."""
     from safetensors import SafetensorError, safe_open
 
+    refuse_special(file)
     try:
         with safe_open(str(file), framework="numpy"):
             pass

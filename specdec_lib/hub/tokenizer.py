@@ -49,23 +49,41 @@ class Tokenizer:
         try:
             written = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:                 # templates are programs and raise anything
-            raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}") from error
-        return self.known(self.tokenizer.encode(written, add_special_tokens=False))
+            raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}; give other turns, or"
+                          " another model") from error
+        return self.some(self.plain([written])[0])
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of raw text, with the begin token where the tokenizer adds one."""
-        return self.known(self.tokenizer.encode(text))
+        return self.some(self.plain([text], add_special_tokens=True)[0])
 
-    def known(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """These ids; Refusal where there are none, or one that the model has no embedding for."""
+    def some(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """These ids; Refusal where there are none."""
         if not ids:
             raise Refusal(f"the tokenizer of {self.folder.name} has no token for any part of this text: give another"
                           " one, or another model")
+        return ids
+
+    def plain(self, texts: list[str], add_special_tokens: bool = False) -> list[tuple[int, ...]]:
+        """Ids of several texts, which are encoded at the same time; no begin and end tokens unless asked for.
+
+        Refusal for a text that the tokenizer cannot write, and for a token that the model has no embedding for.
+        """
+        try:
+            found = self.tokenizer(texts, add_special_tokens=add_special_tokens, verbose=False,
+                                   return_attention_mask=False, return_token_type_ids=False)["input_ids"]
+        except Exception as error:                 # tokenizers raise plain exceptions
+            raise Refusal(f"the tokenizer of {self.folder.name} cannot write this text ({error}): give another one, or"
+                          " another model") from error
+        return [self.known(tuple(ids)) for ids in found]
+
+    def known(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """These ids; Refusal where the model has no embedding for one."""
         most = self.facts.vocab
-        if most is not None and max(ids) >= most:
+        if ids and most is not None and max(ids) >= most:
             raise Refusal(f"the tokenizer of {self.folder.name} writes this text with token {max(ids)} and the model"
                           f" knows 0 to {most - 1}: it is another model's tokenizer, fetch the model again")
-        return tuple(ids)
+        return ids
 
     def warn_once(self) -> None:
         if not self.warned:

@@ -8,6 +8,7 @@ the cache, row by row, for drafters that read them. Weights come from safetensor
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -42,11 +43,14 @@ class HuggingFace:
         """The checkpoint in this folder, and `why` our decoder does not run it; Refusal if transformers cannot."""
         safetensors_files(folder)
         try:
-            model = pretrained("AutoModelForCausalLM", folder, dtype=dtype, use_safetensors=True)
+            model, told = pretrained("AutoModelForCausalLM", folder, dtype=dtype, use_safetensors=True,
+                                     output_loading_info=True)
         except Exception as error:                 # loading code raises anything; in each case there is no model
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise Refusal(f"transformers cannot load {folder} as a causal language model"
-                          f"{' (' + why + ')' if why else ''}: {reason}") from error
+                          f"{' (' + why + ')' if why else ''}: {reason}; fetch it again, or take another model"
+                          ) from error
+        refuse_filled(folder, told["missing_keys"])
         moved = model.to(device)                   # pyright: ignore[reportArgumentType] - the stub hides `self`
         lm = HuggingFace(moved.eval())
         lm.refuse_state()
@@ -239,6 +243,13 @@ class HuggingFace:
     def run_alone(self, tokens: tuple[int, ...], draft: Draft) -> Tensor:
         self.cache.align(tokens, draft)
         return self.run(len(tokens) + len(draft), 1 + len(draft)).float()
+
+
+def refuse_filled(folder: str | Path, missing: Collection[str]) -> None:
+    """Raises Refusal where transformers filled tensors that no file holds with random numbers."""
+    if missing:
+        raise Refusal(f"{folder} lacks tensors that its config.json asks for, such as {min(missing)}: the config is"
+                      " another model's or the download is incomplete, fetch the model again")
 
 
 def shared_or_why_not(model) -> SharedWeights | Refusal:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def test_a_run_and_its_copy_elsewhere_are_averaged_and_told_apart_by_their_folde
     assert "results/report" in told
     assert "all 2" in told
     assert "averaged" not in told
+
+
+@pytest.mark.parametrize("name", ["summary.json", "decodes.parquet", "rounds.parquet"])
+def test_a_pipe_in_the_place_of_a_file_of_a_run_is_never_waited_for(name, tmp_path, capsys):
+    shutil.copytree(ONE, tmp_path / "odd")
+    (tmp_path / "odd" / name).unlink()
+    os.mkfifo(tmp_path / "odd" / name)
+    assert cli.run(["compare", ONE, str(tmp_path / "odd")]) == 2
+    assert f"{name} is a pipe or a device" in capsys.readouterr().err
 
 
 def test_one_run_a_damaged_one_and_a_folder_for_the_csv_are_refused(tmp_path, capsys):

@@ -75,6 +75,13 @@ def test_an_empty_prompt_is_refused(smol, history):
         smol.encode_chat(history)
 
 
+class FailingTokenizer:
+    """What a tokenizer without a token for unknown words does."""
+
+    def __call__(self, texts, **how):
+        raise Exception("Missing [UNK] token")     # noqa: TRY002 - as tokenizers do
+
+
 def test_text_without_a_token_and_tokens_that_the_model_does_not_know_are_refused(tmp_path):
     text = Tokenizer(small(tmp_path, vocab_size=40))
     assert text.encode("!!") == (2, 2)
@@ -83,6 +90,9 @@ def test_text_without_a_token_and_tokens_that_the_model_does_not_know_are_refuse
     text.tokenizer.chat_template = "{# nothing #}"
     with pytest.raises(Refusal, match="has no token for any part of this text"):
         text.encode_chat(["!!"])
+    text.tokenizer = FailingTokenizer()
+    with pytest.raises(Refusal, match="cannot write this text .Missing .UNK. token.: give another one"):
+        text.encode("!!")
 
 
 def test_a_plain_string_instead_of_turns_is_an_error(smol):

@@ -23,6 +23,7 @@ from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.types import Refusal
 
 LAYER = re.compile(r"model\.layers\.(\d+)\.")
+READABLE = ("F32", "BF16", "F16", "F64")           # kinds of numbers in safetensors that a forward computes with
 Get = Callable[[str], Tensor]                      # name in a transformers checkpoint -> tensor
 Linear = PackedLinear | FourBitLinear
 
@@ -71,13 +72,19 @@ class LlamaWeights:
 
 
 def check_tensors(shape: LlamaConfig, folder: str | Path) -> None:
-    """Refuses weights that are of another model than the config: other sizes, or more layers. Reads headers alone."""
-    for name, size in tensor_sizes(folder).items():
+    """Refuses weights that are of another model than the config: other sizes, more layers, or no real numbers.
+
+    Reads headers alone.
+    """
+    for name, (size, kind) in tensor_headers(folder).items():
         layer = LAYER.match(name)
         if layer and int(layer[1]) >= shape.layers:
             raise Refusal(f"{folder} holds weights of layer {layer[1]}, counted from 0, and its config.json has"
                           f" {shape.layers} layers: the config is another model's, fetch the model again")
         wanted = expected_size(shape, name)
+        if wanted is not None and kind not in READABLE:
+            raise Refusal(f"in {folder} the tensor {name} is stored as {kind}, and weights are read from"
+                          f" {', '.join(READABLE)}: fetch the model as it was published, or convert it")
         if wanted is not None and size != wanted:
             raise Refusal(f"in {folder} the tensor {name} is {side_by_side(size)} and by its config.json"
                           f" {side_by_side(wanted)}: the config is another model's, fetch the model again")
@@ -211,12 +218,18 @@ def safetensors_files(folder: str | Path) -> dict[str, Path]:
 
 def tensor_sizes(folder: str | Path) -> dict[str, tuple[int, ...]]:
     """The size of every tensor of a checkpoint folder, from the headers of its files."""
+    return {name: size for name, (size, _) in tensor_headers(folder).items()}
+
+
+def tensor_headers(folder: str | Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The size of every tensor of a checkpoint folder, and how its numbers are stored, such as BF16."""
     from safetensors import safe_open
 
     where, out = safetensors_files(folder), {}
     for path in sorted(set(where.values())):
         with safe_open(path, "pt") as file:
-            out |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}       # noqa: SIM118
+            slices = {name: file.get_slice(name) for name in file.keys()}                        # noqa: SIM118
+            out |= {name: (tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
     return out
 
 
