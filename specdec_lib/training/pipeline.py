@@ -71,13 +71,13 @@ class TrainingOrder:
             raise Refusal(f"--cache-gb is 0 or more and --seed has at most 63 bits, got {self.cache / 1e9} and"
                           f" {self.seed}")
         if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not 0 < self.rate < inf:
-            raise Refusal("drafters are fitted by adamw or muon at a rate above 0, got "
+            raise Refusal("drafters are fitted by adamw or muon at a finite rate above 0: give one of these, got "
                           f"{self.optimiser} at {self.rate}")
         if self.rows < 1 or self.batch is not None and self.batch < 1:
             raise Refusal(f"--rows and --batch are at least 1, got {self.rows} and {self.batch}")
         for path in (*self.prompts, *self.data, *self.forbidden, *self.watch):
             if not path.exists():
-                raise Refusal(f"there is no file {path}")
+                raise Refusal(f"there is no file {path}: check the path")
 
 
 def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,

@@ -53,7 +53,8 @@ def test_a_column_with_what_no_run_writes_is_refused(written, table, column, val
 
 
 @pytest.mark.parametrize("change", [
-    lambda table: table.drop_columns("method"), lambda table: pa.concat_tables([table, table]), lambda table: table.append_column("text", table["text"]),
+    lambda table: table.drop_columns("method"), lambda table: pa.concat_tables([table, table]),
+    lambda table: table.append_column("text", table["text"]),
     lambda table: table.rename_columns([f"c{place}" for place in range(table.num_columns)])])
 def test_a_table_with_other_columns_is_refused(written, change):
     pq.write_table(change(pq.read_table(written / "decodes.parquet")), written / "decodes.parquet")

@@ -159,7 +159,8 @@ class PromptLot:
 def refuse_nothing(tokens: int, minutes: float, batch: int) -> None:
     """Refusal for nothing to do."""
     if tokens < 1 or not minutes > 0 or batch < 1:
-        raise Refusal(f"nothing to do with {tokens} tokens, {minutes} minutes and a batch of {batch}")
+        raise Refusal(f"nothing to do with {tokens} tokens, {minutes} minutes and a batch of {batch}: give at least 1"
+                      " token, more than 0 minutes and a batch of at least 1")
 
 
 def allowed_conversations(prompts: Iterable[Path], never: frozenset[str] | set[str], seed: int) -> list[Asked]:
