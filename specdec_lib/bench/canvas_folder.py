@@ -18,7 +18,7 @@ from specdec_lib.bench.canvas_results import CanvasDecode, reader, write_tables
 from specdec_lib.bench.plan import changed_settings
 from specdec_lib.bench.run_folder import SETTINGS, refuse_foreign, writing_run
 from specdec_lib.canvas.types import CanvasTask
-from specdec_lib.files import sync, write_text
+from specdec_lib.files import refuse_special, sync, write_text
 from specdec_lib.types import Refusal
 
 SHORT_LIST = re.compile(r"\[\s+([-\d.e+,\s]+?)\s+\]")      # of numbers
@@ -55,6 +55,7 @@ class CanvasFolder:
     def read(self, name: str) -> Any:
         """A JSON object of this folder, None where there is no such file; Refusal for a damaged one."""
         file = self.path / name
+        refuse_special(file)
         try:
             found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         except (OSError, ValueError, RecursionError) as error:

@@ -31,8 +31,9 @@ from specdec_lib.continuous.quality import (
     train_classifier,
 )
 from specdec_lib.continuous.rule import EXACT, PUBLISHED
-from specdec_lib.files import alone_in, file_stem, write_atomically, write_text
+from specdec_lib.files import alone_in, file_stem, refuse_special, write_atomically, write_text
 from specdec_lib.models.threads import for_model
+from specdec_lib.parameters import mismatch, shown
 from specdec_lib.specs import parse_part, split_specs
 from specdec_lib.types import Refusal
 
@@ -90,11 +91,15 @@ def parse_method(text: str) -> DigitMethod:
     name, values = parse_part(text)
     kind, _, how = name.partition("-")
     if kind not in HEADS or how not in ("", PLAIN, AS_PUBLISHED) or how == AS_PUBLISHED and kind == "mixture":
-        known = [*HEADS, *(f"{kind}-{PLAIN}" for kind in HEADS), f"diffusion-{AS_PUBLISHED}"]
-        raise Refusal(f"there is no method {name!r} for digits; there are {', '.join(known)}")
-    wrong = [word for word in values if word not in (*PLAN_WORDS, *RULE_WORDS) or how == PLAIN]
-    if wrong:
-        raise Refusal(f"{name} has no parameter {wrong[0]!r}")
+        names = [*HEADS, *(f"{kind}-{PLAIN}" for kind in HEADS), f"diffusion-{AS_PUBLISHED}"]
+        raise Refusal(f"there is no method {name!r} for digits; there are {', '.join(names)}")
+    known = () if how == PLAIN else (*PLAN_WORDS, *RULE_WORDS)
+    for word, value in values.items():
+        if word not in known:
+            raise Refusal(f"{name} has no parameter {word!r}; it takes {', '.join(known) or 'none'}")
+        why = mismatch(ImagePlan if word in PLAN_WORDS else type(EXACT), word, value)
+        if why:
+            raise Refusal(f"{name} cannot take {word}={shown(value)}: {why}")
     if how == PLAIN:
         return DigitMethod(text, kind, None)
     try:
@@ -148,6 +153,7 @@ def begun(out: Path, settings: Mapping[str, Any], files: Sequence[str]) -> dict 
 
 def read_if_there(path: Path) -> Any:
     """What a JSON file of a run holds, None where there is none; Refusal for a damaged one."""
+    refuse_special(path)
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     except (OSError, ValueError, RecursionError):

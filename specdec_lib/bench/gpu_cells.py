@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from specdec_lib.bench.provenance import provenance
-from specdec_lib.files import write_text
+from specdec_lib.files import refuse_special, write_text
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import size_of
@@ -77,6 +77,7 @@ def kept_cells(path: Path, settings: Mapping[str, Any]) -> dict:
 
 def read_object(path: Path) -> dict:
     """The JSON object in a file that this command wrote; Refusal for anything else."""
+    refuse_special(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from specdec_lib.bench.results import small
 from specdec_lib.bench.run_folder import writing_run
-from specdec_lib.files import json_sha256, write_atomically, write_text
+from specdec_lib.files import json_sha256, refuse_special, write_atomically, write_text
 from specdec_lib.sweep.cells import NAME, Cell
 from specdec_lib.sweep.work import CellResult
 from specdec_lib.types import Refusal
@@ -52,6 +52,7 @@ def read_cell(out: Path, cell: Cell) -> CellResult | None:
     path = cell_path(out, cell.name)
     if not path.exists():
         return None
+    refuse_special(path)
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         if json_sha256(kept["settings"])[:NAME] != cell.name or len(kept["rows"]) != len(cell.run.prompts):

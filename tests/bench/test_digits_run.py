@@ -40,7 +40,10 @@ def test_methods_are_written_with_the_parameters_of_plan_and_rule():
     ("flow", "there is no method 'flow'"), ("mixture-published", "there is no method"),
     ("mixture(width=2)", "no parameter 'width'"), ("mixture-plain(depth=2)", "no parameter 'depth'"),
     ("mixture(softening=42.0,tries=9)", "no denoising steps"), ("diffusion(softening=42.0)", "give a number of tries"),
-    ("diffusion(depth=16)", "depth is 1 to 15"), ("diffusion(depth='two')", "depth"), ("mixture,mixture", "none twice"),
+    ("diffusion(depth=16)", "depth is 1 to 15"), ("diffusion(depth='two')", "cannot take depth='two': input"),
+    ("diffusion(depth=True)", "cannot take depth=True"), ("diffusion(aligned='x')", "cannot take aligned='x'"),
+    ("diffusion-plain(depth=2)", "it takes none"), ("diffusion(softening=True)", "cannot take softening=True"),
+    ("mixture,mixture", "none twice"),
     ("", "at least one method"), ("mixture(", "is not a name with parameters")])
 def test_wrong_methods_are_refused_in_a_sentence(wrong, sentence, tmp_path, capsys):
     assert cli.run(["digits", "--methods", wrong, "--out", str(tmp_path / "out")]) == 2

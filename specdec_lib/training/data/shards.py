@@ -16,7 +16,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from specdec_lib.files import file_sha256, write_atomically
+from specdec_lib.files import file_sha256, refuse_special, write_atomically
 from specdec_lib.types import Refusal
 
 MANIFEST = "manifest.json"
@@ -141,6 +141,7 @@ def records_in(path: Path) -> Iterator[Record]:
 
 def manifest(folder: Path) -> dict:
     """What the folder says of itself; Refusal where it says nothing readable."""
+    refuse_special(folder / MANIFEST)
     try:
         written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if isinstance(written["target"], str) and all(starmap(is_shard, written["shards"].items())):
