@@ -22,12 +22,11 @@ from specdec_lib.checkpoints.card import read_card, shelf_at
 from specdec_lib.files import file_sha256, json_sha256
 from specdec_lib.hub import locate
 from specdec_lib.hub.checksum import folder_sha256
-from specdec_lib.sweep.grid import COUNTING, TIMING, GridFile, PromptSet
+from specdec_lib.sweep.grid import COUNTING, MOST, TIMING, GridFile, PromptSet
 from specdec_lib.sweep.specs import SweptSpec, swept_specs, whole_parameters
 from specdec_lib.types import Refusal
 
 SCHEMA = 1
-MOST = 10_000                                      # cells of a sweep
 NAME = 24                                          # hexadecimal digits of a cell's name
 Checksum = Callable[[str], str]
 

@@ -17,6 +17,7 @@ from specdec_lib.sweep.yaml_lines import Place, line_of, read_yaml
 from specdec_lib.types import Refusal
 
 COUNTING, TIMING = "counting", "timing"
+MOST = 10_000                                      # cells of a sweep, and values of an axis
 TIMING_ONLY = {"cores": None, "repeats": 1}        # keys that mean nothing where nothing is timed, and their defaults
 
 
@@ -26,10 +27,12 @@ def several(value: Any) -> Any:
 
 
 def distinct(values: list) -> list:
-    """The values; ValueError where one stands twice."""
+    """The values; ValueError where one stands twice, and for more than a sweep has cells."""
+    if len(values) > MOST:
+        raise ValueError(f"there are {len(values):,} values, and a sweep has at most {MOST:,} cells: give fewer")
     twice = [value for place, value in enumerate(values) if value in values[:place]]
     if twice:
-        raise ValueError(f"{twice[0]!r} stands twice")
+        raise ValueError(f"{twice[0]!r} stands twice: write it once")
     return values
 
 

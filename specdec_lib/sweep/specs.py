@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any, get_type_hints
 
 from specdec_lib import catalog
 from specdec_lib.cards import Card
 from specdec_lib.parameters import check_parameters, with_tuples
 from specdec_lib.specs import MethodSpec, PartSpec, write_part
-from specdec_lib.sweep.grid import GridFile, MethodAxis, distinct
+from specdec_lib.sweep.grid import MOST, GridFile, MethodAxis, distinct
 from specdec_lib.types import Refusal
 
 
@@ -26,7 +27,15 @@ class SweptSpec:
 
 
 def swept_specs(read: GridFile) -> list[SweptSpec]:
-    """Every method with every combination of its parameters; Refusal naming the line of the first that is wrong."""
+    """Every method with every combination of its parameters; Refusal naming the line of the first that is wrong.
+
+    Refusal as well, before any is made, for more than a sweep has cells.
+    """
+    for place, axis in enumerate(read.grid.methods):
+        count = prod(len(given) for given in axis.parameters.values() if isinstance(given, list))
+        if count > MOST:
+            raise read.refusal(f"{axis.method[:40]} has {count:,} combinations of its parameters, and a sweep has at"
+                               f" most {MOST:,} cells: give fewer values", "methods", place)
     return [one for place, axis in enumerate(read.grid.methods) for one in of_axis(read, place, axis)]
 
 

@@ -37,16 +37,19 @@ def read_yaml(path: Path) -> tuple[Any, dict[Place, int]]:
                 raise Refusal(f"{path}, line {event.start_mark.line + 1}: aliases are not read, write the value again")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
-                raise Refusal(f"{path}, line {event.start_mark.line + 1}: this is nested too deeply to be a grid")
+                raise Refusal(f"{path}, line {event.start_mark.line + 1}: this is nested too deeply to be a grid:"
+                              " write the values of an axis in one list")
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         return (None if node is None else _plain(loader, node, (), lines, path)), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise Refusal(f"{path}, line {line}: this is not YAML ({error.problem or error.context})") from None
+        raise Refusal(f"{path}, line {line}: this is not YAML ({error.problem or error.context}): write one `key:"
+                      " value` on each line, as in data/sweeps/small.yaml") from None
     except yaml.YAMLError as error:
-        raise Refusal(f"{path} is not YAML ({str(error).splitlines()[0]})") from None
+        raise Refusal(f"{path} is not YAML ({str(error).splitlines()[0]}): write one `key: value` on each line, as in"
+                      " data/sweeps/small.yaml") from None
 
 
 def _plain(loader: Any, node: Any, place: Place, lines: dict[Place, int], path: Path) -> Any:
@@ -66,10 +69,10 @@ def _plain(loader: Any, node: Any, place: Place, lines: dict[Place, int], path: 
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
-            raise Refusal(f"{path}, line {line}: a key is a word")
+            raise Refusal(f"{path}, line {line}: a key is a word: write one `key: value`")
         key = key_node.value
         if key in out:
-            raise Refusal(f"{path}, line {line}: the key {key!r} stands twice")
+            raise Refusal(f"{path}, line {line}: the key {key!r} stands twice: write it once")
         lines[*place, key] = line
         out[key] = _plain(loader, value_node, (*place, key), lines, path)
     return out

@@ -97,7 +97,9 @@ def test_two_texts_of_one_method_are_one_cell(world):
     ({"targets": "./nowhere"}, "there is no folder"), ({"draft": "eagle"}, "is not a language model"),
     ({"cost": "none.json"}, "none.json"), ({"checkpoints": "nowhere"}, "no folder of checkpoints"),
     ({"methods": [{"method": "token-recycling", "parameters": {"width": [0]}}]}, "token-recycling"),
-    ({"seeds": list(range(5000))}, "at most 10,000")])
+    ({"seeds": list(range(5000))}, "at most 10,000"), ({"seeds": list(range(20_000))}, "there are 20,000 values"),
+    ({"methods": [{"method": "prompt-lookup", "parameters": {name: list(range(1, 9999)) for name in (
+        "depth", "longest", "shortest", "nodes")}}]}, "combinations of its parameters")])
 def test_what_cannot_run_is_refused_with_a_line_before_anything_runs(changes, word, world):
     with pytest.raises(Refusal, match=r", line \d+: ") as caught:
         cells(world, **changes)

@@ -215,3 +215,15 @@ def test_without_ray_the_command_says_what_to_install(world, tmp_path, monkeypat
 def test_what_is_no_address_is_refused_at_once(address, world, tmp_path, capsys):
     assert cli.run(["sweep", str(write_grid(world)), "--out", str(tmp_path), "--address", address]) == 2
     assert "--address is auto" in capsys.readouterr().err
+
+
+def test_a_folder_of_something_else_and_hidden_files_beside_the_cells_stay_as_they_were(world, tmp_path):
+    (tmp_path / "summary.json").write_text("mine")
+    with pytest.raises(Refusal, match="holds summary.json and no cells, .*: give another --out"):
+        run_sweep(write_grid(world, "few.yaml", methods="ar"), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+    (tmp_path / "out" / "cells" / ".git").mkdir(parents=True)
+    (tmp_path / "out" / "cells" / ".keep").write_text("mine")
+    assert run_sweep(write_grid(world, "few.yaml", methods="ar"), tmp_path / "out")[1] == 1
+    assert (tmp_path / "out" / "cells" / ".git").is_dir()
+    assert (tmp_path / "out" / "cells" / ".keep").read_text() == "mine"
