@@ -46,7 +46,7 @@ class Choices:
 
     @property
     def labels(self) -> list[str]:
-        return [str(value) for value in self.values]
+        return [("no", "yes")[value] if isinstance(value, bool) else str(value) for value in self.values]
 
 
 def explore(figure: Callable[..., Any], **choices):

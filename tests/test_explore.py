@@ -124,6 +124,15 @@ def test_names_are_chosen_from_a_list_and_numbers_with_a_slider(mode):
     assert kinds[:2] == ["SelectionSlider", "Dropdown"]
 
 
+def test_a_truth_value_is_chosen_as_yes_or_no(mode):
+    mode("live")
+    control = explore(line, k=Choices(True, False)).children[0]
+    assert isinstance(control, widgets.Dropdown)
+    assert control.options == (("yes", True), ("no", False))
+    mode("html")
+    assert re.findall(r"<option[^>]*>(\w+)", explore(line, k=Choices(True, False)).html) == ["yes", "no"]
+
+
 def test_a_stack_of_a_figure_and_text_moves_as_a_whole(mode):
     both = lambda k: show.stack(line(k), bars(k))  # noqa: E731
     mode("live")
