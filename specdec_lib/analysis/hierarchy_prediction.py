@@ -1,14 +1,15 @@
 """Stacks of drafters in one run: what the latency model predicts for each, beside what was measured.
 
 A prediction comes from the levels that `bench/level_run` measured (costs on the machine, acceptances on the run's own
-text) and never from the run's rounds. It counts forwards and reading of rows; the rule, the bookkeeping of the loop and
-the drafters' prompt forwards are in the measured time only. A forward over a drafter's own last token and the one that
-was emitted after it is charged as one token, and rows that the target takes over from its own exit are charged twice.
+text) and never from the run's rounds. It charges forwards by width, and the four terms of `cost.hierarchy.LevelTerms`:
+steps and verifications beyond their forwards, the start of a block, and the drafters' reading of the prompt. A forward
+over a drafter's own last token and the one that was emitted after it is charged as one token, and rows that the target
+takes over from its own exit are charged twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from specdec_lib.analysis.report_text import times_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.level_run import FILE
 from specdec_lib.cost import hierarchy
+from specdec_lib.cost.levels import COMMAND as MEASURE
 from specdec_lib.cost.levels import LevelMeasurements, load_levels
 from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
@@ -38,8 +40,8 @@ METHODS = ",".join(["ar", *(stack_spec(*one) for one in STACKS)])
 COMMAND = (f'specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 12 --max-new-tokens 64'
            f' --out data/results/hierarchical --methods "{METHODS}"')
 
-LEVELS = ("python -c \"from specdec_lib.bench.level_run import measure_run_levels as m;"
-          " m('data/results/hierarchical')\"")
+SAID = {"step": "steps", "verification": "verifications", "start": "starts", "prompt": "prompts"}      # of the parts
+LEVELS = MEASURE.format(folder="data/results/hierarchical")
 HOW = f"This measures one, in the repository's root: `{COMMAND}`, and then its levels: `{LEVELS}`."
 
 
@@ -54,11 +56,17 @@ class StackComparison(NamedTuple):
     simple_ms: float                               # predicted without overshoot
     renewal_ms: float                              # predicted with it
     measured_ms: float
+    parts: Mapping[str, float]                     # of what is predicted with it, ms: forwards, and each term
 
     @property
     def gap(self) -> float:
         """How far the prediction with overshoot lies above what was measured, as a share of it; below 0 if under."""
         return self.renewal_ms / self.measured_ms - 1
+
+    @property
+    def forwards_gap(self) -> float:
+        """The same for a prediction that counts the forwards alone."""
+        return self.parts["forwards"] / self.measured_ms - 1
 
 
 def named_stack(spec: str) -> tuple[tuple[str, ...], tuple[int, ...]] | None:
@@ -84,7 +92,8 @@ def stack_comparisons(report: Report, levels: LevelMeasurements) -> list[StackCo
         turn = levels.renewal(*named)
         found.append(StackComparison(spec, *named, turn.tokens, entry["tokens_per_target_forward"],
                                      1000 * levels.simple(*named), 1000 * turn.time / turn.tokens,
-                                     sum(ms_per_token(report, spec).values())))
+                                     sum(ms_per_token(report, spec).values()),
+                                     {name: 1000 * part for name, part in levels.parts(*named).items()}))
     return found
 
 
@@ -100,14 +109,49 @@ def comparison_rows(found: Sequence[StackComparison]) -> list[dict]:
 
 def prediction_sentence(found: Sequence[StackComparison]) -> str:
     """How many predictions are close, and how much slower than the measured best the predicted best is."""
-    near = sum(abs(one.gap) <= CLOSE for one in found)
+    near, bare = (sum(abs(getattr(one, name)) <= CLOSE for one in found) for name in ("gap", "forwards_gap"))
     chosen = min(found, key=lambda one: one.renewal_ms)
     best = min(found, key=lambda one: one.measured_ms)
     lost = chosen.measured_ms / best.measured_ms - 1
     same = "It is the fastest measured as well." if chosen is best else \
         f"Measured, it takes {lost:.0%} longer a token than the fastest, {shown(best)}."
-    return (f"{near} of {len(found)} predictions lie within {CLOSE:.0%} of what was measured. Of these stacks"
-            f" {shown(chosen)} is predicted fastest. {same}")
+    gaps = [one.gap for one in found]
+    return (f"{near} of {len(found)} predictions lie within {CLOSE:.0%} of what was measured, all between"
+            f" {min(gaps):+.1%} and {max(gaps):+.1%} of it; forwards alone would bring {bare} that close. Of these"
+            f" stacks {shown(chosen)} is predicted fastest. {same}")
+
+
+def relative_sentence(found: Sequence[StackComparison]) -> str:
+    """The same for times of stacks over plain decoding's, where a change of the machine's speed in between cancels."""
+    plain = next((one for one in found if not one.drafters), None)
+    stacks = [one for one in found if one.drafters]
+    if plain is None or not stacks:
+        return "The run has no plain decoding to set stacks against."
+    gaps, bare = ([(1 + getattr(one, name)) / (1 + getattr(plain, name)) - 1 for one in stacks]
+                  for name in ("gap", "forwards_gap"))
+    near, few = (sum(abs(gap) <= CLOSE for gap in some) for some in (gaps, bare))
+    return (f"Plain decoding, which has no drafters, is predicted {abs(plain.gap):.1%}"
+            f" {'below' if plain.gap < 0 else 'above'} what was measured, and the levels are timed after the run: a"
+            f" machine that changes its speed in between moves all predictions. As multiples of plain decoding's time,"
+            f" {near} of {len(stacks)} stacks lie within {CLOSE:.0%}, all between {min(gaps):+.1%} and {max(gaps):+.1%}"
+            f"; by forwards alone {few} do, between {min(bare):+.1%} and {max(bare):+.1%}.")
+
+
+def term_rows(levels: LevelMeasurements) -> list[dict]:
+    """What each level was measured to take, in ms: a forward of one token, and its terms."""
+    said = {"step": "a step beyond its forward", "verification": "a verification beyond its forward",
+            "start": "start of a block", "prompt": "reading the prompt, per token"}
+    return [{"level": name, "a forward of one token": 1000 * cost(1)}
+            | {said[term]: 1000 * value for term, value in own.terms._asdict().items()}
+            for name, cost, own in zip(levels.names, levels.curves, levels.costs, strict=True)]
+
+
+def part_rows(found: Sequence[StackComparison]) -> list[dict]:
+    """The predicted ms per token of each stack in parts, beside the measured sum, the fastest measured first."""
+    return [{"stack": " + ".join(one.drafters) or "plain decoding", "blocks": ", ".join(map(str, one.blocks)) or "–"}
+            | {SAID.get(name, name): part for name, part in one.parts.items()}
+            | {"predicted": one.renewal_ms, "measured": one.measured_ms}
+            for one in sorted(found, key=lambda one: one.measured_ms)]
 
 
 def depth_sentence(report: Report, found: Sequence[StackComparison]) -> str:
@@ -125,7 +169,7 @@ def depth_sentence(report: Report, found: Sequence[StackComparison]) -> str:
     return f"{said} It is {times_text(ratio, span)} as fast as {shown(rest[0])}: {apart}."
 
 
-def choice_sentence(names: Sequence[str], costs: Sequence[hierarchy.Price], alpha: Sequence[Sequence[float]],
+def choice_sentence(names: Sequence[str], costs: hierarchy.Costs, alpha: Sequence[Sequence[float]],
                     longest: int = hierarchy.LONGEST) -> str:
     """Which stack is predicted best with overshoot, and what the best of another size would lose, in one sentence.
 

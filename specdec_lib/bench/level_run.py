@@ -3,7 +3,8 @@
     from specdec_lib.bench.level_run import measure_run_levels
     measure_run_levels("data/results/hierarchical")
 
-writes `levels.json` into the folder. Costs are measured on this machine, so measure them where the run was measured.
+writes `levels.json` into the folder. Costs are measured on this machine, so measure them where the run was measured,
+and as undisturbed. Of the run it reads prompts and what plain decoding wrote, and no time.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench.environment import Environment, open_environment
+from specdec_lib.bench.level_times import PASSES, level_times
 from specdec_lib.bench.prompts import default_path, load_prompts
 from specdec_lib.bench.results import Decode, read_results, select
 from specdec_lib.cards import Kit
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED
-from specdec_lib.cost.levels import GivenText, LevelMeasurements, measure_levels
+from specdec_lib.cost.levels import GivenText, LevelMeasurements, measured_levels
 from specdec_lib.sampling import Sampling
 from specdec_lib.specs import parse_part
-from specdec_lib.types import Refusal
+from specdec_lib.types import LM, Refusal
 from specdec_lib.what.hierarchy import COPIES, drafter_names, level_model
 
 FILE = "levels.json"
 TARGET = "target"
 
 
-def measure_run_levels(folder: str | Path, prompts: str | Path | None = None, repeats: int = 11,
+def measure_run_levels(folder: str | Path, prompts: str | Path | None = None, passes: int = PASSES,
                        shelf: Path = SHIPPED, say: Callable[[str], None] = lambda line: None) -> LevelMeasurements:
     """Measures every model of the run's stacks, writes `levels.json` into its folder and returns it.
 
@@ -50,7 +52,7 @@ def measure_run_levels(folder: str | Path, prompts: str | Path | None = None, re
     world = open_environment(*where, say=say, shelf=shelf)
     texts = plain_answers(world, read_results(folder), Path(prompts or default_path()))
     sampling = Sampling(said["temperature"]) if said.get("temperature") else None
-    found = levels_of(world, names, texts, sampling, repeats)
+    found = levels_of(world, names, texts, sampling, passes)
     found.save(folder / FILE)
     return found
 
@@ -74,12 +76,12 @@ def plain_answers(world: Environment, decodes: list[Decode], prompts: Path) -> l
 
 
 def levels_of(world: Environment, names: list[str], texts: list[GivenText], sampling: Sampling | None,
-              repeats: int) -> LevelMeasurements:
-    """The costs and acceptances of these models and of the target; every model has a cache of its own."""
-    def kit() -> Kit:
-        return Kit(world.target.fresh(), world.facts, draft=world.draft, checkpoints=world.checkpoints,
-                   parts=catalog.make_part)
+              passes: int) -> LevelMeasurements:
+    """The costs and acceptances of these models and of the target, from new caches as every decode has them."""
+    def opened() -> dict[str, LM]:
+        kit = Kit(world.target.fresh(), world.facts, draft=world.draft, checkpoints=world.checkpoints,
+                  parts=catalog.make_part)
+        return {name: level_model(kit, name) for name in names} | {TARGET: kit.target}
 
-    models = {name: level_model(kit(), name) for name in names}
     about = {name: world.about.get(name) for name in ("name", "device", "dtype", "threads")}
-    return measure_levels(models | {TARGET: world.target.fresh()}, texts, sampling, repeats, about=about)
+    return measured_levels(opened(), level_times(opened, texts, sampling, passes), texts, sampling, about)

@@ -1,29 +1,30 @@
-"""What a stack of drafters is chosen by: the cost of a forward of each level, and how often one accepts another.
+"""What a stack of drafters is chosen by: what each level costs, and how often one accepts another.
 
 Acceptances are teacher-forced overlaps, alpha_ij = mean of sum_x min(p_i(x), p_j(x)) over the positions of texts that
-the target wrote, and costs are seconds by width on this machine. Both are read by `cost.hierarchy`.
+the target wrote. Costs are seconds on one machine: forwards by width, and the terms of `cost.hierarchy.LevelTerms`;
+`bench/level_times` measures them. `cost.hierarchy` reads both.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
 from specdec_lib.cost import hierarchy
-from specdec_lib.cost.curves import CostCurve, from_dict, measure_curve
+from specdec_lib.cost.curves import CostCurve, from_dict
+from specdec_lib.cost.hierarchy import LevelCost, LevelTerms
 from specdec_lib.files import write_text
 from specdec_lib.lazy import torch
-from specdec_lib.scores import Categorical, Scores
+from specdec_lib.scores import Categorical
 from specdec_lib.types import LM, Draft, Refusal
 
-WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 WIDE = 16                                          # rows of one teacher-forced forward
-MADE = "measure it again, see cost/levels"
+COMMAND = "python -c \"from specdec_lib.bench.level_run import measure_run_levels as m; m('{folder}')\""
+MADE = f"in a run's folder it is measured with `{COMMAND.format(folder='FOLDER')}`"
 
 
 class GivenText(NamedTuple):
@@ -37,7 +38,8 @@ class GivenText(NamedTuple):
 class LevelMeasurements:
     """Costs and acceptances of models, the cheapest first and the target last.
 
-    `alpha[i][j]` is the mean overlap of i and j over `positions` positions; `curves[i]` are seconds by width.
+    `alpha[i][j]` is the mean overlap of i and j over `positions` positions; `curves[i]` are seconds by width, and
+    `terms[i]` what a level takes beyond its forwards, in seconds. No `terms` at all count as zeros.
     """
 
     names: tuple[str, ...]
@@ -46,18 +48,27 @@ class LevelMeasurements:
     positions: int
     temperature: float = 0.0
     about: Mapping = field(default_factory=dict)
+    terms: tuple[LevelTerms, ...] = ()
 
     def __post_init__(self):
         size = len(self.names)
         square = len(self.alpha) == size and all(len(row) == size for row in self.alpha)
         if size < 1 or len(set(self.names)) < size or len(self.curves) != size or not square:
             raise Refusal(f"levels have one name, one curve and one row of acceptances each: {MADE}")
+        if self.terms and len(self.terms) != size or not all(value >= 0 for one in self.terms for value in one):
+            raise Refusal(f"levels have terms of zero seconds or more each: {MADE}")
         if not all(0 <= value <= 1 for row in self.alpha for value in row):
             raise Refusal(f"acceptances are probabilities: {MADE}")
 
     @property
     def target(self) -> str:
         return self.names[-1]
+
+    @property
+    def costs(self) -> tuple[LevelCost, ...]:
+        """What the formulas charge for each level."""
+        terms = self.terms or (LevelTerms(),) * len(self.names)
+        return tuple(LevelCost(curve, own) for curve, own in zip(self.curves, terms, strict=True))
 
     def places(self, stack: Iterable[str]) -> tuple[int, ...]:
         """The places of these drafters; Refusal for one that was not measured."""
@@ -70,21 +81,34 @@ class LevelMeasurements:
 
     def simple(self, stack: Sequence[str], blocks: Sequence[int]) -> float:
         """Predicted seconds per token of the target over this stack, without overshoot."""
-        return hierarchy.stack_latency(self.curves, self.alpha, self.places(stack), blocks)
+        return hierarchy.stack_latency(self.costs, self.alpha, self.places(stack), blocks)
 
     def renewal(self, stack: Sequence[str], blocks: Sequence[int]) -> hierarchy.BlockTime:
         """Predicted tokens and seconds of a round of the target over this stack, with overshoot."""
-        return hierarchy.renewal_round(self.curves, self.alpha, self.places(stack), blocks)
+        return hierarchy.renewal_round(self.costs, self.alpha, self.places(stack), blocks)
+
+    def parts(self, stack: Sequence[str], blocks: Sequence[int]) -> dict[str, float]:
+        """Seconds per token by `renewal` for the forwards and for each term; they add up to the whole."""
+        def latency(terms: Sequence[LevelTerms]) -> float:
+            turn = replace(self, terms=tuple(terms)).renewal(stack, blocks)
+            return turn.time / turn.tokens
+
+        own = [cost.terms for cost in self.costs]
+        bare = latency([LevelTerms()] * len(own))
+        each = {name: latency([LevelTerms(**{name: getattr(one, name)}) for one in own]) - bare
+                for name in LevelTerms._fields}
+        return {"forwards": bare} | each
 
     def best(self, longest: int = hierarchy.LONGEST) -> hierarchy.StackPlan:
         """The stack and blocks that the programme chooses."""
-        return hierarchy.best_stack(self.curves, self.alpha, longest)
+        return hierarchy.best_stack(self.costs, self.alpha, longest)
 
     def as_dict(self) -> dict:
         """For JSON."""
         return {"names": list(self.names), "curves": [curve.as_dict() for curve in self.curves],
                 "alpha": [list(row) for row in self.alpha], "positions": self.positions,
-                "temperature": self.temperature, "about": dict(self.about)}
+                "temperature": self.temperature, "about": dict(self.about),
+                "terms": [one._asdict() for one in self.terms]}
 
     def save(self, path: str | Path) -> None:
         """Writes one JSON file."""
@@ -92,58 +116,40 @@ class LevelMeasurements:
 
 
 def load_levels(path: str | Path) -> LevelMeasurements:
-    """Saved measurements; Refusal if the file is missing or holds none."""
+    """Saved measurements; Refusal if the file is missing, holds none, or holds forwards without their terms."""
     try:
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
+        if "terms" not in saved and "curves" in saved:
+            raise Refusal("it holds forwards alone, not what a level takes beyond them: measure it again with"
+                          f" `{COMMAND.format(folder=Path(path).parent.as_posix())}`")
         return LevelMeasurements(tuple(saved["names"]), tuple(map(from_dict, saved["curves"])),
                                  tuple(tuple(map(float, row)) for row in saved["alpha"]), int(saved["positions"]),
-                                 float(saved["temperature"]), saved["about"])
+                                 float(saved["temperature"]), saved["about"],
+                                 tuple(LevelTerms(**{name: float(value) for name, value in one.items()})
+                                       for one in saved["terms"]))
     except OSError as error:
         raise Refusal(f"the measured levels {path} cannot be read ({error.strerror}): {MADE}") from None
+    except Refusal as why:
+        raise Refusal(f"{path} holds no measured levels: {why}") from None
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Refusal(f"{path} holds no measured levels ({error}): {MADE}") from None
 
 
-def measure_levels(models: Mapping[str, LM], texts: Sequence[GivenText], sampling=None, repeats: int = 11,
-                   widths: Sequence[int] = WIDTHS, contexts: Sequence[int] = (256,),
-                   clock: Callable[[], float] = perf_counter, about: Mapping | None = None) -> LevelMeasurements:
-    """Costs and acceptances of these models, whose last is the target; the drafters are put in the order of cost.
+def measured_levels(models: Mapping[str, LM], costs: Mapping[str, tuple[CostCurve, LevelTerms]],
+                    texts: Sequence[GivenText], sampling=None, about: Mapping | None = None) -> LevelMeasurements:
+    """These costs and the acceptances of the models, whose last is the target; drafters in the order of cost.
 
     The texts were written by the target under `sampling` (None is greedy, where alpha is how often both choose the
-    same token). A cost is that of a forward whose first row is read as a drafter reads it.
+    same token).
     """
     if not texts or not models:
         raise Refusal("levels are measured with at least one model on at least one text")
-    vocab = min(1000, *(getattr(lm, "vocab", 1000) for lm in models.values()))
-    curves = {name: measure_curve(Reading(lm), widths, contexts, repeats, vocab, clock)
-              for name, lm in models.items()}
     *drafters, target = models
-    names = (*sorted(drafters, key=lambda name: curves[name](1)), target)
+    names = (*sorted(drafters, key=lambda name: LevelCost(*costs[name]).alone), target)
     alpha, positions = mean_overlaps([models[name] for name in names], texts, sampling)
     temperature = 0.0 if sampling is None else sampling.temperature
-    return LevelMeasurements(names, tuple(curves[name] for name in names), alpha, positions, temperature, about or {})
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A model whose every forward also reads the statistics of its first row, as a drafted token's are."""
-
-    model: LM
-
-    @property
-    def context(self) -> int | None:
-        return self.model.context
-
-    def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores:
-        scores = self.model(tokens, draft)
-        scores.stats(0, scores.best[0])
-        return scores
-
-    def prefill(self, tokens: tuple[int, ...]) -> None:
-        self.model.prefill(tokens)
-
-    def fresh(self) -> Reading:
-        return Reading(self.model.fresh())
+    curves, terms = zip(*(costs[name] for name in names), strict=True)
+    return LevelMeasurements(names, curves, alpha, positions, temperature, about or {}, terms)
 
 
 def mean_overlaps(models: Sequence[LM], texts: Sequence[GivenText],

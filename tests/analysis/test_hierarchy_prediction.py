@@ -1,10 +1,13 @@
 """Predictions of stacks beside a made-up run: every number by hand, and sentences that follow the numbers."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib import catalog
 from specdec_lib.analysis import hierarchy_prediction as stacks
 from specdec_lib.cost.curves import CostCurve
+from specdec_lib.cost.hierarchy import LevelTerms
 from specdec_lib.cost.levels import LevelMeasurements
 from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
@@ -20,6 +23,10 @@ def flat(seconds: float) -> CostCurve:
 
 LEVELS = LevelMeasurements(("ngram", "draft-model", "target"), (flat(.001), flat(.01), flat(.1)),
                            ((1, .8, .5), (.8, 1, .75), (.5, .75, 1)), 100)
+
+
+TERMS = replace(LEVELS, terms=(LevelTerms(.0004, .0, .0002, .0001), LevelTerms(.001, .002, .003, .0004),
+                               LevelTerms(.005, .006)))
 
 
 def made(one_target: float = .1, two_target: float = .1):
@@ -68,6 +75,39 @@ def test_the_sentences_follow_the_numbers():
     other = stacks.stack_comparisons(made(two_target=.5), LEVELS)
     assert "ngram + draft-model with blocks of 1, 2 is predicted fastest" in stacks.prediction_sentence(other)
     assert "longer a token than the fastest, ngram with blocks of 2" in stacks.prediction_sentence(other)
+
+
+def test_terms_are_parts_of_what_is_predicted_and_of_nothing_that_was_measured():
+    bare, whole = (stacks.stack_comparisons(made(), levels) for levels in (LEVELS, TERMS))
+    assert [one.measured_ms for one in whole] == [one.measured_ms for one in bare]
+    assert [one.predicted_tokens for one in whole] == [one.predicted_tokens for one in bare]
+    for one, before in zip(whole, bare, strict=True):
+        assert before.parts == pytest.approx({"forwards": before.renewal_ms} | dict.fromkeys(LevelTerms._fields, 0))
+        assert one.parts["forwards"] == pytest.approx(before.renewal_ms)
+        assert sum(one.parts.values()) == pytest.approx(one.renewal_ms)
+        assert one.forwards_gap == pytest.approx(before.gap)
+    assert whole[0].parts["step"] == pytest.approx(5), "plain decoding: the target's own"
+    assert whole[1].parts == pytest.approx({"forwards": 102 / 1.75, "step": .8 / 1.75, "verification": 6 / 1.75,
+                                            "start": .2 / 1.75, "prompt": .1})
+
+
+def test_the_tables_of_terms_and_parts_have_a_row_for_each_level_and_each_stack():
+    rows = stacks.term_rows(TERMS)
+    assert [row["level"] for row in rows] == ["ngram", "draft-model", "target"]
+    assert list(rows[1].values())[1:] == pytest.approx([10, 1, 2, 3, .4])
+    found = stacks.stack_comparisons(made(), TERMS)
+    for row, one in zip(stacks.part_rows(found), sorted(found, key=lambda one: one.measured_ms), strict=True):
+        *parts, predicted, measured = list(row.values())[2:]
+        assert sum(parts) == pytest.approx(predicted)
+        assert (predicted, measured) == (one.renewal_ms, one.measured_ms)
+
+
+def test_the_sentence_counts_what_the_terms_bring():
+    found = stacks.stack_comparisons(made(), LEVELS)
+    far = [one._replace(measured_ms=one.renewal_ms, parts={"forwards": .8 * one.renewal_ms}) for one in found]
+    said = stacks.prediction_sentence(far)
+    assert said.startswith("3 of 3 predictions lie within 10% of what was measured, all between +0.0% and +0.0%")
+    assert "forwards alone would bring 0 that close" in said
 
 
 def test_the_number_of_drafters_that_is_best_is_read_off_the_run():
@@ -121,3 +161,15 @@ def test_a_missing_run_is_none_and_one_without_levels_is_refused(tmp_path, monke
     monkeypatch.setattr(stacks, "load_report", lambda folder: report(decodes("ar", turn(0, 0))))
     with pytest.raises(Refusal, match="no stack"):
         stacks.read_stack_run(tmp_path)
+
+
+def test_a_machine_that_is_slower_during_the_run_moves_no_multiple_of_plain_decoding():
+    found = stacks.stack_comparisons(made(), LEVELS)
+    said = stacks.relative_sentence(found)
+    assert "is predicted 0.0% above" in said
+    gaps = sorted(one.gap for one in found if one.drafters)
+    assert f"all between {gaps[0]:+.1%} and {gaps[-1]:+.1%}; by forwards alone" in said
+    slower = stacks.relative_sentence([one._replace(measured_ms=2 * one.measured_ms) for one in found])
+    assert "is predicted 50.0% below" in slower
+    assert slower.partition("As multiples")[2] == said.partition("As multiples")[2]
+    assert "no plain decoding" in stacks.relative_sentence([one for one in found if one.drafters])

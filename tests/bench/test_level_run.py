@@ -40,7 +40,7 @@ def folder(world, tmp_path, monkeypatch):
 
 def test_every_model_of_the_stacks_is_measured_on_the_runs_plain_answers(folder, world):
     path, prompts = folder
-    found = measure_run_levels(path, prompts, repeats=2)
+    found = measure_run_levels(path, prompts, passes=1)
     assert set(found.names) == {"ngram", "draft-model", "target"}
     assert found.target == "target"
     plain = [one for one in read_results(path) if one.method == "ar"]
@@ -58,7 +58,7 @@ def test_questions_that_are_not_in_the_file_and_runs_without_stacks_are_refused(
     path, prompts = folder
     prompts.write_text(prompts.read_text().splitlines()[0] + "\n")
     with pytest.raises(Refusal, match="question 1"):
-        measure_run_levels(path, prompts, repeats=1)
+        measure_run_levels(path, prompts, passes=1)
     with pytest.raises(Refusal, match="holds no finished run"):
         measure_run_levels(tmp_path / "none")
     kept = json.loads((path / "settings.json").read_text())

@@ -6,12 +6,16 @@ import pytest
 
 from specdec_lib.cost.curves import CostCurve, best_depth, expected_tokens
 from specdec_lib.cost.hierarchy import (
+    LevelCost,
+    LevelTerms,
     best_by_renewal,
+    best_levels,
     best_stack,
     block_law,
     every_stack,
     gain_of_stacking,
     renewal_latency,
+    renewal_round,
     round_law,
     simulated_latency,
     stack_latency,
@@ -129,3 +133,55 @@ def test_the_best_stack_with_overshoot_is_no_slower_than_the_programmes_choice()
         exact = best_by_renewal(costs, alpha, 6)
         assert exact.latency <= renewal_latency(costs, alpha, chosen.drafters, chosen.blocks) + 1e-12
         assert exact.latency == pytest.approx(renewal_latency(costs, alpha, exact.drafters, exact.blocks))
+
+
+def with_terms(seed: int, most: float = .05):
+    """Costs with terms of every kind, the last model's among them, and acceptances."""
+    costs, alpha = instance(seed)
+    dice = random.Random(100 + seed)
+    terms = [LevelTerms(*(dice.uniform(0, most) for _ in range(3)), dice.uniform(0, 3 * most)) for _ in costs]
+    return [LevelCost(CostCurve((1, 20), (8,), ((cost, 1.5 * cost),)), own)
+            for cost, own in zip(costs, terms, strict=True)], alpha
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_with_terms_too_the_programme_finds_what_trying_every_stack_finds(seed):
+    costs, alpha = with_terms(seed)
+    for j, found in enumerate(best_levels(costs, alpha, 6), 1):
+        tried = {one: stack_latency(costs[:j], alpha, *one) for one in every_stack(j, 6)}
+        assert found.latency == pytest.approx(min(tried.values()), rel=1e-12)
+        assert tried[found.drafters, found.blocks] == pytest.approx(found.latency, rel=1e-12)
+
+
+def test_what_is_read_makes_the_least_latency_of_a_level_a_part_of_no_best_stack_somewhere():
+    # the middle model is faster over the small one, and yet the best stack is without the small one: it reads too long
+    costs = [LevelCost(.01, LevelTerms(prompt=.3)), .3, 1.0]
+    alpha = ((1, .9, .1), (.9, 1, .9), (.1, .9, 1))
+    levels = best_levels([.01, .3, 1.0], alpha, 6)
+    assert levels[1].drafters == (0,)
+    assert levels[2].drafters == (0, 1)
+    assert best_stack(costs, alpha, 6).drafters == (1,)
+
+
+def test_terms_of_zero_change_nothing_and_every_other_term_adds_its_own():
+    costs, alpha = instance(8)
+    none = [LevelCost(cost) for cost in costs]
+    for stack in (((), ()), ((1,), (3,)), ((0, 1, 2), (3, 4, 6))):
+        assert stack_latency(none, alpha, *stack) == stack_latency(costs, alpha, *stack)
+        assert renewal_round(none, alpha, *stack) == renewal_round(costs, alpha, *stack)
+        assert simulated_latency(none, alpha, *stack, 50, 3) == simulated_latency(costs, alpha, *stack, 50, 3)
+    assert best_levels(none, alpha, 7) == best_levels(costs, alpha, 7)
+    dear = [LevelCost(.1, LevelTerms(.01, 0, .002, .003)), LevelCost(1.0, LevelTerms(.05, .04))]
+    assert stack_latency(dear, ((1, .5), (.5, 1)), (0,), (2,)) == pytest.approx((.002 + 2 * .11 + 1.04) / 1.75 + .003)
+    assert stack_latency(dear, ((1, .5), (.5, 1)), (), ()) == renewal_latency(dear, ((1, .5), (.5, 1)), (), ()) == 1.05
+    assert step_latency(.1, dear[1], 1.0, 4, .2) == pytest.approx((.2 + .4 + 1.04) / 5)
+
+
+@pytest.mark.parametrize(("drafters", "blocks"), [((0,), (4,)), ((0, 1), (2, 7)), ((0, 1, 2), (3, 4, 6)), ((), ())])
+def test_with_terms_the_renewal_formula_is_the_mean_of_the_played_recursion(drafters, blocks):
+    costs, alpha = with_terms(8, .2)
+    played = simulated_latency(costs, alpha, drafters, blocks, 150_000, seed=2)
+    assert renewal_latency(costs, alpha, drafters, blocks) == pytest.approx(played, rel=.01)
+    if len(drafters) < 2:
+        simple = stack_latency(costs, alpha, drafters, blocks)
+        assert renewal_latency(costs, alpha, drafters, blocks) == pytest.approx(simple)

@@ -5,14 +5,15 @@ import json
 import pytest
 
 from specdec_lib.cost import hierarchy, levels
-from specdec_lib.cost.levels import GivenText, LevelMeasurements, load_levels, mean_overlaps, measure_levels
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.cost.hierarchy import LevelTerms
+from specdec_lib.cost.levels import GivenText, LevelMeasurements, load_levels, mean_overlaps, measured_levels
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.table import Table
 from specdec_lib.sampling import Sampling
 from specdec_lib.scores import Categorical
 from specdec_lib.types import Draft, Refusal
-from tests.cost.ticks import Ticks
-from tests.worlds import SHAPE, WARM, kit
+from tests.worlds import SHAPE, WARM
 
 P = Table({(): (.5, .3, .2), (0,): (.1, .3, .6)})
 Q = Table({(): (.2, .3, .5), (0,): (.6, .3, .1)})
@@ -59,37 +60,25 @@ def test_overlap_of_a_point_mass_and_of_restricted_vocabularies():
     assert levels.overlap(point, Categorical.point_mass(1)) == 0
 
 
-def test_drafters_stand_in_the_order_of_cost_and_the_target_last():
-    made = measure_levels({"dear": Slow(9), "cheap": Slow(1), "target": Slow(3)}, TEXTS, WARM, 3, (1, 2), (4,),
-                          Slow.clock)
+def times(seconds: float, *terms: float) -> tuple[CostCurve, LevelTerms]:
+    """A forward that takes so long a row, and terms."""
+    return CostCurve((1, 4), (8,), ((seconds, 4 * seconds),)), LevelTerms(*terms)
+
+
+def measured(*terms: float) -> LevelMeasurements:
+    return measured_levels({"q": Q, "p": P}, {"q": times(1, *terms), "p": times(4, *terms)}, TEXTS, WARM)
+
+
+def test_drafters_stand_in_the_order_of_what_a_step_takes_and_the_target_last():
+    costs = {"dear": times(1, 7), "cheap": times(2), "target": times(3)}
+    made = measured_levels({"dear": Q, "cheap": P, "target": P}, costs, TEXTS, WARM)
     assert made.names == ("cheap", "dear", "target")
-    assert [curve(1) for curve in made.curves] == [1, 9, 3]
-    assert made.curves[0](2) == 2, "each width has its own cost"
-
-
-class Slow:
-    """A table whose forward takes seconds by its width."""
-
-    now = 0.0
-    context = None
-
-    def __init__(self, seconds: float):
-        self.seconds = seconds
-
-    @staticmethod
-    def clock():
-        return Slow.now
-
-    def prefill(self, tokens):
-        pass
-
-    def __call__(self, tokens, draft):
-        Slow.now += self.seconds * (1 + len(draft))
-        return P(tokens, draft)
+    assert [cost.alone for cost in made.costs] == [2, 8, 3]
+    assert made.alpha[0][2] == pytest.approx(1)
 
 
 def test_measurements_predict_with_both_formulas_and_choose_by_the_programme(tmp_path):
-    made = measure_levels({"q": Slow(1), "p": Slow(4)}, TEXTS, WARM, 3, (1, 2, 4), (4,), Slow.clock)
+    made = measured()
     alpha = made.alpha[0][1]
     assert made.simple(("q",), (2,)) == pytest.approx((2 * 1 + 12) / (1 + alpha + alpha ** 2))
     turn = made.renewal(("q",), (2,))
@@ -100,17 +89,31 @@ def test_measurements_predict_with_both_formulas_and_choose_by_the_programme(tmp
     assert load_levels(tmp_path / "levels.json") == made
 
 
-def test_a_reading_forward_is_the_models_own_and_costs_its_statistics():
-    lm = levels.Reading(kit().draft)
-    assert lm((0, 1), Draft()).best == kit().draft((0, 1), Draft()).best
-    assert lm.fresh().context is None
-    ticks = Ticks(1.0)
-    measure_levels({"q": Q, "p": P}, TEXTS, WARM, 2, (1,), (4,), ticks)
-    assert ticks.calls == 2 * 2 * 3
+def test_terms_are_charged_kept_and_add_up(tmp_path):
+    made = measured(.1, .2, .3, .04)
+    mean = 1 + made.alpha[0][1] + made.alpha[0][1] ** 2
+    assert made.simple(("q",), (2,)) == pytest.approx((.3 + 2 * 1.1 + 12.2) / mean + .04)
+    parts = made.parts(("q",), (2,))
+    assert parts == pytest.approx({"forwards": 14 / mean, "step": .2 / mean, "verification": .2 / mean,
+                                   "start": .3 / mean, "prompt": .04})
+    assert sum(parts.values()) == pytest.approx(made.simple(("q",), (2,)))
+    assert made.best() == hierarchy.best_stack(made.costs, made.alpha) != hierarchy.best_stack(made.curves, made.alpha)
+    made.save(tmp_path / "levels.json")
+    assert load_levels(tmp_path / "levels.json") == made
+
+
+def test_forwards_that_were_measured_without_terms_are_refused_with_the_command_that_measures_them(tmp_path):
+    measured().save(tmp_path / "levels.json")
+    old = json.loads((tmp_path / "levels.json").read_text())
+    del old["terms"]
+    (tmp_path / "levels.json").write_text(json.dumps(old))
+    with pytest.raises(Refusal, match="forwards alone") as refused:
+        load_levels(tmp_path / "levels.json")
+    assert f"m('{tmp_path.as_posix()}')" in str(refused.value)
 
 
 def test_what_is_no_measurement_is_refused(tmp_path):
-    made = measure_levels({"q": Q, "p": P}, TEXTS, WARM, 2, (1,), (4,), Ticks(1.0))
+    made = measured()
     with pytest.raises(Refusal, match="eagle was not measured"):
         made.simple(("eagle",), (2,))
     with pytest.raises(Refusal, match="p was not measured"):
@@ -119,10 +122,13 @@ def test_what_is_no_measurement_is_refused(tmp_path):
         LevelMeasurements(("a", "b"), made.curves, ((1.0,),), 3)
     with pytest.raises(Refusal, match="probabilities"):
         LevelMeasurements(made.names, made.curves, ((1.0, 1.2), (.2, 1.0)), 3)
+    for terms in ((LevelTerms(),), (LevelTerms(), LevelTerms(-.1))):
+        with pytest.raises(Refusal, match="zero seconds or more"):
+            LevelMeasurements(made.names, made.curves, made.alpha, 3, terms=terms)
     with pytest.raises(Refusal, match="no answer"):
         mean_overlaps((P,), [GivenText((1,), ())])
     with pytest.raises(Refusal, match="at least one text"):
-        measure_levels({"p": P}, [])
+        measured_levels({"p": P}, {"p": times(1)}, [])
     with pytest.raises(Refusal, match="cannot be read"):
         load_levels(tmp_path / "none.json")
     for changed in ({"names": 5}, {"positions": float("inf")}, {"alpha": [[10 ** 400]]}, {"curves": []}):
