@@ -2,8 +2,10 @@
 
 Remote code: tests/models/test_pretrained.py. Pickled weights, and what is fetched: tests/hub/test_locate.py. The
 template: tests/hub/test_tokenizer.py. File names: tests/commands/test_record.py and tests/test_files.py. Scripts in a
-page: tests/test_show.py and tests/commands/test_report.py. The wheel's checksum: tests/hub/test_default_model.py.
-Literals in specs: tests/test_specs.py. What is compiled and loaded: tests/models/llama/test_compiled.py.
+page: tests/test_show.py and tests/commands/test_report.py. Files of others: tests/test_files.py,
+tests/bench/test_run_folder.py and tests/commands/test_export_head.py. Pipes: tests/test_cli_refusals.py. The wheel's
+checksum: tests/hub/test_default_model.py. Literals in specs: tests/test_specs.py. What is compiled and loaded:
+tests/models/llama/test_compiled.py.
 """
 
 import ast
