@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -152,7 +153,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock, owner = FileLock(folder / LOCK, is_singleton=True), folder / OWNER
-        if os.path.lexists(folder / LOCK) and not is_empty_file(folder / LOCK):
+        if is_foreign_lock(folder / LOCK):
             raise Refusal(f"{folder} holds a {LOCK} of another program: give another --out")
         outermost = not lock.is_locked
         try:
@@ -174,9 +175,13 @@ def alone_in(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def is_empty_file(path: Path) -> bool:
-    """Whether this is a file without content, as locks are."""
-    return path.is_file() and not path.stat().st_size
+def is_foreign_lock(path: Path) -> bool:
+    """Whether something else than a lock is here, which is a file without content; not where nothing is (any more)."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return not stat.S_ISREG(found.st_mode) or found.st_size > 0
 
 
 def file_sha256(path: Path) -> str:

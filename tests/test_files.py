@@ -102,10 +102,14 @@ def test_a_file_is_never_put_in_the_place_of_a_pipe_a_device_or_a_folder(tmp_pat
 
 
 def test_the_lock_of_another_program_is_neither_emptied_nor_removed(tmp_path):
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / LOCK).symlink_to("../outside")
     (tmp_path / LOCK).write_text("mine")
-    with pytest.raises(Refusal, match="holds a .lock of another program: give another --out"), alone_in(tmp_path):
-        pass
+    for folder in (tmp_path, tmp_path / "link"):
+        with pytest.raises(Refusal, match="holds a .lock of another program: give another --out"), alone_in(folder):
+            pass
     assert (tmp_path / LOCK).read_text() == "mine"
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), OSError(errno.EDQUOT, "quota"), RuntimeError(
