@@ -112,6 +112,12 @@ def untrained_draft(target: TappedLM) -> DraftSource:
     return DraftSource(cut(layers), f"{FIRST} ({layers} of {target.layers}, untrained)")
 
 
+def checked_draft(draft: LM, target: LM, text: Tokenizer, name: str) -> DraftSource:
+    """The draft model that was named; Refusal where its tokens are not the target's."""
+    refuse_other_tokens(draft, target, text, name)
+    return DraftSource(draft, without_folders(name))
+
+
 def refuse_other_tokens(draft: LM, target: LM, text: Tokenizer, name: str) -> None:
     """Refuses a draft model that cannot read a token of the tokenizer, or that drafts ones the target does not know.
 

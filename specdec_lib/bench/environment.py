@@ -152,9 +152,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:
-        drafting = load_lm(beside, other, device, threads)
-        draft_source.refuse_other_tokens(drafting, lm, text, draft)
-        small = DraftSource(drafting, without_folders(draft))
+        small = draft_source.checked_draft(load_lm(beside, other, device, threads), lm, text, draft)
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
     given: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.files import write_text
@@ -81,7 +81,7 @@ def refuse_other_folder(folder: str | Path, name: str) -> None:
                       f" `specdec train`: give another --out")
 
 
-def is_card(card: Any) -> bool:
+def is_card(card: Any) -> TypeGuard[dict]:
     """Whether this has what a checkpoint is found and compared by, and every other part is of its readers' kind."""
     if not isinstance(card, dict) or not all(isinstance(card.get(name, kind()), kind) for name, kind in KINDS.items()):
         return False

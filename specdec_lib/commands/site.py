@@ -78,7 +78,7 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
 def chosen_notebooks(words: Sequence[str]) -> list[Path]:
     """The notebooks that these words name; Refusal for none, and for two that would be one page of the site."""
     chosen = [notebook_called(word.strip()) for word in words if word.strip()]
-    taken = list(PAGES)
+    taken: list[str] = list(PAGES)
     for path in chosen:
         if path.stem in taken:
             raise Refusal(f"{path.stem}.html would stand twice in the site: name each notebook once, or rename {path}")

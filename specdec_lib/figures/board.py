@@ -71,8 +71,8 @@ def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] 
     return figure.update_layout(title=wrapped(title), height=height, margin={"t": 70, "b": 40, "l": 20, "r": 20})
 
 
-def marked(figure: go.Figure, name: str, where: Sequence[tuple[int, int]], cells: Collection[int], symbol: str,
-           colour: str, size: int = 30) -> None:
+def marked(figure: go.Figure, name: str, where: Sequence[tuple[float, float]], cells: Collection[int],
+           symbol: str, colour: str, size: int = 30) -> None:
     """Adds a symbol at these cells, named in the legend; nothing where there are none."""
     if cells:
         figure.add_scatter(x=[where[at][0] for at in sorted(cells)], y=[where[at][1] for at in sorted(cells)],

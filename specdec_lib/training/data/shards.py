@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import starmap
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from specdec_lib.files import file_sha256, refuse_special, write_atomically
 from specdec_lib.types import Refusal
@@ -131,7 +131,7 @@ def records_in(path: Path) -> Iterator[Record]:
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-        found = [json.loads(line) for line in text.removesuffix("\n").split("\n")] if text else []
+        found: list[Any] = [json.loads(line) for line in text.removesuffix("\n").split("\n")] if text else []
     except (OSError, EOFError, ValueError, RecursionError, zlib.error):
         found = [None]
     if not all(isinstance(record, dict) for record in found):
