@@ -13,6 +13,7 @@ from typing import Any
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook_runner import Parameter
 from specdec_lib.files import check_file_place
+from specdec_lib.parameters import shown
 from specdec_lib.recordings.folder import find_recordings
 from specdec_lib.types import Refusal
 
@@ -93,7 +94,8 @@ def _value(path: Path, known: Parameter, text: str) -> Any:
     try:
         return TRUTH[text.lower()] if known.kind == "bool" else ast.literal_eval(text)
     except (KeyError, ValueError, SyntaxError, RecursionError, MemoryError):
-        raise Refusal(f"the parameter {known.name} of {path.name} is of type {known.kind}, got {text!r}") from None
+        raise Refusal(f"the parameter {known.name} of {path.name} is of type {known.kind}, got"
+                      f" {shown(text)}") from None
 
 
 def may_be_replaced(executed: Path, path: Path) -> bool:

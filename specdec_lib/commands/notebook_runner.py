@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 from specdec_lib.commands.printable import one_line
 from specdec_lib.files import why_full, write_atomically
+from specdec_lib.parameters import shown
 from specdec_lib.types import Refusal
 
 SHOWN = 800                                        # letters of why a cell failed
@@ -61,7 +62,7 @@ def parameters(notebook: str | Path) -> dict[str, Parameter]:
     try:
         found = papermill.inspect_notebook(str(path))
     except Exception as error:
-        raise Refusal(f"{path} cannot be read as a notebook: {error}") from error
+        raise Refusal(f"{path} cannot be read as a notebook: {error}; save it again from JupyterLab") from error
     return {name: _parameter(path.name, facts) for name, facts in found.items()}
 
 
@@ -78,7 +79,7 @@ def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str,
             raise Refusal(f"{Path(notebook).name} has no parameter {name!r}; it has: {', '.join(known) or 'none'}")
         kind = known[name].kind
         if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
-            raise Refusal(f"the parameter {name} of {Path(notebook).name} is of type {kind}, got {value!r}")
+            raise Refusal(f"the parameter {name} of {Path(notebook).name} is of type {kind}, got {shown(value)}")
     return dict(values)
 
 
