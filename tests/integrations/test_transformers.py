@@ -134,12 +134,12 @@ def test_sampled_ids_have_the_distribution_of_transformers_processors():
 
 
 def test_torchs_seed_repeats_a_sampled_answer_and_another_one_changes_it(tiny):
-    plug = Speculative("token-recycling")
+    plug, model = Speculative("token-recycling"), tiny("llama")         # made before: making it draws numbers, too
 
     def sampled(seed):
         torch.manual_seed(seed)
         given = {"do_sample": True, "temperature": 1.5, "top_k": 30, "top_p": 0.95, "max_new_tokens": 12}
-        return tiny("llama").generate(ids(), custom_generate=plug, **given).tolist()
+        return model.generate(ids(), custom_generate=plug, **given).tolist()
     assert sampled(1) == sampled(1) != sampled(2)
 
 
