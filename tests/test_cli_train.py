@@ -142,6 +142,15 @@ def test_a_break_even_is_told_of_checkpoints_that_exist_and_written_into_their_c
     assert {**card(here, "eagle"), "break_even": 0} == {**card(shelf, "eagle"), "break_even": 0}
 
 
+def test_a_card_without_a_name_is_not_written_into(model, shelf, tmp_path, capsys):
+    here = shutil.copytree(shelf, tmp_path / "shelf")
+    nameless = {key: value for key, value in card(here, "eagle").items() if key != "name"}
+    (here / "eagle" / "card.json").write_text(json.dumps(nameless))
+    words = ["break-even", "eagle", "--write", "--checkpoints", here, "--target", model, *HERE]
+    assert "lacks name, so nothing is written into it" in refused(words, capsys)
+    assert card(here, "eagle") == nameless
+
+
 @pytest.mark.parametrize(("words", "sentence"), [
     (["medusa"], "no drafter named 'medusa'; there are: eagle"), (["eagle", "--depth", "0"], "a depth and repeats"),
     (["block-diffusion", "--depth", "9"], "the drafter gave 8: give a smaller --depth"),

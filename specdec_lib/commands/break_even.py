@@ -38,7 +38,8 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
     for name in drafters:
         if name not in DRAFTERS:
             raise Refusal(f"there is no drafter named {name!r}; there are: {', '.join(DRAFTERS)}")
-        lacking = lacking_in(read_card(shelf, name))
+        card = read_card(shelf, name)
+        lacking = ["name"] * ("name" not in card) + lacking_in(card)
         if write and lacking:
             raise Refusal(f"the card of {name} in {without_folders(str(shelf))} lacks {', '.join(lacking)}, so nothing"
                           f" is written into it: leave --write out, or make it again with `specdec train {name}`")

@@ -113,10 +113,14 @@ def has_no_memory(error: Exception) -> bool:
 
 def help_for(error: Any) -> str:
     """Where the words that a command takes are listed; nothing for a value, whose refusal says what is taken."""
-    context = getattr(error, "ctx", None)
-    return "" if isinstance(error, typer.BadParameter) or context is None else (
-        f"; `specdec {context.info_name} --help` lists what it takes" if context.parent else
-        "; `specdec --help` lists the commands")
+    context, names = getattr(error, "ctx", None), ["specdec"]
+    if isinstance(error, typer.BadParameter) or context is None:
+        return ""
+    while context.parent is not None:
+        names.insert(1, context.info_name)
+        context = context.parent
+    takes = "lists what it takes" if names[1:] else "lists the commands"
+    return f"; `{' '.join(names)} --help` {takes}"
 
 
 def why_failed(error: OSError) -> str:
