@@ -1,11 +1,14 @@
 """Tiny checkpoints of every family with random weights, saved the way transformers saves them."""
 
+import importlib
+import pkgutil
 import random
 
 import pytest
 import torch
 import transformers
 
+import specdec_lib
 from specdec_lib.types import ROOT, Draft
 
 VOCAB = 97
@@ -43,6 +46,13 @@ class Checkpoint:
         with torch.no_grad():
             out = self.model(torch.tensor([list(tokens)]), output_hidden_states=True, use_cache=False).hidden_states
         return torch.cat(out).transpose(0, 1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def all_modules():
+    """Loads the whole package before any test: a module first loaded while a name is patched keeps the patch."""
+    for module in pkgutil.walk_packages(specdec_lib.__path__, "specdec_lib."):
+        importlib.import_module(module.name)
 
 
 @pytest.fixture(scope="session")

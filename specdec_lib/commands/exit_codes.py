@@ -86,9 +86,11 @@ def exit_code(app: typer.Typer, words: list[str] | None = None) -> int:
     except Stopped as error:
         say(str(error))
         return STOPPED
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         say(SENTENCE)
         return STOPPED
+    except typer.Abort as error:                   # typer's for the end of an input; no command asks for one
+        raise error.__cause__ or error from None
     except (RuntimeError, ImportError, SystemError, MemoryError) as error:
         if after_interrupt(error):
             say(SENTENCE)

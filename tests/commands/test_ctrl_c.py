@@ -64,3 +64,14 @@ def test_a_module_in_c_that_is_interrupted_while_it_loads_is_a_stop_and_no_error
     assert capsys.readouterr().err == ctrl_c.SENTENCE + "\n"
     with pytest.raises(error):
         exit_code(app, ["a bug"])
+
+
+def test_the_end_of_a_file_inside_a_command_is_a_bug_and_no_stop():
+    app = typer.Typer()
+
+    @app.command()
+    def read():
+        raise EOFError("a file ended early")
+
+    with pytest.raises(EOFError, match="ended early"):
+        exit_code(app, [])
