@@ -25,7 +25,7 @@ def drive(*words, group: bool = False, **more) -> tuple[int, dict, str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
     done = subprocess.run([sys.executable, "-m", "tests.sweep.driver", *map(str, words)], capture_output=True,
                           text=True, cwd=ROOT, env=env, timeout=300, start_new_session=group)
-    lines = done.stdout.strip().splitlines()
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]       # Ray prints its own between
     return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
 
 
