@@ -184,13 +184,21 @@ def redraw(view: go.FigureWidget, new: go.Figure) -> None:
                 old.visible = False
             for one, trace in zip(added, wanted, strict=True):
                 one.visible = True if trace.visible is None else trace.visible
-            view.layout = new.layout
+            lay_out(view, new)
         view.data = added
         return
     with view.batch_update():
         for old, trace in zip(shown, wanted, strict=True):
             old.update(trace.to_plotly_json(), overwrite=True)
-        view.layout = new.layout
+        lay_out(view, new)
+
+
+def lay_out(view: go.FigureWidget, new: go.Figure) -> None:
+    """Sets what differs in the layout. Inside a batch it travels with the traces: a new layout is drawn by itself."""
+    shown, wanted = view.layout.to_plotly_json(), new.layout.to_plotly_json()
+    for name in {**shown, **wanted}:
+        if shown.get(name) != wanted.get(name):
+            view.layout[name] = wanted.get(name)
 
 
 def _exported(figure, first: dict, moved: dict[str, Choices]) -> Html:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from specdec_lib import figures, show
-from specdec_lib.explore import Choices, Screen, explore
+from specdec_lib.explore import Choices, Screen, explore, redraw
 from specdec_lib.types import Refusal
 
 
@@ -163,6 +163,21 @@ def test_a_view_that_changes_its_traces_is_empty_at_no_moment(mode, monkeypatch)
         monkeypatch.setattr(box.children[1], f"_send_{kind}_msg", lambda *words, kind=kind, **more: told.append(kind))
     box.children[0].value = 3
     assert told == ["addTraces", "update", "deleteTraces"]     # the new ones are hidden until the update
+
+
+def test_a_move_draws_once_and_takes_away_what_the_new_layout_lacks(mode, monkeypatch):
+    def lines(k):
+        made = go.Figure(go.Scatter(y=[k, 1]), {"title": {"text": f"k = {k}"}})
+        return made.add_hline(y=1) if k == 1 else made
+
+    mode("live")
+    view, sent = explore(lines, k=Choices(1, 2)).children[1], []
+    assert len(view.layout.shapes) == 1
+    for kind in ("relayout", "update"):
+        monkeypatch.setattr(view, f"_send_{kind}_msg", lambda *words, kind=kind, **more: sent.append(kind))
+    redraw(view, lines(2))
+    assert sent == ["update"]                      # a layout that is set by itself is drawn by itself
+    assert (view.layout.title.text, view.layout.shapes, list(view.data[0].y)) == ("k = 2", (), [2, 1])
 
 
 def test_a_figure_under_a_slider_follows_the_width_of_its_cell(mode):
