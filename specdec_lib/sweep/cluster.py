@@ -14,11 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO, cast
 
 from specdec_lib.files import is_running
 from specdec_lib.sweep.cells import Cell
@@ -75,14 +77,29 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
             said = (str(error) or type(error).__name__).splitlines()[0]
             raise Refusal(f"no Ray cluster answers at {address}: {said}" if address else
                           f"Ray cannot be started here: {said}") from None
-        yield lambda cells: finished_cells(ray, cells, work, address is not None)
+        with redirect_stdout(cast(TextIO, WithoutRay(sys.stdout))):
+            yield lambda cells: finished_cells(ray, cells, work, address is not None)
     finally:
-        ray.shutdown()
+        with redirect_stdout(StringIO()):          # it prints what its threads held back
+            ray.shutdown()
         if watch is not None:
             watch.kill()
             watch.wait()
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+class WithoutRay:
+    """A stream for all threads but Ray's own, which print words about dead workers whatever its settings are."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.current_thread().name.startswith("ray_") else self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def guard(temporary: Path) -> subprocess.Popen:
