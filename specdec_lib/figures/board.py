@@ -31,12 +31,13 @@ def board(digits: Sequence[int], clues: Sequence[int], confidence: Sequence[floa
     given = [digit != 0 for digit in clues]
     words = [str(digit) if digit else "" for digit in digits]
     figure = grid(words, SIDE, confidence, order, given, revised, wrong, title or said(digits, given, revised, wrong))
+    lines = list[dict]()
     for line in range(SIDE + 1):
         style = {"color": INK, "width": 2.5 if line % 3 == 0 else 0.6}
         for ends in ({"x0": line - .5, "x1": line - .5, "y0": -.5, "y1": SIDE - .5},
                      {"y0": line - .5, "y1": line - .5, "x0": -.5, "x1": SIDE - .5}):
-            figure.add_shape(type="line", line=style, **ends)
-    return figure
+            lines.append({"type": "line", "line": style, **ends})
+    return figure.update_layout(shapes=lines)      # at once: one after the other, each would copy those before it
 
 
 def grid(words: Sequence[str], columns: int, confidence: Sequence[float | None] | None, order: Mapping[int, int] | None,
