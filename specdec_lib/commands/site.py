@@ -24,6 +24,7 @@ from specdec_lib.types import Refusal
 
 PLOTLY = "plotly.min.js"
 CELL_SECONDS = 600
+LONGEST = ("80_training_drafters", "05_same_bits", "42_specdiff2", "61_parallel_filling")      # a minute or more each
 PAGES = ("index", "gallery", "bibliography")       # that the site has of its own
 
 
@@ -56,7 +57,7 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
     # All kernels inherit one environment: it is set around them, not by each beside the others.
     with notebook_runner.environment(notebook_runner.export_env() | {"OMP_NUM_THREADS": "1"}), \
             ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(run, path): path for path in chosen}
+        running = {pool.submit(run, path): path for path in longest_first(chosen)}
         try:
             for count, one in enumerate(as_completed(running), 1):
                 progress(count, len(chosen), running[one].stem)
@@ -86,6 +87,11 @@ def chosen_notebooks(words: Sequence[str]) -> list[Path]:
     if not chosen:
         raise Refusal("name at least one notebook, or leave --notebooks out for all; `specdec notebook` lists them")
     return chosen
+
+
+def longest_first(paths: Sequence[Path]) -> list[Path]:
+    """The notebooks with the longest ones first: begun last, one of them alone would run at the end."""
+    return sorted(paths, key=lambda path: path.stem not in LONGEST)
 
 
 def refuse_other_site(out: Path) -> None:

@@ -54,6 +54,12 @@ def test_the_contents_know_titles_and_headings_and_the_gallery_shows_a_control(b
     assert "specdec-explore" in (built / "gallery.html").read_text()
 
 
+def test_the_longest_notebooks_are_begun_first_and_the_others_keep_their_order():
+    found = [path.stem for path in site.longest_first(list(notebooks().values()))]
+    assert set(found[:len(site.LONGEST)]) == set(site.LONGEST)
+    assert found[len(site.LONGEST):] == [name for name in notebooks() if name not in site.LONGEST]
+
+
 @pytest.mark.parametrize(("words", "said"), [
     ("", "name at least one notebook"), (" , ,", "name at least one notebook"),
     ("02,02_the_lossless_trick", "would stand twice in the site"), ("index.ipynb", "index.html would stand twice")])
