@@ -65,7 +65,16 @@ def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
     assert {record["temperature"] for record in records} == {0.0}
     assert cli.run(["train", "eagle", "--target", str(model), "--data", str(out), "--minutes", "0.02", "--unroll", "2",
                     "--out", str(tmp_path / "shelf"), *HERE]) == 0
-    assert card(tmp_path / "shelf", "eagle")["settings"]["trained_depth"] == 2
+    first = card(tmp_path / "shelf", "eagle")
+    assert first["settings"]["trained_depth"] == 2
+    again = ["train", "eagle", "--target", str(model), "--data", str(out), "--minutes", "0.02", "--from",
+             str(tmp_path / "shelf"), "--out", str(tmp_path / "on"), *HERE]
+    assert cli.run(again) == 0
+    second = card(tmp_path / "on", "eagle")
+    assert second["settings"]["begun_from"] == {"sha256": first["sha256"], "tokens_seen": first["made"]["tokens_seen"]}
+    assert second["measured"]["as it starts"]["eagle"] == {
+        key: value for key, value in first["measured"]["teacher-forced"]["eagle"].items() if key != "by_family"}
+    assert "was begun for another start of eagle" in refused([*again[:-len(HERE) - 4], *again[-len(HERE) - 2:]], capsys)
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
@@ -74,6 +83,8 @@ def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
     (["train", "eagle", "--unroll", "0"], "--unroll is a number of steps"),
     (["train", "draft-lm", "--unroll", "3"], "of eagle alone"),
     (["train", "eagle", "--rows", "0"], "--rows and --batch are at least 1"),
+    (["train", "eagle", "--from", "none"], "there is no folder of checkpoints at none"),
+    (["train", "block-diffusion", "--from", "."], "--from is for eagle, draft-lm, early-exit"),
     (["train", "eagle", "--watch", "none.jsonl"], "there is no file none.jsonl")])
 def test_odd_orders_are_refused(words, sentence, model, tmp_path, capsys):
     assert sentence in refused([*words, "--target", str(model), "--out", tmp_path, *HERE], capsys)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import card_provenance, provenance, without_folders
-from specdec_lib.checkpoints.card import card_text, refuse_other_folder
+from specdec_lib.checkpoints.card import card_text, refuse_other_folder, shelf_at
 from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
 from specdec_lib.commands.train_own import OWN_MODELS, OwnOrder, train_own_model
 from specdec_lib.files import alone_in
@@ -21,6 +21,7 @@ from specdec_lib.hub import locate
 from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.training.base_checkpoint import refuse_going_on
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
 from specdec_lib.training.data.dataset import ROWS
 from specdec_lib.training.data.prompt_sources import read_prompts, texts
@@ -42,7 +43,8 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
                   optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
                   attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
-                  rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = ()) -> str:
+                  rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (),
+                  begin: Path | None = None) -> str:
     """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
     `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only.
@@ -50,7 +52,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     if name in OWN_MODELS:
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
                    "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
-                   "rows": rows != ROWS, "cache-gb": cache != TrainingOrder.cache, **dict(lengths or {})}
+                   "rows": rows != ROWS, "from": begin, "cache-gb": cache != TrainingOrder.cache, **dict(lengths or {})}
         refuse_other_folder(out, name)
         asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
         return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
@@ -59,8 +61,11 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     asked = predictor_settings(name, lengths or {}, rate, seed)
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
-                          target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch))
+                          target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch),
+                          begin=begin and shelf_at(begin))
     refuse_other_folder(out, name)
+    if begin:
+        refuse_going_on(name)
     check_sources(order)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)

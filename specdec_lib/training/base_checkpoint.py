@@ -1,4 +1,4 @@
-"""Recipes that start from another checkpoint: finds that base and puts it beside the new checkpoint."""
+"""Recipes that start from a checkpoint: another drafter as their base, or an earlier one of their own name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_lib.checkpoints.trainable import training_command
 from specdec_lib.files import write_folder
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.training.recipes import Recipe
+from specdec_lib.training.recipes import RECIPES, Recipe
 from specdec_lib.types import Refusal
 
 
@@ -38,6 +38,40 @@ def start_from_base(which: Recipe, out: Path, target: Target, text: Tokenizer | 
             if name not in here:
                 copy_folder(shipped / name, out / name)
     return replace(which, base=base)
+
+
+def go_on_from(which: Recipe, folder: Path | None, target: Target, text: Tokenizer | None, name: str,
+               say: Callable[[str], None] = lambda line: None) -> Recipe:
+    """The recipe starting from the trained checkpoint of its own name in `folder`; unchanged without a folder.
+
+    Raises Refusal where the folder holds none, and where that one was made for another kind of target.
+    """
+    if folder is None:
+        return which
+    found = CheckpointFolder(folder, target, text, name, say)
+    if which.name not in found:
+        held = ", ".join(found) or "no checkpoint"
+        raise Refusal(f"there is no {which.name} in {folder} to go on from; it holds {held}")
+    say(f"going on from the {which.name} in {folder}")
+    return replace(which, begun=found[which.name])
+
+
+def refuse_going_on(name: str) -> None:
+    """Raises Refusal unless a trained drafter of this name can be trained on, which takes matrices stored whole.
+
+    A second difference of low rank on top of a first one would not fit into the rank that is stored.
+    """
+    able = [one for one, which in RECIPES.items() if not any("+rank" in scheme for scheme in which.plan.values())]
+    if name not in able:
+        raise Refusal(f"--from is for {', '.join(able)}, got it for {name}")
+
+
+def begun_from(which: Recipe) -> dict:
+    """What the card says of the earlier checkpoint: its checksum, and the tokens it had seen; empty without one."""
+    if which.begun is None:
+        return {}
+    card = which.begun.card
+    return {"begun_from": {"sha256": card["sha256"], "tokens_seen": card["made"].get("tokens_seen")}}
 
 
 def lineage(folder: Path, name: str) -> list[str]:

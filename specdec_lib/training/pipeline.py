@@ -21,7 +21,7 @@ from specdec_lib.files import alone_in, write_text
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.training.base_checkpoint import start_from_base
+from specdec_lib.training.base_checkpoint import begun_from, go_on_from, start_from_base
 from specdec_lib.training.data import shards
 from specdec_lib.training.data.answers import make_answers, name_of
 from specdec_lib.training.data.dataset import LOOK, ROWS, Dataset, make_dataset, refuse_too_few
@@ -29,7 +29,7 @@ from specdec_lib.training.data.examples import examples, normalised
 from specdec_lib.training.data.prompt_sources import read_prompts, shipped, texts
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
-from specdec_lib.training.fit import Progress, Settings, fit, keep_log
+from specdec_lib.training.fit import STATE, Progress, Settings, fit, keep_log
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.recipes import Recipe, start
 from specdec_lib.training.time_budget import TimeBudget
@@ -62,6 +62,7 @@ class TrainingOrder:
     batch: int | None = None                       # padded tokens of a step; None: what suits the device
     watch: tuple[Path, ...] = ()                   # answers to measure beside the held-out ones
     target: str = "the target"                     # its name on the card
+    begin: Path | None = None                      # a folder with an earlier checkpoint of this name to go on from
     given: str = ""                                # the target as it was named, which may be a path
 
     def __post_init__(self):
@@ -85,14 +86,15 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
                   progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
     """Trains, measures and stores the drafter; `made` is its provenance (command, commit, machine, date)."""
     deadline = TimeBudget(order.minutes)
-    which = start_from_base(which, order.out, target, text, order.given or order.target, say=say)
+    named = order.given or order.target
+    which = start_from_base(which, order.out, target, text, named, say=say)
+    which = go_on_from(which, order.begin, target, text, named, say)
     objective = order.objective or which.objective
     lessons = prepare_dataset(order, target, text, deadline, say, progress)
     minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
     drafter = start(which, target, lessons)
     folder = order.out / "work" / which.name
-    if which.base:
-        mark_folder(folder, which.base.card["sha256"], f"another {which.upon}")
+    mark_start(folder, which)
 
     def shown(now: Progress, done: float, line: dict) -> None:
         progress(int(1000 * done), 1000, f"loss {line['loss']:.3f}, right {line['right'][0]:.2f}, step {now.step}")
@@ -113,7 +115,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
                       "tokens_of_data": lessons.tokens, "device": str(target.device),
                       "data": lessons.sources},
              "settings": {**asdict(settings), **asdict(objective), "minutes": round(now.seconds / 60, 1),
-                          "rows": len(drafter.frozen.ids), **drafter.meta()}, "measured": {}}
+                          "rows": len(drafter.frozen.ids), **drafter.meta(), **begun_from(which)}, "measured": {}}
     say("measuring")
     return store_and_measure(which, order, lessons, drafter, target, text, about, folder, deadline)
 
@@ -158,6 +160,17 @@ def mark_folder(work: Path, target: str, another: str = "a target with other wei
         write_text(path, target)
     if path.read_text(encoding="utf-8", errors="replace") != target:
         raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
+
+
+def mark_start(folder: Path, which: Recipe) -> None:
+    """Marks the folder of a fit with the checkpoint it starts from, if any; Refusal if it was begun from another."""
+    origin = which.begun or which.base
+    if origin is None and not (folder / "target").is_file():
+        return
+    whose = f"another {which.upon}" if which.base else f"another start of {which.name}"
+    if origin is not None and (folder / STATE).is_file() and not (folder / "target").is_file():
+        raise Refusal(f"{folder} was begun for {whose}: give another --out, or delete it")
+    mark_folder(folder, origin.card["sha256"] if origin else "the target's layers", whose)
 
 
 def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,

@@ -40,6 +40,7 @@ class Recipe:
     objective: Objective = Objective()             # the default objective
     upon: str = ""                                 # name of the trained checkpoint that it starts from
     base: Checkpoint | None = None                 # that checkpoint; see base_checkpoint.py
+    begun: Checkpoint | None = None                # an earlier one of its own name, to train on with new data
     fills: bool = False                            # it drafts nothing; measured by fill_quality (full_diffusion.py)
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
@@ -108,7 +109,19 @@ def recipe(name: str) -> Recipe:
 def start(which: Recipe, target: Any, dataset: Dataset, random: bool = False) -> TrainableDrafter:
     """The drafter before its first step, on the target's device."""
     base = {"base": which.base} if which.upon else {}
-    return which.make(target, dataset.ids, random=random, **base).to(target.device)
+    drafter = which.make(target, dataset.ids, random=random, **base)
+    if which.begun and not random:
+        refuse_other_layers(which.begun, drafter)
+        drafter.take(which.begun.state)
+    return drafter.to(target.device)
+
+
+def refuse_other_layers(begun: Checkpoint, drafter: TrainableDrafter) -> None:
+    """Raises Refusal where an earlier checkpoint reads other layers of the target than this drafter."""
+    for key in ("taps", "layers"):
+        if begun.meta.get(key) != drafter.meta().get(key):
+            raise Refusal(f"the {begun.name} to go on from was made with {key} {begun.meta.get(key)}, and this one has "
+                          f"{drafter.meta().get(key)}")
 
 
 def spec_of(which: Recipe, part: str = "", depth: int = DEPTH) -> str:
