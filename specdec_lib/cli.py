@@ -21,6 +21,7 @@ from specdec_lib.commands.canvas import canvas
 from specdec_lib.commands.digits_command import digits
 from specdec_lib.commands.exit_codes import Stopped, exit_code, flushed, open_streams, say
 from specdec_lib.commands.gpu_command import gpu
+from specdec_lib.commands.measured_run import measured
 from specdec_lib.commands.sweep_command import sweep
 from specdec_lib.types import Refusal
 
@@ -243,23 +244,6 @@ def store(sources: Annotated[list[Path], opt.path_option("--from", "A text file,
 
 book_commands.register(app)
 run_commands.register(app)
-
-
-def measured(out: Path, options: dict) -> None:
-    """Runs or resumes the bench that the command's options describe, with a bar; prints its warnings and its table."""
-    from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
-    from specdec_lib.bench.progress import bar
-    from specdec_lib.commands.bench_table import show_speeds
-
-    here = prepare(RunOptions.of(options))
-    try:
-        with bar("bench", shown=not options["quiet"]) as progress:
-            summary = bench_prepared(here, out, progress, say)
-    except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
-    for warning in summary.get("settings", {}).get("warnings", []):
-        say(warning)
-    show_speeds(out, options["quiet"])
 
 
 def run(words: list[str] | None = None) -> int:

@@ -168,6 +168,15 @@ def read_results(folder: Path) -> list[Decode]:
                       " again, or measure it again in another folder") from None
 
 
+def read_turns(folder: Path) -> list[Decode]:
+    """The same without their rounds, which some kept runs do not have."""
+    try:
+        return [decode(record, {}) for record in checked_table(folder / "decodes.parquet", DECODES).to_pylist()]
+    except (OSError, KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise Refusal(f"the decodes of the run in {folder} cannot be read ({type(error).__name__}): copy it again, or "
+                      "measure it again in another folder") from None
+
+
 def decodes_in(folder: Path) -> list[Decode]:
     rounds: dict[tuple, list[Row]] = {}
     for record in checked_table(folder / "rounds.parquet", ROUNDS).to_pylist():

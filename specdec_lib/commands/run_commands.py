@@ -1,4 +1,7 @@
-"""The commands on finished runs, `export` and `compare`, and on this machine, `doctor`. Imports nothing heavy."""
+"""The commands on finished runs, `export`, `compare` and `repeat`, and on this machine, `doctor`.
+
+Imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from specdec_lib.commands.exit_codes import say
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this file."""
-    for command in (export, compare, doctor):
+    for command in (export, compare, repeat, doctor):
         app.command()(command)
 
 
@@ -51,6 +54,29 @@ def compare(runs: Annotated[list[Path], typer.Argument(help="The folders of fini
     from specdec_lib.commands.compare import compare_folders, show_comparison
 
     show_comparison(compare_folders(runs, out))
+
+
+def repeat(run: Annotated[Path, typer.Argument(help="The folder of a finished run, such as data/results/respec.",
+                                               parser=opt.some_path, metavar="RUN")],
+           out: Annotated[Path | None, opt.path_option("--out", "The folder of the new run; default: "
+                                                       "results/repeat/NAME.")] = None,
+           limit: opt.Limit = None, prompts: opt.Prompts = None,
+           target: Annotated[str | None, typer.Option("--target", help="Where the target is now; default: its name in "
+                                                      "the run.")] = None,
+           threads: opt.Threads = None, store: opt.Store = None, draft: opt.Draft = None,
+           diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, checkpoints: opt.Shelf = None,
+           quiet: opt.Quiet = False) -> None:
+    """Measures a finished run again from its own settings, and says which speed-ups and answers come out again."""
+    options = locals()
+    from specdec_lib.commands.measured_run import measured
+    from specdec_lib.commands.repeat import repeat_options, show_repetition
+
+    place = out or Path("results") / "repeat" / run.resolve().name
+    given = {name: value for name, value in options.items() if name not in ("run", "out", "quiet")}
+    measured(place, {**repeat_options(run, place, given), "quiet": quiet})
+    typer.echo("")
+    show_repetition(run, place, quiet)
+    typer.echo(f"results in {place}")
 
 
 def doctor(target: opt.Target = "smollm2-135m", threads: opt.Threads = None, checkpoints: opt.Shelf = None,

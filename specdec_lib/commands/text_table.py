@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 WIDTH = 150                                        # of a table that no terminal bounds
+GAP = 3                                            # at most, between two columns
 LONGEST = 40                                       # letters of a cell that is not folded
 
 
@@ -28,5 +29,6 @@ def print_table(rows: Sequence[Mapping[str, str]], console: Console, plain: bool
                          min_width=min(widest, LONGEST), overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row.values()))
-    out = Console(file=console.file, width=max(WIDTH, console.width), no_color=True) if bare else console
+    wide = sum(max(len(name), *(len(row[name]) for row in rows)) + GAP for name in rows[0])
+    out = Console(file=console.file, width=max(WIDTH, console.width, wide), no_color=True) if bare else console
     out.print(table, highlight=False)

@@ -56,3 +56,10 @@ def test_what_has_no_line_is_counted(tmp_path, monkeypatch):
     out = terminal()
     show_speeds(tmp_path, console=out)
     assert out.file.getvalue().rstrip().endswith("3 more in summary.json")
+
+
+def test_plain_text_is_as_wide_as_its_cells_so_that_nothing_of_them_is_cut():
+    rows = [{"method": "m" * 120, "speed": "1.00 (0.90 to 1.10)", "same ids": "7 of 7", "note": "n" * 40}]
+    out = Console(file=io.StringIO(), width=80)
+    print_table(rows, out, plain=True)
+    assert all(cell in out.file.getvalue() for cell in rows[0].values())

@@ -1,0 +1,78 @@
+"""`specdec repeat`: a run of a random model is measured again; folders that hold no such run are refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from specdec_lib import cli
+from specdec_lib.bench.plan import Plan
+from specdec_lib.commands.repeat import repeat_options
+from tests.small_bench import (  # noqa: F401
+    bench_fixture,
+    curve_fixture,
+    model_fixture,
+    prompts_fixture,
+    refused,
+)
+
+RESULTS = Path(__file__).parents[2] / "data" / "results"
+
+
+def test_a_run_is_measured_again_with_its_own_settings_and_writes_the_same_ids(
+        bench, model, prompts, tmp_path, capsys):
+    assert cli.run([*bench, "--methods", "ar,prompt-lookup(depth=2)", "--peers", "hf-generate"]) == 0
+    run, again = tmp_path / "out", tmp_path / "again"
+    words = ["repeat", run, "--target", model, "--prompts", prompts, "--out", again]
+    capsys.readouterr()
+    assert cli.run([str(word) for word in words]) == 0
+    told = capsys.readouterr().out
+    assert "Answers: the ids are the kept ones, of every method on all 3 turns." in told
+    assert "that takes five prompts" in told
+    settings = [json.loads((folder / "settings.json").read_text()) for folder in (run, again)]
+    assert settings[1].pop("cost") == "cost.json"
+    assert settings[0].pop("cost") != "cost.json"
+    assert settings[0] == settings[1]
+    assert (run / "cost.json").read_bytes() == (again / "cost.json").read_bytes()
+    assert "is the run itself" in refused([*words[:-1], run], capsys)
+
+
+@pytest.mark.parametrize("name", ["respec", "report", "policies", "thresholds-tested", "memory"])
+def test_the_options_of_a_shipped_run_make_the_plan_that_it_kept(name, tmp_path):
+    kept = json.loads((RESULTS / name / "settings.json").read_text())
+    asked = repeat_options(RESULTS / name, tmp_path, {})
+    split = {key: tuple(filter(None, asked[key].split(","))) for key in ("peers", "orders")}
+    plan = Plan(tuple(kept["methods"]), prompts=asked["prompts"].name, **split,
+                **{key: asked[key] for key in ("limit", "dtype", "threads", "max_new_tokens", "repeats", "temperature",
+                                               "seed")}).as_dict()
+    for key in ("methods", "prompts", "limit", "dtype", "threads", "max_new_tokens", "repeats", "peers", "orders"):
+        assert plan.get(key) == kept.get(key), key
+    assert ",".join(kept["methods"]) == asked["methods"]
+
+
+def test_what_the_command_line_names_wins_over_the_run():
+    assert repeat_options(RESULTS / "respec", Path("elsewhere"), {"limit": 5, "threads": None})["limit"] == 5
+    assert repeat_options(RESULTS / "respec", Path("elsewhere"), {"threads": None})["threads"] == 2
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"prompts": "mine.jsonl"}, "read the prompts mine.jsonl, which are not shipped: give --prompts"),
+    ({"sha256": "0"}, "is not the file of prompts that the run"),
+    ({"store": "answers.store"}, "kept only its name: give --store"),
+    ([], "only such runs are repeated"),
+    (None, "only such runs are repeated")])
+def test_a_folder_that_cannot_be_repeated_is_refused_in_a_sentence(change, sentence, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(RESULTS / "copies", run)
+    settings = json.loads((run / "settings.json").read_text())
+    if change is None:
+        del settings["sha256"]
+    (run / "settings.json").write_text(json.dumps({**settings, **change} if isinstance(change, dict) else
+                                                  settings if change is None else change))
+    assert sentence in refused(["repeat", run, "--out", tmp_path / "again"], capsys)
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_empty_folder_is_no_run(tmp_path, capsys):
+    assert "holds no finished run" in refused(["repeat", tmp_path], capsys)
