@@ -225,6 +225,15 @@ def test_the_curve_of_a_run_names_the_one_that_changed_most():
     assert figure.layout.title.text == "fast: tokens per target forward from 1.00 to 1.75"
 
 
+@pytest.mark.parametrize("draw", [
+    lambda names: figures.training_curves({name: [(0, 1.0), (1, 1.2)] for name in names}),
+    lambda names: figures.conditional_acceptance({name: [0.5, 0.4] for name in names})])
+def test_a_legend_of_many_long_names_gets_room_above_the_plot(draw):
+    few, many = (draw([f"a drafter with a long name, {place}" for place in range(count)]) for count in (2, 12))
+    assert many.layout.margin.t > (few.layout.margin.t or theme.TEMPLATE.layout.margin.t)
+    assert many.layout.height > (few.layout.height or theme.TEMPLATE.layout.height)
+
+
 def test_weights_of_depths_are_shown_as_shares_of_their_rule():
     figure = figures.depth_weights({"even": [2, 2], "early": [3, 1]})
     assert [list(bar.y) for bar in figure.data] == [[.5, .5], [.75, .25]]

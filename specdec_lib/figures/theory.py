@@ -67,7 +67,7 @@ def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | Non
         figure.add_vrect(x0=float(widths[0]), x1=nodes + 1, fillcolor=PALETTE["accepted"], opacity=0.15, line_width=0,
                          annotation_text=f"{nodes} draft nodes + 1", annotation_position="bottom right")
     figure.update_yaxes(rangemode="tozero") if top is None else figure.update_yaxes(range=[0.0, float(top)])
-    return figure.update_layout(showlegend=True)
+    return with_legend(figure)
 
 
 def tokens_by_depth(depths: Sequence[int], by_alpha: Mapping[float, Sequence[float]],

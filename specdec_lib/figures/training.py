@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, hatched, hover, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, hatched, hover, numbers, same_length, series, with_legend
 
 NOTHING = "No trained drafter yet"
 Points = Sequence[tuple[float, float | None]]
@@ -21,7 +21,7 @@ def training_curves(runs: Mapping[str, Points], y_title: str = "tokens per targe
         figure.add_scatter(x=numbers([x for x, _ in points]), y=numbers([y for _, y in points]), name=name,
                            mode="lines+markers", line={"color": look["colour"], "dash": look["dash"]},
                            marker={"symbol": look["symbol"], "size": 6})
-    return figure.update_layout(showlegend=True)
+    return with_legend(figure)
 
 
 def depth_weights(rules: Mapping[str, Sequence[float]], title: str | None = None) -> go.Figure:
