@@ -38,9 +38,17 @@ def mortal(out: str, times: int):
 def below() -> dict:
     """Processes below this one, and where they and it listen."""
     family = psutil.Process().children(recursive=True)
-    heard = [one.laddr.ip for process in (psutil.Process(), *family) for one in process.net_connections("inet")
+    heard = [one.laddr.ip for process in (psutil.Process(), *family) for one in connections(process)
              if one.status == "LISTEN"]
     return {"processes": [[process.pid, process.create_time()] for process in family], "heard": sorted(set(heard))}
+
+
+def connections(process: psutil.Process) -> list:
+    """Its connections; none of a process that has ended since it was listed, as a worker of Ray may."""
+    try:
+        return process.net_connections("inet")
+    except psutil.NoSuchProcess:
+        return []
 
 
 def main(grid: str, out: str, kind: str, number: str = "0") -> int:
