@@ -169,7 +169,7 @@ def read_results(folder: Path) -> list[Decode]:
 
 
 def read_turns(folder: Path) -> list[Decode]:
-    """The same without their rounds, which some kept runs do not have."""
+    """The decodes of this folder without rounds, which some kept runs lack; Refusal for a damaged table."""
     try:
         return [decode(record, {}) for record in checked_table(folder / "decodes.parquet", DECODES).to_pylist()]
     except (OSError, KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
