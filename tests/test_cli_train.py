@@ -64,8 +64,9 @@ def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
     assert {record["prompt"] for record in records} == set(OPEN)
     assert {record["temperature"] for record in records} == {0.0}
     assert cli.run(["train", "eagle", "--target", str(model), "--data", str(out), "--minutes", "0.02", "--unroll", "2",
-                    "--out", str(tmp_path / "shelf"), *HERE]) == 0
+                    "--learn-prompts", "--out", str(tmp_path / "shelf"), *HERE]) == 0
     first = card(tmp_path / "shelf", "eagle")
+    assert first["settings"]["learn_prompts"] is True
     assert first["settings"]["trained_depth"] == 2
     again = ["train", "eagle", "--target", str(model), "--data", str(out), "--minutes", "0.02", "--from",
              str(tmp_path / "shelf"), "--out", str(tmp_path / "on"), *HERE]
@@ -82,6 +83,8 @@ def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
     (["answers", "--prompts", "none.jsonl"], "no prompt file"),
     (["train", "eagle", "--unroll", "0"], "--unroll is a number of steps"),
     (["train", "draft-lm", "--unroll", "3"], "of eagle alone"),
+    (["train", "ngram", "--learn-prompts"], "--learn-prompts is for networks that draft, got it for ngram"),
+    (["train", "digits", "--learn-prompts"], "learn-prompts"),
     (["train", "eagle", "--rows", "0"], "--rows and --batch are at least 1"),
     (["train", "eagle", "--from", "none"], "there is no folder of checkpoints at none"),
     (["train", "block-diffusion", "--from", "."], "--from is for eagle, draft-lm, early-exit"),

@@ -44,7 +44,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
                   attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
                   rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (),
-                  begin: Path | None = None) -> str:
+                  begin: Path | None = None, learn_prompts: bool = False) -> str:
     """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
     `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only.
@@ -52,7 +52,8 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     if name in OWN_MODELS:
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
                    "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
-                   "rows": rows != ROWS, "from": begin, "cache-gb": cache != TrainingOrder.cache, **dict(lengths or {})}
+                   "rows": rows != ROWS, "from": begin, "cache-gb": cache != TrainingOrder.cache,
+                   "learn-prompts": learn_prompts, **dict(lengths or {})}
         refuse_other_folder(out, name)
         asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
         return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
@@ -62,10 +63,12 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
                           target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch),
-                          begin=begin and shelf_at(begin))
+                          begin=begin and shelf_at(begin), learn_prompts=learn_prompts)
     refuse_other_folder(out, name)
     if begin:
         refuse_going_on(name)
+    if learn_prompts and which is None:
+        raise Refusal(f"--learn-prompts is for networks that draft, got it for {name}: leave it out")
     check_sources(order)
     lm, text, device, dtype = open_target(target, device, dtype, threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)

@@ -36,6 +36,7 @@ Begin = Annotated[Path | None, opt.path_option(
     "--from", "A folder of checkpoints: go on from the trained NAME in it, on these data.")]
 Watch = Annotated[list[Path] | None, opt.path_option(
     "--watch", "Answers to measure beside the held-out ones, never trained on.")]
+LearnPrompts = Annotated[bool, typer.Option("--learn-prompts", help="Train on the text of the prompts too.")]
 CacheGB = Annotated[float, typer.Option(
     "--cache-gb", help="Room for features in GB: on disk, or in the memory of a GPU.")]
 
@@ -86,8 +87,8 @@ def train(name: Annotated[str, typer.Argument(
           loss: Loss = None, depths: Depths = None, smooth: Smooth = None, optimiser: Optimiser = None,
           attention: Attention = None, rate: Rate = None, drafters: Drafters = None, longest: Longest = None,
           weight: Weight = None, positions: Positions = None, unroll: Unroll = None, rows: Rows = 8192,
-          batch: Batch = None, watch: Watch = None, begin: Begin = None, cache_gb: CacheGB = 10.0,
-          seed: opt.Seed = 0) -> None:
+          batch: Batch = None, watch: Watch = None, begin: Begin = None,
+          learn_prompts: LearnPrompts = False, cache_gb: CacheGB = 10.0, seed: opt.Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.train import train_by_name
@@ -101,6 +102,7 @@ def train(name: Annotated[str, typer.Argument(
                                  depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
                                  optimiser=optimiser, rate=rate, smooth=smooth, attention=attention, unroll=unroll,
                                  rows=rows, batch=batch, watch=watch or (), begin=begin,
+                                 learn_prompts=learn_prompts,
                                  lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None

@@ -29,6 +29,14 @@ def output_rows(weights: TargetWeights, ids: Tensor) -> PackedLinear:
     return PackedLinear(rows[ids.to(rows.device)].to(weights.dtype).contiguous())
 
 
+def every_output_row(weights: TargetWeights) -> Tensor | None:
+    """The target's output rows [V, hidden] of all tokens, where they lie open in memory; None where they are packed."""
+    if weights.shape.tied:
+        return weights.embedding
+    open_ = getattr(weights.head, "weight", None)
+    return None if open_ is None or getattr(weights.head, "packed", False) else open_
+
+
 def output_matrix(weights: TargetWeights) -> Callable[[Tensor], Tensor]:
     """The target's own output matrix, for hidden states in the dtype of these weights; codes read bfloat16."""
     head = weights.head

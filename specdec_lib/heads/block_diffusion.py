@@ -24,10 +24,12 @@ from specdec_lib.heads.base import (
     checked_tensors,
     draft_vocabulary,
     drafter_weights,
+    every_output_row,
     new_features,
     output_rows,
     tap_levels,
 )
+from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
@@ -51,6 +53,7 @@ class BlockWeights:
     norm: Tensor                                   # [hidden], before the head
     head: PackedLinear                             # the target's output rows of `ids`
     rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
+    every_row: Tensor | None                       # [V, hidden] output rows of all tokens, where they lie open
     mask: Tensor                                   # [hidden] stands in for an unknown token
     correction: PackedLinear                       # the token before -> what it adds to a slot's hidden state
     confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
@@ -76,8 +79,8 @@ class BlockWeights:
         inject = torch.cat([layer["qkv"][queries:] for layer in made])
         return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
                             tuple(map(packed_layer, made)), put["norm"],
-                            head, head.dense().contiguous(), put["mask"], PackedLinear(put["correction"]),
-                            put["confidence"], ids, target.embedding)
+                            head, head.dense().contiguous(), every_output_row(target), put["mask"],
+                            PackedLinear(put["correction"]), put["confidence"], ids, target.embedding)
 
 
 @dataclass(frozen=True)
@@ -101,10 +104,12 @@ class BlockHead:
 
     It taps the target when made, so make it before the prompt is fed. Each call reads missing hidden states from
     `target.features`, however many rounds passed since the last call; it reads only those before the last token.
+    With `text_tokens` the tokens of the text join those that it was trained to draft.
     """
 
     def __init__(self, state: Mapping[str, Tensor], meta: Mapping, target: Transformer, block: int | None = None,
-                 packed: BlockWeights | None = None):     # packed earlier from the same state
+                 packed: BlockWeights | None = None,      # packed earlier from the same state
+                 text_tokens: bool = False):
         self.block = meta["block"] if block is None else block            # trained for meta["block"]
         if self.block < 1:
             raise Refusal(f"a block has at least one slot, got {self.block}")
@@ -113,6 +118,7 @@ class BlockHead:
         self.target, self.shape = target, target.shape
         self.weights = BlockWeights.pack(state, len(meta["taps"]), target.weights) if packed is None else packed
         self.embedding = self.weights.embedding
+        self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.every_row if text_tokens else None)
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
         self.cache = KVCache(self.shape, len(self.weights.layers), self.embedding.dtype, target.device)
         self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, target.device)
@@ -120,7 +126,7 @@ class BlockHead:
 
     @property
     def ids(self) -> Tensor:
-        return self.weights.ids
+        return self.vocabulary.ids
 
     def __call__(self, tokens: tuple[int, ...], depth: int) -> Block:
         """The block after these tokens, its chain `depth` slots long. ValueError for an impossible depth."""
@@ -129,14 +135,17 @@ class BlockHead:
         self.read(tokens)
         with torch.inference_mode():
             x = self.streams(tokens)[:depth]
-            logits = self.weights.head(x)
+            logits = self.vocabulary.joined(self.weights.head(x), x)
             value, column = top_k(logits.to(torch.promote_types(logits.dtype, torch.float32)),
                                   self.candidates)
             logp = value - torch.logsumexp(logits.to(value.dtype), -1, keepdim=True)
-            return self.walk(tokens[-1], x, Lattice(self.ids[column], logp), self.weights.rows[column])
+            ids, every = self.ids[column], self.weights.every_row
+            rows = self.weights.rows[column] if every is None else every[ids]
+            return self.walk(tokens[-1], x, Lattice(ids, logp), rows)
 
     def read(self, tokens: tuple[int, ...]) -> None:
         """Computes missing keys and values of committed tokens before the last one from the target's hidden states."""
+        self.vocabulary.read(tokens)
         self.cache.align(tokens[:-1], Draft())
         for at, streams in new_features(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
@@ -200,7 +209,8 @@ class BlockHead:
 PACKED = PerTarget(lambda checkpoint, target: BlockWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))
 
 
-def block_head(checkpoint, target: Transformer, block: int | None = None) -> BlockHead:
+def block_head(checkpoint, target: Transformer, block: int | None = None, text_tokens: bool = True) -> BlockHead:
     """The drafter of a loaded checkpoint for this target; its weights are packed once for all decodes."""
     tap_levels(target, checkpoint.meta["taps"])    # refused first if the target keeps no features
-    return BlockHead(checkpoint.state, checkpoint.meta, target, block, PACKED(checkpoint, target.weights))
+    return BlockHead(checkpoint.state, checkpoint.meta, target, block, PACKED(checkpoint, target.weights),
+                     text_tokens)

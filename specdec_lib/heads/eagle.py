@@ -3,106 +3,30 @@
 Source: Li et al. 2025 (EAGLE-3). Row t joins the feature of position t with the embedding of the token after it and
 predicts what follows that token. Rows of committed tokens use the target's features; a node's row uses its parent's
 output instead, and is dropped when the context grows, since the target then has the true feature. What a row computes
-is an `EagleNetwork`: ours stands here, published ones in `public_eagle.py`.
+is an `EagleNetwork` (`eagle_network.py`). It drafts the tokens of a `DraftVocabulary`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import (
-    PerTarget,
-    Target,
-    TargetWeights,
-    checked_tensors,
-    draft_vocabulary,
-    drafter_weights,
-    new_features,
-    output_rows,
-    tap_levels,
-)
+from specdec_lib.heads.base import Target, new_features, tap_levels
+from specdec_lib.heads.draft_vocabulary import DraftVocabulary
+from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
-from specdec_lib.models.llama.config import LlamaConfig, rope_table
-from specdec_lib.models.llama.forward import Attend, LayerView, attended, columns, layer_after, scaled, view_of
+from specdec_lib.models.llama.config import rope_table
+from specdec_lib.models.llama.forward import LayerView, attended, columns, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, unpacked
-from specdec_lib.models.llama.weights import LayerWeights
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
-
-
-class EagleNetwork(Protocol):
-    """What the rows of a head compute; `EagleHead` caches them. `shape` is that of the head's one layer."""
-
-    @property
-    def shape(self) -> LlamaConfig: ...
-
-    @property
-    def embedding(self) -> Tensor: ...             # [V, hidden]
-
-    @property
-    def ids(self) -> Tensor: ...                   # [rows] the draft vocabulary
-
-    def feature(self, taps: Tensor) -> Tensor:
-        """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""
-        ...
-
-    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
-        """The outputs [rows, hidden] of rows with these features g and tokens; a child's row takes one as its g."""
-        ...
-
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits [rows, len(ids)] of these outputs."""
-        ...
-
-
-@dataclass(frozen=True)
-class EagleWeights:
-    """The tensors of a head of ours, packed for one target."""
-
-    fc: PackedLinear                               # concatenated taps -> hidden
-    layer: LayerWeights                            # its qkv reads embedding and feature, concatenated
-    norm: Tensor                                   # [hidden], before the head
-    head: PackedLinear                             # the target's output rows of `ids`
-    ids: Tensor                                    # [rows] the draft vocabulary
-    shape: LlamaConfig                             # the target's, and so is the embedding [V, hidden]
-    embedding: Tensor
-
-    @staticmethod
-    def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
-        """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
-        target = drafter_weights(target)
-        shape, h = target.shape, target.shape.hidden
-        heads = shape.heads * shape.head_dim
-        names = {"fc": (h, taps * h), "qkv": (heads + 2 * shape.kv_heads * shape.head_dim, 2 * h), "out": (h, heads),
-                 "gate_up": (-1, h), "down": (h, -1), "norm": (h,)}
-        put = checked_tensors(state, names, target)
-        ids = draft_vocabulary(state, target)
-        layer = LayerWeights(PackedLinear(put["qkv"]), PackedLinear(put["out"]), PackedLinear(put["gate_up"]),
-                             PackedLinear(put["down"]))
-        return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids, shape,
-                            target.embedding)
-
-    def feature(self, taps: Tensor) -> Tensor:
-        return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))
-
-    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
-        eps = self.shape.eps
-        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
-        return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
-
-    def logits(self, x: Tensor) -> Tensor:
-        return self.head(F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps))
 
 
 class HeadRows(NamedTuple):
@@ -118,15 +42,18 @@ class EagleHead:
 
     It taps the target when made, so make it before the prompt is fed. Each call computes missing rows from
     `target.features`, however many rounds passed since the last call; it reads only features before the last token.
+    With `text_tokens` the tokens of the text join those that the head was trained to draft.
     """
 
     def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Target,
-                 packed: EagleNetwork | None = None):     # packed earlier, from the same state if it is ours
+                 packed: EagleNetwork | None = None,      # packed earlier, from the same state if it is ours
+                 text_tokens: bool = False):
         tap_levels(target, taps)
         self.levels, self.target = tuple(taps), target
         self.weights: EagleNetwork = (EagleWeights.pack(state, len(taps), target.weights) if packed is None
                                       else packed)
         self.shape, self.embedding = self.weights.shape, self.weights.embedding
+        self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.every_row if text_tokens else None)
         self.cache = KVCache(self.shape, 1, self.dtype, target.device)
         self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
         self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, target.device)
@@ -136,7 +63,7 @@ class EagleHead:
 
     @property
     def ids(self) -> Tensor:
-        return self.weights.ids
+        return self.vocabulary.ids
 
     @property
     def dtype(self) -> torch.dtype:
@@ -188,7 +115,7 @@ class EagleHead:
         with torch.inference_mode():
             x = self.hidden[base - 1:base]
             for row in range(base, base + count):
-                logits.append(self.weights.logits(x).float())
+                logits.append(self.logits(x).float())
                 stats.append(packed_stats(logits[-1], self.ids))
                 if row + 1 < base + count:
                     x = self.node(x, self.ids[logits[-1].argmax(-1)], row)
@@ -213,6 +140,7 @@ class EagleHead:
         if rows.tokens != tokens[1:]:
             del rows.depth[len(rows.tokens):]
         self.first = tokens[:1]
+        self.vocabulary.read(tokens)
         self.cache.align(tokens[1:], draft)
 
     def missing(self, tokens: tuple[int, ...], draft: Draft) -> Iterator[HeadRows]:
@@ -268,7 +196,15 @@ class EagleHead:
     def score(self, start: int, stop: int) -> Tensor:
         """Logits [rows, len(ids)] of the token after each of these rows."""
         with torch.inference_mode():
-            return self.weights.logits(self.hidden[start:stop])
+            return self.logits(self.hidden[start:stop])
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [rows, len(ids)] of these outputs."""
+        return self.with_text(self.weights.logits(x), x)
+
+    def with_text(self, logits: Tensor, x: Tensor) -> Tensor:
+        """These logits of the trained tokens with those of the tokens that joined."""
+        return self.vocabulary.joined(logits, self.weights.readout(x)) if self.vocabulary.added else logits
 
     def view(self, start: int, stop: int) -> LayerView:
         """Angles and mask of these rows, which are all committed or all nodes."""
@@ -282,18 +218,8 @@ class EagleHead:
         return view_of(slice(start, stop), cos[where], sin[where], block, self.shape.group, self.cache.capacity)
 
 
-def network_of(checkpoint, target: TargetWeights) -> EagleNetwork:
-    """What a head computes: a published one packs itself, a checkpoint of ours is packed here."""
-    published = getattr(checkpoint, "network", None)
-    return EagleWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target) if published is None else (
-        published(target))
-
-
-PACKED = PerTarget(network_of)
-
-
-def eagle_head(checkpoint, target: Target) -> EagleHead:
+def eagle_head(checkpoint, target: Target, text_tokens: bool = True) -> EagleHead:
     """The head of a loaded checkpoint on this target's cache; its weights are packed once for all decodes."""
     taps = tuple(checkpoint.meta["taps"])
     tap_levels(target, taps)                       # refused first if the target keeps no features
-    return EagleHead({}, taps, target, PACKED(checkpoint, target.weights))
+    return EagleHead({}, taps, target, PACKED(checkpoint, target.weights), text_tokens)

@@ -14,14 +14,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from specdec_lib.heads.draft_vocabulary import side_by_side
 from specdec_lib.heads.eagle import EagleHead, HeadRows
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, Columns, LayerView, attended, columns
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, split, unpacked
+from specdec_lib.models.llama.row_stats import packed_stats, split, unpacked
 from specdec_lib.models.llama.weights import LayerWeights
-from specdec_lib.scores import Scores
+from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import Draft
 
 Asked = tuple[EagleHead, tuple[int, ...], Draft]   # a sequence's head, its context and the draft to be scored
@@ -78,37 +79,39 @@ def score_chains_together(asked: Sequence[ChainRequest]) -> list[Scores]:
         one.head.check(one.tokens)
     feed_together([(one.head, one.tokens, Draft()) for one in asked])
     order = sorted(range(len(asked)), key=lambda at: -asked[at].count)           # those that go on come first
-    steps = chain_steps([asked[at] for at in order])
-    told = to_host(torch.cat([packed_stats(logits, asked[0].head.ids) for logits in steps]))
+    steps, ids = chain_steps([asked[at] for at in order])
+    told = to_host(torch.cat([packed_stats(logits, ids[:len(logits)]) for logits in steps]))
     starts = [0, *accumulate(map(len, steps))]
     found = {}
     for place, at in enumerate(order):
         head, _, count = asked[at]
         head.answers = LogitsCache()               # they are of rows that go
         head.forwards, head.fed = head.forwards + count - 1, head.fed + count - 1
-        whole = torch.cat([logits[place:place + 1] for logits in steps[:count]])
+        whole = torch.cat([logits[place:place + 1, :len(head.ids)] for logits in steps[:count]])
         found[at] = Scores(whole, head.ids, unpacked(told[[start + place for start in starts[:count]]], whole.dtype))
     return [found[at] for at in range(len(asked))]
 
 
-def chain_steps(asked: Sequence[ChainRequest]) -> list[Tensor]:
-    """For each token of the longest chain the logits [chains that are as long, len(ids)]; the longest chain is first.
+def chain_steps(asked: Sequence[ChainRequest]) -> tuple[list[Tensor], Tensor]:
+    """For each token of the longest chain the logits [chains that are as long, columns]; the longest chain is first.
 
-    Each token goes from one row to the next on the device. The heads hold the rows of their contexts.
+    Also the tokens [chains, columns]. Each token goes from one row to the next on the device. The heads hold the rows
+    of their contexts.
     """
     weights, steps = asked[0].head.weights, []
+    words = side_by_side([one.head.vocabulary for one in asked])
     for one in asked:
         one.head.reserve(len(one.tokens) - 1 + one.count)
     with torch.inference_mode():
         x = torch.cat([one.head.hidden[len(one.tokens) - 2:len(one.tokens) - 1] for one in asked])
         for step in range(asked[0].count):
-            steps.append(weights.logits(x).float())
+            steps.append(words.joined(weights.logits(x), weights.readout(x)).float())
             going = [one for one in asked if one.count > step + 1]
             if going:
                 parts = [chain_part(one, place, step) for place, one in enumerate(going)]
-                tokens = weights.ids[steps[-1][:len(going)].argmax(-1)]
-                x = weights.output(x[:len(going)], tokens, attend_of(parts))
-    return steps
+                best = steps[-1][:len(going)].argmax(-1, keepdim=True)
+                x = weights.output(x[:len(going)], words.ids[:len(going)].gather(1, best)[:, 0], attend_of(parts))
+    return steps, words.ids
 
 
 def chain_part(one: ChainRequest, place: int, step: int) -> HeadPart:
@@ -187,7 +190,17 @@ def keep_logits(asked: Sequence[tuple[EagleHead, tuple[int, ...], Draft, int]]) 
     with torch.inference_mode():
         rows = [head.hidden[len(tokens) - 2 + known:len(tokens) - 1 + len(draft)]
                 for head, tokens, draft, known in asked]
-        logits = first.weights.logits(torch.cat(rows))
-    stats = split(row_stats_of(logits, first.ids), counts) if first.on_device else [None] * len(counts)
-    for (head, tokens, draft, known), own, told in zip(asked, logits.split(counts), stats, strict=True):
+        logits = own_logits([head for head, *_ in asked], torch.cat(rows), counts)
+    stats: Sequence[RowStats | None] = [None] * len(counts)
+    if first.on_device:
+        told = torch.cat([packed_stats(own, head.ids) for own, (head, *_) in zip(logits, asked, strict=True)])
+        stats = split(unpacked(to_host(told), logits[0].dtype), counts)
+    for (head, tokens, draft, known), own, told in zip(asked, logits, stats, strict=True):
         head.answers.keep(tokens, draft, known, own, told)
+
+
+def own_logits(heads: Sequence[EagleHead], x: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """The logits [count, len(ids)] of so many of the rows x for each head: trained tokens in one product for all."""
+    logits = heads[0].weights.logits(x)
+    return [head.with_text(known, part)
+            for head, known, part in zip(heads, logits.split(counts), x.split(counts), strict=True)]

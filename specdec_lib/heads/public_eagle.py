@@ -42,6 +42,7 @@ class Eagle1Network:
     fc: PackedLinear                               # embedding and feature, concatenated -> hidden
     layer: LayerWeights                            # its qkv reads what `fc` gives, without a norm
     head: Callable[[Tensor], Tensor]               # the target's output matrix, or its own
+    every_row: Tensor | None = None                # it drafts all tokens
 
     def feature(self, taps: Tensor) -> Tensor:
         return taps[:, 0]
@@ -52,6 +53,9 @@ class Eagle1Network:
 
     def logits(self, x: Tensor) -> Tensor:
         return self.head(x)
+
+    def readout(self, x: Tensor) -> Tensor:
+        return x
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Eagle3Network:
     tap_norms: bool                                # each tap is normed, by weights that are in `fc`
     hidden_norm: Tensor | None                     # [hidden], where the residual is the normed feature
     norm_output: bool                              # a row's output is what the head reads
+    every_row: Tensor | None = None                # its output rows are its own: it drafts no other tokens
 
     def feature(self, taps: Tensor) -> Tensor:
         rows, eps = taps.reshape(len(taps), -1), self.shape.eps
@@ -89,7 +94,10 @@ class Eagle3Network:
         return self.normed(x) if self.norm_output else x
 
     def logits(self, x: Tensor) -> Tensor:
-        return self.head(x if self.norm_output else self.normed(x))
+        return self.head(self.readout(x))
+
+    def readout(self, x: Tensor) -> Tensor:
+        return x if self.norm_output else self.normed(x)
 
     def normed(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)

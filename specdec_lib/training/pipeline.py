@@ -62,6 +62,7 @@ class TrainingOrder:
     batch: int | None = None                       # padded tokens of a step; None: what suits the device
     watch: tuple[Path, ...] = ()                   # answers to measure beside the held-out ones
     target: str = "the target"                     # its name on the card
+    learn_prompts: bool = False                    # prompts are learned as answers are
     begin: Path | None = None                      # a folder with an earlier checkpoint of this name to go on from
     given: str = ""                                # the target as it was named, which may be a path
 
@@ -115,7 +116,8 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
                       "tokens_of_data": lessons.tokens, "device": str(target.device),
                       "data": lessons.sources},
              "settings": {**asdict(settings), **asdict(objective), "minutes": round(now.seconds / 60, 1),
-                          "rows": len(drafter.frozen.ids), **drafter.meta(), **begun_from(which)}, "measured": {}}
+                          "rows": len(drafter.frozen.ids), "learn_prompts": order.learn_prompts,
+                          **drafter.meta(), **begun_from(which)}, "measured": {}}
     say("measuring")
     return store_and_measure(which, order, lessons, drafter, target, text, about, folder, deadline)
 
@@ -132,7 +134,7 @@ def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadl
     watched = [record for path in order.watch for record in read_answers(path, target.vocab)]
     kept |= {normalised(record["prompt"]) for record in watched}
     return make_dataset(target, text, records, work / "features", kept, rows=order.rows, batch=order.batch,
-                        limit=order.cache, watched=watched, say=say)
+                        limit=order.cache, watched=watched, learn_prompts=order.learn_prompts, say=say)
 
 
 def forbidden_texts(order: TrainingOrder) -> frozenset[str]:
@@ -266,7 +268,7 @@ def general_limits(rows: int) -> list[str]:
     """Limits of every drafter with a vocabulary of `rows` that is trained this way."""
     return ["Trained on answers of this target alone; other weights, other languages and other kinds of prompt are "
             "accepted less.",
-            f"It can only draft {rows:,} tokens, the most frequent of those answers.",
+            f"It was trained to draft {rows:,} tokens, the most frequent of those answers.",
             "Held-out prompts were split off by their text; tasks that quote an answer of the target to another prompt "
             "may share that text with training."]
 

@@ -82,11 +82,15 @@ def profitable_length(confidences: Sequence[float], seconds: Callable[[int], flo
                 len(confidences))
 
 
-def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28) -> BlockDiffusion:
-    """Taps the kit's target. `block` defaults to the trained length; `cut` uses the kit's cost curve, if it has one."""
+def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28,
+         text_tokens: bool = True) -> BlockDiffusion:
+    """Taps the kit's target. `block` defaults to the trained length; `cut` uses the kit's cost curve, if it has one.
+
+    `text_tokens`: the text's own tokens can be drafted as well as those that it was trained to draft.
+    """
     from specdec_lib.heads.block_diffusion import block_head
 
-    head = block_head(kit.checkpoints[NAME], cast("Transformer", kit.target), block)
+    head = block_head(kit.checkpoints[NAME], cast("Transformer", kit.target), block, text_tokens)
     return BlockDiffusion(head, kit.cost if cut else None, drafting)
 
 

@@ -56,11 +56,14 @@ class Eagle:
         return (yield from growing(session, budget, dice, partial(ScoresRequest, self.head, session.tokens), NAME))
 
 
-def make(kit: Kit) -> Eagle:
-    """Taps the kit's target; weights are packed once for all decodes."""
+def make(kit: Kit, text_tokens: bool = True) -> Eagle:
+    """Taps the kit's target; weights are packed once for all decodes.
+
+    `text_tokens`: the text's own tokens can be drafted as well as those that the head was trained to draft.
+    """
     from specdec_lib.heads.eagle import eagle_head
 
-    return Eagle(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target)))
+    return Eagle(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target), text_tokens))
 
 
 CARD = Card(NAME, idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",

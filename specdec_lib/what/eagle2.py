@@ -133,14 +133,15 @@ def candidate_tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
                  source=(NAME,) * len(kept), confidence=tuple(stat.prob for stat in stats))
 
 
-def make(kit: Kit, price: float | None = None) -> Eagle2:
+def make(kit: Kit, price: float | None = None, text_tokens: bool = True) -> Eagle2:
     """The head of `eagle`, which is trained on chains; width, depth and nodes come with the budget.
 
-    The price defaults to the cost of a node in forwards times the tokens generated per forward time.
+    The price defaults to the cost of a node in forwards times the tokens generated per forward time. `text_tokens`: the
+    text's own tokens can be drafted as well as those that the head was trained to draft.
     """
     from specdec_lib.heads.eagle import eagle_head
 
-    return Eagle2(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target)),
+    return Eagle2(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target), text_tokens),
                   min(1.0, GAIN * kit.price) if price is None else price)
 
 

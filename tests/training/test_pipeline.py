@@ -99,7 +99,7 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
     assert card["made"]["tokens_seen"] == steps[-1]["tokens"] > 1000
     assert card["target"]["name"] == "tiny"
     assert card["settings"]["layers"] == [0, 1, 4]
-    assert any(f"can only draft {card['settings']['rows']} tokens" in limit for limit in card["limits"])
+    assert any(f"trained to draft {card['settings']['rows']} tokens" in limit for limit in card["limits"])
     assert [line["step"] for line in lines if "held_out" in line] == [0, 20]
     looks = [line["held_out"]["draft-lm"]["tokens_per_target_forward"] for line in lines if "held_out" in line]
     forced = {key: told["draft-lm"]["tokens_per_target_forward"] for key, told in card["measured"].items()}

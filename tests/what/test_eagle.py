@@ -16,11 +16,17 @@ def test_it_drafts_the_heads_best_tokens_one_after_the_other():
     assert part.head.forwards == 3
 
 
-def test_only_tokens_of_its_vocabulary_are_drafted():
-    part = network_kit(None).part("eagle")
-    tokens = {token for a in range(3) for b in range(3)
-              for token in part(begin((a, b), 9), Budget(3), NO_DICE).tokens}
-    assert tokens <= {0, 2}
+def drafted(**values) -> dict[tuple[int, int], set[int]]:
+    """The tokens of the drafts after all texts of two tokens."""
+    part = network_kit(None).part("eagle", **values)
+    return {(a, b): set(part(begin((a, b), 9), Budget(3), NO_DICE).tokens) for a in range(3) for b in range(3)}
+
+
+def test_only_tokens_of_its_vocabulary_and_of_the_text_are_drafted():
+    assert all(tokens <= {0, 2} for tokens in drafted(text_tokens=False).values())
+    found = drafted()
+    assert all(tokens <= {0, 2, *text} for text, tokens in found.items())
+    assert any(1 in tokens for tokens in found.values())
 
 
 def test_after_a_prompt_of_one_token_the_draft_is_empty():

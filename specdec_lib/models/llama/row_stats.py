@@ -22,6 +22,7 @@ def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = TOP) -> RowStats:
 def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
     """Top k logits, their tokens, log-sum-exp and entropy [rows, 2k + 2] in double precision, on the device.
 
+    `ids` [V] names the token of each column, [rows, V] where rows have columns of their own; None: its number.
     The first of equal logits comes first, whatever the number of rows: `topk` does not promise that on a GPU.
     """
     value, column = top_k(logits, min(k, logits.shape[1]))
@@ -30,7 +31,8 @@ def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))         # sums over V in 16 bits would be rough
     lse = torch.logsumexp(wide, -1)
     entropy = lse - ((wide - lse[:, None]).exp() * wide).sum(-1)
-    column = column if ids is None else ids.to(column.device)[column]
+    if ids is not None:
+        column = ids.to(column.device)[column] if ids.dim() == 1 else ids.gather(1, column)
     return torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1)
 
 

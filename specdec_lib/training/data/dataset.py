@@ -18,7 +18,7 @@ from specdec_lib.heads.base import Target
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch, grouped, order
 from specdec_lib.training.data.device_features import DeviceFeatures
-from specdec_lib.training.data.examples import Example, examples, frequent
+from specdec_lib.training.data.examples import Example, common_start, examples, frequent, learned_from
 from specdec_lib.training.data.features import Features
 from specdec_lib.training.nets.eagle import default_taps
 from specdec_lib.training.nets.early_exit import default_exits
@@ -75,9 +75,10 @@ class ChatEncoder(Protocol):
 def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], folder: Path | None,
                  forbidden: frozenset[str] = frozenset(), rows: int = ROWS, batch: int | None = None,
                  limit: float = 8e9, watched: Iterable[Mapping] = (),
-                 say: Callable[[str], None] = lambda line: None) -> Dataset:
+                 learn_prompts: bool = False, say: Callable[[str], None] = lambda line: None) -> Dataset:
     """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with.
 
+    `learn_prompts`: in training, the tokens of prompts are drafted too, from where they differ; nothing else changes.
     `watched` are answers that are measured and never trained on; their prompts are to be among the forbidden ones.
     """
     longest, batch = min(LONGEST, target.context or LONGEST), batch or BATCH.get(target.device.type, LARGE)
@@ -89,6 +90,9 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
     say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
         f"{len(ids)} tokens in the draft vocabulary")
+    if learn_prompts:
+        first = max(1, common_start(data))
+        data = tuple(example if example.held_out else learned_from(example, first) for example in data)
     groups = batches_of(data, train, batch)
     held = batches_of(data, held, batch)
     held = tuple(held[i] for i in order(len(held), 0, 0))

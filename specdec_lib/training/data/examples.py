@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,17 @@ def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple
         output = without_loop(output)[:max(0, longest - len(prompt))]
         if len(output) >= 2:
             yield Example(prompt, output, record["source"], float(record["temperature"]), is_held_out(turns[0]))
+
+
+def learned_from(example: Example, first: int) -> Example:
+    """The same tokens, of which all from `first` on are learned: its prompt's as well as its answer's."""
+    return replace(example, prompt=example.tokens[:first], output=example.tokens[first:])
+
+
+def common_start(data: Sequence[Example]) -> int:
+    """Tokens with which all prompts begin: what the chat template says before the user does."""
+    first, last = min(one.prompt for one in data), max(one.prompt for one in data)       # all others lie between them
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
 
 
 def normalised(text: str) -> str:

@@ -58,8 +58,8 @@ class Features:
         return flat
 
     def key(self, examples: Sequence[Example]) -> str:
-        """A name that changes with the tokens, the levels and how much of a distribution is kept."""
-        told = json.dumps([self.levels, TOP, [example.tokens for example in examples]])
+        """A name that changes with the tokens, the levels and which distributions are kept."""
+        told = json.dumps([self.levels, TOP, [[len(example.prompt), *example.tokens] for example in examples]])
         return hashlib.sha256(told.encode()).hexdigest()[:24]
 
     def compute(self, examples: Sequence[Example]) -> dict[str, Tensor]:

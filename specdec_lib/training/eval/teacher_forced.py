@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.training.data.batches import Batch
-from specdec_lib.training.losses.chunked_head import TeacherRows, slot_losses
+from specdec_lib.training.losses.chunked_head import PIECE
 from specdec_lib.training.nets.base import TrainableDrafter
 
 
@@ -72,13 +73,47 @@ def matches(drafter: TrainableDrafter, batch: Batch, depth: int) -> list[Tensor]
 
 def best_tokens(drafter: TrainableDrafter, batch: Batch, x: Tensor, ahead: int, anchors: Tensor) -> Tensor:
     """[B, S] bool: whether the drafter's token (its head's best, or the one it has `proposed`) is the target's."""
-    dist = TeacherRows(*(part[anchors.flatten()] for part in drafter.frozen.distribution(batch, ahead)))
     proposed = getattr(drafter, "proposed", None)
-    column = (proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors]) if proposed
-              else slot_losses(x[anchors], drafter.frozen.rows, dist).best)
+    if proposed:
+        token = drafter.frozen.ids[proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors])]
+    else:
+        token = most_likely(drafter, x[anchors], batch, anchors)
     right = torch.zeros_like(anchors)
-    right[anchors] = (column == dist.columns[:, 0]) & dist.covered
+    right[anchors] = token == batch.later(batch.top_ids[..., 0], ahead)[anchors]
     return right
+
+
+def most_likely(drafter: TrainableDrafter, x: Tensor, batch: Batch, anchors: Tensor) -> Tensor:
+    """The best token [n] at each anchor, of its vocabulary and with `text_tokens` of the text up to the anchor."""
+    frozen = drafter.frozen
+    value, column = best_column(x, frozen.rows)
+    token = frozen.ids.to(column.device)[column]
+    if frozen.every_row is None or not getattr(drafter, "text_tokens", False):
+        return token
+    texts, places = anchors.nonzero().unbind(1)
+    for text in texts.unique().tolist():
+        words, first = untrained(batch.tokens[text, :int(batch.stop[text])], frozen.columns)
+        if len(words):
+            mine = texts == text
+            more = F.linear(x[mine].to(frozen.every_row.dtype), frozen.every_row[words]).float()
+            best, word = more.masked_fill(first > places[mine, None], float("-inf")).max(-1)
+            token[mine] = torch.where(best > value[mine], words[word], token[mine])
+    return token
+
+
+def best_column(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest logit of each of x [n, hidden] over these output rows, and its column."""
+    pieces = [F.linear(some.to(rows.dtype), rows).float().max(-1) for some in x.split(PIECE)]
+    return torch.cat([piece.values for piece in pieces]), torch.cat([piece.indices for piece in pieces])
+
+
+def untrained(tokens: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """The tokens of a text that have no column, each once, and where each stands first."""
+    words, which = tokens.unique(return_inverse=True)
+    places = torch.arange(len(tokens), device=tokens.device)
+    first = torch.full_like(words, len(tokens)).scatter_reduce(0, which, places, "amin")
+    rare = columns[words] < 0
+    return words[rare], first[rare]
 
 
 def walk_answer(right: Tensor, start: int, stop: int) -> Tally:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdec_lib.heads.base import Target
+from specdec_lib.heads.base import Target, every_output_row
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.data.features import text_features
@@ -50,6 +50,7 @@ class Frozen(nn.Module):
     cos: Tensor
     sin: Tensor
     columns: Tensor
+    every_row: Tensor | None                       # [V, hidden], see `heads.base.every_output_row`
 
     def __init__(self, target: Target, ids: Tensor, longest: int = 2048):
         super().__init__()
@@ -59,7 +60,7 @@ class Frozen(nn.Module):
         columns[ids] = torch.arange(len(ids))
         cos, sin = rope_table(self.shape, longest, torch.float32, target.device)
         for name, tensor in (("embedding", weights.embedding), ("rows", rows), ("cos", cos), ("sin", sin),
-                             ("columns", columns.to(target.device))):
+                             ("columns", columns.to(target.device)), ("every_row", every_output_row(weights))):
             self.register_buffer(name, tensor, persistent=False)
 
     def embed(self, tokens: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class EagleNet(nn.Module):
     """The head in training (see `nets.base.TrainableDrafter`); `depth` unrolled steps."""
 
     unrolled = True
+    text_tokens = True                             # it drafts those of its text too: `heads/draft_vocabulary.py`
 
     def __init__(self, target: Target, ids: Tensor, taps: tuple[int, ...] = (), depth: int = 3,
                  random: bool = False):

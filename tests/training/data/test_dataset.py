@@ -66,6 +66,18 @@ def test_a_cut_vocabulary_still_has_the_token_that_ends_an_answer(target):
     assert make(target, rare, rows=3).ids.tolist() == [END, 12, 14]
 
 
+def test_prompts_are_learned_on_request_from_where_they_differ_and_measuring_stays_as_it_is(target):
+    plain, made = make(target), make(target, learn_prompts=True)
+    begun = Babble().encode_chat([""])[:1]         # what the template says first: every prompt has w4 behind it
+    for i, example in enumerate(plain.data):
+        assert made.data[i].tokens == example.tokens
+        assert made.data[i].prompt == (example.prompt if example.held_out else example.prompt[:len(begun) + 1])
+    assert torch.equal(made.ids, plain.ids)
+    assert made.held == plain.held
+    (batch, _), = made.batches(made.train[:1], (1,))
+    assert bool((batch.top_logp[:, batch.start[0] - 1:int(batch.stop.min())] < 0).all())
+
+
 def test_forbidden_prompts_are_in_neither_part(target):
     made = make(target, forbidden=frozenset([TRAIN[0], HELD[0]]))
     banned = {Babble().encode_chat([text]) for text in (TRAIN[0], HELD[0])}

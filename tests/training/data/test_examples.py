@@ -2,7 +2,15 @@
 
 import pytest
 
-from specdec_lib.training.data.examples import Example, examples, frequent, is_held_out, without_loop
+from specdec_lib.training.data.examples import (
+    Example,
+    common_start,
+    examples,
+    frequent,
+    is_held_out,
+    learned_from,
+    without_loop,
+)
 from specdec_lib.types import Refusal
 
 
@@ -110,6 +118,17 @@ def test_the_draft_vocabulary_is_the_most_frequent_output_tokens_in_order():
     assert frequent(data, 2) == [3, 5]
     assert frequent(data, 3) == [2, 3, 5]          # of equals the smaller id
     assert frequent(data, 100) == [2, 3, 5, 7]     # prompts do not count
+
+
+def test_the_common_start_is_what_all_prompts_begin_with():
+    assert common_start([Example((1, 2, 3, 4), ()), Example((1, 2, 5), ()), Example((1, 2, 3), ())]) == 2
+    assert common_start([Example((1, 2), ()), Example((1, 2, 5), ())]) == 2
+    assert common_start([Example((3,), ()), Example((4,), ())]) == 0
+
+
+def test_an_example_is_learned_from_any_of_its_tokens_on():
+    one = learned_from(Example((1, 2, 3), (4, 5), "qa", 0.7), 1)
+    assert one == Example((1,), (2, 3, 4, 5), "qa", 0.7)
 
 
 def test_kept_tokens_are_in_the_vocabulary_however_rare():

@@ -1,6 +1,7 @@
 """What a teacher-forced walk predicts is what the loop does."""
 
 import pytest
+import torch
 
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.heads.draft_lm import draft_lm
@@ -57,6 +58,18 @@ def test_walk_and_loop_agree_where_answers_end_early(target, name, layer):
     drafter = learned(drafters(target)[name], batch, 25)
     found = tallies(drafter, [(batch, ["tiny"] * len(data))], DEPTH)
     assert in_the_loop(name, layer, drafter, target, data, end) == found[0 if layer is None else (1, 3).index(layer)]
+
+
+def test_walk_and_loop_agree_where_tokens_of_the_text_are_drafted():
+    target = tiny_target(tied=True)                # so that every output row lies open
+    data = answered(target, tiny_examples(6, seed=1), 30)
+    batch = batch_of(target, data, LEVELS)
+    drafter = learned(drafters(target, torch.arange(0, 40, 4))["eagle"], batch, 25)
+    found, = tallies(drafter, [(batch, ["tiny"] * len(data))], DEPTH)
+    assert in_the_loop("eagle", None, drafter, target, data) == found
+    drafter.text_tokens = False
+    without, = tallies(drafter, [(batch, ["tiny"] * len(data))], DEPTH)
+    assert without["tiny"].rounds > found["tiny"].rounds
 
 
 def test_a_perfect_draft_model_is_counted_as_such(target, data):

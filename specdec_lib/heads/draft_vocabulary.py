@@ -1,0 +1,91 @@
+"""The tokens that a drafter can draft: those it was trained for, and every other token that the text already holds.
+
+A drafter reads the output rows of the most frequent tokens alone (FR-Spec, Zhao et al. 2025), since all rows would cost
+more than its layer does. The rare words of an answer are thereby lost to it, although most of them stand in the prompt.
+So the rows of the text's own tokens join: the prompt's at the first draft, those of the answer as it grows. They are
+the target's rows, as the trained ones are, so nothing is trained for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.models.device import to_device
+from specdec_lib.models.llama.packed_linear import PackedLinear
+
+BLOCK = 64                                         # rows are packed in multiples of it: few shapes of kernels
+NEVER = -1e30                                      # a logit of probability zero; -inf would make an entropy NaN
+
+
+class DraftVocabulary:
+    """The tokens `ids` that can follow the text last read; those after the trained ones are `added`. One per decode.
+
+    `rows` [V, hidden] holds the target's output row of every token; without it no token joins.
+    """
+
+    def __init__(self, trained: Tensor, rows: Tensor | None = None):
+        self.trained, self.rows, self.ids = trained, rows, trained
+        self.known = frozenset() if rows is None else frozenset(trained.tolist())
+        self.text: tuple[int, ...] = ()
+        self.added: dict[int, None] = {}           # in the order in which the text has them
+        self.head: PackedLinear | None = None      # the rows of `added`
+
+    def read(self, tokens: tuple[int, ...]) -> None:
+        """Takes in the tokens of this text; one that does not continue the last one starts anew."""
+        if self.rows is None or tokens is self.text:
+            return
+        goes_on = tokens[:len(self.text)] == self.text
+        new = dict.fromkeys(tokens[len(self.text):] if goes_on else tokens)
+        added = (self.added if goes_on else {}) | {token: None for token in new if token not in self.known}
+        self.text = tokens
+        if added.keys() != self.added.keys():
+            self.added = added
+            self.pack(self.rows)
+
+    def pack(self, rows: Tensor) -> None:
+        """Gathers the rows of the added tokens."""
+        if not self.added:
+            self.ids, self.head = self.trained, None
+            return
+        added = to_device(list(self.added), self.trained.device)
+        self.ids = torch.cat((self.trained, added))
+        self.head = PackedLinear(F.pad(rows[added], (0, 0, 0, -len(added) % BLOCK)).contiguous())
+
+    def joined(self, logits: Tensor, read: Tensor) -> Tensor:
+        """The logits [n, len(ids)], from those of the trained tokens and what their rows read [n, hidden]."""
+        if self.head is None:
+            return logits
+        return torch.cat((logits, self.head(read)[:, :len(self.added)]), 1)
+
+
+class SideBySide(NamedTuple):
+    """The vocabularies of several texts, a row each; columns beyond a text's own have the logit `NEVER`."""
+
+    ids: Tensor                                    # [texts, columns]
+    rows: Tensor | None = None                     # [texts, most that any of them added, hidden]; None: none did
+    own: Tensor | None = None                      # [texts, most added] bool
+
+    def joined(self, logits: Tensor, read: Tensor) -> Tensor:
+        """The logits [n, columns] of a row of each of the first n texts; see `DraftVocabulary.joined`."""
+        if self.rows is None or self.own is None:
+            return logits
+        more = (self.rows[:len(read)] @ read[:, :, None])[..., 0]
+        return torch.cat((logits, torch.where(self.own[:len(read)], more, NEVER)), 1)
+
+
+def side_by_side(vocabularies: Sequence[DraftVocabulary]) -> SideBySide:
+    """These vocabularies of one network, so that a product serves them all."""
+    first, counts = vocabularies[0], [len(one.added) for one in vocabularies]
+    trained = first.trained.expand(len(counts), -1)
+    most = max(counts)
+    if not most or first.rows is None:
+        return SideBySide(trained)
+    flat = [token for one in vocabularies for token in (*one.added, *[0] * (most - len(one.added)))]
+    added = to_device(flat, trained.device).view(-1, most)
+    own = torch.arange(most, device=trained.device) < to_device(counts, trained.device)[:, None]
+    return SideBySide(torch.cat((trained, added), 1), first.rows[added], own)

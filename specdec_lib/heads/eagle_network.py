@@ -1,0 +1,115 @@
+"""What the rows of an EAGLE head compute: its layer and its output rows, packed once for a target.
+
+Source: Li et al. 2025 (EAGLE-3). `EagleHead` caches the rows; the networks of published heads stand in
+`public_eagle.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specdec_lib.heads.base import (
+    PerTarget,
+    TargetWeights,
+    checked_tensors,
+    draft_vocabulary,
+    drafter_weights,
+    every_output_row,
+    output_rows,
+)
+from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.forward import Attend, layer_after, scaled
+from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.weights import LayerWeights
+
+
+class EagleNetwork(Protocol):
+    """What the rows of a head compute; `EagleHead` caches them. `shape` is that of the head's one layer."""
+
+    @property
+    def shape(self) -> LlamaConfig: ...
+
+    @property
+    def embedding(self) -> Tensor: ...             # [V, hidden]
+
+    @property
+    def ids(self) -> Tensor: ...                   # [rows] the tokens that it was trained to draft
+
+    @property
+    def every_row(self) -> Tensor | None: ...      # [V, hidden] output rows of all tokens; None: it drafts no others
+
+    def feature(self, taps: Tensor) -> Tensor:
+        """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""
+        ...
+
+    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
+        """The outputs [rows, hidden] of rows with these features g and tokens; a child's row takes one as its g."""
+        ...
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [rows, len(ids)] of these outputs."""
+        ...
+
+    def readout(self, x: Tensor) -> Tensor:
+        """What output rows read of these outputs."""
+        ...
+
+
+@dataclass(frozen=True)
+class EagleWeights:
+    """The tensors of a head of ours, packed for one target."""
+
+    fc: PackedLinear                               # concatenated taps -> hidden
+    layer: LayerWeights                            # its qkv reads embedding and feature, concatenated
+    norm: Tensor                                   # [hidden], before the head
+    head: PackedLinear                             # the target's output rows of `ids`
+    ids: Tensor                                    # [rows] the draft vocabulary
+    shape: LlamaConfig                             # the target's, and so is the embedding [V, hidden]
+    embedding: Tensor
+    every_row: Tensor | None = None
+
+    @staticmethod
+    def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
+        """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
+        target = drafter_weights(target)
+        shape, h = target.shape, target.shape.hidden
+        heads = shape.heads * shape.head_dim
+        names = {"fc": (h, taps * h), "qkv": (heads + 2 * shape.kv_heads * shape.head_dim, 2 * h), "out": (h, heads),
+                 "gate_up": (-1, h), "down": (h, -1), "norm": (h,)}
+        put = checked_tensors(state, names, target)
+        ids = draft_vocabulary(state, target)
+        layer = LayerWeights(PackedLinear(put["qkv"]), PackedLinear(put["out"]), PackedLinear(put["gate_up"]),
+                             PackedLinear(put["down"]))
+        return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids, shape,
+                            target.embedding, every_output_row(target))
+
+    def feature(self, taps: Tensor) -> Tensor:
+        return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))
+
+    def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
+        eps = self.shape.eps
+        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
+        return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self.head(self.readout(x))
+
+    def readout(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)
+
+
+def network_of(checkpoint, target: TargetWeights) -> EagleNetwork:
+    """What a head computes: a published one packs itself, a checkpoint of ours is packed here."""
+    published = getattr(checkpoint, "network", None)
+    return EagleWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target) if published is None else (
+        published(target))
+
+
+PACKED = PerTarget(network_of)
+
