@@ -12,13 +12,14 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int | None = None, block: int | None = None, cut: bool = True,
-         drafting: float = 0.28) -> Method:
+         drafting: float = 0.28, text_tokens: bool = True) -> Method:
     """At most `depth` tokens per round, by default what the cost curve allows; `cut` shortens low-confidence drafts.
 
     Without a measured cost curve nothing is cut. `drafting` is the cost of a block in plain forwards; the default is
     that of the shipped drafter on two cores in bf16, from its card, and `specdec break-even` measures it elsewhere.
+    With `text_tokens` it drafts tokens of the text as well as those that it was trained for.
     """
-    what = kit.part("block-diffusion", block=block, cut=cut, drafting=drafting)
+    what = kit.part("block-diffusion", block=block, cut=cut, drafting=drafting, text_tokens=text_tokens)
     return Method(kit.part("fixed", depth=depth), what, kit.part("match"))
 
 

@@ -9,9 +9,9 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Method
 
 
-def make(kit: Kit, depth: int = 4) -> Method:
-    """`depth` tokens per round."""
-    return Method(kit.part("fixed", depth=depth), kit.part("eagle"), kit.part("rejection"))
+def make(kit: Kit, depth: int = 4, text_tokens: bool = True) -> Method:
+    """`depth` tokens per round, those that the head was trained for or, with `text_tokens`, of the text as well."""
+    return Method(kit.part("fixed", depth=depth), kit.part("eagle", text_tokens=text_tokens), kit.part("rejection"))
 
 
 CARD = Card("eagle", idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",

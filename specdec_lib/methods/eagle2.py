@@ -21,12 +21,15 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, least: float = 0.4,
-         price: float | None = None) -> Method:
-    """Nodes and price default to the cost curve's, width to 4, or to what `depth` levels need for the nodes."""
+         price: float | None = None, text_tokens: bool = True) -> Method:
+    """Nodes and price default to the cost curve's, width to 4, or to what `depth` levels need for the nodes.
+
+    With `text_tokens` the tree holds tokens of the text as well as those that the head was trained for.
+    """
     nodes = kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
     when = kit.part("path-chance", depth=depth, width=width, nodes=nodes, least=least)
-    return Method(when, kit.part("eagle2", price=price), kit.part("match"))
+    return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens), kit.part("match"))
 
 
 CARD = Card("eagle2", idea="verify the tree that a trained layer finds most probable", source="Li et al. 2024, EAGLE-2",

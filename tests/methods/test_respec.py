@@ -51,14 +51,14 @@ def test_a_trigger_that_never_fires_uses_the_head_only_and_one_that_always_fires
     assert {"feedback-retrieval"} in sources(always)
 
 
-def test_where_no_candidate_remains_the_head_drafts():
+def test_where_no_candidate_remains_the_head_drafts(trained_tokens_alone):
     last = decoded("respec(theta=99.0)")
     without = [round for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
     assert without
     assert all(round.budget.source == "feedback-retrieval" for round in without)
 
 
-def test_the_head_has_its_own_budget_after_an_empty_retrieval():
+def test_the_head_has_its_own_budget_after_an_empty_retrieval(trained_tokens_alone):
     world = replace(network_kit(None), nodes=3)
     last = decoded("respec(theta=99.0, grow=0, price=0)", world=world)
     drawn = [round.draft for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]

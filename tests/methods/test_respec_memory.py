@@ -41,7 +41,7 @@ def test_with_an_empty_memory_it_drafts_as_respec(theta):
     assert own.output == other.output
 
 
-def test_a_second_decode_of_the_same_prompt_has_fewer_rounds_and_the_same_output():
+def test_a_second_decode_of_the_same_prompt_has_fewer_rounds_and_the_same_output(trained_tokens_alone):
     kit = kits()
     first, second = rounds(next(kit), EAGER), rounds(next(kit), EAGER)
     assert len(second.rounds) < len(first.rounds)
@@ -57,7 +57,7 @@ def test_the_whole_answer_is_stored_including_the_last_round():
     assert answers.following(answers.find(output[:1]).first, 20) == output[1:]
 
 
-def test_an_interrupted_decode_stores_its_output_so_far():
+def test_an_interrupted_decode_stores_its_output_so_far(trained_tokens_alone):
     kit = kits()
     output = rounds(next(kit), EAGER, stop=3).output
     assert earlier_answers(next(kit)).size == len(output) + 1
