@@ -60,9 +60,12 @@ def looks_of(log: Sequence[Mapping[str, Any]], name: str, before: int = 0) -> tu
 
 def keep_curves(logs: Mapping[str, Sequence[Mapping[str, Any]]], made: Mapping[str, Mapping[str, Any]], out: Path,
                 watched: Mapping[str, Any]) -> None:
-    """Writes the curves of these logs as JSON; `made` is each fit's provenance, with `tokens_before` if it went on."""
+    """Writes the curves of these logs as JSON; `made` is each fit's provenance, with `tokens_before` if it went on.
+
+    It also names the `drafter` where the fit itself has another name.
+    """
     runs = {name: {"made": dict(made[name]),
-                   "looks": looks_of(log, name, made[name].get("tokens_before", 0))}
+                   "looks": looks_of(log, made[name].get("drafter", name), made[name].get("tokens_before", 0))}
             for name, log in logs.items()}
     write_text(out, json.dumps({"watched": dict(watched), "runs": runs}, indent=1, ensure_ascii=False) + "\n")
 

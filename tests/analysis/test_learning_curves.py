@@ -38,6 +38,8 @@ def test_what_is_kept_is_read_back_with_its_gain_and_points(tmp_path):
     assert curve.gain == pytest.approx((3000, 0.8, 0.4))
     assert curve.points("watched") == [(0.0005, 1.1), (0.0015, 1.4), (0.0035, 1.5)]
     assert json.loads(out.read_text())["watched"] == {"prompts": 3}
+    keep_curves({"longer": LOG}, {"longer": made | {"drafter": "eagle"}}, out, {})
+    assert load_curves(out)[0].looks == curve.looks
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"runs": {"eagle": {"looks": [[1]], "made": {}}}}', '{"runs": 3}'])

@@ -1,4 +1,4 @@
-"""A head of ours in the speculators format proposes what it proposed, bit for bit, and a plain reader agrees."""
+"""A head of ours in the speculators format proposes what it was trained to, bit for bit, and a plain reader agrees."""
 
 import json
 from dataclasses import replace
