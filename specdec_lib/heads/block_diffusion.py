@@ -29,7 +29,7 @@ from specdec_lib.heads.base import (
     output_rows,
     tap_levels,
 )
-from specdec_lib.heads.draft_vocabulary import DraftVocabulary
+from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
@@ -53,7 +53,7 @@ class BlockWeights:
     norm: Tensor                                   # [hidden], before the head
     head: PackedLinear                             # the target's output rows of `ids`
     rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
-    every_row: Tensor | None                       # [V, hidden] output rows of all tokens, where they lie open
+    text: TextRows | None                          # the output rows of all tokens, where they lie open
     mask: Tensor                                   # [hidden] stands in for an unknown token
     correction: PackedLinear                       # the token before -> what it adds to a slot's hidden state
     confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
@@ -79,8 +79,8 @@ class BlockWeights:
         inject = torch.cat([layer["qkv"][queries:] for layer in made])
         return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
                             tuple(map(packed_layer, made)), put["norm"],
-                            head, head.dense().contiguous(), every_output_row(target), put["mask"],
-                            PackedLinear(put["correction"]), put["confidence"], ids, target.embedding)
+                            head, head.dense().contiguous(), text_rows(state["ids"], every_output_row(target)),
+                            put["mask"], PackedLinear(put["correction"]), put["confidence"], ids, target.embedding)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class BlockHead:
         self.target, self.shape = target, target.shape
         self.weights = BlockWeights.pack(state, len(meta["taps"]), target.weights) if packed is None else packed
         self.embedding = self.weights.embedding
-        self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.every_row if text_tokens else None)
+        self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
         self.cache = KVCache(self.shape, len(self.weights.layers), self.embedding.dtype, target.device)
         self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, target.device)
@@ -139,8 +139,8 @@ class BlockHead:
             value, column = top_k(logits.to(torch.promote_types(logits.dtype, torch.float32)),
                                   self.candidates)
             logp = value - torch.logsumexp(logits.to(value.dtype), -1, keepdim=True)
-            ids, every = self.ids[column], self.weights.every_row
-            rows = self.weights.rows[column] if every is None else every[ids]
+            ids, text = self.ids[column], self.weights.text
+            rows = self.weights.rows[column] if text is None else text.every[ids]
             return self.walk(tokens[-1], x, Lattice(ids, logp), rows)
 
     def read(self, tokens: tuple[int, ...]) -> None:

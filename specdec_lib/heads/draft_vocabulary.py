@@ -22,15 +22,27 @@ BLOCK = 64                                         # rows are packed in multiple
 NEVER = -1e30                                      # a logit of probability zero; -inf would make an entropy NaN
 
 
+class TextRows(NamedTuple):
+    """What the tokens of a text need in order to join: made once for a target, read in every decode."""
+
+    every: Tensor                                  # [V, hidden] the target's output row of every token
+    trained: frozenset[int]                        # the tokens that are there already, on the host
+
+
+def text_rows(trained: Tensor, every: Tensor | None) -> TextRows | None:
+    """The rows `every` [V, hidden] beside these trained tokens; None without rows."""
+    return None if every is None else TextRows(every, frozenset(trained.tolist()))
+
+
 class DraftVocabulary:
     """The tokens `ids` that can follow the text last read; those after the trained ones are `added`. One per decode.
 
-    `rows` [V, hidden] holds the target's output row of every token; without it no token joins.
+    Without the rows of a text no token joins.
     """
 
-    def __init__(self, trained: Tensor, rows: Tensor | None = None):
-        self.trained, self.rows, self.ids = trained, rows, trained
-        self.known = frozenset() if rows is None else frozenset(trained.tolist())
+    def __init__(self, trained: Tensor, text: TextRows | None = None):
+        self.trained, self.ids = trained, trained
+        self.rows, self.known = (None, frozenset()) if text is None else text
         self.text: tuple[int, ...] = ()
         self.added: dict[int, None] = {}           # in the order in which the text has them
         self.head: PackedLinear | None = None      # the rows of `added`

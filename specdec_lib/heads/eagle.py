@@ -53,7 +53,7 @@ class EagleHead:
         self.weights: EagleNetwork = (EagleWeights.pack(state, len(taps), target.weights) if packed is None
                                       else packed)
         self.shape, self.embedding = self.weights.shape, self.weights.embedding
-        self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.every_row if text_tokens else None)
+        self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.cache = KVCache(self.shape, 1, self.dtype, target.device)
         self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
         self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, target.device)

@@ -23,6 +23,7 @@ from specdec_lib.heads.base import (
     every_output_row,
     output_rows,
 )
+from specdec_lib.heads.draft_vocabulary import TextRows, text_rows
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, layer_after, scaled
 from specdec_lib.models.llama.packed_linear import PackedLinear
@@ -42,7 +43,7 @@ class EagleNetwork(Protocol):
     def ids(self) -> Tensor: ...                   # [rows] the tokens that it was trained to draft
 
     @property
-    def every_row(self) -> Tensor | None: ...      # [V, hidden] output rows of all tokens; None: it drafts no others
+    def text(self) -> TextRows | None: ...         # None: it drafts no other tokens
 
     def feature(self, taps: Tensor) -> Tensor:
         """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""
@@ -72,7 +73,7 @@ class EagleWeights:
     ids: Tensor                                    # [rows] the draft vocabulary
     shape: LlamaConfig                             # the target's, and so is the embedding [V, hidden]
     embedding: Tensor
-    every_row: Tensor | None = None
+    text: TextRows | None = None
 
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
@@ -87,7 +88,7 @@ class EagleWeights:
         layer = LayerWeights(PackedLinear(put["qkv"]), PackedLinear(put["out"]), PackedLinear(put["gate_up"]),
                              PackedLinear(put["down"]))
         return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids, shape,
-                            target.embedding, every_output_row(target))
+                            target.embedding, text_rows(state["ids"], every_output_row(target)))
 
     def feature(self, taps: Tensor) -> Tensor:
         return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))

@@ -42,7 +42,7 @@ class Eagle1Network:
     fc: PackedLinear                               # embedding and feature, concatenated -> hidden
     layer: LayerWeights                            # its qkv reads what `fc` gives, without a norm
     head: Callable[[Tensor], Tensor]               # the target's output matrix, or its own
-    every_row: Tensor | None = None                # it drafts all tokens
+    text: None = None                              # it drafts all tokens
 
     def feature(self, taps: Tensor) -> Tensor:
         return taps[:, 0]
@@ -73,7 +73,7 @@ class Eagle3Network:
     tap_norms: bool                                # each tap is normed, by weights that are in `fc`
     hidden_norm: Tensor | None                     # [hidden], where the residual is the normed feature
     norm_output: bool                              # a row's output is what the head reads
-    every_row: Tensor | None = None                # its output rows are its own: it drafts no other tokens
+    text: None = None                              # its output rows are its own: it drafts no other tokens
 
     def feature(self, taps: Tensor) -> Tensor:
         rows, eps = taps.reshape(len(taps), -1), self.shape.eps

@@ -7,7 +7,7 @@ import torch
 
 from specdec_lib.heads.base import every_output_row
 from specdec_lib.heads.block_diffusion import BlockHead
-from specdec_lib.heads.draft_vocabulary import DraftVocabulary, side_by_side
+from specdec_lib.heads.draft_vocabulary import DraftVocabulary, side_by_side, text_rows
 from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.heads.eagle_joint import ChainRequest, score_chains_together
 from specdec_lib.models.llama.decoder import Transformer
@@ -21,7 +21,7 @@ TEXT = (3, 8, 40, 8, 9, 96, 50)                    # 3, 40 and 96 are among the 
 
 
 def vocabulary(*texts):
-    made = DraftVocabulary(torch.tensor(IDS), ROWS)
+    made = DraftVocabulary(torch.tensor(IDS), text_rows(torch.tensor(IDS), ROWS))
     for text in texts:
         made.read(text)
     return made
