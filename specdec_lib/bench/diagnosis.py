@@ -25,7 +25,8 @@ from specdec_lib.hub.default_model import SHA256
 from specdec_lib.hub.load import default_dtype, free_memory, parameter_count
 from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of
 from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
-from specdec_lib.models.llama.four_bit_linear import compiled_with
+from specdec_lib.models.llama.dense_linear import dense_code
+from specdec_lib.models.llama.four_bit_linear import compiled_with, tile_name
 from specdec_lib.models.llama.four_bit_weights import NARROW
 from specdec_lib.models.llama.invariant_attention import Layout
 from specdec_lib.models.llama.kernels import layout_for
@@ -94,10 +95,11 @@ def model_facts(target: str, dtype: torch.dtype, device: str) -> dict[str, Any]:
               "decoder": "transformers" if shape is None else "ours"}
     if shape is None:                              # every weight once, which is all that is known of it
         return facts | {"bytes_per_forward": facts["parameters"] * dtype.itemsize, "batch_invariant": False}
-    packed = device == "cpu" and packs_dtype(dtype)
+    ours = device == "cpu" and dense_code(dtype) is not None
+    keeps = ours or device == "cpu" and packs_dtype(dtype)
     codes = bit_facts(layout_for(shape, NARROW, packed=False)) if four_bit_tile() else None
     return facts | {"bytes_per_forward": bytes_read(shape, dtype), "four_bit": codes,
-                    **bit_facts(layout_for(shape, dtype) if packed else None)}
+                    **bit_facts(layout_for(shape, dtype, not ours) if keeps else None)}
 
 
 def bit_facts(layout: Layout | PathAttention | None) -> dict[str, bool]:
@@ -130,7 +132,7 @@ def compiler() -> str | None:
 def four_bit_tile() -> str | None:
     """The instructions that 4-bit weights are multiplied with; None where the C code does not compile."""
     code = compiled_with()
-    return None if code is None else code.tile
+    return None if code is None else tile_name(code)
 
 
 def missing_packages() -> dict[str, list[str]]:

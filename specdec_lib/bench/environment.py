@@ -22,17 +22,19 @@ from specdec_lib.bench.seq2seq_environment import is_seq2seq, parts_of_environme
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.cost import curves
+from specdec_lib.heads.drafter_linear import uses_codes
 from specdec_lib.hub import locate
 from specdec_lib.hub.checksum import folder_sha256
 from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
-from specdec_lib.models.llama.four_bit_weights import INT4, Dtype, refuse_device
+from specdec_lib.models.llama.four_bit_weights import INT4, NARROW, Dtype, refuse_device
 from specdec_lib.models.threads import for_model
 from specdec_lib.types import LM, Refusal, Session, SourceLM
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SHORT = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+CODES = "8-bit codes"
 Say = Callable[[str], None]
 Message = tuple[str, str]                          # role and text
 
@@ -114,14 +116,20 @@ def other_dtype(name: str) -> torch.dtype:
     return default_dtype("cpu") if name == INT4 else DTYPES[name]
 
 
+def weights_of_drafters(device: str, dtype: str) -> str:
+    """In what trained drafters keep their weights beside a target of this device and dtype."""
+    return CODES if uses_codes(torch.device(device), NARROW if dtype == INT4 else DTYPES[dtype]) else dtype
+
+
 def four_bit_facts(lm: LM, peer_names: Sequence[str]) -> dict[str, str]:
-    """Whose codes a target in 4 bits has, the dtype of its drafters, and that of transformers' peers; else nothing."""
+    """Whose codes a target in 4 bits has, the dtype of other models, and that of transformers' peers; else nothing."""
     codes = getattr(getattr(lm, "weights", None), "four_bit", None)
     if codes is None:
         return {}
     wide = any(name.startswith("hf-") for name in peer_names)      # llama.cpp has the GGUF itself
     dtype = str(other_dtype(INT4)).removeprefix("torch.")
-    return {"four_bit_weights": codes, "dtype_of_drafters": dtype} | ({"dtype_of_transformers": dtype} if wide else {})
+    return {"four_bit_weights": codes, "dtype_of_other_models": dtype} | (
+        {"dtype_of_transformers": dtype} if wide else {})
 
 
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
@@ -148,7 +156,8 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     say(f"loading {without_folders(target)}")
     lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
     if codes := four_bit_facts(lm, peer_names):
-        say(f"4-bit weights: {codes['four_bit_weights']}; drafters compute in {codes['dtype_of_drafters']}")
+        say(f"4-bit weights: {codes['four_bit_weights']}; trained drafters have {weights_of_drafters(device, dtype)},"
+            f" other models {codes['dtype_of_other_models']}")
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:
@@ -165,7 +174,8 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
                               beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
              "batch_invariant": getattr(lm, "batch_invariant", False),
-             "compiled_attention": getattr(lm, "compiled_attention", False), **codes}
+             "compiled_attention": getattr(lm, "compiled_attention", False),
+             "weights_of_drafters": weights_of_drafters(device, dtype), **codes}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
                        text.name, small, loaded=lambda: checksums_of(models) | trained.checksums())

@@ -14,19 +14,12 @@ from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import CHUNK, Transformer
 from specdec_lib.models.llama.four_bit_linear import FourBitLinear
 from specdec_lib.models.llama.four_bit_weights import NARROW
-from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.models.shared_weights import SharedWeights
 from specdec_lib.types import LM, Refusal
 
 Target = Transformer | HuggingFace                 # keeps hidden states: both have weights, shape, tap and features
 TargetWeights = LlamaWeights | SharedWeights
-
-
-def output_rows(weights: TargetWeights, ids: Tensor) -> PackedLinear:
-    """The target's own output rows of these tokens: the head of every drafter with a restricted vocabulary."""
-    rows = weights.embedding if weights.shape.tied else weights.head.dense()
-    return PackedLinear(rows[ids.to(rows.device)].to(weights.dtype).contiguous())
 
 
 def every_output_row(weights: TargetWeights) -> Tensor | None:
@@ -44,7 +37,7 @@ def output_matrix(weights: TargetWeights) -> Callable[[Tensor], Tensor]:
 
 
 def drafter_weights(weights: TargetWeights) -> TargetWeights:
-    """The target's weights in the dtype in which its trained drafters compute: its own.
+    """The target's weights in the dtype in which a published head computes: its own.
 
     Beside 4-bit codes, whose activations are bfloat16 on every processor, it is that of `hub.load.default_dtype`:
     float32 on a processor without bfloat16 kernels. The embedding is then a copy, made once for a target.
@@ -93,9 +86,9 @@ def new_features(target: Target, tokens: tuple[int, ...], start: int, levels: Se
 
 def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]],
                     weights: TargetWeights) -> dict[str, Tensor]:
-    """These tensors on the device and in the dtype of the weights. Refusal for a missing one and for another shape.
+    """These tensors on the device of the weights: vectors in their dtype, matrices as they are stored.
 
-    `names` gives each tensor's shape; a size of -1 may be anything.
+    `names` gives each tensor's shape; a size of -1 may be anything. Refusal for a missing one and for another shape.
     """
     for name, shape in names.items():
         if name not in state:
@@ -104,7 +97,7 @@ def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, 
         if len(there) != len(shape) or any(want not in (-1, have) for want, have in zip(shape, there, strict=True)):
             raise Refusal(f"the checkpoint's {name} has the shape {there}, this target needs {shape}:"
                           " it was trained for another model")
-    return {name: state[name].to(weights.device, weights.dtype) for name in names}
+    return {name: state[name].to(weights.device, weights.dtype if state[name].ndim == 1 else None) for name in names}
 
 
 def draft_vocabulary(state: Mapping[str, Tensor], weights: TargetWeights) -> Tensor:

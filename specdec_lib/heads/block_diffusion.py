@@ -23,20 +23,18 @@ from specdec_lib.heads.base import (
     TargetWeights,
     checked_tensors,
     draft_vocabulary,
-    drafter_weights,
     every_output_row,
     new_features,
-    output_rows,
     tap_levels,
 )
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
+from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import columns, decoder_layer, scaled, view_of
-from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LayerWeights, packed_layer
+from specdec_lib.models.llama.weights import LayerWeights, Linear
 from specdec_lib.scores import TokenStats
 from specdec_lib.topk import top_k
 from specdec_lib.types import Draft, Lattice, Refusal
@@ -46,16 +44,16 @@ from specdec_lib.types import Draft, Lattice, Refusal
 class BlockWeights:
     """The tensors of a block drafter, packed for one target."""
 
-    fc: PackedLinear                               # concatenated taps -> hidden
+    fc: Linear                                     # concatenated taps -> hidden
     fc_norm: Tensor                                # [hidden]
-    inject: PackedLinear                           # hidden -> keys and values of every layer, layer after layer
+    inject: Linear                                 # hidden -> keys and values of every layer, layer after layer
     layers: tuple[LayerWeights, ...]
     norm: Tensor                                   # [hidden], before the head
-    head: PackedLinear                             # the target's output rows of `ids`
+    head: Linear                                   # the target's output rows of `ids`
     rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
     text: TextRows | None                          # the output rows of all tokens, where they lie open
     mask: Tensor                                   # [hidden] stands in for an unknown token
-    correction: PackedLinear                       # the token before -> what it adds to a slot's hidden state
+    correction: Linear                             # the token before -> what it adds to a slot's hidden state
     confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
     ids: Tensor                                    # [rows] the draft vocabulary
     embedding: Tensor                              # [V, hidden] the target's
@@ -63,24 +61,23 @@ class BlockWeights:
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> BlockWeights:
         """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
-        target = drafter_weights(target)
         shape, h = target.shape, target.shape.hidden
         queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
         put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,),
                                       "correction": (h, h), "confidence": (2 * h,)}, target)
         sizes = {"qkv": (queries + keys, h), "out": (h, queries), "gate_up": (-1, h), "down": (h, -1)}
-        made = []
-        while not made or f"layers.{len(made)}.qkv" in state:
-            at = f"layers.{len(made)}."
-            layer = checked_tensors(state, {at + name: size for name, size in sizes.items()}, target)
-            made.append({name: layer[at + name] for name in sizes})
+        count, layers = 0, {}
+        while not count or f"layers.{count}.qkv" in state:
+            layers |= checked_tensors(state, {f"layers.{count}.{name}": size for name, size in sizes.items()}, target)
+            count += 1
         ids = draft_vocabulary(state, target)
         head = output_rows(target, ids)
-        inject = torch.cat([layer["qkv"][queries:] for layer in made])
-        return BlockWeights(PackedLinear(put["fc"]), put["fc_norm"], PackedLinear(inject),
-                            tuple(map(packed_layer, made)), put["norm"],
+        inject = torch.cat([layers[f"layers.{i}.qkv"][queries:] for i in range(count)])
+        return BlockWeights(drafter_linear(put["fc"], target), put["fc_norm"], drafter_linear(inject, target),
+                            tuple(drafter_layer(layers, f"layers.{i}.", target) for i in range(count)), put["norm"],
                             head, head.dense().contiguous(), text_rows(state["ids"], every_output_row(target)),
-                            put["mask"], PackedLinear(put["correction"]), put["confidence"], ids, target.embedding)
+                            put["mask"], drafter_linear(put["correction"], target), put["confidence"], ids,
+                            target.embedding)
 
 
 @dataclass(frozen=True)

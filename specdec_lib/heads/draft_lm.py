@@ -12,11 +12,10 @@ from specdec_lib.heads.base import (
     TargetWeights,
     checked_tensors,
     draft_vocabulary,
-    drafter_weights,
-    output_rows,
 )
+from specdec_lib.heads.drafter_linear import drafter_layer, output_rows
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.weights import LlamaWeights, packed_layer
+from specdec_lib.models.llama.weights import LlamaWeights
 
 
 def draft_lm_weights(state: Mapping[str, Tensor], target: TargetWeights) -> LlamaWeights:
@@ -24,7 +23,6 @@ def draft_lm_weights(state: Mapping[str, Tensor], target: TargetWeights) -> Llam
 
     Refusal where they do not fit the target.
     """
-    target = drafter_weights(target)
     shape, h = target.shape, target.shape.hidden
     heads = shape.heads * shape.head_dim
     sizes = {"qkv": (heads + 2 * shape.kv_heads * shape.head_dim, h), "out": (h, heads), "gate_up": (-1, h),
@@ -35,7 +33,7 @@ def draft_lm_weights(state: Mapping[str, Tensor], target: TargetWeights) -> Llam
     layers = []
     for i in range(count):
         put = checked_tensors(state, {f"layers.{i}.{name}": size for name, size in sizes.items()}, target)
-        layers.append(packed_layer(put, f"layers.{i}."))
+        layers.append(drafter_layer(put, f"layers.{i}.", target))
     ids = draft_vocabulary(state, target)
     norm = checked_tensors(state, {"norm": (h,)}, target)["norm"]
     plain = replace(shape, layers=count, qkv_bias=False, out_bias=False, mlp_bias=False, head_norms=False)

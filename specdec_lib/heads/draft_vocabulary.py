@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.models.device import to_device
-from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.weights import Linear, linear
 
 BLOCK = 64                                         # rows are packed in multiples of it: few shapes of kernels
 NEVER = -1e30                                      # a logit of probability zero; -inf would make an entropy NaN
@@ -45,7 +45,7 @@ class DraftVocabulary:
         self.rows, self.known = (None, frozenset()) if text is None else text
         self.text: tuple[int, ...] = ()
         self.added: dict[int, None] = {}           # in the order in which the text has them
-        self.head: PackedLinear | None = None      # the rows of `added`
+        self.head: Linear | None = None            # the rows of `added`
 
     def read(self, tokens: tuple[int, ...]) -> None:
         """Takes in the tokens of this text; one that does not continue the last one starts anew."""
@@ -66,7 +66,7 @@ class DraftVocabulary:
             return
         added = to_device(list(self.added), self.trained.device)
         self.ids = torch.cat((self.trained, added))
-        self.head = PackedLinear(F.pad(rows[added], (0, 0, 0, -len(added) % BLOCK)).contiguous())
+        self.head = linear(F.pad(rows[added], (0, 0, 0, -len(added) % BLOCK)).contiguous())
 
     def joined(self, logits: Tensor, read: Tensor) -> Tensor:
         """The logits [n, len(ids)], from those of the trained tokens and what their rows read [n, hidden]."""

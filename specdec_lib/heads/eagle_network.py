@@ -19,15 +19,13 @@ from specdec_lib.heads.base import (
     TargetWeights,
     checked_tensors,
     draft_vocabulary,
-    drafter_weights,
     every_output_row,
-    output_rows,
 )
 from specdec_lib.heads.draft_vocabulary import TextRows, text_rows
+from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, layer_after, scaled
-from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LayerWeights
+from specdec_lib.models.llama.weights import LayerWeights, Linear
 
 
 class EagleNetwork(Protocol):
@@ -66,10 +64,10 @@ class EagleNetwork(Protocol):
 class EagleWeights:
     """The tensors of a head of ours, packed for one target."""
 
-    fc: PackedLinear                               # concatenated taps -> hidden
+    fc: Linear                                     # concatenated taps -> hidden
     layer: LayerWeights                            # its qkv reads embedding and feature, concatenated
     norm: Tensor                                   # [hidden], before the head
-    head: PackedLinear                             # the target's output rows of `ids`
+    head: Linear                                   # the target's output rows of `ids`
     ids: Tensor                                    # [rows] the draft vocabulary
     shape: LlamaConfig                             # the target's, and so is the embedding [V, hidden]
     embedding: Tensor
@@ -78,17 +76,15 @@ class EagleWeights:
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:
         """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
-        target = drafter_weights(target)
         shape, h = target.shape, target.shape.hidden
         heads = shape.heads * shape.head_dim
         names = {"fc": (h, taps * h), "qkv": (heads + 2 * shape.kv_heads * shape.head_dim, 2 * h), "out": (h, heads),
                  "gate_up": (-1, h), "down": (h, -1), "norm": (h,)}
         put = checked_tensors(state, names, target)
         ids = draft_vocabulary(state, target)
-        layer = LayerWeights(PackedLinear(put["qkv"]), PackedLinear(put["out"]), PackedLinear(put["gate_up"]),
-                             PackedLinear(put["down"]))
-        return EagleWeights(PackedLinear(put["fc"]), layer, put["norm"], output_rows(target, ids), ids, shape,
-                            target.embedding, text_rows(state["ids"], every_output_row(target)))
+        return EagleWeights(drafter_linear(put["fc"], target), drafter_layer(put, "", target), put["norm"],
+                            output_rows(target, ids), ids, shape, target.embedding,
+                            text_rows(state["ids"], every_output_row(target)))
 
     def feature(self, taps: Tensor) -> Tensor:
         return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary, drafter_weights, output_rows
+from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary
+from specdec_lib.heads.drafter_linear import drafter_linear, output_rows
 from specdec_lib.models.llama.forward import scaled
-from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import LlamaWeights
+from specdec_lib.models.llama.weights import Linear, LlamaWeights
 from specdec_lib.types import Refusal
 
 
@@ -22,10 +22,10 @@ from specdec_lib.types import Refusal
 class ExitHead:
     """Hidden states [rows, hidden] of one layer to logits [rows, len(ids)]."""
 
-    down: PackedLinear                             # hidden -> rank
-    up: PackedLinear
+    down: Linear                                   # hidden -> rank
+    up: Linear
     norm: Tensor                                   # [hidden]
-    head: PackedLinear                             # the target's output rows of `ids`
+    head: Linear                                   # the target's output rows of `ids`
     ids: Tensor                                    # [rows] the draft vocabulary
     eps: float
 
@@ -37,18 +37,19 @@ class ExitHead:
 
 def exit_heads(state: Mapping[str, Tensor], layers: tuple[int, ...], target: LlamaWeights) -> dict[int, ExitHead]:
     """The heads by exit layer; their output rows are packed once. Refusal where they do not fit the target."""
-    h, weights = target.shape.hidden, drafter_weights(target)
+    h = target.shape.hidden
     if not layers:
         raise Refusal("the checkpoint names no exit layer: train it again")
     ids = draft_vocabulary(state, target)
-    head, out = output_rows(weights, ids), {}
+    head, out = output_rows(target, ids), {}
     for layer in layers:
         if not 0 < layer <= target.shape.layers:
             raise Refusal(f"the checkpoint has an exit after layer {layer} and this target has {target.shape.layers}:"
                           " it was trained for another model")
         names = {f"exit.{layer}.{name}": shape for name, shape in (("down", (-1, h)), ("up", (h, -1)), ("norm", (h,)))}
-        down, up, norm = checked_tensors(state, names, weights).values()
-        out[layer] = ExitHead(PackedLinear(down), PackedLinear(up), norm, head, ids, target.shape.eps)
+        down, up, norm = checked_tensors(state, names, target).values()
+        out[layer] = ExitHead(drafter_linear(down, target), drafter_linear(up, target), norm, head, ids,
+                              target.shape.eps)
     return out
 
 

@@ -27,8 +27,16 @@ from specdec_lib.heads.base import TargetWeights, drafter_weights, output_matrix
 from specdec_lib.heads.eagle_layouts import EAGLE1, EagleLayout, layout_of
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, layer_after, scaled
-from specdec_lib.models.llama.packed_linear import PackedLinear
-from specdec_lib.models.llama.weights import Get, LayerWeights, read_config, reader, tensor_sizes
+from specdec_lib.models.llama.weights import (
+    Get,
+    LayerWeights,
+    Linear,
+    fused_layer,
+    linear,
+    read_config,
+    reader,
+    tensor_sizes,
+)
 from specdec_lib.types import LM, Refusal
 
 
@@ -39,7 +47,7 @@ class Eagle1Network:
     shape: LlamaConfig
     embedding: Tensor                              # [V, hidden]
     ids: Tensor                                    # [V] all tokens
-    fc: PackedLinear                               # embedding and feature, concatenated -> hidden
+    fc: Linear                                     # embedding and feature, concatenated -> hidden
     layer: LayerWeights                            # its qkv reads what `fc` gives, without a norm
     head: Callable[[Tensor], Tensor]               # the target's output matrix, or its own
     text: None = None                              # it drafts all tokens
@@ -65,10 +73,10 @@ class Eagle3Network:
     shape: LlamaConfig
     embedding: Tensor                              # [V, hidden]
     ids: Tensor                                    # [rows] the draft vocabulary
-    fc: PackedLinear                               # concatenated taps -> hidden
+    fc: Linear                                     # concatenated taps -> hidden
     layer: LayerWeights                            # its qkv reads embedding and feature, concatenated
     norm: Tensor                                   # [hidden], before the head
-    head: PackedLinear
+    head: Linear
     taps_norm: Tensor | None                       # [taps * hidden], where all taps are normed together
     tap_norms: bool                                # each tap is normed, by weights that are in `fc`
     hidden_norm: Tensor | None                     # [hidden], where the residual is the normed feature
@@ -153,7 +161,7 @@ class HeadParts:
             return otherwise
         return self.wide(name).to(self.device, self.dtype)
 
-    def linear(self, *modules: str, columns: Tensor | None = None, scale: float = 1.0) -> PackedLinear:
+    def linear(self, *modules: str, columns: Tensor | None = None, scale: float = 1.0) -> Linear:
         """These modules as one layer; `scale` multiplies the first, `columns` [in] the inputs of all."""
         weights = [self.wide(f"{module}.weight") for module in modules]
         weight = torch.cat([weights[0] * scale, *weights[1:]])
@@ -164,7 +172,7 @@ class HeadParts:
                                 if f"{module}.bias" in self.layout.names else torch.zeros(len(rows), dtype=rows.dtype)
                                 for at, (module, rows) in enumerate(zip(modules, weights, strict=True))])
             biases = biases.to(self.device, self.dtype)
-        return PackedLinear(weight.to(self.device, self.dtype), biases)
+        return linear(weight.to(self.device, self.dtype), biases)
 
     def layer(self, columns: Tensor | None) -> LayerWeights:
         """The decoder layer; `columns` multiplies what its queries, keys and values read."""
@@ -172,11 +180,12 @@ class HeadParts:
         if self.layout.shape.head_norms:
             q_norm, k_norm = (self.put(f"{at}{part}_norm.weight") for part in "qk")
             q_norm, scale = q_norm * scale, 1.0
-        return LayerWeights(self.linear(*(f"{at}{part}_proj" for part in "qkv"), columns=columns, scale=scale),
-                            self.linear(f"{at}o_proj"),
-                            self.linear("layer.mlp.gate_proj", "layer.mlp.up_proj",
-                                        columns=self.wide("layer.post_attention_layernorm.weight")),
-                            self.linear("layer.mlp.down_proj"), q_norm, k_norm)
+        parts = (self.linear(*(f"{at}{part}_proj" for part in "qkv"), columns=columns, scale=scale),
+                 self.linear(f"{at}o_proj"),
+                 self.linear("layer.mlp.gate_proj", "layer.mlp.up_proj",
+                             columns=self.wide("layer.post_attention_layernorm.weight")),
+                 self.linear("layer.mlp.down_proj"))
+        return LayerWeights(*parts, q_norm, k_norm, fused_layer(*parts, eps=self.layout.shape.eps))
 
 
 def eagle1_network(parts: HeadParts, embedding: Tensor, ids: Tensor, target: TargetWeights) -> Eagle1Network:

@@ -10,7 +10,7 @@ from specdec_lib.types import Refusal
 from tests.bench.test_run import CURVE, DRAFT, plan, world
 from tests.small_bench import model_folder
 
-FOUR_BIT = ("four_bit_weights", "dtype_of_drafters", "dtype_of_transformers")      # what is kept about such a target
+FOUR_BIT = ("four_bit_weights", "dtype_of_other_models", "dtype_of_transformers")  # kept about such a target
 
 @pytest.fixture(params=[True, False], ids=["gpu", "no gpu"])
 def gpu(request, monkeypatch):
@@ -63,7 +63,7 @@ def test_a_target_in_4_bits_says_whose_codes_it_has_and_in_what_all_others_compu
     folder, said = model_folder(tmp_path / "tiny"), []
     opened = open_environment(str(folder), "cpu", "int4", 1, str(folder), ("hf-generate",), say=said.append)
     codes = "rounded, 21 of 21 matrices, to 4 bits and the head to 8: another model than the checkpoint"
-    assert f"4-bit weights: {codes}; drafters compute in {dtype}" in said
+    assert f"4-bit weights: {codes}; trained drafters have 8-bit codes, other models {dtype}" in said
     assert opened.about["dtype"] == "int4"
     assert [opened.about[name] for name in FOUR_BIT] == [codes, dtype, dtype]
     assert opened.peers[0].model.dtype == opened.draft.dtype == getattr(torch, dtype)

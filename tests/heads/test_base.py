@@ -1,4 +1,4 @@
-"""Drafters beside a target in 4 bits compute in the dtype that the processor has kernels for, and change no id."""
+"""Trained drafters beside a target in 4 bits multiply 8-bit codes on every processor, and change no id."""
 
 from dataclasses import replace
 
@@ -8,11 +8,12 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.heads import block_diffusion, diffusion, draft_lm, eagle, exits
-from specdec_lib.heads.base import drafter_weights
 from specdec_lib.hub import load
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.four_bit_linear import FourBitLinear
 from specdec_lib.models.llama.four_bit_weights import fuse_four_bit
+from specdec_lib.models.llama.weights import MATRICES
 from tests.models.llama.test_four_bit_weights import SHAPE, random_tensors
 from tests.worlds import random_block_diffusion, random_diffusion, random_eagle, random_exits, random_lengths
 
@@ -22,7 +23,7 @@ TEXT = tuple(i * 7 % SHAPE.vocab for i in range(40))
 
 @pytest.fixture(scope="module", params=[torch.bfloat16, torch.float32], ids=["bf16 kernels", "none"])
 def world(request):
-    """A kit on a random target in 4 bits, and the dtype in which its drafters should compute."""
+    """A kit on a random target in 4 bits, on a processor with bfloat16 kernels or without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "bfloat16_is_fast", lambda: request.param == torch.bfloat16)
         target = Transformer(fuse_four_bit(SHAPE, random_tensors))
@@ -32,27 +33,30 @@ def world(request):
                  "length-predictor": random_lengths(SHAPE, ("eagle",))}
         small = Transformer(draft_lm.PACKED(heads["draft-lm"], target.weights))
         yield Kit(target, TokenizerFacts(vocab=SHAPE.vocab), nodes=6, draft=small, checkpoints=heads,
-                  parts=catalog.make_part), request.param
+                  parts=catalog.make_part)
 
 
-def test_every_network_computes_in_that_dtype_with_the_targets_numbers(world):
-    kit, dtype = world
+def test_every_network_multiplies_codes_and_has_the_targets_numbers(world):
+    kit = world
     lm, heads = kit.target.fresh(), kit.checkpoints
     head, block = eagle.eagle_head(heads["eagle"], lm), block_diffusion.block_head(heads["block-diffusion"], lm)
     slots = diffusion.diffusion_lm(heads["diffusion-lm"], lm.weights)
     early = exits.PACKED(heads["early-exit"], lm.weights)[1]
-    assert kit.target.dtype == torch.bfloat16
-    assert {kit.draft.dtype, slots.model.dtype, head.cache.kv.dtype, head.rope[0].dtype, block.cache.kv.dtype,
-            block.rope[0].dtype, early.norm.dtype, early.head.dense().dtype, head.weights.head.dense().dtype} == {dtype}
-    assert torch.equal(head.embedding.bfloat16(), lm.weights.embedding)
-    assert head.embedding is block.embedding is drafter_weights(lm.weights).embedding      # one copy, or none
-    assert torch.equal(early.head.dense().bfloat16(), lm.weights.head.dense()[list(IDS)])
+    assert {kit.target.dtype, kit.draft.dtype, slots.model.dtype, head.cache.kv.dtype, head.rope[0].dtype,
+            block.cache.kv.dtype, block.rope[0].dtype, early.norm.dtype} == {torch.bfloat16}
+    assert head.embedding is block.embedding is lm.weights.embedding
+    assert torch.equal(early.head.dense(), lm.weights.head.dense()[list(IDS)])
+    layers = [*kit.draft.weights.layers, *slots.model.weights.layers, *block.weights.layers, head.weights.layer]
+    matrices = [getattr(layer, name) for layer in layers for name in MATRICES]
+    others = [head.weights.fc, block.weights.fc, block.weights.inject, block.weights.correction, early.down, early.up]
+    assert {type(matrix) for matrix in (*matrices, *others, early.head, head.weights.head)} == {FourBitLinear}
+    assert all(layer.fused for layer in layers)
 
 
 @pytest.mark.parametrize("spec", ["eagle(depth=3)", "eagle2", "eagle@adaeagle", "draft-model(depth=3)", "early-exit",
                                   "block-diffusion", "diffusion-draft(depth=3,steps=2)"])
 def test_the_ids_are_those_of_plain_decoding_in_4_bits(spec, world):
-    kit, found = world[0], []
+    kit, found = world, []
     for name in ("ar", spec):
         own = replace(kit, target=kit.target.fresh(), indexes={}, memory={})
         *_, session = decode(TEXT, own.target, *catalog.build(name, own), max_new_tokens=24)

@@ -8,6 +8,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from specdec_lib.heads import drafter_linear
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.heads.eagle_export import exported_config, exported_tensors, refuse_inexact
 from specdec_lib.heads.public_eagle import load_public_eagle
@@ -44,7 +45,8 @@ def exported(folder, checkpoint, target):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("taps", [(1, 2, 3), (0, 3)], ids=str)
-def test_the_exported_head_has_the_originals_very_logits(taps, dtype, model, tmp_path, words):
+def test_the_exported_head_has_the_originals_very_logits(taps, dtype, model, tmp_path, words, monkeypatch):
+    monkeypatch.setattr(drafter_linear, "uses_codes", lambda *about: False)    # the exported one is in no codes
     target = Transformer.load(model[0], dtype)
     checkpoint = random_eagle(target.shape, taps, IDS)
     there = load_public_eagle(exported(tmp_path / "head", checkpoint, target), target)

@@ -14,7 +14,7 @@ from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
-from specdec_lib.heads.base import output_rows
+from specdec_lib.heads.drafter_linear import output_rows
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.heads.public_eagle import load_public_eagle
 from specdec_lib.hub import load

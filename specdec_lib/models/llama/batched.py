@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import products
 from specdec_lib.models.llama.config import LlamaConfig, rope_table
-from specdec_lib.models.llama.forward import scaled
+from specdec_lib.models.llama.forward import after_attention, before_attention
 from specdec_lib.models.llama.row_blocks import PACK, RowBlocks
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights
 from specdec_lib.topk import argmax
@@ -167,16 +167,14 @@ def batched_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, cos: Tensor, s
                   attention: Attention) -> Tensor:
     """One decoder layer over x [rows, hidden] with angles [rows, d]; who sees whom is the attention's affair."""
     heads, turning, d = shape.heads, shape.heads + shape.kv_heads, shape.head_dim
-    qkv = w.qkv(scaled(x, shape.eps)).view(len(x), -1, d)                    # [rows, heads + 2 kv_heads, d]
+    qkv = before_attention(x, w, shape).view(len(x), -1, d)                  # [rows, heads + 2 kv_heads, d]
     if w.q_norm is not None:
         qkv[:, :heads] = F.rms_norm(qkv[:, :heads], (d,), w.q_norm, shape.eps)
         qkv[:, heads:turning] = F.rms_norm(qkv[:, heads:turning], (d,), w.k_norm, shape.eps)
     turned = qkv[:, :turning]
     other = turned.roll(d // 2, -1)
     turned.mul_(cos[:, None]).addcmul_(other, sin[:, None])
-    x = x + w.out(attention(turned[:, :heads], turned[:, heads:], qkv[:, turning:]))
-    gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
-    return w.down(F.silu(gate).mul_(up)).add_(x)
+    return after_attention(x, attention(turned[:, :heads], turned[:, heads:], qkv[:, turning:]), w, shape)
 
 
 class Part(NamedTuple):

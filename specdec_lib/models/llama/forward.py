@@ -84,9 +84,12 @@ def columns(kv: Tensor, view: LayerView) -> Iterator[Columns]:
 
 def decoder_layer(x: Tensor, w: LayerWeights, shape: LlamaConfig, kv: Columns, view: LayerView) -> Tensor:
     """Applies one layer to x [rows, hidden] and writes its keys and values into the cache."""
-    if w.fused is not None:
-        return w.fused.rest(x, attended(w.fused.heads(x).view(len(x), -1, shape.head_dim), w, shape, kv, view))
-    return layer_after(x, w.qkv(scaled(x, shape.eps)), w, shape, partial(attended, kv=kv, view=view))
+    return layer_after(x, before_attention(x, w, shape), w, shape, partial(attended, kv=kv, view=view))
+
+
+def before_attention(x: Tensor, w: LayerWeights, shape: LlamaConfig) -> Tensor:
+    """Queries, keys and values [rows, (heads + 2 kv_heads) * head_dim] of x [rows, hidden]."""
+    return w.qkv(scaled(x, shape.eps)) if w.fused is None else w.fused.heads(x)
 
 
 def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, attend: Attend) -> Tensor:
@@ -96,6 +99,8 @@ def layer_after(x: Tensor, qkv: Tensor, w: LayerWeights, shape: LlamaConfig, att
 
 def after_attention(x: Tensor, seen: Tensor, w: LayerWeights, shape: LlamaConfig) -> Tensor:
     """The rest of a layer, given x and what its rows attended to [rows, heads * head_dim]."""
+    if w.fused is not None:
+        return w.fused.rest(x, seen)
     x = w.out(seen).add_(x)
     gate, up = w.gate_up(scaled(x, shape.eps)).chunk(2, -1)
     return w.down(silu(gate).mul_(up)).add_(x)

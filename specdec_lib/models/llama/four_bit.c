@@ -14,18 +14,11 @@
  * 2^24. The codes of 8 bits are 0 to 255, and -128 times the sum of the integers is added: any part of that sum lies
  * below 32 * (255 + 128) * 32640 < 2^29.
  */
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum {LANES = 16, GROUP = 32};
 enum {CHUNK = 64};                                 /* rows that go through a layer together: they stay in the cache */
 enum {LITTLE = 1 << 10, FEW = 4};                  /* tiles x groups, and rows, that are not worth a second thread */
 
-#define INLINE static inline __attribute__((always_inline))
-typedef uint16_t half;                             /* the upper half of a float */
-typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
+#include "linear.h"
 
 typedef struct {
     int64_t out, in, bits, minima;                 /* minima: whether there is an m */
@@ -34,20 +27,6 @@ typedef struct {
     const float *norm;                             /* [in], multiplied into the inputs; or NULL */
     const float *factor, *bias;                    /* [out], multiplied into the sums and added; or NULL */
 } Matrix;
-
-typedef struct {
-    int64_t count;
-    Parallel parallel;                             /* GOMP_parallel of torch's own thread pool */
-} Threads;
-
-INLINE float of_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
-INLINE uint32_t bits_of(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
-INLINE float widened(half x) { return of_bits((uint32_t)x << 16); }
-
-INLINE half rounded(float x) {
-    uint32_t bits = bits_of(x), up = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (half)(x != x ? 0x7fc0 : up);
-}
 
 INLINE int64_t groups_of(const Matrix *matrix) { return (matrix->in + GROUP - 1) / GROUP; }
 INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
@@ -66,7 +45,7 @@ INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1)
 typedef struct {
     const Matrix *matrix;
     const half *x;                                 /* [rows, in], unless the inputs are gated */
-    const float *gated;                            /* [rows, 2 in]: silu(first half) times the second half; or NULL */
+    const float *gates;                            /* [rows, 2 in]: silu(first half) times the second half; or NULL */
     float eps;                                     /* of the root mean square norm; below 0 there is none */
     int16_t *fixed;                                /* [rows, groups, GROUP] integers, as the tile reads them */
     float *steps, *sums;                           /* [rows, groups]: what an integer of 1 is worth; the sum of all */
@@ -83,27 +62,13 @@ typedef struct {
     int64_t rows, next, some;                      /* the next tile, and how many are taken at once */
 } Product;
 
-INLINE float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x > 87.0f ? 87.0f : x;
-    float shifted = fmaf(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;       /* to the nearest integer */
-    float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
-    float p = 1.38888889e-3f;                      /* Taylor's: |r| < 0.35 leaves an error below 1e-7 */
-    p = fmaf(p, r, 8.33333333e-3f);
-    p = fmaf(p, r, 4.16666667e-2f);
-    p = fmaf(p, r, 1.66666667e-1f);
-    p = fmaf(p, r, 0.5f);
-    p = fmaf(p, r, 1.0f);
-    p = fmaf(p, r, 1.0f);
-    return p * of_bits((bits_of(shifted) - 0x4b400000u + 127) << 23);
-}
-
 /* One over the root mean square of a row. */
 static float inverse_rms(const half *x, int64_t in, float eps) {
     float part[LANES] = {0}, sum = 0;
     int64_t i = 0;
     for (; i + LANES <= in; i += LANES)
-        for (int l = 0; l < LANES; l++) part[l] = fmaf(widened(x[i + l]), widened(x[i + l]), part[l]);
-    for (int l = 0; i + l < in; l++) part[l] = fmaf(widened(x[i + l]), widened(x[i + l]), part[l]);
+        for (int l = 0; l < LANES; l++) part[l] = fmaf(single_of(x[i + l]), single_of(x[i + l]), part[l]);
+    for (int l = 0; i + l < in; l++) part[l] = fmaf(single_of(x[i + l]), single_of(x[i + l]), part[l]);
     for (int l = 0; l < LANES; l++) sum += part[l];
     return 1.0f / sqrtf(sum / (float)in + eps);
 }
@@ -134,21 +99,21 @@ INLINE void to_integers(const float *v, int16_t *fixed, float *step, float *sum,
 static void enter(const Inputs *inputs, int64_t row) {
     const Matrix *matrix = inputs->matrix;
     int64_t in = matrix->in, groups = groups_of(matrix);
-    const half *x = inputs->gated ? NULL : inputs->x + row * in;
-    const float *gate = inputs->gated ? inputs->gated + 2 * row * in : NULL, *up = gate ? gate + in : NULL;
+    const half *x = inputs->gates ? NULL : inputs->x + row * in;
+    const float *gate = inputs->gates ? inputs->gates + 2 * row * in : NULL, *up = gate ? gate + in : NULL;
     float scale = inputs->eps < 0 ? 1.0f : inverse_rms(x, in, inputs->eps);
     for (int64_t g = 0; g < groups; g++) {
         float v[GROUP] = {0};
         int64_t at = g * GROUP;
         int count = in - at < GROUP ? (int)(in - at) : GROUP;
-        if (inputs->gated && count == GROUP)       /* a known count: the compiler vectorises */
-            for (int i = 0; i < GROUP; i++) v[i] = gate[at + i] * up[at + i] / (1.0f + exponential(-gate[at + i]));
-        else if (inputs->gated)
-            for (int i = 0; i < count; i++) v[i] = gate[at + i] * up[at + i] / (1.0f + exponential(-gate[at + i]));
+        if (inputs->gates && count == GROUP)       /* a known count: the compiler vectorises */
+            for (int i = 0; i < GROUP; i++) v[i] = gated(gate[at + i], up[at + i]);
+        else if (inputs->gates)
+            for (int i = 0; i < count; i++) v[i] = gated(gate[at + i], up[at + i]);
         else if (count == GROUP)
-            for (int i = 0; i < GROUP; i++) v[i] = widened(x[at + i]) * scale;
+            for (int i = 0; i < GROUP; i++) v[i] = single_of(x[at + i]) * scale;
         else
-            for (int i = 0; i < count; i++) v[i] = widened(x[at + i]) * scale;
+            for (int i = 0; i < count; i++) v[i] = single_of(x[at + i]) * scale;
         if (matrix->norm)
             for (int i = 0; i < count; i++) v[i] *= matrix->norm[at + i];
         int64_t place = row * groups + g;
@@ -170,7 +135,7 @@ INLINE void leave(const Product *product, int64_t row, int64_t at, float *x) {
     int count = matrix->out - at < LANES ? (int)(matrix->out - at) : LANES;
     if (matrix->factor) for (int l = 0; l < count; l++) x[l] *= matrix->factor[at + l];
     if (matrix->bias) for (int l = 0; l < count; l++) x[l] += matrix->bias[at + l];
-    if (product->residual) for (int l = 0; l < count; l++) x[l] += widened(product->residual[place + l]);
+    if (product->residual) for (int l = 0; l < count; l++) x[l] += single_of(product->residual[place + l]);
     if (product->wide) for (int l = 0; l < count; l++) product->wide[place + l] = x[l];
     else for (int l = 0; l < count; l++) product->y[place + l] = rounded(x[l]);
 }
@@ -211,8 +176,6 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
     else multiply_some(product);
 }
 
-INLINE size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Memory for the integers of so many groups of all rows together, and `more` bytes before; false without it. */
 static char *take(Inputs *inputs, int64_t groups, size_t more) {
     size_t integers = 2 * (size_t)groups * GROUP, others = whole_lines(3 * (size_t)groups * sizeof(float));
@@ -227,9 +190,6 @@ static char *take(Inputs *inputs, int64_t groups, size_t more) {
 
 /* Which tile this is, for people. */
 const char *tile_name(void) { return NAME; }
-
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* y [rows, out] = x [rows, in] times the matrix, x first divided by its root mean square unless eps < 0; 1 = no memory */
 int multiply(const Matrix *matrix, const half *x, int64_t rows, float eps, half *y, const Threads *threads) {
@@ -259,11 +219,11 @@ int finish(const Matrix *out, const Matrix *gate_up, const Matrix *down, const h
     float *wide = (float *)(memory + states);
     for (int64_t at = 0; at < rows; at += CHUNK) {
         inputs.rows = least(rows - at, CHUNK);
-        inputs.matrix = out, inputs.x = attended + at * out->in, inputs.gated = NULL, inputs.eps = -1;
+        inputs.matrix = out, inputs.x = attended + at * out->in, inputs.gates = NULL, inputs.eps = -1;
         run(&inputs, &(Product){.y = h, .residual = x + at * hidden}, threads);
         inputs.matrix = gate_up, inputs.x = h, inputs.eps = eps;
         run(&inputs, &(Product){.wide = wide}, threads);
-        inputs.matrix = down, inputs.gated = wide, inputs.eps = -1;
+        inputs.matrix = down, inputs.gates = wide, inputs.eps = -1;
         run(&inputs, &(Product){.y = y + at * hidden, .residual = h}, threads);
     }
     free(memory);

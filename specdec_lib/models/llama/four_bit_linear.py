@@ -7,29 +7,28 @@ A layer may hold the norm before it: a norm's weight cannot be multiplied into c
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.compiled_linear import (
+    ADDRESS,
+    INT64,
+    PLAIN,
+    LinearCode,
+    compiled_functions,
+    product,
+)
 from specdec_lib.models.llama.group_codes import GROUP, GroupCodes
-from specdec_lib.models.llama.path_attention import thread_pool
 from specdec_lib.types import Refusal
 
 SOURCE = Path(__file__).with_name("four_bit.c")
 LANES = 16                                         # outputs of a tile
-PLAIN = -1.0                                       # for the norm's epsilon: the inputs are not divided by anything
-INT64, ADDRESS, FLOAT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
 COUNTS = ("out", "in", "bits", "minima")
 ADDRESSES = ("codes", "scales", "norm", "factor", "bias")
-MULTIPLY = (ADDRESS, ADDRESS, INT64, FLOAT, ADDRESS, ADDRESS)
-FINISH = (*[ADDRESS] * 5, INT64, FLOAT, ADDRESS, ADDRESS)
 
 
 class MatrixRecord(ctypes.Structure):
@@ -38,26 +37,11 @@ class MatrixRecord(ctypes.Structure):
     _fields_ = [*((name, INT64) for name in COUNTS), *((name, ADDRESS) for name in ADDRESSES)]
 
 
-class ThreadsRecord(ctypes.Structure):
-    """`Threads` of the C code."""
-
-    _fields_ = (("count", INT64), ("parallel", ADDRESS))
-
-
-@dataclass(frozen=True)
-class FourBitCode:
-    """The compiled functions."""
-
-    multiply: Callable[..., int] = field(repr=False)
-    finish: Callable[..., int] = field(repr=False)
-    tile: str                                      # the instructions that it multiplies with
-
-
 class FourBitLinear:
     """y = W (norm x) + b for x [n, in] in bfloat16, with W [out, in] in codes; its rows are multiplied by `factor`."""
 
     def __init__(self, codes: GroupCodes, norm: Tensor | None = None, factor: Tensor | None = None,
-                 bias: Tensor | None = None, code: FourBitCode | None = None):
+                 bias: Tensor | None = None, code: LinearCode | None = None):
         self.code = code or compiled_code()
         self.out, self.into = codes.codes.shape
         self.bits, self.own = codes.bits, codes.own
@@ -72,12 +56,7 @@ class FourBitLinear:
 
     def __call__(self, x: Tensor, eps: float = PLAIN) -> Tensor:
         """y [n, out] in bfloat16; with `eps`, x is divided by its root mean square first."""
-        x = checked(x, self.into)
-        y = x.new_empty(len(x), self.out)
-        if self.code.multiply(self.address, x.data_ptr(), len(x), eps, y.data_ptr(),
-                              threads_record(torch.get_num_threads())):
-            raise MemoryError("there is no memory for the activations of these rows")
-        return y
+        return product(self, x, eps)
 
     def dense(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         """The matrix [out, in] that x is multiplied by, with norm and factor, rounded once."""
@@ -99,37 +78,7 @@ class FourBitLinear:
         return GroupCodes(codes, scale, minimum[0] if minimum else None, self.bits, self.own)
 
 
-class FourBitLayer:
-    """A decoder layer without its attention: two calls, each with the norm before its product."""
-
-    def __init__(self, qkv: FourBitLinear, out: FourBitLinear, gate_up: FourBitLinear, down: FourBitLinear, eps: float):
-        self.matrices, self.eps, self.code = (qkv, out, gate_up, down), eps, qkv.code
-        self.addresses = out.address, gate_up.address, down.address
-
-    def heads(self, x: Tensor) -> Tensor:
-        """Queries, keys and values [n, (heads + 2 kv_heads) * d] of x [n, hidden]."""
-        return self.matrices[0](x, self.eps)
-
-    def rest(self, x: Tensor, attended: Tensor) -> Tensor:
-        """What the layer makes of x [n, hidden] and its attention [n, heads * d]."""
-        _, out, _, down = self.matrices
-        x, attended = checked(x, down.out), checked(attended, out.into)
-        y = torch.empty_like(x)
-        if self.code.finish(*self.addresses, x.data_ptr(), attended.data_ptr(), len(x), self.eps, y.data_ptr(),
-                            threads_record(torch.get_num_threads())):
-            raise MemoryError("there is no memory for the activations of these rows")
-        return y
-
-
-def checked(x: Tensor, into: int) -> Tensor:
-    """x as the C code reads it; ValueError for other numbers than rows of bfloat16 on the CPU."""
-    if x.dtype != torch.bfloat16 or x.ndim != 2 or x.shape[1] != into or x.device.type != "cpu":
-        raise ValueError(f"4-bit layers read rows of {into} bfloat16 numbers on the CPU, got {tuple(x.shape)} of"
-                         f" {x.dtype} on {x.device}")
-    return x.contiguous()
-
-
-def compiled_code() -> FourBitCode:
+def compiled_code() -> LinearCode:
     """The compiled functions; Refusal where nothing compiles."""
     code = compiled_with()
     if code is None:
@@ -139,21 +88,16 @@ def compiled_code() -> FourBitCode:
 
 
 @cache
-def compiled_with(*options: str) -> FourBitCode | None:
+def compiled_with(*options: str) -> LinearCode | None:
     """The functions compiled with these options (-DPORTABLE: in plain C); None where nothing compiles."""
-    compiled = library(SOURCE, *options)
-    if compiled is None:
-        return None
-    for function, arguments in ((compiled.multiply, MULTIPLY), (compiled.finish, FINISH)):
-        function.argtypes, function.restype = arguments, ctypes.c_int
-    compiled.tile_name.argtypes, compiled.tile_name.restype = (), ctypes.c_char_p
-    return FourBitCode(compiled.multiply, compiled.finish, compiled.tile_name().decode())
+    return compiled_functions(SOURCE, options, torch.bfloat16)
 
 
-@cache
-def threads_record(count: int) -> Any:
-    """A pointer to a `Threads` of so many."""
-    return ctypes.byref(ThreadsRecord(count, thread_pool()))
+def tile_name(code: LinearCode) -> str:
+    """The instructions that this code multiplies with."""
+    name = code.library.tile_name
+    name.argtypes, name.restype = (), ctypes.c_char_p
+    return name().decode()
 
 
 def packed_codes(given: GroupCodes) -> Tensor:

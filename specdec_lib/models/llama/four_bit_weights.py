@@ -12,8 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from specdec_lib.models.llama.compiled_linear import CompiledLayer
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.models.llama.four_bit_linear import FourBitLayer, FourBitLinear, compiled_code
+from specdec_lib.models.llama.four_bit_linear import FourBitLinear, compiled_code
 from specdec_lib.models.llama.group_codes import codes_of, joined
 from specdec_lib.models.llama.weights import Get, LayerWeights, LlamaWeights, checked_count, fuse
 from specdec_lib.types import Refusal
@@ -74,7 +75,7 @@ def four_bit_layer(shape: LlamaConfig, get: Get, prefix: str) -> LayerWeights:
     out = join(("self_attn.o_proj",), shape.out_bias)
     gate_up = join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight")
     down = join(("mlp.down_proj",), shape.mlp_bias)
-    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, FourBitLayer(qkv, out, gate_up, down, shape.eps))
+    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, CompiledLayer(qkv, out, gate_up, down, shape.eps))
 
 
 def provenance(own: list[bool]) -> str:

@@ -16,7 +16,14 @@ from torch import Tensor
 
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.decoder import CHUNK, Transformer
-from specdec_lib.models.llama.forward import LayerView, after_attention, attended, columns, keep_taps, scaled
+from specdec_lib.models.llama.forward import (
+    LayerView,
+    after_attention,
+    attended,
+    before_attention,
+    columns,
+    keep_taps,
+)
 from specdec_lib.models.llama.row_stats import row_stats_of, split
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.scores import Scores
@@ -103,7 +110,7 @@ def through_together(weights: LlamaWeights, parts: Sequence[JointPart]) -> Tenso
     for part in parts:
         keep_taps(x[part.where], weights, part.model.cache, part.view, 0)
     for level, (w, *held) in enumerate(levels, 1):
-        qkv = w.qkv(scaled(x, shape.eps)).view(len(x), -1, shape.head_dim)
+        qkv = before_attention(x, w, shape).view(len(x), -1, shape.head_dim)
         seen = [attended(qkv[part.where], w, shape, kv, part.view) for part, kv in zip(parts, held, strict=True)]
         x = after_attention(x, torch.cat(seen), w, shape)
         for part in parts:

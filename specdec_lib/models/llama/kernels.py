@@ -14,7 +14,9 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import products
 from specdec_lib.models.llama.config import LlamaConfig
+from specdec_lib.models.llama.dense_linear import DenseLinear
 from specdec_lib.models.llama.forward import rotate
+from specdec_lib.models.llama.four_bit_linear import FourBitLinear
 from specdec_lib.models.llama.invariant_attention import STEP, Layout, Parents, padded, paths_of
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
 from specdec_lib.models.llama.path_attention import PathAttention, path_attention
@@ -31,18 +33,19 @@ NEAR = {torch.bfloat16: 2 ** -5, torch.float32: 1e-5}        # how far weights a
 
 def layout_of(weights: LlamaWeights) -> Layout | PathAttention | None:
     """The attention whose bits do not depend on other rows; None where kernels cannot promise it."""
-    codes = weights.four_bit is not None           # their products keep a row's bits by construction
-    if weights.device.type != "cpu" or weights.dtype not in NEAR or not (codes or packs_dtype(weights.dtype)):
+    ours = isinstance(weights.head, DenseLinear | FourBitLinear)      # they keep a row's bits by construction
+    if weights.device.type != "cpu" or weights.dtype not in NEAR or not (ours or packs_dtype(weights.dtype)):
         return None
-    return layout_for(weights.shape, weights.dtype, not codes)
+    return layout_for(weights.shape, weights.dtype, not ours)
 
 
 @cache
 def layout_for(shape: LlamaConfig, dtype: torch.dtype = torch.bfloat16,
                packed: bool = True) -> Layout | PathAttention | None:
-    """The attention for weights of this shape on the CPU, where they are `packed` or codes; None where a trial fails.
+    """The attention for weights of this shape on the CPU; None where a trial fails.
 
-    In single precision torch's products depend on the rows, so there only the compiled attention keeps the promise.
+    `packed` weights are oneDNN's, whose products are tried as well; others are in our own code. In single precision
+    torch's products depend on the rows, so there only the compiled attention keeps the promise.
     """
     with torch.inference_mode():
         if packed and not linears_agree(shape, dtype=dtype):

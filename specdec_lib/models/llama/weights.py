@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.models.llama.compiled_linear import CompiledLayer
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.models.llama.four_bit_linear import FourBitLayer, FourBitLinear
+from specdec_lib.models.llama.dense_linear import DenseLinear, dense_code
+from specdec_lib.models.llama.four_bit_linear import FourBitLinear
 from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.types import Refusal
 
 LAYER = re.compile(r"model\.layers\.(\d+)\.")
 READABLE = ("F32", "BF16", "F16", "F64")           # kinds of numbers in safetensors that a forward computes with
 Get = Callable[[str], Tensor]                      # name in a transformers checkpoint -> tensor
-Linear = PackedLinear | FourBitLinear
+Linear = PackedLinear | DenseLinear | FourBitLinear
+MATRICES = ("qkv", "out", "gate_up", "down")       # of a layer, as `LayerWeights` and drafters' checkpoints name them
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,20 @@ class LayerWeights:
     down: Linear
     q_norm: Tensor | None = None                   # [head_dim], includes attention's scale
     k_norm: Tensor | None = None
-    fused: FourBitLayer | None = None              # the four matrices in fewer calls
+    fused: CompiledLayer | None = None             # the four matrices in fewer calls
 
 
-def packed_layer(state: Mapping[str, Tensor], prefix: str = "") -> LayerWeights:
-    """A layer of the four matrices with this prefix, without biases and norms of heads."""
-    return LayerWeights(PackedLinear(state[f"{prefix}qkv"]), PackedLinear(state[f"{prefix}out"]),
-                        PackedLinear(state[f"{prefix}gate_up"]), PackedLinear(state[f"{prefix}down"]))
+def linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
+    """The layer of this weight [out, in] on the fastest kernels that its device has."""
+    if weight.device.type == "cpu" and dense_code(weight.dtype) is not None:
+        return DenseLinear(weight, bias)
+    return PackedLinear(weight, bias)
+
+
+def fused_layer(qkv: Linear, out: Linear, gate_up: Linear, down: Linear, eps: float) -> CompiledLayer | None:
+    """These four matrices in fewer calls; None where they are not all in compiled code."""
+    compiled = [part for part in (qkv, out, gate_up, down) if not isinstance(part, PackedLinear)]
+    return CompiledLayer(*compiled, eps=eps) if len(compiled) == 4 else None
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ def fuse(shape: LlamaConfig, get: Get, dtype: torch.dtype, device, layers: int |
     decoder = tuple(fuse_layer(shape, get, f"model.layers.{i}.", put) for i in range(count))
     head = embedding if shape.tied else put(get("lm_head.weight"))
     return LlamaWeights(shape, embedding, decoder, put(get("model.norm.weight")),
-                        PackedLinear(head if ids is None else head[ids.to(head.device)]), ids)
+                        linear(head if ids is None else head[ids.to(head.device)]), ids)
 
 
 def checked_count(shape: LlamaConfig, layers: int | None) -> int:
@@ -127,24 +137,25 @@ def checked_count(shape: LlamaConfig, layers: int | None) -> int:
 
 def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor], Tensor]) -> LayerWeights:
     """One layer: query, key and value become one matrix, gate and up another."""
-    def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> PackedLinear:
+    def join(names: tuple[str, ...], biased: bool, norm: str | None = None, scale: float = 1.0) -> Linear:
         """Joins matrices; the first is multiplied by `scale`, all by the norm before them, and then rounded."""
         weights = [wide(get(f"{prefix}{name}.weight")) for name in names]
         weights[0] = weights[0] * scale
         weight = torch.cat(weights) * (1 if norm is None else get(prefix + norm))
         biases = [get(f"{prefix}{name}.bias") for name in names] if biased else []
-        return PackedLinear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
+        return linear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
 
     normed, scale = shape.head_norms, shape.head_dim ** -0.5
     q_norm = k_norm = None
     if normed:
         q_norm, k_norm = (put(get(f"{prefix}self_attn.{name}_norm.weight")) for name in "qk")
         q_norm = q_norm * scale
-    return LayerWeights(join(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), shape.qkv_bias,
-                             "input_layernorm.weight", 1.0 if normed else scale),
-                        join(("self_attn.o_proj",), shape.out_bias),
-                        join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight"),
-                        join(("mlp.down_proj",), shape.mlp_bias), q_norm, k_norm)
+    qkv = join(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), shape.qkv_bias,
+               "input_layernorm.weight", 1.0 if normed else scale)
+    out = join(("self_attn.o_proj",), shape.out_bias)
+    gate_up = join(("mlp.gate_proj", "mlp.up_proj"), shape.mlp_bias, "post_attention_layernorm.weight")
+    down = join(("mlp.down_proj",), shape.mlp_bias)
+    return LayerWeights(qkv, out, gate_up, down, q_norm, k_norm, fused_layer(qkv, out, gate_up, down, shape.eps))
 
 
 def wide(tensor: Tensor) -> Tensor:

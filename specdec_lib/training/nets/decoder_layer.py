@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdec_lib.models.llama.config import LlamaConfig
-
-MATRICES = ("qkv", "out", "gate_up", "down")
+from specdec_lib.models.llama.weights import MATRICES
 
 
 class TrainableLayer(nn.Module):

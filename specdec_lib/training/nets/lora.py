@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from specdec_lib.models.llama.config import LlamaConfig
-from specdec_lib.training.nets.decoder_layer import MATRICES, TrainableLayer
+from specdec_lib.models.llama.weights import MATRICES
+from specdec_lib.training.nets.decoder_layer import TrainableLayer
 
 
 class LowRankLayer(TrainableLayer):

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 from specdec_lib.models.llama import four_bit_linear as four_bit
 from specdec_lib.models.llama.compiled import processor_flags
-from specdec_lib.models.llama.four_bit_linear import FourBitLayer, FourBitLinear, compiled_with
+from specdec_lib.models.llama.compiled_linear import CompiledLayer
+from specdec_lib.models.llama.four_bit_linear import FourBitLinear, compiled_with, tile_name
 from specdec_lib.models.llama.group_codes import GROUP, GroupCodes, codes_of, joined, q4_0, q4_1, q8_0
 from specdec_lib.types import Refusal
 
@@ -95,8 +96,8 @@ def in_plain_c(layer: FourBitLinear, option: str = "-DPORTABLE") -> FourBitLinea
 def test_the_tile_is_the_widest_that_the_processor_has():
     flags = set(processor_flags().split())
     wide = {"AVX-512 VNNI": {"avx512f", "avx512bw", "avx512_vnni"}, "AVX2": {"avx2", "fma", "f16c"}, "plain C": set()}
-    assert compiled_with().tile == next(name for name, needed in wide.items() if needed <= flags)
-    assert compiled_with("-DPORTABLE").tile == "plain C"
+    assert tile_name(compiled_with()) == next(name for name, needed in wide.items() if needed <= flags)
+    assert tile_name(compiled_with("-DPORTABLE")) == "plain C"
 
 
 @pytest.mark.parametrize("minima", [False, True], ids=["without minima", "with minima"])
@@ -159,7 +160,7 @@ def test_the_largest_codes_times_the_largest_integers_overflow_nowhere(code, row
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layer_in_plain_c_has_the_same_bits(layout):
     layer = decoder_layer(layout)
-    other = FourBitLayer(*(in_plain_c(matrix) for matrix in layer.matrices), layer.eps)
+    other = CompiledLayer(*(in_plain_c(matrix) for matrix in layer.matrices), layer.eps)
     x, attended = numbers(19, 70, 96).bfloat16(), numbers(20, 70, 64, scale=30).bfloat16()
     for rows in (1, 2, 5, 6, 7, 13, 40, 70):
         assert torch.equal(layer.heads(x[:rows]), other.heads(x[:rows]))
@@ -193,7 +194,7 @@ def decoder_layer(layout: str = "q4_1", hidden: int = 96, heads: int = 64, mlp: 
     """Matrices of random codes as a decoder layer."""
     make = partial(layer_of, layout=layout)
     up = FourBitLinear(codes_of(numbers(11, 2 * mlp, hidden, scale=0.2)), norm=1 + numbers(12, hidden) / 4)
-    return FourBitLayer(make(80, hidden), make(hidden, heads), up, make(hidden, mlp), EPS)
+    return CompiledLayer(make(80, hidden), make(hidden, heads), up, make(hidden, mlp), EPS)
 
 
 def test_the_rest_of_a_layer_is_out_then_the_gated_product_each_added_to_its_input():
@@ -235,7 +236,7 @@ def test_rows_of_zeros_give_the_bias():
 
 @pytest.mark.parametrize("x", [torch.ones(2, 96), torch.ones(2, 64).bfloat16(), torch.ones(96).bfloat16()])
 def test_other_numbers_than_rows_of_bfloat16_are_an_error(x):
-    with pytest.raises(ValueError, match="4-bit layers read rows of 96 bfloat16 numbers"):
+    with pytest.raises(ValueError, match="this layer reads rows of 96 numbers in torch.bfloat16"):
         layer_of(40, 96)(x)
 
 

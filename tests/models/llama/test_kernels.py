@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdec_lib.models.llama import kernels
+from specdec_lib.models.llama import kernels, weights
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.dense_linear import DenseLinear
 from specdec_lib.models.llama.invariant_attention import Layout
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling, packs_dtype
 from specdec_lib.models.llama.path_attention import path_attention
@@ -44,6 +45,12 @@ def test_numbers_that_cancel_show_the_order_of_a_sum():
 
 
 @pytest.fixture
+def onednn(monkeypatch):
+    """Linear layers are oneDNN's, as on a machine without a compiler."""
+    monkeypatch.setattr(weights, "dense_code", lambda dtype: None)
+
+
+@pytest.fixture
 def tried_again():
     """Trials are forgotten before and after."""
     kernels.layout_for.cache_clear()
@@ -52,7 +59,7 @@ def tried_again():
 
 
 @pytest.mark.parametrize("broken", ["linear_agrees", "keys_agree", "values_agree"])
-def test_a_model_on_a_machine_that_fails_a_trial_takes_the_other_attention(broken, monkeypatch, tried_again):
+def test_a_model_on_a_machine_that_fails_a_trial_takes_the_other_attention(broken, monkeypatch, tried_again, onednn):
     monkeypatch.setattr(kernels, broken, lambda *about: False)
     model = Transformer.random(SMALL, dtype=torch.bfloat16)
     assert not model.batch_invariant
@@ -111,14 +118,21 @@ def test_a_trial_notices_an_attention_that_is_no_softmax(dtype, monkeypatch):
     assert not kernels.paths_agree(attention)
 
 
-def test_in_single_precision_the_compiled_attention_alone_keeps_the_promise(monkeypatch, tried_again):
+def test_linear_layers_of_our_own_need_no_trial(monkeypatch, tried_again):
+    monkeypatch.setattr(kernels, "linear_agrees", lambda *about: False)
+    for dtype in (torch.bfloat16, torch.float32):
+        model = Transformer.random(HEADS_OF_64, dtype=dtype)
+        assert model.batch_invariant == isinstance(model.weights.head, DenseLinear)
+
+
+def test_in_single_precision_the_compiled_attention_alone_keeps_the_promise(monkeypatch, tried_again, onednn):
     model = Transformer.random(HEADS_OF_64)
     assert model.batch_invariant == model.compiled_attention
     kernels.layout_for.cache_clear()
     monkeypatch.setattr(kernels, "paths_agree", lambda attention: False)
     assert not Transformer.random(HEADS_OF_64).batch_invariant
     kernels.layout_for.cache_clear()
-    monkeypatch.undo()
+    monkeypatch.setattr(kernels, "paths_agree", lambda attention: True)
     monkeypatch.setattr(kernels, "linear_agrees", lambda *about: False)
     assert not Transformer.random(HEADS_OF_64).batch_invariant
 

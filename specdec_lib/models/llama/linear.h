@@ -1,0 +1,54 @@
+/* What linear layers in C share: threads, a norm's factor, the exponential, and memory in whole cache lines.
+ *
+ * `LANES` is defined before this is included. Sums are taken in one order, whatever the compiler makes of the loops.
+ */
+#ifndef LINEAR_H
+#define LINEAR_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef INLINE
+#define INLINE static inline __attribute__((always_inline))
+#endif
+
+typedef uint16_t half;                             /* the upper half of a float */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
+
+typedef struct {
+    int64_t count;
+    Parallel parallel;                             /* GOMP_parallel of torch's own thread pool */
+} Threads;
+
+INLINE float of_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+INLINE uint32_t bits_of(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
+INLINE float single_of(half x) { return of_bits((uint32_t)x << 16); }
+
+INLINE half rounded(float x) {
+    uint32_t bits = bits_of(x), up = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (half)(x != x ? 0x7fc0 : up);
+}
+
+INLINE float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 87.0f ? 87.0f : x;
+    float shifted = fmaf(x, 1.44269504f, 12582912.0f), n = shifted - 12582912.0f;       /* to the nearest integer */
+    float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
+    float p = 1.38888889e-3f;                      /* Taylor's: |r| < 0.35 leaves an error below 1e-7 */
+    p = fmaf(p, r, 8.33333333e-3f);
+    p = fmaf(p, r, 4.16666667e-2f);
+    p = fmaf(p, r, 1.66666667e-1f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    return p * of_bits((bits_of(shifted) - 0x4b400000u + 127) << 23);
+}
+
+INLINE float gated(float gate, float up) { return gate * up / (1.0f + exponential(-gate)); }      /* silu(gate) up */
+
+INLINE size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif

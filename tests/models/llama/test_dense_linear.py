@@ -1,0 +1,140 @@
+"""Our own kernel for plain weights gives their products, and a row has the same bits among any others."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from specdec_lib.models.llama import dense_linear, weights
+from specdec_lib.models.llama.compiled_linear import CompiledLayer
+from specdec_lib.models.llama.dense_linear import DenseLinear, compiled_with, dense_code
+from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling
+from specdec_lib.models.llama.path_attention import has_vectors
+
+SIZES = [(40, 96), (16, 32), (97, 80), (33, 7), (1, 1), (320, 192)]      # outputs and inputs; not all fill tiles
+DTYPES = [torch.bfloat16, torch.float32]
+ROUNDING = {torch.bfloat16: 2 ** -8, torch.float32: 2 ** -23}
+OPTIONS = [(), ("-mno-avx512f",)]                  # as this machine has it, and with AVX2 where there is more
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 19, 28, 64, 65, 130)
+both = pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
+narrow = pytest.mark.parametrize("options", OPTIONS, ids=["widest", "AVX2"])
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="the code is written for AVX2 and AVX-512")
+
+
+def numbers(seed: int, *size: int, scale: float = 1.0) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def layer_of(out: int, into: int, dtype: torch.dtype, *options: str, biased: bool = False) -> DenseLinear:
+    bias = numbers(3, out).to(dtype) if biased else None
+    weight = numbers(out + into, out, into, scale=into ** -0.5).to(dtype)
+    return DenseLinear(weight, bias, compiled_with(dtype, *options))
+
+
+def close(found: torch.Tensor, layer: DenseLinear, x: torch.Tensor) -> bool:
+    """Whether these are the products up to one rounding, and that of sums in single precision."""
+    weight = layer.dense().double()
+    exact = x.double() @ weight.T + (0 if layer.bias is None else layer.bias.double())
+    sums = 2 ** -21 * (x.double().abs() @ weight.abs().T + 1)
+    return bool((found.double() - exact).abs().le(ROUNDING[x.dtype] * exact.abs() + sums).all())
+
+
+@both
+@narrow
+@pytest.mark.parametrize("biased", [False, True], ids=["bare", "bias"])
+@pytest.mark.parametrize("size", SIZES)
+def test_it_is_the_product_within_rounding(size, biased, options, dtype):
+    layer = layer_of(*size, dtype, *options, biased=biased)
+    for rows in ROWS:
+        x = numbers(rows, rows, size[1]).to(dtype)
+        assert layer(x).dtype == dtype
+        assert close(layer(x), layer, x), rows
+
+
+@both
+@narrow
+def test_a_row_has_the_same_bits_alone_and_among_others_with_one_thread_and_two(options, dtype):
+    """Numbers whose sums cancel: what is left is rounding, so every other order of a sum shows."""
+    weight, x = cancelling(608, 130, 576, dtype)
+    layer, threads = DenseLinear(weight, code=compiled_with(dtype, *options)), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = torch.cat([layer(row[None]) for row in x])
+        assert alone.any()                         # rounding is left
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            for rows in ROWS:
+                assert torch.equal(layer(x[-rows:]), alone[-rows:]), (rows, count)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@both
+def test_a_norm_before_the_product_is_the_root_mean_square_norm(dtype):
+    layer, x, eps = layer_of(97, 80, dtype), numbers(4, 6, 80, scale=3).to(dtype), 0.5
+    normed = F.rms_norm(x.float(), (80,), None, eps).to(dtype)
+    assert (layer(x, eps).float() - layer(normed).float()).abs().max() < 4 * ROUNDING[dtype]
+
+
+@both
+def test_the_rest_of_a_layer_is_that_of_its_matrices(dtype):
+    hidden, heads, mlp, eps = 96, 64, 112, 0.5
+    qkv, out, gate_up, down = (layer_of(*size, dtype) for size in
+                               ((128, hidden), (hidden, heads), (2 * mlp, hidden), (hidden, mlp)))
+    layer = CompiledLayer(qkv, out, gate_up, down, eps)
+    for rows in (1, 5, 9, 20, 70):
+        x, attended = numbers(rows, rows, hidden).to(dtype), numbers(rows + 1, rows, heads).to(dtype)
+        wide = x.double() + attended.double() @ out.dense().double().T
+        gate, up = (F.rms_norm(wide, (hidden,), None, eps) @ gate_up.dense().double().T).chunk(2, -1)
+        exact = wide + (F.silu(gate) * up) @ down.dense().double().T
+        assert (layer.rest(x, attended).double() - exact).abs().max() < 40 * ROUNDING[dtype]
+        assert torch.equal(layer.heads(x), qkv(x, eps))
+        assert torch.equal(layer.rest(x, attended)[:1], layer.rest(x[:1], attended[:1]))
+
+
+@both
+@pytest.mark.parametrize("size", SIZES)
+def test_weights_are_given_back_and_some_rows_of_a_layer_are_a_layer(size, dtype):
+    weight, bias, ids = numbers(8, *size).to(dtype), numbers(9, size[0]).to(dtype), torch.tensor([size[0] - 1, 0])
+    layer, x = DenseLinear(weight, bias), numbers(10, 5, size[1]).to(dtype)
+    assert torch.equal(layer.dense(), weight)
+    assert torch.equal(layer.rows(ids)(x), layer(x)[:, ids])
+
+
+def test_infinite_numbers_and_none_stay_in_their_row():
+    layer, x = layer_of(33, 20, torch.bfloat16), numbers(11, 3, 20).bfloat16()
+    x[1, 4], x[2, 0] = torch.inf, torch.nan
+    assert torch.equal(layer(x)[:1], layer(x[:1]))
+    assert not layer(x)[1:].isfinite().any()
+
+
+@pytest.mark.parametrize("x", [torch.zeros(3, 96), torch.zeros(96).bfloat16(), torch.zeros(3, 95).bfloat16()])
+def test_other_numbers_than_rows_of_its_dtype_are_an_error(x):
+    with pytest.raises(ValueError, match="this layer reads rows of 96 numbers in torch.bfloat16"):
+        layer_of(40, 96, torch.bfloat16)(x)
+
+
+@both
+def test_a_target_takes_it_where_it_compiles_and_onednn_elsewhere(dtype, monkeypatch):
+    weight = numbers(12, 16, 32).to(dtype)
+    expected = PackedLinear if dense_code(dtype) is None else DenseLinear
+    assert isinstance(weights.linear(weight), expected)
+    monkeypatch.setattr(dense_linear, "compiled_with", lambda dtype: None)
+    assert isinstance(weights.linear(weight), PackedLinear)
+
+
+def test_a_processor_with_tiles_for_bfloat16_keeps_onednn_for_it(monkeypatch):
+    monkeypatch.setattr(dense_linear, "has_amx", lambda: True)
+    assert dense_code(torch.bfloat16) is None
+    assert dense_code(torch.float32) is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_other_dtypes_have_no_code(dtype):
+    assert dense_code(dtype) is None
+    assert isinstance(weights.linear(torch.eye(4, dtype=dtype)), PackedLinear)
+
+
+def test_four_matrices_are_fused_only_where_all_are_compiled():
+    own, other = layer_of(16, 16, torch.float32), PackedLinear(torch.eye(16))
+    assert weights.fused_layer(own, own, own, other, eps=1.0) is None
+    assert weights.fused_layer(own, own, own, own, eps=1.0) is not None
