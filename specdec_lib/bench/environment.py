@@ -116,6 +116,11 @@ def other_dtype(name: str) -> torch.dtype:
     return default_dtype("cpu") if name == INT4 else DTYPES[name]
 
 
+def bit_facts(lm: LM | None) -> dict[str, bool]:
+    """Whether rows of this model are batch invariant, and whether its attention is compiled."""
+    return {name: getattr(lm, name, False) for name in ("batch_invariant", "compiled_attention")}
+
+
 def weights_of_drafters(device: str, dtype: str) -> str:
     """In what trained drafters keep their weights beside a target of this device and dtype."""
     return CODES if uses_codes(torch.device(device), NARROW if dtype == INT4 else DTYPES[dtype]) else dtype
@@ -146,8 +151,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
         refuse_for_seq2seq(draft, diffusion, eagle)
         say(f"loading {target}")
         for_model(threads)
-        about = {"name": target, "device": device, "dtype": dtype, "threads": threads, "batch_invariant": False,
-                 "compiled_attention": False}
+        about = {"name": target, "device": device, "dtype": dtype, "threads": threads, **bit_facts(None)}
         return Environment(**parts_of_environment(device, DTYPES[dtype], about, peer_names, temperature, shelf, say))
     folder = locate.model_folder(target, say)
     text = Tokenizer(folder, say)
@@ -173,9 +177,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     others = peers.load_peers(peer_names, str(folder), other, device, text.facts.end, lm.context, temperature,
                               beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
-             "batch_invariant": getattr(lm, "batch_invariant", False),
-             "compiled_attention": getattr(lm, "compiled_attention", False),
-             "weights_of_drafters": weights_of_drafters(device, dtype), **codes}
+             **bit_facts(lm), "weights_of_drafters": weights_of_drafters(device, dtype), **codes}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
                        text.name, small, loaded=lambda: checksums_of(models) | trained.checksums())

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from specdec_lib.cost.flops import Work, expected_work
+from specdec_lib.heads.drafter_linear import drafter_size
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import NO_DICE, Draft, Method, Refusal, TappedLM
@@ -36,7 +37,8 @@ def break_even_of_part(method: Method, target: TappedLM, state: Mapping[str, Ten
     """
     measured, expected = time_drafter(method, target, depth, context, repeats, clock), None
     if isinstance(target, Transformer):
-        expected = expected_costs(*expected_work(state, meta, target.shape, depth, context, NEW, layer))
+        expected = expected_costs(*expected_work(state, meta, target.shape, depth, context, NEW, layer,
+                                                 drafter_size(target.weights)))
     return {"expected": expected, "measured": measured}
 
 

@@ -27,6 +27,12 @@ def uses_codes(device: torch.device, dtype: torch.dtype) -> bool:
     return device.type == "cpu" and dtype == torch.bfloat16 and compiled_with() is not None
 
 
+def drafter_size(target: LlamaWeights | SharedWeights) -> float:
+    """The size of a number of a drafter's matrices, with its share of a scale, over that of one of this target's."""
+    codes = BITS + 16 / GROUP                      # a scale of 16 bits for each group
+    return codes / (8 * target.dtype.itemsize) if uses_codes(target.device, target.dtype) else 1.0
+
+
 def drafter_linear(weight: Tensor, target: LlamaWeights | SharedWeights) -> Linear:
     """The layer of this matrix [out, in] in a drafter of this target: as codes, or in the target's dtype."""
     if uses_codes(target.device, target.dtype):
@@ -36,8 +42,8 @@ def drafter_linear(weight: Tensor, target: LlamaWeights | SharedWeights) -> Line
 
 def drafter_layer(state: Mapping[str, Tensor], prefix: str, target: LlamaWeights | SharedWeights) -> LayerWeights:
     """A decoder layer of the four matrices with this prefix, without biases and norms of heads."""
-    made = [drafter_linear(state[f"{prefix}{name}"], target) for name in MATRICES]
-    return LayerWeights(*made, fused=fused_layer(*made, eps=target.shape.eps))
+    qkv, out, gate_up, down = (drafter_linear(state[f"{prefix}{name}"], target) for name in MATRICES)
+    return LayerWeights(qkv, out, gate_up, down, fused=fused_layer(qkv, out, gate_up, down, target.shape.eps))
 
 
 def output_rows(target: LlamaWeights | SharedWeights, ids: Tensor) -> Linear:

@@ -45,6 +45,14 @@ def test_a_block_is_read_once_and_a_chain_once_for_every_token():
     assert block.products == chain.products == pytest.approx((9 * 6 * LAYER + 8 * head) / plain)
 
 
+def test_a_drafter_in_fewer_bits_reads_less_and_multiplies_as_much():
+    whole, half = (expected_work(shaped(3, 8192), {"layers": []}, SMOL, 4, 256, 2, size=size) for size in (1, .5))
+    state = expected_work(shaped(3, 8192), {"layers": []}, SMOL, 4, 0, 2)[0].read
+    assert whole[0].products == half[0].products
+    assert whole[1] == half[1]
+    assert whole[0].read - half[0].read == pytest.approx(state / 2, rel=.05)      # keys and values keep their size
+
+
 def test_a_context_adds_its_keys_and_values_to_both_sides():
     assert total_work(layer_matrices(SMOL, 2, 1, 4, 100)) == Work(2 * LAYER + 2 * 100 * 2 * 192,
                                                                   4 * (2 * LAYER + 2 * 100 * 2 * 576))

@@ -53,6 +53,12 @@ def test_codes_are_for_bfloat16_on_a_cpu_with_a_compiler(monkeypatch):
     assert not isinstance(drafters.drafter_linear(stored(4, 8, 64), target), FourBitLinear)
 
 
+def test_a_code_with_its_share_of_a_scale_takes_eight_and_a_half_bits():
+    narrow, wide = (Transformer.random(SHAPE, dtype=dtype).weights for dtype in (torch.bfloat16, torch.float32))
+    assert drafters.drafter_size(narrow) == (8.5 / 16 if compiled_with() else 1)
+    assert drafters.drafter_size(wide) == 1
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 def test_a_draft_model_of_the_target_s_dtype_scores_as_in_single_precision(dtype, words):
     state = random_diffusion(SHAPE, IDS, seed=3).state

@@ -28,7 +28,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 LANES = 16                                         # outputs of a tile
 
 
-class MatrixRecord(ctypes.Structure):
+class DenseRecord(ctypes.Structure):
     """`Matrix` of the C code."""
 
     _fields_ = (("out", INT64), ("in", INT64), ("weights", ADDRESS), ("bias", ADDRESS))
@@ -42,7 +42,7 @@ class DenseLinear:
         assert found is not None, f"there is no compiled code for {weight.dtype}: ask `dense_code` first"
         self.code, (self.out, self.into) = found, weight.shape
         self.tiles, self.bias = in_tiles(weight), None if bias is None else bias.float().contiguous()
-        self.record = MatrixRecord(self.out, self.into, self.tiles.data_ptr(),
+        self.record = DenseRecord(self.out, self.into, self.tiles.data_ptr(),
                                    None if self.bias is None else self.bias.data_ptr())
         self.address = ctypes.addressof(self.record)
 

@@ -31,7 +31,7 @@ COUNTS = ("out", "in", "bits", "minima")
 ADDRESSES = ("codes", "scales", "norm", "factor", "bias")
 
 
-class MatrixRecord(ctypes.Structure):
+class CodesRecord(ctypes.Structure):
     """`Matrix` of the C code."""
 
     _fields_ = [*((name, INT64) for name in COUNTS), *((name, ADDRESS) for name in ADDRESSES)]
@@ -50,7 +50,7 @@ class FourBitLinear:
                                              for part in (norm, factor, bias))
         self.minima = codes.minimum is not None
         places = (self.codes, self.scales, self.norm, self.factor, self.bias)
-        self.record = MatrixRecord(self.out, self.into, self.bits, self.minima,
+        self.record = CodesRecord(self.out, self.into, self.bits, self.minima,
                                    *(None if part is None else part.data_ptr() for part in places))
         self.address = ctypes.addressof(self.record)
 

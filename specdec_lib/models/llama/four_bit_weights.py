@@ -48,7 +48,8 @@ def fuse_four_bit(shape: LlamaConfig, get: Get, layers: int | None = None, ids: 
     embedding = get("model.embed_tokens.weight")
     head = codes_of(embedding if shape.tied else get("lm_head.weight"), 8)
     made = tuple(four_bit_layer(shape, get, f"model.layers.{i}.") for i in range(count))
-    own = [head.own, *(part.own for layer in made if layer.fused for part in layer.fused.matrices)]
+    own = [head.own, *(part.own for layer in made for part in (layer.qkv, layer.out, layer.gate_up, layer.down)
+                       if isinstance(part, FourBitLinear))]
     return LlamaWeights(shape, embedding.to(NARROW), made, get("model.norm.weight").to(NARROW),
                         FourBitLinear(head if ids is None else head.rows(ids)), ids, four_bit=provenance(own))
 
