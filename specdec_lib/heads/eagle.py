@@ -18,13 +18,13 @@ from torch import Tensor
 from specdec_lib.heads.base import Target, new_features, tap_levels
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
-from specdec_lib.models.device import to_device, to_host
+from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.forward import LayerView, attended, columns, view_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, unpacked
+from specdec_lib.models.llama.row_stats import row_stats_of
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
 
@@ -110,18 +110,17 @@ class EagleHead:
         for rows in self.missing(tokens, Draft()):
             self.run(rows)
         self.answers = LogitsCache()               # they are of rows that go
-        base, logits, stats = len(tokens) - 1, [], []
+        base, logits = len(tokens) - 1, []
         self.reserve(base + count)
         with torch.inference_mode():
             x = self.hidden[base - 1:base]
             for row in range(base, base + count):
                 logits.append(self.logits(x).float())
-                stats.append(packed_stats(logits[-1], self.ids))
                 if row + 1 < base + count:
                     x = self.node(x, self.ids[logits[-1].argmax(-1)], row)
         self.forwards, self.fed = self.forwards + count - 1, self.fed + count - 1
         whole = torch.cat(logits)
-        return Scores(whole, self.ids, unpacked(to_host(torch.cat(stats)), whole.dtype))
+        return Scores(whole, self.ids, row_stats_of(whole, self.ids))
 
     def node(self, g: Tensor, token: Tensor, row: int) -> Tensor:
         """The output [1, hidden] of a row of a chain from its feature g and its token, both on the device."""
@@ -200,11 +199,8 @@ class EagleHead:
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits [rows, len(ids)] of these outputs."""
-        return self.with_text(self.weights.logits(x), x)
-
-    def with_text(self, logits: Tensor, x: Tensor) -> Tensor:
-        """These logits of the trained tokens with those of the tokens that joined."""
-        return self.vocabulary.joined(logits, self.weights.readout(x)) if self.vocabulary.added else logits
+        read = self.weights.readout(x)
+        return self.vocabulary.joined(self.weights.head(read), read)
 
     def view(self, start: int, stop: int) -> LayerView:
         """Angles and mask of these rows, which are all committed or all nodes."""

@@ -105,7 +105,8 @@ def chain_steps(asked: Sequence[ChainRequest]) -> tuple[list[Tensor], Tensor]:
     with torch.inference_mode():
         x = torch.cat([one.head.hidden[len(one.tokens) - 2:len(one.tokens) - 1] for one in asked])
         for step in range(asked[0].count):
-            steps.append(words.joined(weights.logits(x), weights.readout(x)).float())
+            read = weights.readout(x)
+            steps.append(words.joined(weights.head(read), read).float())
             going = [one for one in asked if one.count > step + 1]
             if going:
                 parts = [chain_part(one, place, step) for place, one in enumerate(going)]
@@ -201,6 +202,7 @@ def keep_logits(asked: Sequence[tuple[EagleHead, tuple[int, ...], Draft, int]]) 
 
 def own_logits(heads: Sequence[EagleHead], x: Tensor, counts: Sequence[int]) -> list[Tensor]:
     """The logits [count, len(ids)] of so many of the rows x for each head: trained tokens in one product for all."""
-    logits = heads[0].weights.logits(x)
-    return [head.with_text(known, part)
-            for head, known, part in zip(heads, logits.split(counts), x.split(counts), strict=True)]
+    read = heads[0].weights.readout(x)
+    logits = heads[0].weights.head(read)
+    return [head.vocabulary.joined(known, part)
+            for head, known, part in zip(heads, logits.split(counts), read.split(counts), strict=True)]

@@ -6,7 +6,7 @@ Source: Li et al. 2025 (EAGLE-3). `EagleHead` caches the rows; the networks of p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,9 +51,8 @@ class EagleNetwork(Protocol):
         """The outputs [rows, hidden] of rows with these features g and tokens; a child's row takes one as its g."""
         ...
 
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits [rows, len(ids)] of these outputs."""
-        ...
+    @property
+    def head(self) -> Callable[[Tensor], Tensor]: ...      # what `readout` gives -> logits [rows, len(ids)]
 
     def readout(self, x: Tensor) -> Tensor:
         """What output rows read of these outputs."""
@@ -93,9 +92,6 @@ class EagleWeights:
         eps = self.shape.eps
         pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
         return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
-
-    def logits(self, x: Tensor) -> Tensor:
-        return self.head(self.readout(x))
 
     def readout(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)

@@ -59,9 +59,6 @@ class Eagle1Network:
         x = self.fc(torch.cat((F.embedding(tokens, self.embedding), g), -1))
         return layer_after(x, self.layer.qkv(x), self.layer, self.shape, attend)
 
-    def logits(self, x: Tensor) -> Tensor:
-        return self.head(x)
-
     def readout(self, x: Tensor) -> Tensor:
         return x
 
@@ -100,9 +97,6 @@ class Eagle3Network:
         pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), normed), -1)
         x = layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
         return self.normed(x) if self.norm_output else x
-
-    def logits(self, x: Tensor) -> Tensor:
-        return self.head(self.readout(x))
 
     def readout(self, x: Tensor) -> Tensor:
         return x if self.norm_output else self.normed(x)
