@@ -31,10 +31,11 @@ from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_r
 from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import columns, decoder_layer, scaled, view_of
-from specdec_lib.models.llama.weights import LayerWeights, Linear
+from specdec_lib.models.llama.weights import LayerWeights, Linear, code_of
 from specdec_lib.scores import TokenStats
 from specdec_lib.topk import top_k
 from specdec_lib.types import Draft, Lattice, Refusal
@@ -155,7 +156,7 @@ class BlockHead:
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
         c = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps).view(len(taps), -1))
-        c = F.rms_norm(c, (shape.hidden,), w.fc_norm, shape.eps)
+        c = normed(code_of(w.head), c, w.fc_norm, shape.eps)
         kv = w.inject(c).view(len(c), len(w.layers), 2, shape.kv_heads, shape.head_dim).permute(1, 2, 3, 0, 4)
         keys = kv[:, 0]
         self.cache.kv[:, 0, :, start:stop] = keys * cos + keys.roll(shape.head_dim // 2, -1) * sin
@@ -173,7 +174,7 @@ class BlockHead:
         for layer, kv in zip(self.weights.layers, columns(self.cache.kv, view), strict=True):
             x = decoder_layer(x, layer, self.shape, kv, view)
         self.forwards += 1
-        return F.rms_norm(x, (self.shape.hidden,), self.weights.norm, self.shape.eps)
+        return normed(code_of(self.weights.head), x, self.weights.norm, self.shape.eps)
 
     def walk(self, anchor: int, x: Tensor, lattice: Lattice, rows: Tensor) -> Block:
         """The greedy chain: the token chosen before a slot corrects the scores of its candidates [n, K].

@@ -22,9 +22,10 @@ from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
-from specdec_lib.models.llama.forward import LayerView, attended, columns, view_of
+from specdec_lib.models.llama.forward import LayerView, attended, columns, invariant_view, view_of
+from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import row_stats_of
+from specdec_lib.models.llama.row_stats import row_stats_of, tells
 from specdec_lib.scores import Scores
 from specdec_lib.types import Draft
 
@@ -56,7 +57,8 @@ class EagleHead:
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.cache = KVCache(self.shape, 1, self.dtype, target.device)
         self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
-        self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, target.device)
+        self.paths = compiled_attention(self.shape, self.dtype, target.device)
+        self.rope = self.angles()
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
@@ -83,7 +85,7 @@ class EagleHead:
             for rows in self.missing(tokens, draft):
                 self.run(rows)
             logits = self.score(len(tokens) - 2 + known, len(tokens) - 1 + len(draft))
-            stats = row_stats_of(logits, self.ids) if self.on_device else None
+            stats = row_stats_of(logits, self.ids) if tells(self.ids.device, self.dtype) else None
             self.answers.keep(tokens, draft, known, logits, stats)
         return self.scores(draft)
 
@@ -129,6 +131,8 @@ class EagleHead:
     def row_view(self, row: int) -> LayerView:
         """The view of one row that sees all rows before it."""
         cos, sin = (table[row:row + 1] for table in self.rope)
+        if self.paths is not None:
+            return invariant_view(self.paths, slice(row, row + 1), row + 1, row + 1, (), cos, sin)
         return view_of(slice(row, row + 1), cos, sin, None, self.shape.group, self.cache.capacity)
 
     def align(self, tokens: tuple[int, ...], draft: Draft) -> None:
@@ -190,7 +194,12 @@ class EagleHead:
         """Makes room in the cache, and computes the angles for it."""
         self.cache.reserve(rows)
         if len(self.rope[0]) < self.cache.capacity:
-            self.rope = rope_table(self.shape, self.cache.capacity, self.dtype, self.target.device)
+            self.rope = self.angles()
+
+    def angles(self) -> tuple[Tensor, Tensor]:
+        """The rotary table of the whole cache, in single precision for compiled attention."""
+        dtype = self.dtype if self.paths is None else torch.float32
+        return rope_table(self.shape, self.cache.capacity, dtype, self.target.device)
 
     def score(self, start: int, stop: int) -> Tensor:
         """Logits [rows, len(ids)] of the token after each of these rows."""
@@ -210,6 +219,8 @@ class EagleHead:
         if not rows.chain(stop):
             where = to_device([rows.position(row) for row in range(start, stop)], self.ids.device)
         parents = rows.draft.parents[:max(0, stop - ahead)]
+        if self.paths is not None:
+            return invariant_view(self.paths, slice(start, stop), len(rows), ahead, parents, cos[where], sin[where])
         block = hidden_block(parents, 0 if parents else count, count, False, self.dtype, self.ids.device)
         return view_of(slice(start, stop), cos[where], sin[where], block, self.shape.group, self.cache.capacity)
 

@@ -20,7 +20,7 @@ from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, Columns, LayerView, attended, columns
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import packed_stats, split, unpacked
+from specdec_lib.models.llama.row_stats import packed_stats, split, tells, unpacked
 from specdec_lib.models.llama.weights import LayerWeights
 from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import Draft
@@ -193,9 +193,9 @@ def keep_logits(asked: Sequence[tuple[EagleHead, tuple[int, ...], Draft, int]]) 
                 for head, tokens, draft, known in asked]
         logits = own_logits([head for head, *_ in asked], torch.cat(rows), counts)
     stats: Sequence[RowStats | None] = [None] * len(counts)
-    if first.on_device:
+    if tells(first.ids.device, first.dtype):
         told = torch.cat([packed_stats(own, head.ids) for own, (head, *_) in zip(logits, asked, strict=True)])
-        stats = split(unpacked(to_host(told), logits[0].dtype), counts)
+        stats = split(unpacked(to_host(told), torch.promote_types(logits[0].dtype, torch.float32)), counts)
     for (head, tokens, draft, known), own, told in zip(asked, logits, stats, strict=True):
         head.answers.keep(tokens, draft, known, own, told)
 

@@ -23,9 +23,10 @@ from specdec_lib.heads.base import (
 )
 from specdec_lib.heads.draft_vocabulary import TextRows, text_rows
 from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
+from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, layer_after, scaled
-from specdec_lib.models.llama.weights import LayerWeights, Linear
+from specdec_lib.models.llama.weights import LayerWeights, Linear, code_of
 
 
 class EagleNetwork(Protocol):
@@ -94,7 +95,7 @@ class EagleWeights:
         return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
 
     def readout(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)
+        return normed(code_of(self.head), x, self.norm, self.shape.eps)
 
 
 def network_of(checkpoint, target: TargetWeights) -> EagleNetwork:

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from specdec_lib.heads.base import PerTarget, checked_tensors, draft_vocabulary
 from specdec_lib.heads.drafter_linear import drafter_linear, output_rows
+from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.forward import scaled
-from specdec_lib.models.llama.weights import Linear, LlamaWeights
+from specdec_lib.models.llama.weights import Linear, LlamaWeights, code_of
 from specdec_lib.types import Refusal
 
 
@@ -32,7 +33,7 @@ class ExitHead:
     def __call__(self, x: Tensor) -> Tensor:
         x = x.to(self.norm.dtype)
         x = x + self.up(F.silu(self.down(scaled(x, self.eps))))
-        return self.head(F.rms_norm(x, x.shape[1:], self.norm, self.eps))
+        return self.head(normed(code_of(self.head), x, self.norm, self.eps))
 
 
 def exit_heads(state: Mapping[str, Tensor], layers: tuple[int, ...], target: LlamaWeights) -> dict[int, ExitHead]:

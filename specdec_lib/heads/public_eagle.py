@@ -25,12 +25,14 @@ from torch import Tensor
 
 from specdec_lib.heads.base import TargetWeights, drafter_weights, output_matrix, shared_weights
 from specdec_lib.heads.eagle_layouts import EAGLE1, EagleLayout, layout_of
+from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.forward import Attend, layer_after, scaled
 from specdec_lib.models.llama.weights import (
     Get,
     LayerWeights,
     Linear,
+    code_of,
     fused_layer,
     linear,
     read_config,
@@ -102,7 +104,7 @@ class Eagle3Network:
         return x if self.norm_output else self.normed(x)
 
     def normed(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)
+        return normed(code_of(self.head), x, self.norm, self.shape.eps)
 
 
 @dataclass(frozen=True, eq=False)

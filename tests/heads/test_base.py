@@ -42,7 +42,7 @@ def test_every_network_multiplies_codes_and_has_the_targets_numbers(world):
     head, block = eagle.eagle_head(heads["eagle"], lm), block_diffusion.block_head(heads["block-diffusion"], lm)
     slots = diffusion.diffusion_lm(heads["diffusion-lm"], lm.weights)
     early = exits.PACKED(heads["early-exit"], lm.weights)[1]
-    assert {kit.target.dtype, kit.draft.dtype, slots.model.dtype, head.cache.kv.dtype, head.rope[0].dtype,
+    assert {kit.target.dtype, kit.draft.dtype, slots.model.dtype, head.cache.kv.dtype,
             block.cache.kv.dtype, block.rope[0].dtype, early.norm.dtype} == {torch.bfloat16}
     assert head.embedding is block.embedding is lm.weights.embedding
     assert torch.equal(early.head.dense(), lm.weights.head.dense()[list(IDS)])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.models.llama.compiled import library
@@ -23,6 +24,7 @@ PLAIN = -1.0                                       # for the norm's epsilon: the
 INT64, ADDRESS, FLOAT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
 MULTIPLY = (ADDRESS, ADDRESS, INT64, FLOAT, ADDRESS, ADDRESS)
 FINISH = (*[ADDRESS] * 5, INT64, FLOAT, ADDRESS, ADDRESS)
+NORM = (ADDRESS, ADDRESS, INT64, INT64, FLOAT, ADDRESS)
 
 
 class ThreadsRecord(ctypes.Structure):
@@ -37,6 +39,7 @@ class LinearCode:
 
     multiply: Callable[..., int] = field(repr=False)
     finish: Callable[..., int] = field(repr=False)
+    norm: Callable[..., None] = field(repr=False)
     library: ctypes.CDLL = field(repr=False)
     dtype: torch.dtype
 
@@ -85,6 +88,15 @@ def product(layer: CompiledLinear, x: Tensor, eps: float = PLAIN) -> Tensor:
     return y
 
 
+def normed(code: LinearCode | None, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [n, hidden] over its root mean square, times `weight`; in compiled code where that reads this dtype."""
+    if code is None or x.dtype != code.dtype or weight.dtype != code.dtype or x.device.type != "cpu" or x.ndim != 2:
+        return F.rms_norm(x, x.shape[-1:], weight, eps)
+    x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    code.norm(x.data_ptr(), weight.contiguous().data_ptr(), *x.shape, eps, y.data_ptr())
+    return y
+
+
 def checked(x: Tensor, into: int, code: LinearCode) -> Tensor:
     """x as the C code reads it; ValueError for other numbers than rows of its dtype on the CPU."""
     if x.dtype != code.dtype or x.ndim != 2 or x.shape[1] != into or x.device.type != "cpu":
@@ -104,7 +116,8 @@ def compiled_functions(source: Path, options: Sequence[str], dtype: torch.dtype)
         return None
     for function, arguments in ((compiled.multiply, MULTIPLY), (compiled.finish, FINISH)):
         function.argtypes, function.restype = arguments, ctypes.c_int
-    return LinearCode(compiled.multiply, compiled.finish, compiled, dtype)
+    compiled.norm.argtypes, compiled.norm.restype = NORM, None
+    return LinearCode(compiled.multiply, compiled.finish, compiled.norm, compiled, dtype)
 
 
 @cache

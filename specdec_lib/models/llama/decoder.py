@@ -25,7 +25,7 @@ from specdec_lib.models.llama.four_bit_weights import Dtype, weights_of
 from specdec_lib.models.llama.kernels import layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.path_attention import PathAttention
-from specdec_lib.models.llama.row_stats import row_stats_of, unpacked
+from specdec_lib.models.llama.row_stats import row_stats_of, tells, unpacked
 from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, random_weights, read_config, reader
 from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import Draft
@@ -57,7 +57,7 @@ class Transformer:
         self.layout = None if bidirectional or self.static else layout_of(weights)    # None: rows may depend on others
         if self.lease is None:
             self.table = self.angles()
-        self.tells = self.static or self.device.type != "cpu"     # statistics of logits come to the host at once
+        self.tells = self.static or tells(self.device, self.dtype)        # statistics of logits are taken at once
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
 

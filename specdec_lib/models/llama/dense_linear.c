@@ -133,6 +133,8 @@ static float inverse_rms(const number *x, int64_t in, float eps) {
     return 1.0f / sqrtf(sum / (float)in + eps);
 }
 
+NORM(number, wide_of, stored)
+
 static void enter(const Inputs *inputs, int64_t row) {
     const Matrix *matrix = inputs->matrix;
     int64_t in = matrix->in, whole = words_of_row(matrix) * PACKED;

@@ -73,6 +73,8 @@ static float inverse_rms(const half *x, int64_t in, float eps) {
     return 1.0f / sqrtf(sum / (float)in + eps);
 }
 
+NORM(half, single_of, rounded)
+
 /* The numbers of one group as integers; a group with an infinite one, or none, gives NaN. */
 INLINE void to_integers(const float *v, int16_t *fixed, float *step, float *sum, int32_t *start) {
     uint32_t most = 0;

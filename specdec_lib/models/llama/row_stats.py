@@ -1,22 +1,38 @@
-"""What policies and rules ask of every row of logits, computed on the device and moved to the host at once."""
+"""What policies and rules ask of every row of logits, computed on the device and moved to the host at once.
+
+On a CPU they are computed in our own C code (`row_stats.c`), in two readings of a row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from specdec_lib.models.device import to_host
+from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.compiled_linear import ADDRESS, INT64, threads_record
 from specdec_lib.scores import RowStats
 from specdec_lib.topk import top_k
 
 TOP = 8                                            # tokens of each row that are kept
+MOST = 64                                          # that the C code keeps
+SOURCE = Path(__file__).with_suffix(".c")
+OPTIONS = {torch.float32: (), torch.bfloat16: ("-DHALF",)}
+ARGUMENTS = (ADDRESS, INT64, INT64, INT64, ADDRESS, INT64, ADDRESS, ADDRESS)
+
+
+def tells(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a model takes the statistics of its logits at once: on a device, and on a CPU where they cost little."""
+    return device.type != "cpu" or compiled_stats(dtype) is not None
 
 
 def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = TOP) -> RowStats:
     """Top k, log-sum-exp and entropy of every row, moved to the host in one transfer."""
-    return unpacked(to_host(packed_stats(logits, ids, k)), logits.dtype)
+    return unpacked(to_host(packed_stats(logits, ids, k)), torch.promote_types(logits.dtype, torch.float32))
 
 
 def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
@@ -25,6 +41,9 @@ def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
     `ids` [V] names the token of each column, [rows, V] where rows have columns of their own; None: its number.
     The first of equal logits comes first, whatever the number of rows: `topk` does not promise that on a GPU.
     """
+    run = compiled_stats(logits.dtype) if logits.device.type == "cpu" else None
+    if run is not None and 0 < k <= MOST and logits.stride(-1) == 1 and (ids is None or ids.dim() == 1):
+        return in_c(run, logits, ids, min(k, logits.shape[1]))
     value, column = top_k(logits, min(k, logits.shape[1]))
     first = logits.argmax(-1, keepdim=True)
     column = torch.cat((first, torch.where(column == first, column[:, :1], column)[:, 1:]), 1)
@@ -34,6 +53,24 @@ def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
     if ids is not None:
         column = ids.to(column.device)[column] if ids.dim() == 1 else ids.gather(1, column)
     return torch.cat((value.double(), column.double(), lse[:, None].double(), entropy[:, None].double()), 1)
+
+
+def in_c(run: Callable[..., None], logits: Tensor, ids: Tensor | None, k: int) -> Tensor:
+    """`packed_stats` of rows on the CPU."""
+    out = torch.empty(len(logits), 2 * k + 2, dtype=torch.float64)
+    run(logits.data_ptr(), *logits.shape, logits.stride(0), None if ids is None else ids.data_ptr(), k, out.data_ptr(),
+        threads_record(torch.get_num_threads()))
+    return out
+
+
+@cache
+def compiled_stats(dtype: torch.dtype) -> Callable[..., None] | None:
+    """The C function for logits of this dtype; None for others, and where nothing compiles."""
+    compiled = library(SOURCE, *OPTIONS[dtype]) if dtype in OPTIONS else None
+    if compiled is None:
+        return None
+    compiled.row_stats.argtypes, compiled.row_stats.restype = ARGUMENTS, None
+    return compiled.row_stats
 
 
 def unpacked(packed: Tensor, dtype: torch.dtype) -> RowStats:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.models.llama.compiled_linear import CompiledLayer
+from specdec_lib.models.llama.compiled_linear import CompiledLayer, LinearCode, normed
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.dense_linear import DenseLinear, dense_code
 from specdec_lib.models.llama.four_bit_linear import FourBitLinear
@@ -51,6 +50,11 @@ def linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
     return PackedLinear(weight, bias)
 
 
+def code_of(layer: Any) -> LinearCode | None:
+    """The compiled code that this layer runs in; None where it runs in none."""
+    return getattr(layer, "code", None)
+
+
 def fused_layer(qkv: Linear, out: Linear, gate_up: Linear, down: Linear, eps: float) -> CompiledLayer | None:
     """These four matrices in fewer calls; None where they are not all in compiled code."""
     compiled = [part for part in (qkv, out, gate_up, down) if not isinstance(part, PackedLinear)]
@@ -70,7 +74,7 @@ class LlamaWeights:
 
     def normed(self, x: Tensor) -> Tensor:
         """The hidden states as the head reads them."""
-        return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)
+        return normed(code_of(self.head), x, self.norm, self.shape.eps)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from specdec_lib.models.llama import dense_linear, weights
-from specdec_lib.models.llama.compiled_linear import CompiledLayer
+from specdec_lib.models.llama.compiled_linear import CompiledLayer, normed
 from specdec_lib.models.llama.dense_linear import DenseLinear, compiled_with, dense_code
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling
 from specdec_lib.models.llama.path_attention import has_vectors
@@ -138,3 +138,16 @@ def test_four_matrices_are_fused_only_where_all_are_compiled():
     own, other = layer_of(16, 16, torch.float32), PackedLinear(torch.eye(16))
     assert weights.fused_layer(own, own, own, other, eps=1.0) is None
     assert weights.fused_layer(own, own, own, own, eps=1.0) is not None
+
+
+@both
+@pytest.mark.parametrize("size", [(1, 1), (3, 40), (9, 576)])
+def test_a_norm_in_compiled_code_is_torchs_and_falls_back_to_it(size, dtype):
+    x, weight, code = numbers(1, *size, scale=3).to(dtype), numbers(2, size[1]).to(dtype), compiled_with(dtype)
+    exact = F.rms_norm(x.double(), size[1:], weight.double(), 1e-5)
+    for by in (code, None):
+        found = normed(by, x, weight, 1e-5)
+        assert found.dtype == dtype
+        assert (found.double() - exact).abs().le(2 * ROUNDING[dtype] * exact.abs() + 1e-30).all()
+    assert torch.equal(normed(code, x, weight, 1e-5)[:1], normed(code, x[:1], weight, 1e-5))
+    assert normed(code, x.double(), weight.double(), 1e-5).dtype == torch.float64
