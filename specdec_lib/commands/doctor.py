@@ -99,8 +99,8 @@ def remedies(found: Mapping[str, Any]) -> Iterator[str]:
     if not here["bf16"] and here["device"] == "cpu":
         yield "this processor has no bf16 kernels: float32 is taken by default, at twice the bytes a token"
     if here["compiler"] is None and could_be_compiled(model, here):
-        yield "install a C compiler, such as gcc: attention is then compiled once " + (
-            "and takes less time" if model["batch_invariant"] else "and gives a row the same bits beside other rows")
+        yield "install a C compiler, such as gcc: linear layers and attention, once compiled, take less time" + (
+            "" if model["batch_invariant"] else ", and give a row the same bits beside other rows")
     if here["gpu_present"] and here["gpu"] is None:
         yield "this machine has an NVIDIA GPU and this build of torch cannot use it: install a CUDA build of torch"
     lost = sorted({*checkpoint_names(SHIPPED)} - {*installed["checkpoints"]})

@@ -1,8 +1,9 @@
 """Whether this machine's kernels give a row the same bits alone and among others, tried on the model's shapes.
 
 Trials use numbers whose sums cancel: what is left is rounding, and shows in nearly every element in which order a
-kernel adds. `path_attention.py` brings an attention of its own, which is taken where it compiles and passes its trial;
-otherwise see `invariant_attention.py` for what is asked of torch's kernels.
+kernel adds. Linear layers of our own (`dense_linear.py`, `four_bit_linear.py`) need no trial. `path_attention.py`
+brings an attention of its own, which is taken where it compiles and passes its trial; otherwise see
+`invariant_attention.py` for what is asked of torch's kernels.
 """
 
 from __future__ import annotations

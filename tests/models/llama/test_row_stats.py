@@ -1,4 +1,4 @@
-"""Statistics of rows in C are torch's in double precision, the first of equal logits first, whatever lies beside them."""
+"""Statistics of rows in C are torch's in double precision, and of equal logits the first comes first."""
 
 import pytest
 import torch
