@@ -6,16 +6,9 @@
  * Outputs lie in tiles of 16, and inputs in words of 32 bits: [tile][word][16 outputs]. Needs AVX2 or AVX-512; products
  * in bfloat16 are emulated where the processor has none, with other bits.
  */
-#include "lanes.h"
 #include "linear.h"
+#include "numbers.h"
 
-#ifdef SINGLE
-typedef float number;
-enum {PACKED = 1};
-#else
-typedef half number;
-enum {PACKED = 2};                                 /* numbers in a word */
-#endif
 /* Rows are cut into equal blocks of MOST at most. The registers hold the sums of a block with several tiles, the more the
  * fewer rows it has. The first block reads weights from memory, the others from the processor's cache. */
 #if HELD == 32
@@ -58,24 +51,11 @@ INLINE int64_t words_of_row(const Matrix *matrix) { return (matrix->in + PACKED 
 INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
 
 #ifdef SINGLE
-INLINE Lanes dot(Lanes sum, Words a, Words b) { return product_plus(as_lanes(a), as_lanes(b), sum); }
-INLINE Lanes widened(const number *x) { return load(x); }
 INLINE float wide_of(number x) { return x; }
 INLINE number stored(float x) { return x; }
-INLINE void store(number *out, Lanes x) { save(out, x); }
 #else
-INLINE Lanes dot(Lanes sum, Words a, Words b) {
-#if defined(__AVX512BF16__) && HELD == 32
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-#else
-    return product_plus(upper(a), upper(b), product_plus(lower(a), lower(b), sum));
-#endif
-}
-
-INLINE Lanes widened(const number *x) { return load_halves(x); }
 INLINE float wide_of(number x) { return single_of(x); }
 INLINE number stored(float x) { return rounded(x); }
-INLINE void store(number *out, Lanes x) { save_halves(out, to_halves(x)); }
 #endif
 
 typedef void (*Block)(const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]);

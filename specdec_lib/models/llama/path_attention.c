@@ -9,19 +9,12 @@
  */
 #include <stdlib.h>
 
-#include "lanes.h"
+#include "numbers.h"
 
 #if HEAD % 32
 #error "a head is a multiple of 32 numbers"
 #endif
 
-#ifdef SINGLE
-typedef float number;
-enum {PACKED = 1};
-#else
-typedef uint16_t number;                           /* the upper half of a float */
-enum {PACKED = 2};                                 /* numbers in a word of 32 bits */
-#endif
 enum {WORDS = HEAD / PACKED};
 /* Queries, and sixteens of columns or values, that are computed together: what the registers hold, and in bfloat16 two
  * sixteens at least, for values are taken by pairs. */
@@ -50,27 +43,14 @@ typedef struct {
 } Layer;
 
 #ifdef SINGLE
-INLINE Lanes dot(Lanes sum, Words a, Words b) { return product_plus(as_lanes(a), as_lanes(b), sum); }
-INLINE Lanes widened(const number *x) { return load(x); }
 INLINE Lanes as_stored(Lanes x) { return x; }
-INLINE void store(number *out, Lanes x) { save(out, x); }
 
 /* n times sixteen numbers from the sums that `add` keeps, scaled. */
 INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
     for (int i = 0; i < n; i++) store(out + i * LANES, times(sums[i], scale));
 }
 #else
-INLINE Lanes dot(Lanes sum, Words a, Words b) {
-#if defined(__AVX512BF16__) && HELD == 32
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-#else
-    return product_plus(upper(a), upper(b), product_plus(lower(a), lower(b), sum));
-#endif
-}
-
-INLINE Lanes widened(const number *x) { return load_halves(x); }
 INLINE Lanes as_stored(Lanes x) { return lower(to_halves(x)); }
-INLINE void store(number *out, Lanes x) { save_halves(out, to_halves(x)); }
 
 /* n times sixteen numbers from the sums that `add` keeps, scaled: two sums hold 32 numbers, by turns of eight bytes. */
 INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
