@@ -155,7 +155,7 @@ class BlockHead:
         shape, w, stop = self.shape, self.weights, start + len(taps)
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
-        c = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps).view(len(taps), -1))
+        c = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps, code_of(w.fc)).view(len(taps), -1))
         c = normed(code_of(w.head), c, w.fc_norm, shape.eps)
         kv = w.inject(c).view(len(c), len(w.layers), 2, shape.kv_heads, shape.head_dim).permute(1, 2, 3, 0, 4)
         keys = kv[:, 0]
@@ -184,7 +184,7 @@ class BlockHead:
         before, weighed, chosen = [], [], []
         token = to_device([anchor], x.device)
         for logp, ids, each in zip(lattice.logp, lattice.ids, rows, strict=True):
-            before.append(scaled(F.embedding(token, self.embedding), self.shape.eps))
+            before.append(scaled(F.embedding(token, self.embedding), self.shape.eps, code_of(self.weights.head)))
             weighed.append(logp + torch.mv(each, self.weights.correction(before[-1])[0]).to(logp.dtype))
             token = ids.gather(0, weighed[-1].argmax(-1, keepdim=True))
             chosen.append(token)

@@ -87,11 +87,12 @@ class EagleWeights:
                             text_rows(state["ids"], every_output_row(target)))
 
     def feature(self, taps: Tensor) -> Tensor:
-        return self.fc(scaled(taps.reshape(-1, self.shape.hidden), self.shape.eps).view(len(taps), -1))
+        states = taps.reshape(-1, self.shape.hidden)
+        return self.fc(scaled(states, self.shape.eps, code_of(self.fc)).view(len(taps), -1))
 
     def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
-        eps = self.shape.eps
-        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), scaled(g, eps)), -1)
+        both = torch.cat((F.embedding(tokens, self.embedding), g), -1).view(2 * len(g), -1)      # one norm for both
+        pair = scaled(both, self.shape.eps, code_of(self.layer.qkv)).view(len(g), -1)
         return layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
 
     def readout(self, x: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class ExitHead:
 
     def __call__(self, x: Tensor) -> Tensor:
         x = x.to(self.norm.dtype)
-        x = x + self.up(F.silu(self.down(scaled(x, self.eps))))
+        x = x + self.up(F.silu(self.down(scaled(x, self.eps, code_of(self.down)))))
         return self.head(normed(code_of(self.head), x, self.norm, self.eps))
 
 

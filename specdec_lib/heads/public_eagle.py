@@ -87,16 +87,16 @@ class Eagle3Network:
         if self.taps_norm is not None:
             rows = F.rms_norm(rows, (rows.shape[1],), self.taps_norm, eps)
         if self.tap_norms:
-            rows = scaled(rows.reshape(-1, self.shape.hidden), eps).view(len(taps), -1)
+            rows = scaled(rows.reshape(-1, self.shape.hidden), eps, code_of(self.fc)).view(len(taps), -1)
         return self.fc(rows)
 
     def output(self, g: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
-        eps, normed = self.shape.eps, None
+        eps, code = self.shape.eps, code_of(self.layer.qkv)
         if self.hidden_norm is None:
-            normed = scaled(g, eps)                # its weight is in qkv
+            normed = scaled(g, eps, code)          # its weight is in qkv
         else:
             g = normed = F.rms_norm(g, (self.shape.hidden,), self.hidden_norm, eps)
-        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps), normed), -1)
+        pair = torch.cat((scaled(F.embedding(tokens, self.embedding), eps, code), normed), -1)
         x = layer_after(g, self.layer.qkv(pair), self.layer, self.shape, attend)
         return self.normed(x) if self.norm_output else x
 

@@ -88,12 +88,17 @@ def product(layer: CompiledLinear, x: Tensor, eps: float = PLAIN) -> Tensor:
     return y
 
 
-def normed(code: LinearCode | None, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x [n, hidden] over its root mean square, times `weight`; in compiled code where that reads this dtype."""
-    if code is None or x.dtype != code.dtype or weight.dtype != code.dtype or x.device.type != "cpu" or x.ndim != 2:
+def reads(code: LinearCode | None, x: Tensor) -> bool:
+    """Whether the compiled code reads these rows: on the CPU, in its dtype."""
+    return code is not None and x.dtype == code.dtype and x.device.type == "cpu" and x.ndim == 2
+
+
+def normed(code: LinearCode | None, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """x [n, hidden] over its root mean square, times `weight` if any; in compiled code where that reads both."""
+    if code is None or not reads(code, x) or weight is not None and weight.dtype != code.dtype:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
     x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-    code.norm(x.data_ptr(), weight.contiguous().data_ptr(), *x.shape, eps, y.data_ptr())
+    code.norm(x.data_ptr(), None if weight is None else weight.contiguous().data_ptr(), *x.shape, eps, y.data_ptr())
     return y
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import attend, attend_by_products, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.compiled_linear import LinearCode, normed, reads
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, Parents, attend_in_order, parts_of
 from specdec_lib.models.llama.path_attention import PathAttention, PathRows
@@ -173,12 +174,14 @@ def rotate(turned: Tensor, cos: Tensor, sin: Tensor) -> None:
         turned.copy_(wide)
 
 
-def scaled(x: Tensor, eps: float) -> Tensor:
-    """x / sqrt(mean x^2 + eps) per row: the norm without its weight.
+def scaled(x: Tensor, eps: float, code: LinearCode | None = None) -> Tensor:
+    """x / sqrt(mean x^2 + eps) per row: the norm without its weight; in compiled code where that reads x.
 
-    A row joined with its own negative has mean zero, so the fused layer norm of both is the root mean square norm of
-    each, rounded once; it is faster than `F.rms_norm`, which torch runs as single steps on a CPU.
+    Elsewhere a row joined with its own negative has mean zero, so the fused layer norm of both is the root mean square
+    norm of each, rounded once; it is faster than `F.rms_norm`, which torch runs as single steps on a CPU.
     """
+    if reads(code, x):
+        return normed(code, x, None, eps)
     hidden = x.shape[-1]
     if x.is_cuda:                                  # one kernel there
         return F.rms_norm(x, (hidden,), None, eps)

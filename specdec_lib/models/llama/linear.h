@@ -51,12 +51,13 @@ INLINE size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* `norm`: y [rows, in] = x over its root mean square, times the weight; rounded once. */
+/* `norm`: y [rows, in] = x over its root mean square, times the weight unless that is NULL; rounded once. */
 #define NORM(number, wide_of, stored) \
     void norm(const number *x, const number *weight, int64_t rows, int64_t in, float eps, number *y) { \
         for (int64_t row = 0; row < rows; row++, x += in, y += in) { \
             float scale = inverse_rms(x, in, eps); \
-            for (int64_t i = 0; i < in; i++) y[i] = stored(wide_of(x[i]) * scale * wide_of(weight[i])); \
+            if (weight) for (int64_t i = 0; i < in; i++) y[i] = stored(wide_of(x[i]) * scale * wide_of(weight[i])); \
+            else for (int64_t i = 0; i < in; i++) y[i] = stored(wide_of(x[i]) * scale); \
         } \
     }
 

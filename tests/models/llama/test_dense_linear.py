@@ -4,9 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from specdec_lib.models.llama import dense_linear, weights
+from specdec_lib.models.llama import dense_linear, four_bit_linear, weights
 from specdec_lib.models.llama.compiled_linear import CompiledLayer, normed
 from specdec_lib.models.llama.dense_linear import DenseLinear, compiled_with, dense_code
+from specdec_lib.models.llama.forward import scaled
 from specdec_lib.models.llama.packed_linear import PackedLinear, cancelling
 from specdec_lib.models.llama.path_attention import has_vectors
 
@@ -151,3 +152,13 @@ def test_a_norm_in_compiled_code_is_torchs_and_falls_back_to_it(size, dtype):
         assert (found.double() - exact).abs().le(2 * ROUNDING[dtype] * exact.abs() + 1e-30).all()
     assert torch.equal(normed(code, x, weight, 1e-5)[:1], normed(code, x[:1], weight, 1e-5))
     assert normed(code, x.double(), weight.double(), 1e-5).dtype == torch.float64
+
+
+@pytest.mark.parametrize("code", [*map(compiled_with, DTYPES), four_bit_linear.compiled_with(), None])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 40), (9, 576)])
+def test_a_norm_without_a_weight_is_the_same_in_every_code_and_without_one(shape, code):
+    dtype = torch.float32 if code is None else code.dtype
+    x = numbers(3, *shape, scale=3).to(dtype)
+    exact = x.double() * torch.rsqrt(x.double().square().mean(-1, keepdim=True) + 1e-5)
+    for found in (scaled(x, 1e-5, code), scaled(x.double(), 1e-5, code)):
+        assert (found.double() - exact).abs().le(8 * ROUNDING[dtype] * exact.abs() + 1e-30).all()
