@@ -160,5 +160,6 @@ def test_a_norm_without_a_weight_is_the_same_in_every_code_and_without_one(shape
     dtype = torch.float32 if code is None else code.dtype
     x = numbers(3, *shape, scale=3).to(dtype)
     exact = x.double() * torch.rsqrt(x.double().square().mean(-1, keepdim=True) + 1e-5)
+    least = 1e-30 if code else 1e-6                # without code, the mean of a row and its negative is nearly zero
     for found in (scaled(x, 1e-5, code), scaled(x.double(), 1e-5, code)):
-        assert (found.double() - exact).abs().le(8 * ROUNDING[dtype] * exact.abs() + 1e-30).all()
+        assert (found.double() - exact).abs().le(2 * ROUNDING[dtype] * exact.abs() + least).all()
