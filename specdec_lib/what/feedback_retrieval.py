@@ -11,8 +11,8 @@ and merged into one tree. The paper gives no rate of the scores, number of posit
 Ours, `shape="likely"`, sizes the tree by the value of a node: see index/trees. Match length and score together give
 the confidence of a position, a node joins while the probability of its path is above its price on the cost curve, and
 nothing is drafted where even the first token is below `least`. So drafts are longer after long matches and shorter
-after short ones: on the tuning prompts 6.7 tokens a draft instead of 14.7, and `respec` with it is 1.02 times (0.96 to
-1.10) as fast as with chains by score (`data/results/tuning`), so the two are not told apart. Scores are kept by
+after short ones: on the tuning prompts 6.8 tokens a draft instead of 14.7, and `respec` with it is 1.05 times (1.00 to
+1.13) as fast as with chains by score (`data/results/tuning`), so the two are barely told apart. Scores are kept by
 distance, because an absolute position seldom recurs: a copy moves on with the text.
 """
 
