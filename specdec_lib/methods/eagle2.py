@@ -5,8 +5,8 @@ its 5 the steps after the root's own, so here it is `eagle2(nodes=59, depth=6, w
 are for a GPU: here nodes default to what the cost curve allows, and two more limits bound the cost. The head's step for
 a level is paid even when no node of the level is submitted, so no level is grown below a tree whose best new path has a
 lower probability than `least`; and a node of lower probability than `price` is not submitted. On the tuning prompts the
-two make it 1.03 times (1.00 to 1.06) as fast (`data/results/tuning`): they gain more where a row costs more beside a
-plain forward. Width is 4, because a few rows cost the head little more than one.
+two make it 1.03 times (1.00 to 1.06) as fast (`data/results/tuning`). Width is 4, because a few rows cost the head
+little more than one.
 
 Verified by `match`: nodes are deterministic, so `rejection` accepts a child with exactly the probability that the
 target draws it. The two accept equally often, and `match` emits exactly plain decoding's tokens when sampling, too.
