@@ -3,21 +3,12 @@
  * An output is one sum over its inputs in order, in single precision; in bfloat16 the inputs go by pairs. So a row's
  * bits depend neither on the rows beside it, nor on threads, nor on how outputs are blocked.
  *
- * Outputs lie in tiles of 16, and inputs in words of 32 bits: [tile][word][16 outputs]. Needs AVX2 or AVX-512; products
- * in bfloat16 are emulated where the processor has none, with other bits.
+ * Outputs lie in tiles of 16, and inputs in words of 32 bits: [tile][word][16 outputs]. Needs AVX2 or AVX-512. Products in
+ * bfloat16 are those of AMX where the processor has it, else of AVX-512, else emulated: each has its own bits.
  */
-#include "linear.h"
-#include "numbers.h"
+#include "dense_amx.h"
+#include "dense_vectors.h"
 
-/* Rows are cut into equal blocks of MOST at most. The registers hold the sums of a block with several tiles, the more the
- * fewer rows it has. The first block reads weights from memory, the others from the processor's cache. */
-#if HELD == 32
-enum {MOST = 9, WIDE = 4};
-INLINE int64_t tiles_at_once(int64_t rows) { return rows <= 6 ? 4 : 3; }
-#else
-enum {MOST = 3, WIDE = 2};
-INLINE int64_t tiles_at_once(int64_t rows) { return rows > 0 ? WIDE : 0; }
-#endif
 enum {CHUNK = 64};                                 /* rows that go through a layer together: they stay in the cache */
 enum {LITTLE = 1 << 14, FEW = 4};                  /* words of weights, and rows, that are not worth a second thread */
 enum {SHARES = 8};                                 /* of a product that a thread takes one after the other */
@@ -47,7 +38,8 @@ typedef struct {
     int64_t next, some;                            /* the next tile, and how many are taken at once */
 } Product;
 
-INLINE int64_t words_of_row(const Matrix *matrix) { return (matrix->in + PACKED - 1) / PACKED; }
+/* A whole number of vectors. */
+INLINE int64_t words_of_row(const Matrix *matrix) { return (matrix->in + PACKED * LANES - 1) / (PACKED * LANES) * LANES; }
 INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
 
 #ifdef SINGLE
@@ -56,51 +48,6 @@ INLINE number stored(float x) { return x; }
 #else
 INLINE float wide_of(number x) { return single_of(x); }
 INLINE number stored(float x) { return rounded(x); }
-#endif
-
-typedef void (*Block)(const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]);
-
-/* The sums [r][WIDE] of t tiles that lie `words` vectors apart, and r rows: both are known where this is compiled. */
-INLINE void sums_of(const int r, const int t, const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]) {
-    Lanes sums[MOST][WIDE];
-#pragma GCC unroll 32
-    for (int i = 0; i < r; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < t; j++) sums[i][j] = zeros();
-#pragma GCC unroll 1
-    for (int64_t k = 0; k < words; k++) {
-        Words w[WIDE];
-#pragma GCC unroll 4
-        for (int j = 0; j < t; j++) w[j] = load_words(weights + (j * words + k) * LANES);
-#pragma GCC unroll 32
-        for (int i = 0; i < r; i++) {
-            Words one = all_words(x[i * words + k]);
-#pragma GCC unroll 4
-            for (int j = 0; j < t; j++) sums[i][j] = dot(sums[i][j], w[j], one);
-        }
-    }
-#pragma GCC unroll 32
-    for (int i = 0; i < r; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < t; j++) out[i][j] = sums[i][j];
-}
-
-#define BLOCK(r, t) static void block_##r##_##t(const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]) { \
-    sums_of(r, t, weights, x, words, out); }
-#define UP_TO_2(r) BLOCK(r, 1) BLOCK(r, 2)
-#define UP_TO_3(r) UP_TO_2(r) BLOCK(r, 3)
-#define UP_TO_4(r) UP_TO_3(r) BLOCK(r, 4)
-#define NAMES_2(r) {block_##r##_1, block_##r##_2}
-#define NAMES_3(r) {block_##r##_1, block_##r##_2, block_##r##_3}
-#define NAMES_4(r) {block_##r##_1, block_##r##_2, block_##r##_3, block_##r##_4}
-
-#if HELD == 32
-UP_TO_4(1) UP_TO_4(2) UP_TO_4(3) UP_TO_4(4) UP_TO_4(5) UP_TO_4(6) UP_TO_3(7) UP_TO_3(8) UP_TO_3(9)
-static const Block BLOCKS[MOST][WIDE] = {
-    NAMES_4(1), NAMES_4(2), NAMES_4(3), NAMES_4(4), NAMES_4(5), NAMES_4(6), NAMES_3(7), NAMES_3(8), NAMES_3(9)};
-#else
-UP_TO_2(1) UP_TO_2(2) UP_TO_2(3)
-static const Block BLOCKS[MOST][WIDE] = {NAMES_2(1), NAMES_2(2), NAMES_2(3)};
 #endif
 
 /* One over the root mean square of a row. */
@@ -159,17 +106,33 @@ INLINE void leave(const Product *product, int64_t row, int64_t at, Lanes sums) {
     }
 }
 
-INLINE int64_t blocks_of(int64_t rows) { return (rows + MOST - 1) / MOST; }
+/* How rows are cut into blocks: into equal ones for vectors, into full ones and a rest for AMX. */
+typedef struct {
+    int64_t rows, count, tiles, shaped;            /* tiles of weights at once; rows that the registers are shaped for */
+    int amx;
+} Blocks;
+
+INLINE Blocks blocks_of(int64_t rows) {
+    int amx = amx_is_allowed();
+    int64_t most = amx ? AMX_ROWS : MOST, count = (rows + most - 1) / most;
+    return (Blocks){rows, count, amx ? WIDE : vector_tiles((rows + count - 1) / count), 0, amx};
+}
+
+INLINE int64_t begin_of(const Blocks *blocks, int64_t block) {
+    return blocks->amx ? least(block * AMX_ROWS, blocks->rows) : block * blocks->rows / blocks->count;
+}
 
 /* Tiles `first` to `first + t` for all rows. */
-static void multiply_tiles(const Product *product, int64_t first, int t) {
+static void multiply_tiles(const Product *product, int64_t first, int t, Blocks *blocks) {
     const Inputs *inputs = product->inputs;
-    int64_t words = words_of_row(product->matrix), rows = inputs->rows, blocks = blocks_of(rows);
+    int64_t words = words_of_row(product->matrix);
     const word *weights = product->matrix->weights + first * words * LANES, *x = (const word *)inputs->taken;
-    for (int64_t block = 0; block < blocks; block++) {
-        int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks;
-        Lanes out[MOST][WIDE];
-        BLOCKS[to - from - 1][t - 1](weights, x + from * words, words, out);
+    for (int64_t block = 0; block < blocks->count; block++) {
+        int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1), rows = to - from;
+        Lanes out[AMX_ROWS][WIDE];
+        if (blocks->amx && rows != blocks->shaped) shape_registers(blocks->shaped = rows);
+        if (blocks->amx) amx_sums(t, weights, x + from * words, words, out);
+        else BLOCKS[rows - 1][t - 1](weights, x + from * words, words, out);
         for (int64_t row = from; row < to; row++)
             for (int j = 0; j < t; j++) leave(product, row, (first + j) * LANES, out[row - from][j]);
     }
@@ -177,12 +140,15 @@ static void multiply_tiles(const Product *product, int64_t first, int t) {
 
 static void multiply_some(void *about) {
     Product *product = about;
-    int64_t tiles = tiles_of(product->matrix), some = product->some, rows = product->inputs->rows;
-    int64_t blocks = blocks_of(rows), wide = tiles_at_once((rows + blocks - 1) / blocks);
+    int64_t tiles = tiles_of(product->matrix), some = product->some;
+    Blocks blocks = blocks_of(product->inputs->rows);
     for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < tiles;)
-        for (int64_t to = least(from + some, tiles), at = from; at < to; at += wide)
-            multiply_tiles(product, at, (int)least(to - at, wide));
+        for (int64_t to = least(from + some, tiles), at = from; at < to; at += blocks.tiles)
+            multiply_tiles(product, at, (int)least(to - at, blocks.tiles), &blocks);
+    if (blocks.amx) free_registers();
 }
+
+INLINE int64_t chunk(void) { return amx_is_allowed() ? AMX_CHUNK : CHUNK; }
 
 /* Takes the inputs in, and multiplies. */
 static void run(Inputs *inputs, Product *product, const Threads *threads) {
@@ -208,11 +174,12 @@ static char *take(Inputs *inputs, int64_t words, size_t more) {
 /* y [rows, out] = x [rows, in] times the matrix, x first divided by its root mean square unless eps < 0; 1 = no memory */
 int multiply(const Matrix *matrix, const number *x, int64_t rows, float eps, number *y, const Threads *threads) {
     Inputs inputs = {.matrix = matrix, .eps = eps};
-    char *memory = take(&inputs, least(rows, CHUNK) * words_of_row(matrix), 0);
+    int64_t most = least(rows, chunk());
+    char *memory = take(&inputs, most * words_of_row(matrix), 0);
     if (!memory) return 1;
-    for (int64_t at = 0; at < rows; at += CHUNK) {
+    for (int64_t at = 0; at < rows; at += most) {
         Product product = {.y = y + at * matrix->out};
-        inputs.x = x + at * matrix->in, inputs.rows = least(rows - at, CHUNK);
+        inputs.x = x + at * matrix->in, inputs.rows = least(rows - at, most);
         run(&inputs, &product, threads);
     }
     free(memory);
@@ -223,7 +190,7 @@ int multiply(const Matrix *matrix, const number *x, int64_t rows, float eps, num
  * are the halves of gate_up applied to the norm of h; 1 = no memory. */
 int finish(const Matrix *out, const Matrix *gate_up, const Matrix *down, const number *x, const number *attended,
            int64_t rows, float eps, number *y, const Threads *threads) {
-    int64_t most = least(rows, CHUNK), hidden = out->out;
+    int64_t most = least(rows, chunk()), hidden = out->out;
     int64_t words = most * largest(words_of_row(out), largest(words_of_row(gate_up), words_of_row(down)));
     size_t states = whole_lines((size_t)(most * hidden) * sizeof(number));
     Inputs inputs = {0};
@@ -231,8 +198,8 @@ int finish(const Matrix *out, const Matrix *gate_up, const Matrix *down, const n
     if (!memory) return 1;
     number *h = (number *)memory;
     float *wide = (float *)(memory + states);
-    for (int64_t at = 0; at < rows; at += CHUNK) {
-        inputs.rows = least(rows - at, CHUNK);
+    for (int64_t at = 0; at < rows; at += most) {
+        inputs.rows = least(rows - at, most);
         inputs.matrix = out, inputs.x = attended + at * out->in, inputs.gates = NULL, inputs.eps = -1;
         run(&inputs, &(Product){.y = h, .residual = x + at * hidden}, threads);
         inputs.matrix = gate_up, inputs.x = h, inputs.eps = eps;

@@ -14,10 +14,10 @@ from specdec_lib.models.llama.path_attention import has_vectors
 SIZES = [(40, 96), (16, 32), (97, 80), (33, 7), (1, 1), (320, 192)]      # outputs and inputs; not all fill tiles
 DTYPES = [torch.bfloat16, torch.float32]
 ROUNDING = {torch.bfloat16: 2 ** -8, torch.float32: 2 ** -23}
-OPTIONS = [(), ("-mno-avx512f",)]                  # as this machine has it, and with AVX2 where there is more
+OPTIONS = [(), ("-DVECTORS",), ("-mno-avx512f",)]    # as this machine has it, without AMX, and with AVX2
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 19, 28, 64, 65, 130)
 both = pytest.mark.parametrize("dtype", DTYPES, ids=["bf16", "fp32"])
-narrow = pytest.mark.parametrize("options", OPTIONS, ids=["widest", "AVX2"])
+narrow = pytest.mark.parametrize("options", OPTIONS, ids=["widest", "vectors", "AVX2"])
 pytestmark = pytest.mark.skipif(not has_vectors(), reason="the code is written for AVX2 and AVX-512")
 
 
@@ -121,12 +121,6 @@ def test_a_target_takes_it_where_it_compiles_and_onednn_elsewhere(dtype, monkeyp
     assert isinstance(weights.linear(weight), expected)
     monkeypatch.setattr(dense_linear, "compiled_with", lambda dtype: None)
     assert isinstance(weights.linear(weight), PackedLinear)
-
-
-def test_a_processor_with_tiles_for_bfloat16_keeps_onednn_for_it(monkeypatch):
-    monkeypatch.setattr(dense_linear, "has_amx", lambda: True)
-    assert dense_code(torch.bfloat16) is None
-    assert dense_code(torch.float32) is not None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])

@@ -10,9 +10,9 @@ from specdec_lib.models.llama.compiled import find_compiler
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import rotate
-from specdec_lib.models.llama.packed_linear import packs_dtype
 from specdec_lib.models.llama.path_attention import compiled_for, path_attention
 from specdec_lib.types import ROOT, Draft
+from tests.processor import torch_keeps_rows
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
 DTYPES = [torch.bfloat16, torch.float32]
@@ -114,6 +114,6 @@ def test_without_a_compiler_models_keep_their_promise_and_say_that_nothing_is_co
         for one in forgotten:
             one.cache_clear()
     assert not model.compiled_attention
-    assert model.batch_invariant == (dtype == torch.bfloat16 and packs_dtype(dtype))
+    assert model.batch_invariant == (dtype == torch.bfloat16 and torch_keeps_rows())
     assert torch.equal(alone, among) or not model.batch_invariant
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,14 @@
+"""What is known of this processor's kernels, for tests of what rests on them."""
+
+import torch
+
+from specdec_lib.models.llama.compiled import processor_flags
+from specdec_lib.models.llama.packed_linear import packs_dtype
+
+
+def torch_keeps_rows() -> bool:
+    """Whether torch's kernels give a row of bfloat16 the same bits among others.
+
+    With AMX a sum over values depends on the rows beside it.
+    """
+    return packs_dtype(torch.bfloat16) and "amx_tile" not in processor_flags()
