@@ -183,9 +183,9 @@ class BlockHead:
         """
         before, weighed, chosen = [], [], []
         token = to_device([anchor], x.device)
-        for logp, ids, each in zip(lattice.logp, lattice.ids, rows, strict=True):
+        for logp, ids, each in zip(lattice.logp, lattice.ids, rows.to(lattice.logp.dtype), strict=True):
             before.append(scaled(F.embedding(token, self.embedding), self.shape.eps, code_of(self.weights.head)))
-            weighed.append(logp + torch.mv(each, self.weights.correction(before[-1])[0]).to(logp.dtype))
+            weighed.append(torch.addmv(logp, each, self.weights.correction(before[-1])[0].to(logp.dtype)))
             token = ids.gather(0, weighed[-1].argmax(-1, keepdim=True))
             chosen.append(token)
         logp = torch.log_softmax(torch.stack(weighed), -1)
