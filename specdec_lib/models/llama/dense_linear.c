@@ -6,10 +6,11 @@
  * Outputs lie in tiles of 16, and inputs in words of 32 bits: [tile][word][16 outputs]. Needs AVX2 or AVX-512. Products in
  * bfloat16 are those of AMX where the processor has it, else of AVX-512, else emulated: each has its own bits.
  */
-#include "dense_amx.h"
+#include "amx.h"
 #include "dense_vectors.h"
 
-enum {CHUNK = 64};                                 /* rows that go through a layer together: they stay in the cache */
+enum {CHUNK = 64, AMX_CHUNK = 128};                /* rows that go through a layer together: they stay in the cache */
+enum {BLOCK_ROWS = MOST > 16 ? MOST : 16};         /* of a block, of vectors or of AMX */
 enum {LITTLE = 1 << 14, FEW = 4};                  /* words of weights, and rows, that are not worth a second thread */
 enum {SHARES = 8};                                 /* of a product that a thread takes one after the other */
 
@@ -106,20 +107,30 @@ INLINE void leave(const Product *product, int64_t row, int64_t at, Lanes sums) {
     }
 }
 
-/* How rows are cut into blocks: into equal ones for vectors, into full ones and a rest for AMX. */
+/* How rows are cut into blocks: into equal ones for vectors, into full registers and a rest for AMX. */
 typedef struct {
     int64_t rows, count, tiles, shaped;            /* tiles of weights at once; rows that the registers are shaped for */
     int amx;
 } Blocks;
 
-INLINE Blocks blocks_of(int64_t rows) {
+static Blocks blocks_of(int64_t rows) {
     int amx = amx_is_allowed();
-    int64_t most = amx ? AMX_ROWS : MOST, count = (rows + most - 1) / most;
-    return (Blocks){rows, count, amx ? WIDE : vector_tiles((rows + count - 1) / count), 0, amx};
+    int64_t most = amx ? REGISTER : MOST, count = (rows + most - 1) / most;
+    return (Blocks){rows, count, amx ? SUMS : vector_tiles((rows + count - 1) / count), 0, amx};
 }
 
 INLINE int64_t begin_of(const Blocks *blocks, int64_t block) {
-    return blocks->amx ? least(block * AMX_ROWS, blocks->rows) : block * blocks->rows / blocks->count;
+    return blocks->amx ? least(block * REGISTER, blocks->rows) : block * blocks->rows / blocks->count;
+}
+
+INLINE void sums_of_block(Blocks *blocks, int64_t rows, int t, const word *weights, const word *x, int64_t words,
+                          Lanes (*out)[WIDE]) {
+    if (!blocks->amx) {
+        BLOCKS[rows - 1][t - 1](weights, x, words, out);
+        return;
+    }
+    if (rows != blocks->shaped) shape_registers(blocks->shaped = rows);
+    amx_sums(t, weights, words, x, words * (int64_t)sizeof(word), words, NULL, out[0], sizeof *out);
 }
 
 /* Tiles `first` to `first + t` for all rows. */
@@ -128,11 +139,9 @@ static void multiply_tiles(const Product *product, int64_t first, int t, Blocks 
     int64_t words = words_of_row(product->matrix);
     const word *weights = product->matrix->weights + first * words * LANES, *x = (const word *)inputs->taken;
     for (int64_t block = 0; block < blocks->count; block++) {
-        int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1), rows = to - from;
-        Lanes out[AMX_ROWS][WIDE];
-        if (blocks->amx && rows != blocks->shaped) shape_registers(blocks->shaped = rows);
-        if (blocks->amx) amx_sums(t, weights, x + from * words, words, out);
-        else BLOCKS[rows - 1][t - 1](weights, x + from * words, words, out);
+        int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1);
+        Lanes out[BLOCK_ROWS][WIDE];
+        sums_of_block(blocks, to - from, t, weights, x + from * words, words, out);
         for (int64_t row = from; row < to; row++)
             for (int j = 0; j < t; j++) leave(product, row, (first + j) * LANES, out[row - from][j]);
     }

@@ -7,9 +7,8 @@
  * Compiled for one head size, -DHEAD=64, a multiple of 32, and for numbers in bfloat16, or with -DSINGLE in single
  * precision. Needs AVX2 or AVX-512; products in bfloat16 are emulated where the processor has none.
  */
-#include <stdlib.h>
-
-#include "numbers.h"
+#include "amx.h"
+#include "linear.h"
 
 #if HEAD % 32
 #error "a head is a multiple of 32 numbers"
@@ -21,8 +20,6 @@ enum {WORDS = HEAD / PACKED};
 enum {MOST = 6, WIDE = HELD / 8 > PACKED ? HELD / 8 : PACKED};
 enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
-
-typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 
 /* What is the same for all layers. Rows `first` to `first + rows` of the cache are fed; those from `context` on are
  * nodes, and node i sees, besides the context, nodes[ends[i] .. ends[i + 1]]. Without `ends` a row sees all before. */
@@ -43,14 +40,22 @@ typedef struct {
 } Layer;
 
 #ifdef SINGLE
-INLINE Lanes as_stored(Lanes x) { return x; }
+/* Stores x and returns it as it is stored. */
+INLINE Lanes store_rounded(number *out, Lanes x) {
+    store(out, x);
+    return x;
+}
 
 /* n times sixteen numbers from the sums that `add` keeps, scaled. */
 INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
     for (int i = 0; i < n; i++) store(out + i * LANES, times(sums[i], scale));
 }
 #else
-INLINE Lanes as_stored(Lanes x) { return lower(to_halves(x)); }
+INLINE Lanes store_rounded(number *out, Lanes x) {
+    Words halves = to_halves(x);
+    save_halves(out, halves);
+    return lower(halves);
+}
 
 /* n times sixteen numbers from the sums that `add` keeps, scaled: two sums hold 32 numbers, by turns of eight bytes. */
 INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
@@ -59,7 +64,7 @@ INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
 }
 #endif
 
-INLINE Lanes exponential(Lanes x) {
+INLINE Lanes exponentials(Lanes x) {
     Lanes n = nearest(times(x, all(1.44269504f)));
     Lanes r = minus_product(n, all(0.693145752f), x);
     r = minus_product(n, all(1.42860677e-6f), r);
@@ -191,12 +196,15 @@ static void add_all(int m, int n, const number *values, const int32_t *at, int64
  * their sum. */
 static float to_weights(float *scores, int64_t n) {
     Lanes most = all(-__builtin_inff()), sum = zeros();
-    for (int64_t c = 0; c < n; c += LANES) most = greater(n - c, most, load(scores + c));
+    int64_t c = 0, whole = n / LANES * LANES;
+    for (; c < whole; c += LANES) most = greater(LANES, most, load(scores + c));
+    if (c < n) most = greater(n - c, most, load(scores + c));
     most = all(greatest(most));
-    for (int64_t c = 0; c < n; c += LANES) {
-        Lanes weight = first(n - c, as_stored(exponential(minus(load(scores + c), most))));
-        sum = plus(sum, weight);
-        store((number *)scores + c, weight);
+    for (c = 0; c < whole; c += LANES)
+        sum = plus(sum, store_rounded((number *)scores + c, exponentials(minus(load(scores + c), most))));
+    if (c < n) {
+        Lanes rest = first(n - c, exponentials(minus(load(scores + c), most)));
+        sum = plus(sum, store_rounded((number *)scores + c, rest));
     }
     return 1.0f / total(sum);
 }
@@ -250,8 +258,15 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
     }
 }
 
+#ifdef AMX
+#include "path_amx.h"
+#endif
+
 /* Rows `from` to `to` of one key head; false without memory. */
 static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t to) {
+#ifdef AMX
+    if (amx_is_allowed()) return attend_in_tiles(layer, head, from, to);
+#endif
     const Rows *rows = layer->rows;
     int64_t group = rows->heads / rows->kv_heads, queries = (to - from) * group, limit = rows->first + to;
     int64_t width = (limit + LANES - 1) / LANES * LANES, step = (rows->heads + 2 * rows->kv_heads) * HEAD;
@@ -303,11 +318,13 @@ static void enter_some(void *about) {
 static void attend_some(void *about) {
     Layer *layer = about;
     int64_t rows = layer->rows->rows, blocks = layer->blocks, jobs = layer->rows->kv_heads * blocks;
+    if (amx_is_allowed()) shape_registers(REGISTER);
     for (int64_t job; (job = __atomic_fetch_add(&layer->done, 1, __ATOMIC_RELAXED)) < jobs;) {
         int64_t head = job % layer->rows->kv_heads, block = blocks - 1 - job / layer->rows->kv_heads;  /* long first */
         if (!attend_block(layer, head, block * rows / blocks, (block + 1) * rows / blocks))
             __atomic_store_n(&layer->failed, 1, __ATOMIC_RELAXED);
     }
+    if (amx_is_allowed()) free_registers();
 }
 
 /* Into how many blocks the rows are cut, so that scores stay in the processor's cache and threads end together. */
