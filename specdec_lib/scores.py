@@ -142,15 +142,26 @@ class RowStats:
 class Scores:
     """Raw logits [1 + n, V] of one forward: row 0 after the context, row i + 1 after node i.
 
-    `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
+    They may be handed in in half precision, as `given`; `logits` are widened when they are first asked for, because
+    row statistics answer most questions. `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
     ids of `brief` may be handed in by a model that has already moved them to the host (one transfer a round).
     """
 
     def __init__(self, logits: Tensor, ids: Tensor | None = None, row_stats: RowStats | None = None):
-        self.logits, self.ids, self._row_stats = logits, ids, row_stats
+        self.given, self.ids, self._row_stats = logits, ids, row_stats
 
     def __len__(self) -> int:
-        return len(self.logits)
+        return len(self.given)
+
+    @property
+    def columns(self) -> int:
+        """How many tokens have a logit."""
+        return self.given.shape[1]
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """All rows, in single precision at least."""
+        return self.given.to(torch.promote_types(self.given.dtype, torch.float32))
 
     @cached_property
     def peaks(self) -> Tensor | None:
@@ -172,12 +183,12 @@ class Scores:
 
     def logit(self, row: int, token: int) -> float:
         """The raw logit of one token, read from what already lies on the host where that is possible."""
-        if self._row_stats is not None and (self.ids is not None or self.logits.device.type != "cpu"):
+        if self._row_stats is not None and (self.ids is not None or self.given.device.type != "cpu"):
             place = (self._row_stats.ids[row] == token).nonzero()
             if len(place):
                 return float(self._row_stats.logits[row, place[0, 0]])
         column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
-        return float(self.logits[row, column])
+        return float(self.given[row, column])
 
     def stats(self, row: int, token: int) -> TokenStats:
         """Probability of `token`, the two largest probabilities and the entropy (nats) of `row`, raw softmax.

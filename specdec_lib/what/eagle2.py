@@ -85,7 +85,7 @@ def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width
     """The best `width` children of each parent, best first; the last rows of `scores` belong to the parents."""
     first_row = len(scores) - len(parents)
     rows = tuple(range(first_row, len(scores)))
-    row_stats = scores.row_stats(rows, min(max(width, 2), scores.logits.shape[1]))
+    row_stats = scores.row_stats(rows, min(max(width, 2), scores.columns))
     found = []
     for parent, ids, logits, lse, entropy in zip(parents, row_stats.ids[first_row:].tolist(),
                                                  row_stats.logits[first_row:].tolist(), row_stats.lse,

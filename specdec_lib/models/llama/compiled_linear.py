@@ -42,6 +42,7 @@ class LinearCode:
     norm: Callable[..., None] = field(repr=False)
     library: ctypes.CDLL = field(repr=False)
     dtype: torch.dtype
+    tile: int = 1                                  # `finish` takes halves of gate and up of a multiple of so many
 
 
 class CompiledLinear(Protocol):
@@ -114,7 +115,7 @@ def no_memory() -> MemoryError:
     return MemoryError("there is no memory for the activations of these rows")
 
 
-def compiled_functions(source: Path, options: Sequence[str], dtype: torch.dtype) -> LinearCode | None:
+def compiled_functions(source: Path, options: Sequence[str], dtype: torch.dtype, tile: int = 1) -> LinearCode | None:
     """The functions of this source, compiled with these options; None where nothing compiles."""
     compiled = library(source, *options)
     if compiled is None:
@@ -122,7 +123,7 @@ def compiled_functions(source: Path, options: Sequence[str], dtype: torch.dtype)
     for function, arguments in ((compiled.multiply, MULTIPLY), (compiled.finish, FINISH)):
         function.argtypes, function.restype = arguments, ctypes.c_int
     compiled.norm.argtypes, compiled.norm.restype = NORM, None
-    return LinearCode(compiled.multiply, compiled.finish, compiled.norm, compiled, dtype)
+    return LinearCode(compiled.multiply, compiled.finish, compiled.norm, compiled, dtype, tile)
 
 
 @cache

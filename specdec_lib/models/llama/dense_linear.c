@@ -23,10 +23,10 @@ typedef struct {
 /* From rows of activations to what the tiles multiply. */
 typedef struct {
     const Matrix *matrix;
-    const number *x;                               /* [rows, in], unless the inputs are gated */
-    const float *gates;                            /* [rows, 2 in]: silu(first half) times the second half; or NULL */
+    const number *x;                               /* [rows, in] */
     float eps;                                     /* of the root mean square norm; below 0 there is none */
-    number *taken;                                 /* [rows, words], zero behind the last input */
+    number *taken;                                 /* memory for [rows, words], zero behind the last input */
+    const word *read;                              /* the same as tiles read it: `taken`, or x as it lies */
     int64_t rows, next;
 } Inputs;
 
@@ -34,8 +34,8 @@ typedef struct {
     const Matrix *matrix;
     const Inputs *inputs;
     number *y;                                     /* [rows, out] */
-    float *wide;                                   /* the same unrounded, instead of y; or NULL */
     const number *residual;                        /* [rows, out], added before rounding; or NULL */
+    int64_t gated;                                 /* numbers between rows of y = silu(first half) times second; or 0 */
     int64_t next, some;                            /* the next tile, and how many are taken at once */
 } Product;
 
@@ -67,10 +67,7 @@ static void enter(const Inputs *inputs, int64_t row) {
     const Matrix *matrix = inputs->matrix;
     int64_t in = matrix->in, whole = words_of_row(matrix) * PACKED;
     number *to = inputs->taken + row * whole;
-    if (inputs->gates) {
-        const float *gate = inputs->gates + 2 * row * in, *up = gate + in;
-        for (int64_t i = 0; i < in; i++) to[i] = stored(gated(gate[i], up[i]));
-    } else if (inputs->eps < 0) {
+    if (inputs->eps < 0) {
         memcpy(to, inputs->x + row * in, (size_t)in * sizeof(number));
     } else {
         const number *x = inputs->x + row * in;
@@ -93,8 +90,7 @@ INLINE void leave(const Product *product, int64_t row, int64_t at, Lanes sums) {
     if (count >= LANES) {
         if (matrix->bias) sums = plus(sums, load(matrix->bias + at));
         if (product->residual) sums = plus(sums, widened(product->residual + place));
-        if (product->wide) save(product->wide + place, sums);
-        else store(product->y + place, sums);
+        store(product->y + place, sums);
         return;
     }
     float x[LANES];
@@ -102,9 +98,18 @@ INLINE void leave(const Product *product, int64_t row, int64_t at, Lanes sums) {
     for (int64_t l = 0; l < count; l++) {
         if (matrix->bias) x[l] += matrix->bias[at + l];
         if (product->residual) x[l] += wide_of(product->residual[place + l]);
-        if (product->wide) product->wide[place + l] = x[l];
-        else product->y[place + l] = stored(x[l]);
+        product->y[place + l] = stored(x[l]);
     }
+}
+
+/* Sixteen gates of one row with what they let through: silu(gate) up, rounded once. */
+INLINE void leave_gated(const Product *product, int64_t row, int64_t at, Lanes gate, Lanes up) {
+    const float *bias = product->matrix->bias;
+    float a[LANES], b[LANES];
+    if (bias) gate = plus(gate, load(bias + at)), up = plus(up, load(bias + product->matrix->out / 2 + at));
+    save(a, gate), save(b, up);
+    number *to = product->y + row * product->gated + at;
+    for (int l = 0; l < LANES; l++) to[l] = stored(gated(a[l], b[l]));
 }
 
 /* How rows are cut into blocks: into equal ones for vectors, into full registers and a rest for AMX. */
@@ -133,23 +138,31 @@ INLINE void sums_of_block(Blocks *blocks, int64_t rows, int t, const word *weigh
     amx_sums(t, weights, words, x, words * (int64_t)sizeof(word), words, NULL, out[0], sizeof *out);
 }
 
-/* Tiles `first` to `first + t` for all rows. */
+/* Tiles whose products are taken apart: of a gated product those of the gates, which come first. */
+INLINE int64_t own_tiles(const Product *product) { return tiles_of(product->matrix) / (product->gated ? 2 : 1); }
+
+/* Tiles `first` to `first + t` for all rows, and with gates the tiles of what they let through. */
 static void multiply_tiles(const Product *product, int64_t first, int t, Blocks *blocks) {
-    const Inputs *inputs = product->inputs;
-    int64_t words = words_of_row(product->matrix);
-    const word *weights = product->matrix->weights + first * words * LANES, *x = (const word *)inputs->taken;
+    int64_t words = words_of_row(product->matrix), behind = own_tiles(product) * words * LANES;
+    const word *weights = product->matrix->weights + first * words * LANES;
     for (int64_t block = 0; block < blocks->count; block++) {
         int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1);
-        Lanes out[BLOCK_ROWS][WIDE];
-        sums_of_block(blocks, to - from, t, weights, x + from * words, words, out);
+        const word *x = product->inputs->read + from * words;
+        Lanes out[BLOCK_ROWS][WIDE], up[BLOCK_ROWS][WIDE];
+        sums_of_block(blocks, to - from, t, weights, x, words, out);
+        if (product->gated) sums_of_block(blocks, to - from, t, weights + behind, x, words, up);
         for (int64_t row = from; row < to; row++)
-            for (int j = 0; j < t; j++) leave(product, row, (first + j) * LANES, out[row - from][j]);
+            for (int j = 0; j < t; j++) {
+                int64_t at = (first + j) * LANES, i = row - from;
+                if (product->gated) leave_gated(product, row, at, out[i][j], up[i][j]);
+                else leave(product, row, at, out[i][j]);
+            }
     }
 }
 
 static void multiply_some(void *about) {
     Product *product = about;
-    int64_t tiles = tiles_of(product->matrix), some = product->some;
+    int64_t tiles = own_tiles(product), some = product->some;
     Blocks blocks = blocks_of(product->inputs->rows);
     for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < tiles;)
         for (int64_t to = least(from + some, tiles), at = from; at < to; at += blocks.tiles)
@@ -159,16 +172,23 @@ static void multiply_some(void *about) {
 
 INLINE int64_t chunk(void) { return amx_is_allowed() ? AMX_CHUNK : CHUNK; }
 
-/* Takes the inputs in, and multiplies. */
+/* Makes of the inputs what tiles read; plain ones that fill their words are read where they lie. */
+static void take_in(Inputs *inputs, const Threads *threads, int several) {
+    inputs->read = (const word *)inputs->taken, inputs->next = 0;
+    if (inputs->eps < 0 && inputs->matrix->in == PACKED * words_of_row(inputs->matrix))
+        inputs->read = (const word *)inputs->x;
+    else if (several && inputs->rows >= FEW) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
+    else enter_some(inputs);
+}
+
+/* Takes the inputs in, unless there is no x because they are, and multiplies. */
 static void run(Inputs *inputs, Product *product, const Threads *threads) {
     const Matrix *matrix = inputs->matrix;
     int64_t tiles = tiles_of(matrix), words = words_of_row(matrix);
     int several = threads->count > 1 && threads->parallel && inputs->rows * tiles * words > LITTLE / LANES;
-    inputs->next = product->next = 0;
-    product->matrix = matrix, product->inputs = inputs;
-    product->some = largest(1, tiles / (SHARES * threads->count));
-    if (several && inputs->rows >= FEW) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
-    else enter_some(inputs);
+    if (inputs->x) take_in(inputs, threads, several);
+    product->matrix = matrix, product->inputs = inputs, product->next = 0;
+    product->some = largest(1, own_tiles(product) / (SHARES * threads->count));
     if (several) threads->parallel(multiply_some, product, (unsigned)threads->count, 0);
     else multiply_some(product);
 }
@@ -196,24 +216,24 @@ int multiply(const Matrix *matrix, const number *x, int64_t rows, float eps, num
 }
 
 /* The rest of a layer after its attention: y = h + down(silu(gate) up), where h = x + out(attended), and gate and up
- * are the halves of gate_up applied to the norm of h; 1 = no memory. */
+ * are the halves of gate_up, of whole tiles, applied to the norm of h; 1 = no memory. */
 int finish(const Matrix *out, const Matrix *gate_up, const Matrix *down, const number *x, const number *attended,
            int64_t rows, float eps, number *y, const Threads *threads) {
-    int64_t most = least(rows, chunk()), hidden = out->out;
-    int64_t words = most * largest(words_of_row(out), largest(words_of_row(gate_up), words_of_row(down)));
+    int64_t most = least(rows, chunk()), hidden = out->out, whole = words_of_row(down) * PACKED;
     size_t states = whole_lines((size_t)(most * hidden) * sizeof(number));
+    size_t gates = whole_lines((size_t)(most * whole) * sizeof(number));
     Inputs inputs = {0};
-    char *memory = take(&inputs, words, states + (size_t)(most * gate_up->out) * sizeof(float));
+    char *memory = take(&inputs, most * largest(words_of_row(out), words_of_row(gate_up)), states + gates);
     if (!memory) return 1;
-    number *h = (number *)memory;
-    float *wide = (float *)(memory + states);
+    number *h = (number *)memory, *through = (number *)(memory + states);
+    if (whole > down->in) memset(through, 0, gates);
     for (int64_t at = 0; at < rows; at += most) {
         inputs.rows = least(rows - at, most);
-        inputs.matrix = out, inputs.x = attended + at * out->in, inputs.gates = NULL, inputs.eps = -1;
+        inputs.matrix = out, inputs.x = attended + at * out->in, inputs.eps = -1;
         run(&inputs, &(Product){.y = h, .residual = x + at * hidden}, threads);
         inputs.matrix = gate_up, inputs.x = h, inputs.eps = eps;
-        run(&inputs, &(Product){.wide = wide}, threads);
-        inputs.matrix = down, inputs.gates = wide, inputs.eps = -1;
+        run(&inputs, &(Product){.y = through, .gated = whole}, threads);
+        inputs.matrix = down, inputs.x = NULL, inputs.read = (const word *)through;
         run(&inputs, &(Product){.y = y + at * hidden, .residual = h}, threads);
     }
     free(memory);

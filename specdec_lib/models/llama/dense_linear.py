@@ -76,4 +76,4 @@ def dense_code(dtype: torch.dtype) -> LinearCode | None:
 @cache
 def compiled_with(dtype: torch.dtype, *options: str) -> LinearCode | None:
     """The functions for this dtype compiled with these options; None where nothing compiles."""
-    return compiled_functions(SOURCE, (*DTYPES[dtype], *options), dtype)
+    return compiled_functions(SOURCE, (*DTYPES[dtype], *options), dtype, LANES)

@@ -33,15 +33,17 @@ class LogitsCache:
 
     def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor,
              row_stats: RowStats | None = None) -> None:
-        """Stores the first `known` rows of the last call followed by `new`; half precision becomes single."""
+        """Stores the first `known` rows of the last call followed by `new`, which is fresh unless it is on a GPU."""
         rows, logits = 1 + len(draft), self.logits
-        if logits is None or not (known and known == 1 + len(self.draft) and rows <= len(logits)):
-            dtype = torch.float64 if new.dtype == torch.float64 else torch.float32
-            logits = torch.empty(rows + (AHEAD if known else 0), new.shape[1], dtype=dtype, device=new.device)
-            if known:
-                logits[:known] = self.rows(self.draft)[:known]
-            self.logits = logits
-        logits[known:rows] = new
+        if not known and not new.is_cuda:
+            self.logits = new
+        else:
+            if logits is None or not (known and known == 1 + len(self.draft) and rows <= len(logits)):
+                logits = new.new_empty(rows + (AHEAD if known else 0), new.shape[1])
+                if known:
+                    logits[:known] = self.rows(self.draft)[:known]
+                self.logits = logits
+            logits[known:rows] = new
         if row_stats is not None and known:
             assert self.row_stats is not None      # a model gives them always or never
             row_stats = joined(first_rows(self.row_stats, known), row_stats)

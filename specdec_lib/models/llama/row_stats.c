@@ -34,9 +34,10 @@ static void largest_of(const number *x, int64_t columns, int64_t k, float *value
     for (int64_t from = 0; from < columns; from += BLOCK) {
         int64_t to = least(from + BLOCK, columns);
         if (held == k && to - from == BLOCK) {
-            float most = wide_of(x[from]);
-            for (int i = 1; i < BLOCK; i++) most = wide_of(x[from + i]) > most ? wide_of(x[from + i]) : most;
-            if (!(most > value[k - 1])) continue;
+            float limit = value[k - 1];
+            int larger = 0;                        /* not the largest number: compilers make no vectors of that loop */
+            for (int i = 0; i < BLOCK; i++) larger |= wide_of(x[from + i]) > limit;
+            if (!larger) continue;
         }
         for (int64_t i = from; i < to; i++) {
             float one = wide_of(x[i]);

@@ -56,9 +56,10 @@ def code_of(layer: Any) -> LinearCode | None:
 
 
 def fused_layer(qkv: Linear, out: Linear, gate_up: Linear, down: Linear, eps: float) -> CompiledLayer | None:
-    """These four matrices in fewer calls; None where they are not all in compiled code."""
+    """These four matrices in fewer calls; None where they are not all in compiled code, and where that cannot gate."""
     compiled = [part for part in (qkv, out, gate_up, down) if not isinstance(part, PackedLinear)]
-    return CompiledLayer(*compiled, eps=eps) if len(compiled) == 4 else None
+    gates = len(compiled) == 4 and compiled[2].out % (2 * compiled[2].code.tile) == 0
+    return CompiledLayer(*compiled, eps=eps) if gates else None
 
 
 @dataclass(frozen=True)

@@ -77,16 +77,20 @@ def test_a_norm_before_the_product_is_the_root_mean_square_norm(dtype):
 
 
 @both
-def test_the_rest_of_a_layer_is_that_of_its_matrices(dtype):
-    hidden, heads, mlp, eps = 96, 64, 112, 0.5
-    qkv, out, gate_up, down = (layer_of(*size, dtype) for size in
+@narrow
+@pytest.mark.parametrize("biased", [False, True], ids=["bare", "bias"])
+@pytest.mark.parametrize("mlp", [112, 128], ids=["part of a vector", "whole vectors"])
+def test_the_rest_of_a_layer_is_that_of_its_matrices(mlp, biased, options, dtype):
+    hidden, heads, eps = 96, 64, 0.5
+    qkv, out, gate_up, down = (layer_of(*size, dtype, *options, biased=biased) for size in
                                ((128, hidden), (hidden, heads), (2 * mlp, hidden), (hidden, mlp)))
-    layer = CompiledLayer(qkv, out, gate_up, down, eps)
-    for rows in (1, 5, 9, 20, 70):
+    layer, bias = CompiledLayer(qkv, out, gate_up, down, eps), [part.bias.double() if biased else 0 for part in
+                                                                (out, gate_up, down)]
+    for rows in (1, 5, 9, 20, 70, 130):
         x, attended = numbers(rows, rows, hidden).to(dtype), numbers(rows + 1, rows, heads).to(dtype)
-        wide = x.double() + attended.double() @ out.dense().double().T
-        gate, up = (F.rms_norm(wide, (hidden,), None, eps) @ gate_up.dense().double().T).chunk(2, -1)
-        exact = wide + (F.silu(gate) * up) @ down.dense().double().T
+        wide = x.double() + attended.double() @ out.dense().double().T + bias[0]
+        gate, up = (F.rms_norm(wide, (hidden,), None, eps) @ gate_up.dense().double().T + bias[1]).chunk(2, -1)
+        exact = wide + (F.silu(gate) * up) @ down.dense().double().T + bias[2]
         assert (layer.rest(x, attended).double() - exact).abs().max() < 40 * ROUNDING[dtype]
         assert torch.equal(layer.heads(x), qkv(x, eps))
         assert torch.equal(layer.rest(x, attended)[:1], layer.rest(x[:1], attended[:1]))
@@ -129,10 +133,12 @@ def test_other_dtypes_have_no_code(dtype):
     assert isinstance(weights.linear(torch.eye(4, dtype=dtype)), PackedLinear)
 
 
-def test_four_matrices_are_fused_only_where_all_are_compiled():
+def test_four_matrices_are_fused_only_where_all_are_compiled_and_the_gates_fill_tiles():
     own, other = layer_of(16, 16, torch.float32), PackedLinear(torch.eye(16))
-    assert weights.fused_layer(own, own, own, other, eps=1.0) is None
-    assert weights.fused_layer(own, own, own, own, eps=1.0) is not None
+    for mlp, fused in ((16, True), (32, True), (8, False), (24, False)):
+        gate_up = layer_of(2 * mlp, 16, torch.float32)
+        assert (weights.fused_layer(own, own, gate_up, own, eps=1.0) is not None) == fused
+        assert weights.fused_layer(own, own, gate_up, other, eps=1.0) is None
 
 
 @both
