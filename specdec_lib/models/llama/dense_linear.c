@@ -11,7 +11,8 @@
 
 enum {CHUNK = 64, AMX_CHUNK = 128};                /* rows that go through a layer together: they stay in the cache */
 enum {BLOCK_ROWS = MOST > 16 ? MOST : 16};         /* of a block, of vectors or of AMX */
-enum {LITTLE = 1 << 14, FEW = 4};                  /* words of weights, and rows, that are not worth a second thread */
+enum {LITTLE = 1 << 14};                           /* words of weights that are not worth a second thread */
+enum {FEW = 16};                                   /* rows that each thread takes in for itself: sooner than it gets them */
 enum {SHARES = 8};                                 /* of a product that a thread takes one after the other */
 
 typedef struct {
@@ -25,8 +26,8 @@ typedef struct {
     const Matrix *matrix;
     const number *x;                               /* [rows, in] */
     float eps;                                     /* of the root mean square norm; below 0 there is none */
-    number *taken;                                 /* memory for [rows, words], zero behind the last input */
-    const word *read;                              /* the same as tiles read it: `taken`, or x as it lies */
+    number *taken;                                 /* [rows, words], zero behind the last input; of each thread if few */
+    const word *read;                              /* what tiles read: `taken`, or x as it lies; NULL: each thread its own */
     int64_t rows, next;
 } Inputs;
 
@@ -36,7 +37,7 @@ typedef struct {
     number *y;                                     /* [rows, out] */
     const number *residual;                        /* [rows, out], added before rounding; or NULL */
     int64_t gated;                                 /* numbers between rows of y = silu(first half) times second; or 0 */
-    int64_t next, some;                            /* the next tile, and how many are taken at once */
+    int64_t next, some, threads;                   /* the next tile, how many are taken at once, threads that began */
 } Product;
 
 /* A whole number of vectors. */
@@ -63,10 +64,10 @@ static float inverse_rms(const number *x, int64_t in, float eps) {
 
 NORM(number, wide_of, stored)
 
-static void enter(const Inputs *inputs, int64_t row) {
+static void enter(const Inputs *inputs, int64_t row, number *taken) {
     const Matrix *matrix = inputs->matrix;
     int64_t in = matrix->in, whole = words_of_row(matrix) * PACKED;
-    number *to = inputs->taken + row * whole;
+    number *to = taken + row * whole;
     if (inputs->eps < 0) {
         memcpy(to, inputs->x + row * in, (size_t)in * sizeof(number));
     } else {
@@ -80,7 +81,7 @@ static void enter(const Inputs *inputs, int64_t row) {
 static void enter_some(void *about) {
     Inputs *inputs = about;
     for (int64_t row; (row = __atomic_fetch_add(&inputs->next, 1, __ATOMIC_RELAXED)) < inputs->rows;)
-        enter(inputs, row);
+        enter(inputs, row, inputs->taken);
 }
 
 /* Sixteen outputs of one row: adds to the sums and rounds. */
@@ -116,12 +117,13 @@ INLINE void leave_gated(const Product *product, int64_t row, int64_t at, Lanes g
 typedef struct {
     int64_t rows, count, tiles, shaped;            /* tiles of weights at once; rows that the registers are shaped for */
     int amx;
+    const word *x;                                 /* [rows, words] */
 } Blocks;
 
-static Blocks blocks_of(int64_t rows) {
+static Blocks blocks_of(int64_t rows, const word *x) {
     int amx = amx_is_allowed();
     int64_t most = amx ? REGISTER : MOST, count = (rows + most - 1) / most;
-    return (Blocks){rows, count, amx ? SUMS : vector_tiles((rows + count - 1) / count), 0, amx};
+    return (Blocks){rows, count, amx ? SUMS : vector_tiles((rows + count - 1) / count), 0, amx, x};
 }
 
 INLINE int64_t begin_of(const Blocks *blocks, int64_t block) {
@@ -147,7 +149,7 @@ static void multiply_tiles(const Product *product, int64_t first, int t, Blocks 
     const word *weights = product->matrix->weights + first * words * LANES;
     for (int64_t block = 0; block < blocks->count; block++) {
         int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1);
-        const word *x = product->inputs->read + from * words;
+        const word *x = blocks->x + from * words;
         Lanes out[BLOCK_ROWS][WIDE], up[BLOCK_ROWS][WIDE];
         sums_of_block(blocks, to - from, t, weights, x, words, out);
         if (product->gated) sums_of_block(blocks, to - from, t, weights + behind, x, words, up);
@@ -160,10 +162,19 @@ static void multiply_tiles(const Product *product, int64_t first, int t, Blocks 
     }
 }
 
+/* The inputs of a thread that takes them in for itself. */
+static const word *own_inputs(const Inputs *inputs, int64_t thread) {
+    number *taken = inputs->taken + thread * inputs->rows * words_of_row(inputs->matrix) * PACKED;
+    for (int64_t row = 0; row < inputs->rows; row++) enter(inputs, row, taken);
+    return (const word *)taken;
+}
+
 static void multiply_some(void *about) {
     Product *product = about;
+    const Inputs *inputs = product->inputs;
     int64_t tiles = own_tiles(product), some = product->some;
-    Blocks blocks = blocks_of(product->inputs->rows);
+    int64_t thread = __atomic_fetch_add(&product->threads, 1, __ATOMIC_RELAXED);
+    Blocks blocks = blocks_of(inputs->rows, inputs->read ? inputs->read : own_inputs(inputs, thread));
     for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < tiles;)
         for (int64_t to = least(from + some, tiles), at = from; at < to; at += blocks.tiles)
             multiply_tiles(product, at, (int)least(to - at, blocks.tiles), &blocks);
@@ -172,12 +183,13 @@ static void multiply_some(void *about) {
 
 INLINE int64_t chunk(void) { return amx_is_allowed() ? AMX_CHUNK : CHUNK; }
 
-/* Makes of the inputs what tiles read; plain ones that fill their words are read where they lie. */
+/* Makes of the inputs what tiles read, unless each thread does; plain ones that fill their words are read in place. */
 static void take_in(Inputs *inputs, const Threads *threads, int several) {
     inputs->read = (const word *)inputs->taken, inputs->next = 0;
     if (inputs->eps < 0 && inputs->matrix->in == PACKED * words_of_row(inputs->matrix))
         inputs->read = (const word *)inputs->x;
-    else if (several && inputs->rows >= FEW) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
+    else if (inputs->rows <= FEW) inputs->read = NULL;
+    else if (several) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
     else enter_some(inputs);
 }
 
@@ -187,15 +199,16 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
     int64_t tiles = tiles_of(matrix), words = words_of_row(matrix);
     int several = threads->count > 1 && threads->parallel && inputs->rows * tiles * words > LITTLE / LANES;
     if (inputs->x) take_in(inputs, threads, several);
-    product->matrix = matrix, product->inputs = inputs, product->next = 0;
+    product->matrix = matrix, product->inputs = inputs, product->next = product->threads = 0;
     product->some = largest(1, own_tiles(product) / (SHARES * threads->count));
     if (several) threads->parallel(multiply_some, product, (unsigned)threads->count, 0);
     else multiply_some(product);
 }
 
-/* Memory for the inputs of so many words, and `more` bytes before; false without it. */
-static char *take(Inputs *inputs, int64_t words, size_t more) {
-    char *memory = aligned_alloc(64, whole_lines(more) + whole_lines((size_t)words * sizeof(word)));
+/* Memory for the inputs of so many rows of so many words, and `more` bytes before; false without it. */
+static char *take(Inputs *inputs, int64_t rows, int64_t words, size_t more, const Threads *threads) {
+    size_t bytes = (size_t)(rows * words * (rows <= FEW ? largest(1, threads->count) : 1)) * sizeof(word);
+    char *memory = aligned_alloc(64, whole_lines(more) + whole_lines(bytes));
     if (memory) inputs->taken = (number *)(memory + whole_lines(more));
     return memory;
 }
@@ -204,7 +217,7 @@ static char *take(Inputs *inputs, int64_t words, size_t more) {
 int multiply(const Matrix *matrix, const number *x, int64_t rows, float eps, number *y, const Threads *threads) {
     Inputs inputs = {.matrix = matrix, .eps = eps};
     int64_t most = least(rows, chunk());
-    char *memory = take(&inputs, most * words_of_row(matrix), 0);
+    char *memory = take(&inputs, most, words_of_row(matrix), 0, threads);
     if (!memory) return 1;
     for (int64_t at = 0; at < rows; at += most) {
         Product product = {.y = y + at * matrix->out};
@@ -223,7 +236,7 @@ int finish(const Matrix *out, const Matrix *gate_up, const Matrix *down, const n
     size_t states = whole_lines((size_t)(most * hidden) * sizeof(number));
     size_t gates = whole_lines((size_t)(most * whole) * sizeof(number));
     Inputs inputs = {0};
-    char *memory = take(&inputs, most * largest(words_of_row(out), words_of_row(gate_up)), states + gates);
+    char *memory = take(&inputs, most, largest(words_of_row(out), words_of_row(gate_up)), states + gates, threads);
     if (!memory) return 1;
     number *h = (number *)memory, *through = (number *)(memory + states);
     if (whole > down->in) memset(through, 0, gates);
