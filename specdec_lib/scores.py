@@ -142,9 +142,10 @@ class RowStats:
 class Scores:
     """Raw logits [1 + n, V] of one forward: row 0 after the context, row i + 1 after node i.
 
-    They may be handed in in half precision, as `given`; `logits` are widened when they are first asked for, because
-    row statistics answer most questions. `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
-    ids of `brief` may be handed in by a model that has already moved them to the host (one transfer a round).
+    `ids [V]` names the token of each column where the head has fewer rows than the vocabulary. `best` and the top
+    ids of `brief` may be handed in by a model that has already moved them to the host (one transfer a round). Logits in
+    half precision are kept as they were `given` and widened when they are first asked for: statistics answer most
+    questions.
     """
 
     def __init__(self, logits: Tensor, ids: Tensor | None = None, row_stats: RowStats | None = None):

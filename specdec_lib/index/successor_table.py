@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from operator import is_
 
+from specdec_lib.cards import Kit
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.sequences import restore
 from specdec_lib.types import ROOT, Round, Session
 
 Row = tuple[int, ...]
+WEIGHTS = (0.55, 0.1, 0.05, 0.03, 0.02, 0.015, 0.01, 0.01)     # probability that the successor of this rank is next
 UNKNOWN = -1                                       # token id in rows of a replay that were not recorded
 
 
@@ -72,3 +74,9 @@ class SuccessorTable:
 
     def _take_back(self) -> None:
         restore(self._rows, self._undo.pop())
+
+
+def shared_table(kit: Kit, text: bool = True) -> SuccessorTable:
+    """The table of this kit, which all parts of a decode share."""
+    name = "successor table" if text else "successor table without text"
+    return kit.index(name, lambda: SuccessorTable(text=text))

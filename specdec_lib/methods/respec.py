@@ -14,6 +14,8 @@ in `data/results/tuning`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Method
 
@@ -21,13 +23,14 @@ from specdec_lib.types import Method
 def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
          key: str = "diagonal", query: int = 2, least: float = 0.3, shape: str = "likely", kept: int = 4,
          longest: int | None = None, copy: int | None = None, depth: int = 5, width: int = 4, nodes: int | None = None,
-         grow: float = 0.4, price: float | None = None, remember: int = 0) -> Method:
+         grow: float = 0.4, price: float | None = None, remember: int = 0, lengthen: bool = False,
+         further: float | None = None) -> Method:
     """Parameters of the trigger, the candidates and `eagle2`; see the three parts.
 
     Trigger: `theta`, `penalty`, `look_back`, `reading`. Candidates: `key`, `query`, `least`, `shape`, `kept`,
     `longest`, in trees of at most `copy` nodes. The others are `eagle2`'s, whose `least` is called `grow` here. Nodes
     default to what the cost curve allows, and `copy` to four times as many, because each node must exceed its price.
-    `remember` is for `respec+memory`.
+    `remember` is for `respec+memory`, `lengthen` and `further` for `respec+lengthened`.
     """
     nodes = kit.nodes if nodes is None else nodes
     copy = 4 * nodes if copy is None else copy
@@ -36,7 +39,10 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
                     model_nodes=nodes, least=grow)
     candidates = {"key": key, "query": query, "least": least, "shape": shape, "kept": kept, "longest": longest,
                   "remember": remember}
-    what = kit.part("switch", drafters={"feedback-retrieval": candidates, "eagle2": {"price": price}})
+    head: dict[str, Any] = {"price": price}
+    if lengthen:
+        head = {"part": "lengthened", "drafter": "eagle2", "given": head, "price": further}
+    what = kit.part("switch", drafters={"feedback-retrieval": candidates, "eagle2": head})
     return Method(when, what, kit.part("match"))
 
 

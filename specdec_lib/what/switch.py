@@ -39,9 +39,10 @@ class Switch:
 
 
 def make(kit: Kit, drafters: Iterable[str] | Mapping[str, Mapping] = ("suffix-automaton", "token-recycling")) -> Switch:
-    """Drafters by the names of their cards; a mapping gives each its parameters."""
+    """Drafters by the names of their cards; a mapping gives each its parameters, `part` the card if that is another."""
     values = drafters if isinstance(drafters, Mapping) else {}
-    return Switch({name: kit.part(name, **values.get(name, {})) for name in drafters})
+    own = {name: dict(values.get(name, {})) for name in drafters}
+    return Switch({name: kit.part(given.pop("part", name), **given) for name, given in own.items()})
 
 
 CARD = Card("switch", idea="the budget names who drafts", source="Hu et al. 2024, SAM-Decoding", make=make,

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.index.successor_table import SuccessorTable
+from specdec_lib.index.successor_table import WEIGHTS, SuccessorTable, shared_table
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "token-recycling"
-WEIGHTS = (0.55, 0.1, 0.05, 0.03, 0.02, 0.015, 0.01, 0.01)
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ class TokenRecycling:
 
 def make(kit: Kit, weights: tuple[float, ...] = WEIGHTS, text: bool = True) -> TokenRecycling:
     """With `text` the prompt's own text fills the table first; `text=False` starts empty, as published."""
-    name = "successor table" if text else "successor table without text"
-    return TokenRecycling(kit.index(name, lambda: SuccessorTable(text=text)), tuple(weights))
+    return TokenRecycling(shared_table(kit, text), tuple(weights))
 
 
 CARD = Card(NAME, idea="a tree of the successors that the target last ranked highest", source="Luo et al. 2024",

@@ -5,7 +5,6 @@ Scores that were returned stay valid: a row, once written, is never overwritten.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from specdec_lib.models.llama.cache_rows import common_nodes
