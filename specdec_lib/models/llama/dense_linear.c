@@ -28,7 +28,7 @@ typedef struct {
     float eps;                                     /* of the root mean square norm; below 0 there is none */
     number *taken;                                 /* [rows, words], zero behind the last input; of each thread if few */
     const word *read;                              /* what tiles read: `taken`, or x as it lies; NULL: each thread its own */
-    int64_t rows, next;
+    int64_t rows, next, room;                      /* rows that the memory holds */
 } Inputs;
 
 typedef struct {
@@ -188,7 +188,7 @@ static void take_in(Inputs *inputs, const Threads *threads, int several) {
     inputs->read = (const word *)inputs->taken, inputs->next = 0;
     if (inputs->eps < 0 && inputs->matrix->in == PACKED * words_of_row(inputs->matrix))
         inputs->read = (const word *)inputs->x;
-    else if (inputs->rows <= FEW) inputs->read = NULL;
+    else if (inputs->rows <= FEW && inputs->rows * (several ? threads->count : 1) <= inputs->room) inputs->read = NULL;
     else if (several) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
     else enter_some(inputs);
 }
@@ -207,8 +207,8 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
 
 /* Memory for the inputs of so many rows of so many words, and `more` bytes before; false without it. */
 static char *take(Inputs *inputs, int64_t rows, int64_t words, size_t more, const Threads *threads) {
-    size_t bytes = (size_t)(rows * words * (rows <= FEW ? largest(1, threads->count) : 1)) * sizeof(word);
-    char *memory = aligned_alloc(64, whole_lines(more) + whole_lines(bytes));
+    inputs->room = rows <= FEW ? rows * largest(1, threads->count) : rows;
+    char *memory = aligned_alloc(64, whole_lines(more) + whole_lines((size_t)(inputs->room * words) * sizeof(word)));
     if (memory) inputs->taken = (number *)(memory + whole_lines(more));
     return memory;
 }

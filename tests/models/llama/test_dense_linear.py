@@ -70,6 +70,21 @@ def test_a_row_has_the_same_bits_alone_and_among_others_with_one_thread_and_two(
 
 
 @both
+@narrow
+def test_a_few_rows_behind_many_find_room_for_as_many_threads_as_there_are(options, dtype):
+    """Few rows are taken in by each thread; the memory is that of the many before them."""
+    layer, x, threads = layer_of(640, 192, dtype, *options), numbers(5, 144, 192).to(dtype), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = torch.cat([layer(row[None], 1e-5) for row in x])
+        torch.set_num_threads(24)
+        for rows in (16, 80, 144):
+            assert torch.equal(layer(x[:rows], 1e-5), alone[:rows]), rows
+    finally:
+        torch.set_num_threads(threads)
+
+
+@both
 def test_a_norm_before_the_product_is_the_root_mean_square_norm(dtype):
     layer, x, eps = layer_of(97, 80, dtype), numbers(4, 6, 80, scale=3).to(dtype), 0.5
     normed = F.rms_norm(x.float(), (80,), None, eps).to(dtype)
