@@ -89,10 +89,11 @@ class Lengthened:
             enter(node)
         while open_nodes and len(tokens) < budget.size:
             one = heappop(open_nodes)
-            for column, value in zip((tokens, parents, confidence, source, depths),
-                                     (one.token, one.parent, one.prob, one.source, depths[one.parent] + 1),
-                                     strict=True):
-                column.append(value)
+            tokens.append(one.token)
+            parents.append(one.parent)
+            confidence.append(one.prob)
+            source.append(one.source)
+            depths.append(depths[one.parent] + 1)
             enter(len(tokens) - 1)
         return Draft(tuple(tokens), tuple(parents), draft.q and draft.q + (None,) * (len(tokens) - len(draft)),
                      source=tuple(source), confidence=tuple(confidence), notes=draft.notes)
