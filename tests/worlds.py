@@ -143,13 +143,15 @@ def random_diffusion(shape: LlamaConfig, ids: tuple[int, ...], layers: int = 2, 
 def random_block_diffusion(shape: LlamaConfig, taps: tuple[int, ...], ids: tuple[int, ...], layers: int = 2,
                            block: int = 4,
                            candidates: int = 4, seed: int = 5) -> Trained:
-    """A block drafter with random weights."""
+    """A block drafter with random weights, one of its `layers` that of an EAGLE head."""
     h, wide = shape.hidden, shape.heads * shape.head_dim
-    sizes = {"fc": (h, len(taps) * h), "fc_norm": (h,), "norm": (h,), "mask": (h,), "correction": (h, h),
-             "confidence": (2 * h,)}
-    for i in range(layers):
-        sizes |= {f"layers__{i}__qkv": (wide + 2 * shape.kv_heads * shape.head_dim, h), f"layers__{i}__out": (h, wide),
-                  f"layers__{i}__gate_up": (2 * shape.mlp, h), f"layers__{i}__down": (h, shape.mlp)}
+    qkv = wide + 2 * shape.kv_heads * shape.head_dim
+    rest = {"out": (h, wide), "gate_up": (2 * shape.mlp, h), "down": (h, shape.mlp)}
+    sizes = {"fc": (h, len(taps) * h), "norm": (h,), "mask": (block - 1, h), "correction": (h, h),
+             "confidence": (2 * h,), "qkv": (qkv, 2 * h), **rest}
+    for i in range(layers - 1):
+        sizes |= {f"gates__{i}__attention": (h,), f"gates__{i}__mlp": (h,)}
+        sizes |= {f"layers__{i}__{name}": size for name, size in {"qkv": (qkv, h), **rest}.items()}
     return Trained("block-diffusion", random_state(seed, ids, **sizes),
                    {"taps": list(taps), "block": block, "candidates": candidates})
 

@@ -203,7 +203,8 @@ def difference_base(folder: str | Path, name: str, weights: LlamaWeights | None,
                     meta: Mapping[str, Any]) -> quantize.Base | None:
     """The base of stored differences: the checkpoint beside it that meta["base"] names, else the target's matrices.
 
-    None without weights. Refusal where that checkpoint is missing or has another checksum.
+    Of what that checkpoint does not hold, the base is the target's, too. None without weights. Refusal where that
+    checkpoint is missing or has another checksum.
     """
     if weights is None or "base" not in meta:
         return None if weights is None else base_matrix(weights, meta)
@@ -213,7 +214,8 @@ def difference_base(folder: str | Path, name: str, weights: LlamaWeights | None,
         raise Refusal(f"{name} is a difference from the {asked['name']} with the checksum {asked['sha256'][:12]}, and "
                       f"{folder} holds {'another' if there else 'none'}: copy that one beside it, or train on from the "
                       f"one at hand with `specdec train {name}`")
-    return load_checkpoint(folder, asked["name"], weights).state.__getitem__
+    found, own = load_checkpoint(folder, asked["name"], weights).state, base_matrix(weights, meta)
+    return lambda matrix: found[matrix] if matrix in found else own(matrix)
 
 
 def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base:

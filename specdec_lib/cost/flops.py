@@ -77,12 +77,13 @@ def draft_matrices(state: Mapping[str, Tensor], meta: Mapping[str, Any], shape: 
     if layer is not None:                          # the target has read the committed tokens; it stops after `layer`
         adapter = matrix_size(state, f"exit.{layer}.")
         return [*layer_matrices(shape, layer, depth, depth, context), MatrixUse(adapter + head, depth, depth, size)]
-    layers = matrix_size(state, "layers.") or matrix_size(state, "", ("qkv", "out", "gate_up", "down"))
+    layers = matrix_size(state, "layers.") + matrix_size(state, "", ("qkv", "out", "gate_up", "down"))
     seen = kv_numbers(shape, context)
     if "block" in meta:
-        inject, block = count * 2 * shape.kv_heads * shape.head_dim * shape.hidden, meta["block"]
+        inject = (count + 1) * 2 * shape.kv_heads * shape.head_dim * shape.hidden        # the first layer reads pairs
+        block = meta["block"]
         walked = matrix_size(state, "correction") + meta["candidates"] * shape.hidden
-        return [MatrixUse(matrix_size(state, "fc") + inject, 1, new, size), MatrixUse(layers, 1, block, size),
+        return [MatrixUse(matrix_size(state, "fc") + inject, 1, new + 1, size), MatrixUse(layers, 1, block, size),
                 MatrixUse(count * seen, 1, block * shape.group), MatrixUse(head, 1, depth, size),
                 MatrixUse(walked, depth, depth, size)]
     reads, rows = 1 if "blocks" in meta else depth, new + depth - 1

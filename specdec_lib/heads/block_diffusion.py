@@ -1,9 +1,10 @@
 """A block drafter: one forward over the anchor and masks drafts a whole block from the target's hidden states.
 
 Source: DFlash (arXiv 2602.06036) for the hidden states injected as keys and values and the bidirectional block; DSpark
-(arXiv 2607.05147) for the anchor slot that predicts, the left-to-right correction and the confidence. A committed token
-costs the drafter one product and its keys and values, computed once; it passes no layer. The anchor is the last
-committed token: its own hidden state does not exist yet, so the block sees the hidden states strictly before it.
+(arXiv 2607.05147) for the anchor slot that predicts, the left-to-right correction and the confidence; EAGLE-3 (arXiv
+2503.01840) for the first layer, whose rows join a token's feature with the token after it. A committed token costs the
+drafter one product and its keys and values, computed once; it passes no layer. The anchor is the last committed token:
+its own hidden state does not exist yet. Its row, and those of the masks, hold the feature of the token before it.
 
 Every block has the same length, however few of its tokens are needed: masks further right change the predictions of
 the first slots, so a shorter draft is the beginning of the longer one, here as in training.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -34,8 +36,8 @@ from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.forward import columns, decoder_layer, scaled, view_of
-from specdec_lib.models.llama.weights import LayerWeights, Linear, code_of
+from specdec_lib.models.llama.forward import attended, columns, decoder_layer, layer_after, scaled, view_of
+from specdec_lib.models.llama.weights import MATRICES, LayerWeights, Linear, code_of
 from specdec_lib.scores import TokenStats
 from specdec_lib.topk import top_k
 from specdec_lib.types import Draft, Lattice, Refusal
@@ -45,15 +47,16 @@ from specdec_lib.types import Draft, Lattice, Refusal
 class BlockWeights:
     """The tensors of a block drafter, packed for one target."""
 
-    fc: Linear                                     # concatenated taps -> hidden
-    fc_norm: Tensor                                # [hidden]
-    inject: Linear                                 # hidden -> keys and values of every layer, layer after layer
-    layers: tuple[LayerWeights, ...]
+    fc: Linear                                     # concatenated taps -> a token's feature [hidden]
+    first: LayerWeights                            # its qkv reads a token and a feature, concatenated
+    inject_first: Linear                           # the same pair -> its keys and values
+    inject: Linear                                 # feature -> keys and values of every other layer, layer after layer
+    layers: tuple[LayerWeights, ...]               # the other layers
     norm: Tensor                                   # [hidden], before the head
     head: Linear                                   # the target's output rows of `ids`
     rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
     text: TextRows | None                          # the output rows of all tokens, where they lie open
-    mask: Tensor                                   # [hidden] stands in for an unknown token
+    masks: Tensor                                  # [slots - 1, hidden] stand in for unknown tokens, slot by slot
     correction: Linear                             # the token before -> what it adds to a slot's hidden state
     confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
     ids: Tensor                                    # [rows] the draft vocabulary
@@ -64,21 +67,31 @@ class BlockWeights:
         """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
         shape, h = target.shape, target.shape.hidden
         queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-        put = checked_tensors(state, {"fc": (h, taps * h), "fc_norm": (h,), "norm": (h,), "mask": (h,),
-                                      "correction": (h, h), "confidence": (2 * h,)}, target)
         sizes = {"qkv": (queries + keys, h), "out": (h, queries), "gate_up": (-1, h), "down": (h, -1)}
-        count, layers = 0, {}
-        while not count or f"layers.{count}.qkv" in state:
-            layers |= checked_tensors(state, {f"layers.{count}.{name}": size for name, size in sizes.items()}, target)
-            count += 1
+        put = checked_tensors(state, {**sizes, "qkv": (queries + keys, 2 * h), "fc": (h, taps * h), "norm": (h,),
+                                      "mask": (-1, h), "correction": (h, h), "confidence": (2 * h,)}, target)
+        others = [gated_layer(state, i, sizes, target) for i in range(sum("down" in name for name in state) - 1)]
         ids = draft_vocabulary(state, target)
         head = output_rows(target, ids)
-        inject = torch.cat([layers[f"layers.{i}.qkv"][queries:] for i in range(count)])
-        return BlockWeights(drafter_linear(put["fc"], target), put["fc_norm"], drafter_linear(inject, target),
-                            tuple(drafter_layer(layers, f"layers.{i}.", target) for i in range(count)), put["norm"],
+        inject = torch.cat([layer["qkv"][queries:] for layer in others])
+        return BlockWeights(drafter_linear(put["fc"], target), drafter_layer(put, "", target),
+                            drafter_linear(put["qkv"][queries:], target), drafter_linear(inject, target),
+                            tuple(drafter_layer(layer, "", target) for layer in others), put["norm"],
                             head, head.dense().contiguous(), text_rows(state["ids"], every_output_row(target)),
-                            put["mask"], drafter_linear(put["correction"], target), put["confidence"], ids,
-                            target.embedding)
+                            put["mask"].to(target.embedding.dtype), drafter_linear(put["correction"], target),
+                            put["confidence"], ids, target.embedding)
+
+
+def gated_layer(state: Mapping[str, Tensor], i: int, sizes: Mapping[str, tuple[int, ...]], target: TargetWeights
+                ) -> dict[str, Tensor]:
+    """The matrices of the i-th layer behind the first, `out` and `down` multiplied by their gates; as stored else."""
+    h = target.shape.hidden
+    layer = checked_tensors(state, {f"layers.{i}.{name}": size for name, size in sizes.items()}, target)
+    gates = checked_tensors(state, {f"gates.{i}.attention": (h,), f"gates.{i}.mlp": (h,)}, target)
+    made = {name: layer[f"layers.{i}.{name}"] for name in MATRICES}
+    for name, gate in (("out", "attention"), ("down", "mlp")):
+        made[name] = gates[f"gates.{i}.{gate}"].double()[:, None] * made[name].double()
+    return made
 
 
 @dataclass(frozen=True)
@@ -118,8 +131,10 @@ class BlockHead:
         self.embedding = self.weights.embedding
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
-        self.cache = KVCache(self.shape, len(self.weights.layers), self.embedding.dtype, target.device)
+        self.cache = KVCache(self.shape, 1 + len(self.weights.layers), self.embedding.dtype, target.device)
         self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, target.device)
+        self.feature = self.embedding.new_zeros(1, self.shape.hidden)          # of the token before the anchor
+        self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.forwards = self.fed = 0
 
     @property
@@ -142,39 +157,66 @@ class BlockHead:
             return self.walk(tokens[-1], x, Lattice(ids, logp), rows)
 
     def read(self, tokens: tuple[int, ...]) -> None:
-        """Computes missing keys and values of committed tokens before the last one from the target's hidden states."""
+        """Computes missing rows of committed tokens from the target's hidden states.
+
+        Row j holds token j + 1. That of the last token is the block's own, so only its feature is kept.
+        """
         self.vocabulary.read(tokens)
-        self.cache.align(tokens[:-1], Draft())
+        if self.first != tokens[:1]:
+            del self.cache.rows.depth[:]
+        self.first = tokens[:1]
+        self.cache.align(tokens[1:-1], Draft())
+        if len(tokens) == 1:
+            self.feature = torch.zeros_like(self.feature)
         for at, streams in new_features(self.target, tokens, len(self.cache.rows), self.levels):
             with torch.inference_mode():
-                self.keep(streams.to(self.embedding.dtype), at)
+                self.keep(streams.to(self.embedding.dtype), tokens[at + 1:at + 1 + len(streams)], at)
+            done = min(at + len(streams), len(tokens) - 2) - at
+            self.cache.rows.depth += [1] * done
             self.fed += len(streams)
 
-    def keep(self, taps: Tensor, start: int) -> None:
-        """Writes the rows from `start` on from their hidden states `taps` [rows, taps, hidden]."""
+    def keep(self, taps: Tensor, tokens: tuple[int, ...], start: int) -> None:
+        """Writes the rows from `start` on, with these tokens, from their hidden states `taps` [rows, taps, hidden]."""
         shape, w, stop = self.shape, self.weights, start + len(taps)
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
-        c = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps, code_of(w.fc)).view(len(taps), -1))
-        c = normed(code_of(w.head), c, w.fc_norm, shape.eps)
-        kv = w.inject(c).view(len(c), len(w.layers), 2, shape.kv_heads, shape.head_dim).permute(1, 2, 3, 0, 4)
+        feature = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps, code_of(w.fc)).view(len(taps), -1))
+        alone, pair = self.joined(F.embedding(to_device(tokens, feature.device), self.embedding), feature)
+        kv = torch.cat((w.inject_first(pair), w.inject(alone)), -1)
+        kv = kv.view(len(taps), 1 + len(w.layers), 2, shape.kv_heads, shape.head_dim).permute(1, 2, 3, 0, 4)
         keys = kv[:, 0]
         self.cache.kv[:, 0, :, start:stop] = keys * cos + keys.roll(shape.head_dim // 2, -1) * sin
         self.cache.kv[:, 1, :, start:stop] = kv[:, 1]
-        self.cache.rows.depth += [1] * len(taps)
+        self.feature = feature[-1:]
+
+    def joined(self, words: Tensor, feature: Tensor) -> tuple[Tensor, Tensor]:
+        """What layers read of rows with these embedded tokens and features: the features normed, and both joined."""
+        count, hidden = feature.shape
+        pair = scaled(torch.cat((words, feature), -1).view(2 * count, hidden), self.shape.eps, code_of(self.weights.fc))
+        return pair[1::2].contiguous(), pair.view(count, 2 * hidden)
 
     def streams(self, tokens: tuple[int, ...]) -> Tensor:
         """Normed hidden states [block, hidden] of the anchor and the masks behind it; their rows are not kept."""
-        start, stop = len(tokens) - 1, len(tokens) - 1 + self.block
+        w, shape = self.weights, self.shape
+        start = max(0, len(tokens) - 2)
+        stop = start + self.block
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
-        view = view_of(slice(start, stop), cos, sin, None, self.shape.group, self.cache.capacity)
-        anchor = self.embedding[tokens[-1]][None]
-        x = torch.cat((anchor, self.weights.mask.expand(self.block - 1, -1)))
-        for layer, kv in zip(self.weights.layers, columns(self.cache.kv, view), strict=True):
-            x = decoder_layer(x, layer, self.shape, kv, view)
+        view = view_of(slice(start, stop), cos, sin, None, shape.group, self.cache.capacity)
+        first, *others = columns(self.cache.kv, view)
+        x = self.feature.repeat(self.block, 1)
+        pair = self.joined(torch.cat((self.embedding[tokens[-1]][None], self.masks)), x)[1]
+        x = layer_after(x, w.first.qkv(pair), w.first, shape, partial(attended, kv=first, view=view))
+        for layer, kv in zip(w.layers, others, strict=True):
+            x = decoder_layer(x, layer, shape, kv, view)
         self.forwards += 1
-        return normed(code_of(self.weights.head), x, self.weights.norm, self.shape.eps)
+        return normed(code_of(w.head), x, w.norm, shape.eps)
+
+    @property
+    def masks(self) -> Tensor:
+        """One mask for each slot behind the anchor's [block - 1, hidden]; past the trained ones the last again."""
+        there, lack = self.weights.masks[:self.block - 1], self.block - 1 - len(self.weights.masks)
+        return there if lack <= 0 else torch.cat((there, there[-1:].expand(lack, -1)))
 
     def walk(self, anchor: int, x: Tensor, lattice: Lattice, rows: Tensor) -> Block:
         """The greedy chain: the token chosen before a slot corrects the scores of its candidates [n, K].

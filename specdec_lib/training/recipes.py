@@ -9,11 +9,12 @@ from typing import Any
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.checkpoints.trainable import CANVAS, HRAD, LENGTH, NGRAM
 from specdec_lib.heads.diffusion import FULL
+from specdec_lib.models.llama.weights import MATRICES
 from specdec_lib.training.data.dataset import Dataset
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets import diffusion_finetune
 from specdec_lib.training.nets.base import TrainableDrafter
-from specdec_lib.training.nets.block_diffusion import BlockDiffusionNet
+from specdec_lib.training.nets.block_diffusion import block_drafter
 from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK, ALIGNED_SMOOTH, aligned_diffusion
 from specdec_lib.training.nets.diffusion_lm import RANK, DiffusionNet
 from specdec_lib.training.nets.draft_lm import DraftLMNet
@@ -85,11 +86,12 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExitNet,
            {"exit.*.norm": "float32", "ids": "int32"},
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),
-    Recipe("block-diffusion", "three of the target's layers over its own streams fill a block of masks at once",
-           BlockDiffusionNet, {"ids": "int32", "layers.*": "+rank80"},
-           limits=("Its layers differ from the target's by matrices of rank 80, in training as on disk: 0.7 MB a layer "
-                   "where four bits of whole matrices take 2.0. What whole matrices would learn beyond that is lost, "
-                   "and how much that is was not measured.",
+    Recipe("block-diffusion", "an EAGLE head, taught on to fill a block of masks at once with two more layers",
+           block_drafter, {"ids": "int32", **dict.fromkeys(("layers.*", *MATRICES), "+rank80")}, upon="eagle",
+           rate=1e-3,                              # at 4e-3 the head's own first slot is lost: 0.388 to 0.237
+           limits=("Its first layer differs from that of the checkpoint eagle, which settings name by its checksum, and "
+                   "its others from the target's by matrices of rank 80, in training as on disk. It is read with that "
+                   "very checkpoint beside it. What whole matrices would learn beyond that was not measured.",
                    "It always fills a block of the length it was trained for: masks further right change the first "
                    "slots, so another length is another drafter that nobody trained.",
                    "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "

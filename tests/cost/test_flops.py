@@ -89,12 +89,12 @@ def test_the_rows_that_are_counted_are_the_rows_that_are_fed(name):
         assert len(what(begin(tokens, 9), Budget(4), NO_DICE)) == 4
         fed.append((counted.forwards - before[0], counted.fed - before[1]))
     parts = draft_matrices(stored.state, stored.meta, target.shape, 4, 7, 2, layer)
-    layers = matrix_size(stored.state, "layers.") or matrix_size(stored.state, "", ("qkv", "out", "gate_up", "down"))
+    layers = matrix_size(stored.state, "layers.") + matrix_size(stored.state, "", ("qkv", "out", "gate_up", "down"))
     layers = layers or target.shape.hidden * (12 * 4 + 3 * 32)
     main = next(part for part in parts if part.weights == layers)
     if name == "block-diffusion":                  # rows that are committed are read beside the block
-        assert fed[1] == (1, 2)
-        assert (main.reads, main.rows, parts[0].rows) == (1, 8, 2)
+        assert fed[1] == (1, 3)
+        assert (main.reads, main.rows, parts[0].rows) == (1, 8, 3)
     elif name == "eagle":
         assert fed[1] == (4, 5) == (main.reads, main.rows)
     else:

@@ -37,23 +37,27 @@ def turned(x, position):
 def plainly(tokens, streams, block=BLOCK):
     """Normed streams [block, hidden] and slot logits, one row at a time over a list of all that it sees."""
     w = {name: tensor if name == "ids" else tensor.double() for name, tensor in CHECKPOINT.state.items()}
-    anchor = len(tokens) - 1
-    x = [TARGET.weights.embedding[tokens[-1]]] + [w["mask"]] * (block - 1)
-    context = [unit(w["fc"] @ unit(streams[row]).reshape(-1)) * w["fc_norm"] for row in range(anchor)]
+    words, none = TARGET.weights.embedding, torch.zeros(24, dtype=torch.float64)
+    features = [w["fc"] @ unit(streams[row]).reshape(-1) for row in range(len(tokens) - 1)]
+    x = [features[-1] if features else none] * block
+    read = [torch.cat((unit(word), unit(row))) for word, row in zip(words[list(tokens[1:])], features, strict=True)][:-1]
+    first, after = len(read), [torch.cat((unit(word), unit(x[0]))) for word in [words[tokens[-1]], *w["mask"]]]
     for i in range(2):
-        qkv, keys, values, queries = w[f"layers.{i}.qkv"], [], [], []
-        for position, row in enumerate([*context, *map(unit, x)]):
-            q, k, v = (qkv @ row).view(-1, 6).split((4, 2, 2))
+        part, keys, values, queries = f"layers.{i - 1}." if i else "", [], [], []
+        seen = [*map(unit, features[:-1]), *map(unit, x)] if i else [*read, *after]
+        for position, row in enumerate(seen):
+            q, k, v = (w[f"{part}qkv"] @ row).view(-1, 6).split((4, 2, 2))
             queries.append(turned(q, position))
             keys.append(turned(k, position))
             values.append(v)
         k, v = (torch.stack(rows, 1).repeat_interleave(2, 0) for rows in (keys, values))        # all rows are seen
+        gates = [w[f"gates.{i - 1}.{name}"] if i else 1 for name in ("attention", "mlp")]
         for slot in range(block):
-            q = queries[anchor + slot]
+            q = queries[first + slot]
             weight = torch.softmax((k @ q[:, :, None])[..., 0], -1)
-            x[slot] = x[slot] + w[f"layers.{i}.out"] @ (weight[:, None] @ v).reshape(-1)
-            gate, up = (w[f"layers.{i}.gate_up"] @ unit(x[slot])).chunk(2)
-            x[slot] = x[slot] + w[f"layers.{i}.down"] @ (F.silu(gate) * up)
+            x[slot] = x[slot] + gates[0] * (w[f"{part}out"] @ (weight[:, None] @ v).reshape(-1))
+            gate, up = (w[f"{part}gate_up"] @ unit(x[slot])).chunk(2)
+            x[slot] = x[slot] + gates[1] * (w[f"{part}down"] @ (F.silu(gate) * up))
     x = unit(torch.stack(x)) * w["norm"]
     return x, x @ TARGET.weights.head.dense()[list(IDS)].T
 
@@ -126,6 +130,12 @@ def test_a_shorter_draft_is_the_beginning_of_a_longer_one():
     assert long.confidence[:2] == pytest.approx(short.confidence, rel=1e-12)
 
 
+def test_a_longer_block_takes_the_last_mask_again():
+    state = CHECKPOINT.state | {"mask": CHECKPOINT.state["mask"][[0, 1, 2, 3, 3, 3]]}
+    longer = BlockHead(state, CHECKPOINT.meta | {"block": 7}, TARGET.fresh())(text(20), 7)
+    assert torch.equal(made(block=7)[1](text(20), 7).lattice.logp, longer.lattice.logp)
+
+
 def test_a_block_of_another_length_has_another_first_slot():
     assert not torch.allclose(made(block=2)[1](text(20), 1).lattice.logp, made()[1](text(20), 1).lattice.logp)
 
@@ -149,10 +159,10 @@ def test_a_committed_token_is_read_once_and_a_block_costs_one_forward():
     head(tokens, DEPTH)
     assert (head.forwards, head.fed, target.fed) == (1, 19, 19)
     head(tokens, 2)
-    assert (head.forwards, head.fed) == (2, 19)
+    assert (head.forwards, head.fed) == (2, 20)    # the anchor's feature is of a row that is not kept
     target(tokens, CHAIN)
     assert same(head(tokens + (7, 8, 50), DEPTH), tokens + (7, 8, 50))               # two accepted, one of the target's
-    assert (head.forwards, head.fed, target.fed) == (3, 22, 23)
+    assert (head.forwards, head.fed, target.fed) == (3, 24, 23)
 
 
 def test_after_rounds_without_a_call_it_catches_up_without_a_target_forward():
@@ -166,7 +176,7 @@ def test_after_rounds_without_a_call_it_catches_up_without_a_target_forward():
     before = target.forwards
     assert same(head(tokens, DEPTH), tokens)
     assert target.forwards == before
-    assert head.fed == 25
+    assert head.fed == 26
 
 
 def test_hidden_states_from_the_anchor_on_are_never_read_and_the_one_before_it_is():
@@ -230,7 +240,8 @@ def test_a_drafter_of_the_same_checkpoint_and_weights_is_packed_once():
 @pytest.mark.parametrize(("change", "word"), [
     ({"fc": torch.zeros(24, 48)}, "another model"), ({"mask": None}, "lacks the tensor mask"),
     ({"ids": torch.tensor([1, 200])}, "vocabulary of 97"), ({"layers.0.qkv": None}, "lacks the tensor layers.0.qkv"),
-    ({"layers.1.down": torch.zeros(20, 40)}, "another model")])
+    ({"gates.0.mlp": None}, "lacks the tensor gates.0.mlp"), ({"qkv": torch.zeros(48, 24)}, "another model"),
+    ({"layers.0.down": torch.zeros(20, 40)}, "another model")])
 def test_a_checkpoint_that_does_not_fit_the_target_is_refused_in_a_sentence(change, word):
     state = {name: tensor for name, tensor in (CHECKPOINT.state | change).items() if tensor is not None}
     with pytest.raises(Refusal, match=word):

@@ -1,68 +1,83 @@
-"""A block drafter in training: blocks of an anchor and masks that see the target's hidden states before the anchor.
+"""A block drafter in training: an EAGLE head's row and masks behind it, all of which see the rows before them.
 
-Source: DFlash (arXiv 2602.06036); anchor slot, correction and confidence as in DSpark (arXiv 2607.05147). The layers
-start from the target's last ones and `fc` returns the last tap, so the first layer's keys and values of the context are
-close to those of the target. Context keys j < anchor are visible: j = anchor would show the hidden state from which the
-target itself predicts the label.
+Source: DFlash (arXiv 2602.06036); anchor slot, correction and confidence as in DSpark (arXiv 2607.05147); the first
+layer and what it reads from EAGLE-3 (arXiv 2503.01840), whose deeper rows are masks here as in P-EAGLE (arXiv
+2602.01469). It starts from a trained EAGLE head: with its other layers' gates at zero, a slot of the anchor alone is
+that head's first step. Rows are those of the head: row j joins the target's hidden state of token j with token j + 1,
+and the anchor t is in row t - 1, so no slot sees the hidden state from which the target itself predicts the label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.weights import random_weights
+from specdec_lib.models.llama.weights import MATRICES, random_weights
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.losses.block_diffusion import best_corrected, block_loss
 from specdec_lib.training.losses.block_masks import in_parts
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.base import Frozen, normed
 from specdec_lib.training.nets.decoder_layer import fused_state, kept_tensors, layers_of, load_tensors, scaled
-from specdec_lib.training.nets.eagle import default_taps
-from specdec_lib.training.nets.lora import LowRankLayer
+from specdec_lib.training.nets.diffusion_finetune import base_checkpoint
+from specdec_lib.training.nets.eagle import copied_start, default_taps, random_start
+from specdec_lib.training.nets.lora import GatedLayer, LowRankLayer
 
-VECTORS = ("fc", "fc_norm", "norm", "mask", "correction", "confidence")
+VECTORS = ("fc", "norm", "mask", "correction", "confidence")
 AT_ONCE = 32                                       # anchors of a sequence whose blocks exist at the same time
+
+
+class Context(NamedTuple):
+    """What blocks read of their texts."""
+
+    features: Tensor                               # [B, S, hidden] of the target's hidden states, through `fc`
+    seen: list[tuple[Tensor, Tensor]]              # per layer the keys and values [B, kv_heads, S, d] of all rows
+
+    def of(self, texts: Tensor) -> Context:
+        """That of these texts [b] alone."""
+        return Context(self.features[texts], [(keys[texts], values[texts]) for keys, values in self.seen])
 
 
 class BlockDiffusionNet(nn.Module):
     """The drafter in training (see `nets.base.TrainableDrafter`); anchor t drafts tokens t + 1 to t + `block` at once.
 
-    `chosen` are the target's layers it starts from, `rank` is the rank of each matrix's difference from them.
+    Its first layer starts as that of `head`, an EAGLE head's tensors (by default an untrained one's), the others as the
+    target's layers `chosen` behind gates of zero; `rank` is the rank of each matrix's difference from its start.
     """
 
     unrolled = True
 
     def __init__(self, target: Transformer, ids: Tensor, taps: tuple[int, ...] = (), chosen: tuple[int, ...] = (),
                  block: int = 8,                   # slots; DSpark 7, DFlash 16 for targets of 4 B and more
-                 rank: int = 80,                   # three layers of SmolLM2-135M are 2.0 MB, of 3.6 in all
+                 rank: int = 80,                   # three layers of SmolLM2-135M are 2.1 MB, of 3.5 in all
                  anchors: int = 32,                # blocks of each sequence in a step, drawn again every time
                  candidates: int = 32,             # tokens of a slot that the correction scores
                  correction_weight: float = 0.5,   # weight of the corrected distribution's loss
                  confidence_weight: float = 1.0,   # weight of the confidence's loss (DSpark)
-                 random: bool = False):
+                 head: Mapping[str, Tensor] | None = None, random: bool = False):
         super().__init__()
         shape, h = target.shape, target.shape.hidden
-        self.frozen, self.shape, self.levels = Frozen(target, ids), shape, taps or default_taps(target.layers)
-        self.chosen = chosen or tuple(range(max(0, target.layers - 3), target.layers))
+        self.frozen, self.shape, self.levels = Frozen(target, ids), shape, tuple(taps) or default_taps(target.layers)
+        self.chosen = chosen or tuple(range(max(0, target.layers - 2), target.layers))
         self.block, self.anchors, self.candidates = block, anchors, min(candidates, len(ids))
         self.correction_weight, self.confidence_weight = correction_weight, confidence_weight
+        begun = (random_start(shape, len(self.levels)) if random else
+                 copied_start(target, self.levels) if head is None else head)
         source = random_weights(replace(shape, vocab=1), seed=1) if random else target.weights
-        self.layers = nn.ModuleList(LowRankLayer(shape, fused_state(source.layers[i], shape.head_dim), rank, i)
+        self.first = LowRankLayer(shape, {name: begun[name] for name in MATRICES}, rank, seed=len(self.chosen))
+        self.layers = nn.ModuleList(GatedLayer(shape, fused_state(source.layers[i], shape.head_dim), rank, i)
                                     for i in self.chosen)
-        fc = torch.zeros(h, len(self.levels) * h)
-        fc[:, -h:] = torch.eye(h)
-        if random:
-            fc = torch.randn(fc.shape, generator=torch.Generator().manual_seed(0)) * fc.shape[1] ** -0.5
-        self.fc, self.fc_norm = nn.Parameter(fc), nn.Parameter(torch.ones(h))
-        self.norm = nn.Parameter(source.norm.detach().float().cpu().clone())
-        self.mask = nn.Parameter(target.weights.embedding.float().mean(0).cpu())
+        self.fc, self.norm = (nn.Parameter(begun[name].float().cpu().clone()) for name in ("fc", "norm"))
+        self.mask = nn.Parameter(target.weights.embedding.float().mean(0).cpu().repeat(max(1, block - 1), 1))
         self.correction, self.confidence = nn.Parameter(torch.zeros(h, h)), nn.Parameter(torch.zeros(2 * h))
+        self.base: dict[str, str] | None = None    # the checkpoint of `head`, by name and checksum
 
     def loss(self, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:
         """The loss per anchor of random blocks of this batch, and figures by slot; see `losses/block_diffusion.py`."""
@@ -79,8 +94,7 @@ class BlockDiffusionNet(nn.Module):
         context = self.context(batch)
         out = torch.zeros(*batch.tokens.shape, depth, self.shape.hidden, device=batch.tokens.device)
         for texts, rows, real in in_parts(anchors, AT_ONCE):
-            seen = [(keys[texts], values[texts]) for keys, values in context]
-            made = self.blocks(batch.tokens[texts], rows, seen)[:, :, :depth]
+            made = self.blocks(batch.tokens[texts], rows, context.of(texts))[:, :, :depth]
             out[texts[:, None].expand_as(rows)[real], rows[real]] = made[real]
         return list(out.unbind(2))
 
@@ -88,42 +102,67 @@ class BlockDiffusionNet(nn.Module):
         """The column [n] chosen in slots of hidden states x [n, hidden], given the true tokens `before` [n]."""
         return best_corrected(self, x, before)
 
-    def context(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
-        """Per layer the keys and values [B, kv_heads, S, d] of the target's hidden states."""
-        eps, size = self.shape.eps, batch.tokens.shape[1]
+    def context(self, batch: Batch) -> Context:
+        """The features of these texts, and what the layers see of the row of every token."""
+        eps, angles = self.shape.eps, self.frozen.angles(batch.tokens.shape[1])
         streams = [scaled(batch.streams[level], eps) for level in self.levels]
-        c = normed(F.linear(torch.cat(streams, -1), self.fc), self.fc_norm, eps)
-        return [layer.heads(c, *self.frozen.angles(size))[1:] for layer in layers_of(self)]
+        features = F.linear(torch.cat(streams, -1), self.fc)
+        alone = scaled(features, eps)
+        pair = torch.cat((scaled(self.frozen.embed(batch.later(batch.tokens, 1)), eps), alone), -1)
+        return Context(features, [self.first.keys_values(pair, *angles),
+                                  *(layer.keys_values(alone, *angles) for layer in layers_of(self))])
 
-    def blocks(self, tokens: Tensor, anchors: Tensor, context: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def blocks(self, tokens: Tensor, anchors: Tensor, context: Context) -> Tensor:
         """Normed hidden states [B, A, block, hidden] of the blocks at these anchors [B, A] of the texts [B, S]."""
         eps, group, size = self.shape.eps, self.shape.group, self.block
+        rows = (anchors - 1).clamp(min=0)          # the first token has no feature before it: zeros
+        g = context.features.gather(1, rows[..., None].expand(-1, -1, self.shape.hidden)) * (anchors > 0)[..., None]
+        g = g[:, :, None].expand(-1, -1, size, -1).flatten(1, 2)
         first = self.frozen.embed(tokens.gather(1, anchors))[:, :, None]
-        x = torch.cat((first, self.mask.expand(*anchors.shape, size - 1, -1)), 2).flatten(1, 2)
-        places = (anchors[..., None] + torch.arange(size, device=x.device)).flatten(1)
+        inputs = torch.cat((first, self.mask[:size - 1].expand(*anchors.shape, -1, -1)), 2).flatten(1, 2)
+        places = (rows[..., None] + torch.arange(size, device=rows.device)).flatten(1)
         cos, sin = (table[places][:, None] for table in (self.frozen.cos, self.frozen.sin))
-        seen = visible(anchors, size, tokens.shape[1])[:, None]
-        for layer, (keys, values) in zip(layers_of(self), context, strict=True):
-            q, k, v = layer.heads(scaled(x, eps), cos, sin)
+        visible = seen_rows(rows, size, tokens.shape[1])[:, None]
+        x, read = g, torch.cat((scaled(inputs, eps), scaled(g, eps)), -1)
+        for layer, (keys, values) in zip((self.first, *layers_of(self)), context.seen, strict=True):
+            q, k, v = layer.heads(read if layer is self.first else scaled(x, eps), cos, sin)
             k, v = (torch.cat(pair, 2).repeat_interleave(group, 1) for pair in ((keys, k), (values, v)))
-            x = layer.rest(x, F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=1.0))
+            x = layer.rest(x, F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=1.0))
         return normed(x, self.norm, eps).unflatten(1, (-1, size))
 
     def take(self, state: Mapping[str, Tensor]) -> None:
         """Takes over trained tensors, as `state` gives them."""
         load_tensors(self, VECTORS, state)
+        for name in MATRICES:
+            self.first.take(name, state[name])
+        with torch.no_grad():
+            for i, layer in enumerate(self.layers):
+                for name, gate in layer.gates.items():
+                    gate.copy_(state[f"gates.{i}.{name}"])
 
     def state(self) -> dict[str, Tensor]:
-        return kept_tensors(self, VECTORS) | {"ids": self.frozen.ids}
+        first = {name: getattr(self.first, name).detach() for name in MATRICES}
+        gates = {f"gates.{i}.{name}": gate.detach() for i, layer in enumerate(self.layers)
+                 for name, gate in layer.gates.items()}
+        return kept_tensors(self, VECTORS) | first | gates | {"ids": self.frozen.ids}
 
     def meta(self) -> dict:
         return {"taps": list(self.levels), "layers": list(self.chosen), "block": self.block,
-                "candidates": self.candidates}
+                "candidates": self.candidates} | ({"base": self.base} if self.base else {})
 
 
-def visible(anchors: Tensor, size: int, context: int) -> Tensor:
-    """[B, A * size, context + A * size]: a slot sees the context before its anchor and all slots of its own block."""
-    at = anchors.repeat_interleave(size, 1)
+def block_drafter(target: Transformer, ids: Tensor, random: bool = False, base: Checkpoint | None = None
+                  ) -> BlockDiffusionNet:
+    """The drafter that starts from the EAGLE head `base`; taps and vocabulary are that one's, so `ids` is not used."""
+    head = base_checkpoint(base)
+    net = BlockDiffusionNet(target, head.state["ids"], tuple(head.meta["taps"]), head=head.state, random=random)
+    net.base = {"name": head.name, "sha256": head.card.get("sha256", "")}                # "": not stored yet
+    return net
+
+
+def seen_rows(rows: Tensor, size: int, context: int) -> Tensor:
+    """[B, A * size, context + A * size]: a slot sees the rows before its block's first and all slots of its block."""
+    at = rows.repeat_interleave(size, 1)
     block = torch.arange(at.shape[1], device=at.device) // size
     before = torch.arange(context, device=at.device) < at[..., None]
     return torch.cat((before, (block == block[:, None]).expand(len(at), -1, -1)), -1)

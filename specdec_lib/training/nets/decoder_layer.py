@@ -43,6 +43,13 @@ class TrainableLayer(nn.Module):
         q, k, v = qkv.split((shape.heads, shape.kv_heads, shape.kv_heads), 1)
         return rotated(q, cos, sin), rotated(k, cos, sin), v
 
+    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values alone, as `heads` gives them."""
+        shape = self.shape
+        kv = F.linear(x, self.qkv[shape.heads * shape.head_dim:]).unflatten(-1, (-1, shape.head_dim)).transpose(1, 2)
+        k, v = kv.chunk(2, 1)
+        return rotated(k, cos, sin), v
+
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """The rest of the layer after the attention [B, heads, S, d], for hidden states [B, S, hidden]."""
         x = x + F.linear(attended.transpose(1, 2).flatten(-2), self.out)

@@ -7,11 +7,12 @@ stored leaves rounding as the only loss when it is written.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.weights import MATRICES
-from specdec_lib.training.nets.decoder_layer import TrainableLayer
+from specdec_lib.training.nets.decoder_layer import TrainableLayer, scaled
 
 
 class LowRankLayer(TrainableLayer):
@@ -40,3 +41,19 @@ class LowRankLayer(TrainableLayer):
         with torch.no_grad():
             getattr(self, f"fixed_{name}").copy_(matrix)
             self.left[name].zero_()
+
+
+class GatedLayer(LowRankLayer):
+    """`LowRankLayer` whose attention and MLP are multiplied by `gates` [hidden] before they are added: zero at first.
+
+    So a drafter with this layer behind others starts as the drafter without it.
+    """
+
+    def __init__(self, shape: LlamaConfig, state: dict[str, Tensor], rank: int, seed: int = 0):
+        super().__init__(shape, state, rank, seed)
+        self.gates = nn.ParameterDict({name: torch.zeros(shape.hidden) for name in ("attention", "mlp")})
+
+    def rest(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + self.gates["attention"] * F.linear(attended.transpose(1, 2).flatten(-2), self.out)
+        gate, up = F.linear(scaled(x, self.shape.eps), self.gate_up).chunk(2, -1)
+        return x + self.gates["mlp"] * F.linear(F.silu(gate) * up, self.down)

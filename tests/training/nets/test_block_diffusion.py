@@ -14,8 +14,9 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.eval.decoding import decode_live
 from specdec_lib.training.eval.teacher_forced import matches, tallies
-from specdec_lib.training.nets.block_diffusion import BlockDiffusionNet
+from specdec_lib.training.nets.block_diffusion import BlockDiffusionNet, block_drafter
 from specdec_lib.training.nets.decoder_layer import MATRICES, fused_state
+from specdec_lib.training.nets.eagle import EagleNet
 from specdec_lib.training.recipes import recipe
 from tests.training.lessons import IDS, answered, batch_of, checkpoint, learned, logits, stirred
 from tests.training.tiny import tiny_examples
@@ -145,31 +146,37 @@ def test_a_drafter_with_loaded_tensors_drafts_the_same(target, batch, drafter):
     assert all(torch.equal(other.state()[name], tensor) for name, tensor in drafter.state().items())
 
 
-def test_it_starts_from_the_targets_last_layers_with_the_last_tap_passed_through(target):
+def test_it_starts_from_an_untrained_head_and_the_targets_last_layers_where_no_head_is_given(target):
     copied, random = BlockDiffusionNet(target, IDS), BlockDiffusionNet(target, IDS, random=True)
-    state, embedding = copied.state(), target.weights.embedding
-    assert copied.meta() == {"taps": [1, 2], "layers": [1, 2, 3], "block": 8, "candidates": 16}
-    for i, layer in enumerate((1, 2, 3)):
+    state, embedding, head = copied.state(), target.weights.embedding, EagleNet(target, IDS).state()
+    assert copied.meta() == {"taps": [1, 2], "layers": [2, 3], "block": 8, "candidates": 16}
+    assert all(torch.equal(state[name], head[name]) for name in (*MATRICES, "fc", "norm"))
+    for i, layer in enumerate((2, 3)):
         start = fused_state(target.weights.layers[layer], 4)
         assert all(torch.equal(state[f"layers.{i}.{name}"], start[name]) for name in MATRICES)
-    assert torch.equal(state["fc"], torch.cat((torch.zeros(16, 16), torch.eye(16)), 1))
-    assert torch.equal(state["norm"], target.weights.norm)
-    assert torch.allclose(state["mask"], embedding.mean(0))
-    assert not state["correction"].any()
+    assert torch.allclose(state["mask"], embedding.mean(0).expand(7, -1))
+    assert not any(state[name].any() for name in ("correction", "gates.0.attention", "gates.1.mlp"))
     assert {name: tensor.shape for name, tensor in state.items()} == {
         name: tensor.shape for name, tensor in random.state().items()}
     assert not torch.equal(random.state()["layers.0.out"], state["layers.0.out"])
+    assert not torch.equal(random.state()["out"], state["out"])
 
 
-def test_the_first_layer_reads_the_keys_and_values_that_the_target_has_there(target, data):
-    drafter = BlockDiffusionNet(target, IDS, (1, 3), (3,))
-    batch, lm = batch_of(target, data, (1, 3)), target.fresh()
-    lm.prefill(data[0].tokens)
-    size = len(data[0])
-    keys, values = drafter.context(batch)[0]
-    own = lm.cache.kv[3, :, :, :size]
-    assert torch.allclose(keys[0, :, :size], own[0], atol=1e-4)
-    assert torch.allclose(values[0, :, :size], own[1], atol=1e-4)
+def test_a_slot_without_masks_behind_it_is_a_step_of_the_head_that_it_starts_from(target, batch):
+    head = stirred(EagleNet(target, IDS, TAPS))
+    alone = logits(BlockDiffusionNet(target, IDS, TAPS, block=1, head=head.state()), batch)
+    with torch.no_grad():
+        wanted = head.slots(batch, 1)[0] @ head.frozen.rows.T
+    assert torch.allclose(alone[0][:, 1:], wanted[:, 1:], atol=1e-4)
+
+
+def test_the_drafter_of_a_recipe_names_the_head_that_it_starts_from_and_takes_over_what_it_can_draft(target):
+    head = checkpoint("eagle", stirred(EagleNet(target, IDS, TAPS)))
+    net = block_drafter(target, torch.arange(5), base=head)
+    assert net.meta()["base"] == {"name": "eagle", "sha256": ""}
+    assert net.meta()["taps"] == list(TAPS)
+    assert torch.equal(net.state()["ids"], IDS)
+    assert torch.equal(net.state()["qkv"], head.state["qkv"])
 
 
 def test_a_block_has_no_slot_behind_its_last(target, batch, drafter):
@@ -198,5 +205,5 @@ def test_the_checkpoint_of_the_default_target_stays_below_its_share_of_the_repos
     target = Transformer.random(shape)
     drafter = BlockDiffusionNet(target, torch.arange(8192), (1, 2, 3))
     tensors, about = pack(drafter.state(), recipe("block-diffusion").plan, base_matrix(target.weights, drafter.meta()))
-    assert {about[f"layers.{i}.down"]["scheme"] for i in range(3)} == {"+rank80"}
+    assert {about[name]["scheme"] for name in ("down", "layers.0.down", "layers.1.down")} == {"+rank80"}
     assert 3.0e6 < sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) < 3.6e6
