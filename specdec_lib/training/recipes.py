@@ -89,9 +89,9 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("block-diffusion", "an EAGLE head, taught on to fill a block of masks at once with two more layers",
            block_drafter, {"ids": "int32", **dict.fromkeys(("layers.*", *MATRICES), "+rank80")}, upon="eagle",
            rate=1e-3,                              # at 4e-3 the head's own first slot is lost: 0.388 to 0.237
-           limits=("Its first layer differs from that of the checkpoint eagle, which settings name by its checksum, and "
-                   "its others from the target's by matrices of rank 80, in training as on disk. It is read with that "
-                   "very checkpoint beside it. What whole matrices would learn beyond that was not measured.",
+           limits=("Its first layer differs from that of the checkpoint eagle, which settings name by its checksum, "
+                   "and its others from the target's by matrices of rank 80, in training as on disk. It is read with "
+                   "that very checkpoint beside it. What whole matrices would learn beyond that was not measured.",
                    "It always fills a block of the length it was trained for: masks further right change the first "
                    "slots, so another length is another drafter that nobody trained.",
                    "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "

@@ -1,7 +1,7 @@
 """Block diffusion: one forward of a small network fills a block of masks, conditioned on the target's hidden states.
 
 Source: DFlash (arXiv 2602.06036), with the anchor slot, the left-to-right correction and the confidence of DSpark
-(arXiv 2607.05147). Tokens are chosen and none is drawn, so every node is deterministic at every temperature. The
+(arXiv 2607.05147), and the first layer of EAGLE-3 (arXiv 2503.01840). Tokens are chosen and none is drawn, so every node is deterministic at every temperature. The
 confidence of a node is the drafter's estimate that it is accepted once it is reached. Cost: one forward of the drafter
 per block; eight tokens cost as much as one.
 

@@ -40,7 +40,8 @@ def plainly(tokens, streams, block=BLOCK):
     words, none = TARGET.weights.embedding, torch.zeros(24, dtype=torch.float64)
     features = [w["fc"] @ unit(streams[row]).reshape(-1) for row in range(len(tokens) - 1)]
     x = [features[-1] if features else none] * block
-    read = [torch.cat((unit(word), unit(row))) for word, row in zip(words[list(tokens[1:])], features, strict=True)][:-1]
+    pairs = zip(words[list(tokens[1:])], features, strict=True)
+    read = [torch.cat((unit(word), unit(row))) for word, row in pairs][:-1]
     first, after = len(read), [torch.cat((unit(word), unit(x[0]))) for word in [words[tokens[-1]], *w["mask"]]]
     for i in range(2):
         part, keys, values, queries = f"layers.{i - 1}." if i else "", [], [], []

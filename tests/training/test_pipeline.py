@@ -28,14 +28,16 @@ from tests.training.small_order import (  # noqa: F401
     twenty_steps_fixture,
 )
 
+BASES = ("eagle", "draft-lm", "diffusion-lm")       # in an order in which each finds its own
+
 
 @pytest.fixture(scope="module")
 def base(target, text, data, tmp_path_factory):
-    """A folder with a draft-lm and a diffusion-lm of twenty steps each."""
+    """A folder with the bases of other drafters, of twenty steps each."""
     out = tmp_path_factory.mktemp("base")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "Settings", lambda **given: Settings(**given | {"steps": 20, "rate": 0.02}))
-        for name in ("draft-lm", "diffusion-lm"):
+        for name in BASES:
             train_drafter(recipe(name), TrainingOrder(out, LONG, data=(data,), target="tiny"), target, text, MADE)
     return out
 
@@ -49,7 +51,7 @@ def lent(base, out, *names):
 def test_a_stored_drafter_has_the_rates_of_its_card_in_the_loop(
         target, text, data, base, tmp_path, twenty_steps, name):
     if recipe(name).upon:
-        lent(base, tmp_path, *(one for one in ("draft-lm", "diffusion-lm") if one != name))
+        lent(base, tmp_path, *(one for one in BASES if one != name))
     done = train_drafter(recipe(name), TrainingOrder(tmp_path, LONG, data=(data,), target="tiny"), target, text, MADE)
     measured = done.card["measured"]
     assert list(measured) == ["as trained", "teacher-forced", "as it starts", "from random weights", "live"]
