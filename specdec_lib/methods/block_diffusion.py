@@ -12,7 +12,7 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int | None = None, block: int | None = None, cut: bool = True,
-         drafting: float = 0.28, text_tokens: bool = True) -> Method:
+         drafting: float = 0.36, text_tokens: bool = True) -> Method:
     """At most `depth` tokens per round, by default what the cost curve allows; `cut` shortens low-confidence drafts.
 
     Without a measured cost curve nothing is cut. `drafting` is the cost of a block in plain forwards; the default is

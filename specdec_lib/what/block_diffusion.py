@@ -39,7 +39,7 @@ class BlockDiffusion:
 
     head: BlockHead
     curve: ForwardCost | None = None
-    drafting: float = 0.28                         # cost of a block, in plain forwards
+    drafting: float = 0.36                         # cost of a block, in plain forwards
 
     def __post_init__(self):
         if self.drafting < 0:
@@ -82,7 +82,7 @@ def profitable_length(confidences: Sequence[float], seconds: Callable[[int], flo
                 len(confidences))
 
 
-def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.28,
+def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float = 0.36,
          text_tokens: bool = True) -> BlockDiffusion:
     """Taps the kit's target. `block` defaults to the trained length; `cut` uses the kit's cost curve, if it has one.
 
