@@ -25,8 +25,8 @@ WORKS = {
     "2506.02391": "Consultant Decoding", "2508.15487": "Dream", "2509.19368": "PPSD", "2510.02358": "DiffuSpec",
     "2510.04147": "SSD", "2510.05090": "Tolerator", "2510.19705": "Mohri et al., hierarchical speculative decoding",
     "2511.00606": "SpecDiff-2", "2511.01282": "ReSpec", "2511.02017": "TapOut", "2511.08923": "TiDAR",
-    "2601.05524": "Double", "2602.06036": "DFlash", "2602.23881": "LK losses", "2604.12989": "DDTree",
-    "2605.18810": "D-PACE", "2607.05147": "DSpark"}
+    "2601.05524": "Double", "2602.01469": "P-EAGLE", "2602.06036": "DFlash", "2602.23881": "LK losses",
+    "2604.12989": "DDTree", "2605.18810": "D-PACE", "2607.05147": "DSpark"}
 
 
 def cited(text: str) -> set[str]:

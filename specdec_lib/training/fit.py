@@ -96,7 +96,8 @@ def recorder(log: TextIO, settings: Settings, progress: Callable[[Progress, floa
              ) -> Callable[[Progress, float, dict], None]:
     """What follows each step of a fit: a line in the log, and `progress(now, share done, line)`."""
     def record(now: Progress, rate: float, shown: dict) -> None:
-        line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens, "rate": rate} | shown
+        line = {"step": now.step, "seconds": round(now.seconds, 2), "tokens": now.tokens,
+                "rate": float(f"{rate:.6g}")} | shown
         log_line(log, line)
         progress(now, share_done(now, settings), line)
     return record

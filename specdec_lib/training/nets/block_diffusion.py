@@ -9,9 +9,9 @@ and the anchor t is in row t - 1, so no slot sees the hidden state from which th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -136,13 +136,13 @@ class BlockDiffusionNet(nn.Module):
         for name in MATRICES:
             self.first.take(name, state[name])
         with torch.no_grad():
-            for i, layer in enumerate(self.layers):
+            for i, layer in enumerate(gated_layers(self)):
                 for name, gate in layer.gates.items():
                     gate.copy_(state[f"gates.{i}.{name}"])
 
     def state(self) -> dict[str, Tensor]:
         first = {name: getattr(self.first, name).detach() for name in MATRICES}
-        gates = {f"gates.{i}.{name}": gate.detach() for i, layer in enumerate(self.layers)
+        gates = {f"gates.{i}.{name}": gate.detach() for i, layer in enumerate(gated_layers(self))
                  for name, gate in layer.gates.items()}
         return kept_tensors(self, VECTORS) | first | gates | {"ids": self.frozen.ids}
 
@@ -158,6 +158,11 @@ def block_drafter(target: Transformer, ids: Tensor, random: bool = False, base: 
     net = BlockDiffusionNet(target, head.state["ids"], tuple(head.meta["taps"]), head=head.state, random=random)
     net.base = {"name": head.name, "sha256": head.card.get("sha256", "")}                # "": not stored yet
     return net
+
+
+def gated_layers(net: BlockDiffusionNet) -> Iterable[GatedLayer]:
+    """Its layers behind the first, which a ModuleList does not say the kind of."""
+    return cast(Iterable[GatedLayer], net.layers)
 
 
 def seen_rows(rows: Tensor, size: int, context: int) -> Tensor:
