@@ -21,11 +21,12 @@ from specdec_lib.specs import parse_part, split_specs
 from specdec_lib.types import Refusal
 
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
-           "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec-tree,specdiff,specdiff2,"
-           "diffusion-draft(depth=4,weights='diffusion-lm-aligned'),block-diffusion,eagle,draft-model,"
-           "sam+token-recycling")
+           "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec(drafter='block-diffusion'),diffuspec-tree,"
+           "specdiff,specdiff2,diffusion-draft(depth=4,weights='diffusion-lm-aligned'),block-diffusion,eagle,"
+           "draft-model,sam+token-recycling")
 NAMES = {NEITHER: "neither", SEARCH: "search", CONTROLLER: "controller", BOTH: "both"}
 PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9,score='accepted')", "diffuspec-tree"
+BLOCK = "diffuspec(drafter='block-diffusion')"
 ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
 PLAIN_WEIGHT = 0.5                                 # the search's default, and the paper's
 RIVALS = ("block-diffusion", "eagle", "draft-model", "sam+token-recycling")
@@ -94,6 +95,7 @@ def variants(report: Report) -> dict[str, Pair]:
     plain, search, both = (held.get(one, "") for one in (NEITHER, SEARCH, BOTH))
     asked = {"printed controller over fixed length": (search, PRINTED),
              "corrected controller over printed": (PRINTED, both), "less of the trigram": (search, LESS),
+             "a block drafter's slots": (both, BLOCK), "over the block drafter's own walk": ("block-diffusion", BLOCK),
              "tree over path": (both, TREE), "SpecDiff, two steps": (plain, "specdiff"),
              "aligned drafter": (plain, ALIGNED), "SpecDiff-2, aligned chains": (plain, "specdiff2"),
              "its chains alone": (ALIGNED, "specdiff2")}

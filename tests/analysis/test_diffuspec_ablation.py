@@ -35,7 +35,7 @@ def test_the_four_cells_are_told_by_their_specs_and_variants_fill_none():
     assert diffuspec_ablation.cell_of("diffuspec(weight=0.5)") == BOTH
     for other in (diffuspec_ablation.PRINTED, diffuspec_ablation.LESS, diffuspec_ablation.TREE, "ar",
                   "diffuspec(weight=0.2)", "diffuspec@fixed",
-                  diffuspec_ablation.ALIGNED):
+                  diffuspec_ablation.ALIGNED, diffuspec_ablation.BLOCK):
         assert diffuspec_ablation.cell_of(other) is None, other
 
 
@@ -44,7 +44,7 @@ def test_what_the_ablation_measures_fills_every_cell_and_holds_every_variant():
     assert list(diffuspec_ablation.specs_by_cell(reversed(specs)).items()) == list(zip(CELLS, SPECS, strict=True))
     at = report(PLAIN, *(decodes(spec, [1, 1, 1], .5) for spec in specs if spec != "ar"))
     assert len(diffuspec_ablation.effects(at)) == 5
-    assert len(diffuspec_ablation.variants(at)) == 8
+    assert len(diffuspec_ablation.variants(at)) == 10
     assert len(diffuspec_ablation.rivals(at, "diffuspec")) == 4 == len(diffuspec_ablation.RIVALS)
 
 
