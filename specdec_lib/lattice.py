@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from specdec_lib.lazy import torch
-from specdec_lib.types import Lattice, Refusal, up_to_end
+from specdec_lib.types import Lattice, Refusal, Session, up_to_end
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOTHING = -1                                       # placeholder for a missing token
 SCORES = ("mean", "sum", "accepted")
@@ -23,6 +26,25 @@ class Proxy(Protocol):
     """A cheap model of token order: log p of `tokens [..., m]` after the two tokens `contexts [..., 2]`, nats."""
 
     def logp_batch(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray: ...
+
+
+class LatticeDrafter(Protocol):
+    """A drafter with a lattice: the candidates of its slots."""
+
+    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice: ...
+
+
+@dataclass(frozen=True)
+class LinkedLattice:
+    """Candidates `ids [n, m]` of n slots whose probabilities depend on the token before.
+
+    `first [m]` holds the log-probabilities of the first slot's candidates, `after [n - 1, m, m]` those of a later
+    slot's, in columns, after each candidate of the slot before, in rows. Order says nothing.
+    """
+
+    ids: Tensor
+    first: Tensor
+    after: Tensor
 
 
 @dataclass(frozen=True)
@@ -40,6 +62,12 @@ def to_host(lattice: Lattice) -> Lattice:
         both = torch.stack((lattice.ids.double(), lattice.logp.double())).cpu()      # ids are exact below 2 ** 53
         return Lattice(both[0].long(), both[1])
     return Lattice(lattice.ids, lattice.logp.double())
+
+
+def unlinked(lattice: Lattice) -> LinkedLattice:
+    """The same candidates where no slot depends on another."""
+    n, m = lattice.ids.shape
+    return LinkedLattice(lattice.ids, lattice.logp[0], lattice.logp[1:, None].expand(n - 1, m, m))
 
 
 def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int, ...]:

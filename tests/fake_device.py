@@ -47,6 +47,8 @@ class AbsentDevice(TorchDispatchMode):
 
     def numbers(self, tensor: FakeTensor) -> torch.Tensor:
         """Statistics of rows as a model might send them: falling logits, tokens, log-sum-exp, entropy."""
+        if tensor.ndim == 1:                       # packed tables with indices, of which 0 is always one
+            return torch.zeros(tensor.shape, dtype=tensor.dtype)
         if tensor.ndim == 3:                       # candidates of slots: tokens, log-probabilities
             tokens = torch.randint(0, 40, tensor.shape[1:], generator=self.dice)
             return torch.stack((tokens, -1. - torch.arange(tensor.shape[2]).expand(tensor.shape[1:]))).to(tensor.dtype)

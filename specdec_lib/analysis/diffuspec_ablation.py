@@ -23,7 +23,7 @@ from specdec_lib.types import Refusal
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
            "diffuspec(depth=4,weight=0.9,score='accepted'),diffuspec(drafter='block-diffusion'),diffuspec-tree,"
            "specdiff,specdiff2,diffusion-draft(depth=4,weights='diffusion-lm-aligned'),block-diffusion,eagle,"
-           "draft-model,sam+token-recycling")
+           "draft-model,sam+token-recycling,ddtree,ddtree(linked=False),ddtree(drafter='diffusion-lm'),eagle2")
 NAMES = {NEITHER: "neither", SEARCH: "search", CONTROLLER: "controller", BOTH: "both"}
 PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9,score='accepted')", "diffuspec-tree"
 BLOCK = "diffuspec(drafter='block-diffusion')"

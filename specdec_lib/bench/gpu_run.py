@@ -33,7 +33,7 @@ from specdec_lib.types import Refusal
 STEPS = ("tests", "floor", "cost", "shapes", "bench")
 ROOT = Path(__file__).parents[2]
 FIRST = ("ar", "sam+token-recycling", "eagle", "eagle2", "respec")                 # with the peers
-SECOND = ("diffuspec", "block-diffusion", "draft-model", "sam", "sam+eagle2", "respec-relaxed")
+SECOND = ("diffuspec", "block-diffusion", "ddtree", "draft-model", "sam", "sam+eagle2", "respec-relaxed")
 Say = Callable[[str], None]
 
 

@@ -31,6 +31,7 @@ from specdec_lib.heads.base import (
 )
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
 from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
+from specdec_lib.lattice import LinkedLattice
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.compiled_linear import normed
@@ -143,18 +144,36 @@ class BlockHead:
 
     def __call__(self, tokens: tuple[int, ...], depth: int) -> Block:
         """The block after these tokens, its chain `depth` slots long. ValueError for an impossible depth."""
+        with torch.inference_mode():
+            return self.walk(tokens[-1], *self.drafted(tokens, depth, self.candidates))
+
+    def links(self, tokens: tuple[int, ...], depth: int, top: int) -> LinkedLattice:
+        """The `top` candidates of each slot of the same block, later ones corrected by each of the slot before.
+
+        The correction shifts probability among a slot's candidates, whose sum stays that of the slot itself. The first
+        slot is as it is: its row has read the token before it. All corrections are one product, so no slot waits for a
+        choice. ValueError for an impossible depth.
+        """
+        with torch.inference_mode():
+            _, own, rows = self.drafted(tokens, depth, min(top, self.candidates))
+            before = scaled(F.embedding(own.ids[:-1].flatten(), self.embedding), self.shape.eps,
+                            code_of(self.weights.head))
+            added = self.weights.correction(before).to(own.logp.dtype).unflatten(0, (-1, own.ids.shape[1]))
+            after = torch.baddbmm(own.logp[1:, None], added, rows[1:].to(added.dtype).mT)
+            return LinkedLattice(own.ids, own.logp[0],
+                                 after.log_softmax(-1) + own.logp[1:, None].logsumexp(-1, keepdim=True))
+
+    def drafted(self, tokens: tuple[int, ...], depth: int, top: int) -> tuple[Tensor, Lattice, Tensor]:
+        """Normed hidden states [depth, hidden] of the slots, their `top` candidates, and those tokens' output rows."""
         if not 1 <= depth <= self.block:
             raise ValueError(f"a block of {self.block} drafts 1 to {self.block} tokens, {depth} were asked for")
         self.read(tokens)
-        with torch.inference_mode():
-            x = self.streams(tokens)[:depth]
-            logits = self.vocabulary.joined(self.weights.head(x), x)
-            value, column = top_k(logits.to(torch.promote_types(logits.dtype, torch.float32)),
-                                  self.candidates)
-            logp = value - torch.logsumexp(logits.to(value.dtype), -1, keepdim=True)
-            ids, text = self.ids[column], self.weights.text
-            rows = self.weights.rows[column] if text is None else text.every[ids]
-            return self.walk(tokens[-1], x, Lattice(ids, logp), rows)
+        x = self.streams(tokens)[:depth]
+        logits = self.vocabulary.joined(self.weights.head(x), x)
+        value, column = top_k(logits.to(torch.promote_types(logits.dtype, torch.float32)), top)
+        logp = value - torch.logsumexp(logits.to(value.dtype), -1, keepdim=True)
+        ids, text = self.ids[column], self.weights.text
+        return x, Lattice(ids, logp), self.weights.rows[column] if text is None else text.every[ids]
 
     def read(self, tokens: tuple[int, ...]) -> None:
         """Computes missing rows of committed tokens from the target's hidden states.

@@ -24,6 +24,7 @@ from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Se
 
 if TYPE_CHECKING:
     from specdec_lib.heads.block_diffusion import Block, BlockHead
+    from specdec_lib.lattice import LinkedLattice
     from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "block-diffusion"
@@ -64,6 +65,10 @@ class BlockDiffusion:
         """
         whole = self.head(session.tokens, min(depth, self.head.block)).lattice
         return Lattice(whole.ids[:, :top], whole.logp[:, :top])
+
+    def links(self, session: Session, depth: int, top: int) -> LinkedLattice:
+        """The `top` most probable tokens of the first `depth` slots, each corrected by every one of the slot before."""
+        return self.head.links(session.tokens, min(depth, self.head.block), top)
 
 
 def block_chain(block: Block, end: frozenset[int]) -> Draft:

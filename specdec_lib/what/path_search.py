@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Protocol
 
 from specdec_lib import lattice
 from specdec_lib.cards import Card, Kit
-from specdec_lib.lattice import SCORES, Path, Proxy
+from specdec_lib.lattice import SCORES, LatticeDrafter, Path, Proxy
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import deterministic_tree, prune, with_notes
 from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
@@ -24,12 +23,6 @@ from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Se
 NAME, PROXY = "path-search", "ngram"
 TOP = 16                                           # minimal number of candidates, so that end tokens are included
 ALONE = f"no {PROXY} checkpoint for this target, so the search uses the slots alone: `specdec train {PROXY}` makes one"
-
-
-class LatticeDrafter(Protocol):
-    """A drafter with a lattice: the candidates of its slots."""
-
-    def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice: ...
 
 
 @dataclass(frozen=True)

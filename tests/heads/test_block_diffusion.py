@@ -119,6 +119,28 @@ def test_a_lattice_holds_the_candidates_of_each_slot_best_first():
     assert set(lattice.ids.flatten().tolist()) <= set(IDS)
 
 
+@pytest.mark.parametrize("length", [1, 2, 20])
+def test_links_correct_every_later_candidate_by_each_of_the_slot_before(length):
+    found = made()[1].links(text(length), 3, 4)
+    own, w = made()[1](text(length), 3).lattice, CHECKPOINT.state
+    rows = TARGET.weights.head.dense()
+
+    def corrected(slot, before):
+        added = w["correction"].double() @ unit(TARGET.weights.embedding[before])
+        among = (own.logp[slot] + rows[own.ids[slot]] @ added).softmax(-1)
+        return (among * own.logp[slot].exp().sum()).log()
+
+    assert torch.equal(found.ids, own.ids)
+    assert torch.equal(found.first, own.logp[0])
+    for slot, column in ((1, 0), (1, 3), (2, 2)):
+        assert torch.allclose(found.after[slot - 1, column], corrected(slot, own.ids[slot - 1, column]), atol=1e-12)
+
+
+def test_links_hold_as_many_candidates_as_are_asked_for_or_kept():
+    assert made()[1].links(text(9), 2, 3).after.shape == (1, 3, 3)
+    assert made()[1].links(text(9), 1, 99).after.shape == (0, 4, 4)
+
+
 def test_token_statistics_are_of_the_corrected_distribution_over_the_candidates():
     for stat in made()[1](text(12), 4).stats:
         assert 1 > stat.prob == stat.first >= stat.second > 0

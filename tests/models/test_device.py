@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ONCE = ("ar", "sam", "prompt-lookup", "token-recycling", "sam+token-recycling")      # the statistics of its rows
-TWICE = ("eagle", "block-diffusion", "diffusion-draft")                              # and the draft, which is one chain
+TWICE = ("eagle", "block-diffusion", "ddtree", "diffusion-draft")                    # and the draft, made at once
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,7 +33,7 @@ def test_plain_decoding_and_copies_move_one_thing_a_round(name, told):
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_a_drafted_chain_is_moved_at_once(name, told):
+def test_a_draft_that_is_made_at_once_is_moved_at_once(name, told):
     assert [moved for moved, drafted in rounds(told[name]) if drafted > 1] != []
     assert all(moved == 1 + (drafted > 0) for moved, drafted in rounds(told[name]))
 

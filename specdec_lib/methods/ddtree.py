@@ -1,0 +1,33 @@
+"""DDTree: each round verifies a tree of the likeliest paths through one block of slots.
+
+Source: DDTree (arXiv 2604.12989), which drafts with DFlash, on a GPU and with slots that are independent of each other:
+`ddtree(linked=False, price=0, nodes=64, width=64, depth=8)` has those rules. Here the block drafter's correction joins
+the slots, see `what/slot_tree.py`, and the cost curve says which nodes are worth their row. The tree uses five of the
+block's eight slots, because deeper nodes are hardly ever reached.
+
+Verified by `match`: nodes are deterministic, so `rejection` would accept as often, and `match` emits exactly plain
+decoding's tokens when sampling, too. Cost: one drafter forward per round.
+"""
+
+from __future__ import annotations
+
+from specdec_lib.cards import Card, Kit, naming
+from specdec_lib.types import Method
+
+
+def make(kit: Kit, drafter: str = "block-diffusion", nodes: int | None = None, depth: int = 5, width: int = 4,
+         price: float | None = None, top: int = 16, linked: bool = True, block: int | None = None) -> Method:
+    """A slot has `top` candidates, and a node up to `width` children, or as many as `depth` levels need for the nodes.
+
+    The price defaults to the cost curve's, and nodes to twice those that the curve allows: the price leaves out the
+    nodes that are not worth their row, so this bounds only trees whose nodes all are.
+    """
+    nodes = 2 * kit.nodes if nodes is None else nodes
+    width = max(width, -(-nodes // max(1, depth)))
+    what = kit.part("slot-tree", drafter=drafter, price=price, top=top, linked=linked, block=block)
+    return Method(kit.part("fixed", depth=depth, width=width, nodes=nodes), what, kit.part("match"))
+
+
+CARD = Card("ddtree", idea="verify the likeliest paths through one block's slots as a tree",
+            source="DDTree, arXiv 2604.12989", make=make, parts=("fixed", "slot-tree", "match"),
+            named=naming("drafter"), notebook="27b_what_slot_tree")

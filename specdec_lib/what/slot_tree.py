@@ -1,0 +1,136 @@
+"""Slot tree: the likeliest paths through the slots of one block as one tree, found best first.
+
+Source: DDTree (arXiv 2604.12989). A heap holds candidates by the probability of their path; the best one joins the
+tree, and its next sibling and its first child join the heap, until the tree has all its nodes. There the slots are
+independent of each other. A block drafter here has DSpark's correction from left to right (arXiv 2607.05147), which
+gives every candidate's probability after each candidate of the slot before: what follows then depends on the parent. A
+path's probability is one of the whole vocabulary, so it can be compared with what its node costs.
+No path that is left out is more probable under these than one in the tree, unless the width excludes it.
+
+Nodes are chosen and none is drawn, so every node is deterministic at every temperature; its confidence is its
+probability after its parent. Cost: one forward of the drafter per tree, as for a chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import exp, inf, log
+from typing import NamedTuple
+
+from specdec_lib.cards import Card, Kit
+from specdec_lib.lattice import LatticeDrafter, LinkedLattice, unlinked
+from specdec_lib.lazy import torch
+from specdec_lib.scores import TokenStats
+from specdec_lib.trees import prune
+from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
+
+NAME = "slot-tree"
+GAIN = 1.5                                         # tokens generated per forward time while a block is filled
+
+
+class Children(NamedTuple):
+    """The best candidates of a slot after one token, best first, and the entropy (nats) of all of them."""
+
+    columns: list[int]                             # their places in the slot
+    logp: list[float]
+    entropy: float
+
+
+class WaitingNode(NamedTuple):
+    """A child that may join the tree next; in a heap the one with the likeliest path is first, then the earliest."""
+
+    cost: float                                    # minus the log-probability of its path
+    order: int
+    parent: int                                    # its node in the tree, or ROOT
+    slot: int
+    before: int                                    # column of the parent in the slot before, 0 for the first slot
+    rank: int                                      # among the parent's children
+
+
+@dataclass(frozen=True)
+class SlotTree:
+    """The best tree of paths through the block of `drafter`, within depth, width and nodes of the budget.
+
+    With `linked` a drafter's correction joins the slots, where it has one; else they are independent of each other.
+    """
+
+    drafter: LatticeDrafter
+    price: float = 0.0                             # nodes whose path probability is lower are not submitted
+    top: int = 16                                   # candidates of a slot
+    linked: bool = True
+
+    def __post_init__(self):
+        if not 0 <= self.price <= 1 or self.top < 2:
+            raise Refusal(f"price must be a probability and top at least 2, got {self.price} and {self.top}")
+
+    def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
+        depth = min(budget.depth, budget.size)
+        if depth < 1:
+            return Draft()
+        links = getattr(self.drafter, "links", None) if self.linked else None
+        slots = links(session, depth, self.top) if links else unlinked(self.drafter.lattice(session, depth, self.top))
+        return prune(best_tree(slots, budget, session.end, self.price), budget)
+
+
+def best_tree(slots: LinkedLattice, budget: Budget, end: frozenset[int] = frozenset(), price: float = 0.0) -> Draft:
+    """The most probable paths as a tree of at most `budget.size` nodes, each with at most `budget.width` children.
+
+    Nodes are in the order of their paths' probability. Nothing follows an end token, and no path is less probable than
+    `price`.
+    """
+    ids, after = on_host(slots, budget.width)
+    most = -log(price) if price else inf
+    heap = [WaitingNode(-after[0][0].logp[0], 0, ROOT, 0, 0, 0)]
+    nodes: list[tuple[int, int, TokenStats]] = []          # token, parent, statistics
+    while heap and len(nodes) < budget.size and heap[0].cost <= most:
+        one = heappop(heap)
+        children = after[one.slot][one.before]
+        column, own = children.columns[one.rank], children.logp[one.rank]
+        first, second = (exp(value) for value in (*children.logp, -inf)[:2])
+        node, token = len(nodes), ids[one.slot][column]
+        nodes.append((token, one.parent, TokenStats(exp(own), first, second, children.entropy)))
+        if one.rank + 1 < min(budget.width, len(children.columns)):
+            cost = one.cost + own - children.logp[one.rank + 1]
+            heappush(heap, one._replace(cost=cost, order=2 * node + 1, rank=one.rank + 1))
+        if one.slot + 1 < len(after) and token not in end:
+            cost = one.cost - after[one.slot + 1][column].logp[0]
+            heappush(heap, WaitingNode(cost, 2 * node + 2, node, one.slot + 1, column, 0))
+    tokens, parents, stats = zip(*nodes, strict=True) if nodes else ((), (), ())
+    return Draft(tokens, parents, stats=stats, source=(NAME,) * len(nodes), confidence=tuple(s.prob for s in stats))
+
+
+def on_host(slots: LinkedLattice, width: int) -> tuple[list[list[int]], list[list[Children]]]:
+    """Token ids by slot and column, and the best children by slot and column before it, in one transfer.
+
+    At least two children, where there are as many: their probabilities are the statistics of a node. The first slot
+    has one list of children. What a slot's candidates lack to a probability of 1 counts as one token in its entropy.
+    """
+    n, m = slots.ids.shape
+    logp = torch.cat((slots.first[None], slots.after.flatten(0, 1))).double()            # [1 + (n - 1) m, m]
+    best = logp.topk(min(max(2, width), m), -1)
+    probs = logp.exp()
+    entropy = torch.special.entr(probs).sum(-1) + torch.special.entr((1 - probs.sum(-1)).clamp(min=0))
+    parts = (slots.ids.double(), best.indices.double(), best.values, entropy)            # ids are exact below 2 ** 53
+    told = torch.cat([part.flatten() for part in parts]).cpu().split([part.numel() for part in parts])
+    ids, columns, values, entropies = (part.view(whole.shape) for part, whole in zip(told, parts, strict=True))
+    rows = [Children(*row) for row in zip(columns.long().tolist(), values.tolist(), entropies.tolist(), strict=True)]
+    return ids.long().tolist(), [rows[:1], *(rows[at:at + m] for at in range(1, len(rows), m))]
+
+
+def make(kit: Kit, drafter: str = "block-diffusion", price: float | None = None, top: int = 16,
+         linked: bool = True, block: int | None = None) -> SlotTree:
+    """Trees from the block of the part `drafter`, `block` slots long if given.
+
+    The price defaults to the cost of a node in forwards times the tokens generated per forward time, as in `eagle2`.
+    """
+    part = kit.part(drafter, **({} if block is None else {"block": block}))
+    if not hasattr(part, "lattice"):
+        raise Refusal(f"{drafter} has no slots to draft a tree from: use a drafter that fills a block, such as "
+                      "block-diffusion")
+    return SlotTree(part, min(1.0, GAIN * kit.price) if price is None else price, top, linked)
+
+
+CARD = Card(NAME, idea="the likeliest paths through the slots of a block, as one tree",
+            source="DDTree, arXiv 2604.12989", make=make, parts=("block-diffusion",),
+            notebook="27b_what_slot_tree")
