@@ -27,9 +27,10 @@ METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),d
 NAMES = {NEITHER: "neither", SEARCH: "search", CONTROLLER: "controller", BOTH: "both"}
 PRINTED, LESS, TREE = "diffuspec(rule='printed')", "diffuspec(depth=4,weight=0.9,score='accepted')", "diffuspec-tree"
 BLOCK = "diffuspec(drafter='block-diffusion')"
+JOINED, APART, LIKELIEST = "ddtree", "ddtree(linked=False)", "ddtree(drafter='diffusion-lm')"
 ALIGNED = "diffusion-draft(depth=4,weights='diffusion-lm-aligned')"
 PLAIN_WEIGHT = 0.5                                 # the search's default, and the paper's
-RIVALS = ("block-diffusion", "eagle", "draft-model", "sam+token-recycling")
+RIVALS = ("block-diffusion", "ddtree", "eagle", "draft-model", "sam+token-recycling")
 Pair = tuple[str, str]                             # specs: the base, and the method compared with it
 
 
@@ -96,7 +97,9 @@ def variants(report: Report) -> dict[str, Pair]:
     asked = {"printed controller over fixed length": (search, PRINTED),
              "corrected controller over printed": (PRINTED, both), "less of the trigram": (search, LESS),
              "a block drafter's slots": (both, BLOCK), "over the block drafter's own walk": ("block-diffusion", BLOCK),
-             "tree over path": (both, TREE), "SpecDiff, two steps": (plain, "specdiff"),
+             "tree over path": (both, TREE), "likeliest tree over that one": (TREE, LIKELIEST),
+             "block drafter's tree over its walk": ("block-diffusion", JOINED),
+             "its slots joined": (APART, JOINED), "SpecDiff, two steps": (plain, "specdiff"),
              "aligned drafter": (plain, ALIGNED), "SpecDiff-2, aligned chains": (plain, "specdiff2"),
              "its chains alone": (ALIGNED, "specdiff2")}
     return {name: pair for name, pair in asked.items() if set(pair) <= set(report.entries)}

@@ -26,7 +26,7 @@ from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "slot-tree"
-GAIN = 1.5                                         # tokens generated per forward time while a block is filled
+GAIN = 0.8                                         # tokens per forward time, less as narrow trees cost less a row
 
 
 class Children(NamedTuple):
@@ -122,7 +122,8 @@ def make(kit: Kit, drafter: str = "block-diffusion", price: float | None = None,
          linked: bool = True, block: int | None = None) -> SlotTree:
     """Trees from the block of the part `drafter`, `block` slots long if given.
 
-    The price defaults to the cost of a node in forwards times the tokens generated per forward time, as in `eagle2`.
+    The price defaults to the cost of a node in forwards times `GAIN`: a node is worth its row if its path is likelier
+    than that.
     """
     part = kit.part(drafter, **({} if block is None else {"block": block}))
     if not hasattr(part, "lattice"):

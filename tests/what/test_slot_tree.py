@@ -110,7 +110,7 @@ def test_joined_slots_draft_other_trees_than_independent_ones_and_the_same_first
 
 def test_the_price_defaults_to_what_a_node_costs():
     kit = replace(network_kit(None), price=.1)
-    assert kit.part("slot-tree").price == pytest.approx(.15)
+    assert kit.part("slot-tree").price == pytest.approx(.08)
     assert kit.part("slot-tree", price=.3).price == .3
 
 
