@@ -26,7 +26,7 @@ from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "slot-tree"
-GAIN = 0.8                                         # tokens per forward time, less as narrow trees cost less a row
+GAIN = 0.8                                         # below 1: a row of a narrow tree costs less than the average
 
 
 class Children(NamedTuple):
