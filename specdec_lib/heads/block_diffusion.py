@@ -147,6 +147,14 @@ class BlockHead:
         with torch.inference_mode():
             return self.walk(tokens[-1], *self.drafted(tokens, depth, self.candidates))
 
+    def lattice(self, tokens: tuple[int, ...], depth: int, top: int) -> Lattice:
+        """The `top` candidates of each slot of the same block under the slot's own distribution.
+
+        ValueError for an impossible depth.
+        """
+        with torch.inference_mode():
+            return self.drafted(tokens, depth, min(top, self.candidates))[1]
+
     def links(self, tokens: tuple[int, ...], depth: int, top: int) -> LinkedLattice:
         """The `top` candidates of each slot of the same block, later ones corrected by each of the slot before.
 

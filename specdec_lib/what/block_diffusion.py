@@ -63,8 +63,7 @@ class BlockDiffusion:
         [depth, top] on the device, with fewer rows in a shorter block and fewer columns if the head keeps fewer
         candidates. ValueError for no slots.
         """
-        whole = self.head(session.tokens, min(depth, self.head.block)).lattice
-        return Lattice(whole.ids[:, :top], whole.logp[:, :top])
+        return self.head.lattice(session.tokens, min(depth, self.head.block), top)
 
     def links(self, session: Session, depth: int, top: int) -> LinkedLattice:
         """The `top` most probable tokens of the first `depth` slots, each corrected by every one of the slot before."""

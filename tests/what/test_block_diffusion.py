@@ -117,6 +117,13 @@ def test_its_lattice_has_the_candidates_of_each_slot_before_the_correction():
     assert one.logp.shape == (3, 1)
 
 
+def test_a_lattice_costs_no_walk():
+    drafter = part()
+    drafter.head.walk = None
+    assert len(drafter.lattice(SESSION, 3).ids) == 3
+    assert drafter.head.forwards == 1
+
+
 def test_a_lattice_is_no_longer_than_the_block():
     assert len(part().lattice(SESSION, 9).ids) == 4 == len(part()(SESSION, Budget(9), NO_DICE))
     with pytest.raises(ValueError, match="4.*0"):
