@@ -3,8 +3,10 @@
  * An output is one sum over its inputs in order, in single precision; in bfloat16 the inputs go by pairs. So a row's
  * bits depend neither on the rows beside it, nor on threads, nor on how outputs are blocked.
  *
- * Outputs lie in tiles of 16, and inputs in words of 32 bits: [tile][word][16 outputs]. Needs AVX2 or AVX-512. Products in
- * bfloat16 are those of AMX where the processor has it, else of AVX-512, else emulated: each has its own bits.
+ * Outputs lie in tiles of 16, and inputs in words of 32 bits. So many tiles as `tiles_together` says are a group and lie as
+ * [word][tile][16 outputs], so that what is multiplied at once is read in order. A group begins at the first tile and, of an
+ * even number, at the middle one; what is left before the middle or the end is a smaller group. Needs AVX2 or AVX-512.
+ * Products in bfloat16 are those of AMX where the processor has it, else of AVX-512, else emulated: each has its own bits.
  */
 #include "amx.h"
 #include "dense_vectors.h"
@@ -37,7 +39,7 @@ typedef struct {
     number *y;                                     /* [rows, out] */
     const number *residual;                        /* [rows, out], added before rounding; or NULL */
     int64_t gated;                                 /* numbers between rows of y = silu(first half) times second; or 0 */
-    int64_t next, some, threads;                   /* the next tile, how many are taken at once, threads that began */
+    int64_t next, some, threads;                   /* the next step, how many are taken at once, threads that began */
 } Product;
 
 /* A whole number of vectors. */
@@ -113,9 +115,12 @@ INLINE void leave_gated(const Product *product, int64_t row, int64_t at, Lanes g
     for (int l = 0; l < LANES; l++) to[l] = stored(gated(a[l], b[l]));
 }
 
+/* Tiles that lie in one group: [words][tiles][16 outputs]. */
+int tiles_together(void) { return amx_is_allowed() ? 1 : TOGETHER; }
+
 /* How rows are cut into blocks: into equal ones for vectors, into full registers and a rest for AMX. */
 typedef struct {
-    int64_t rows, count, tiles, shaped;            /* tiles of weights at once; rows that the registers are shaped for */
+    int64_t rows, count, shaped;                   /* rows that the registers are shaped for */
     int amx;
     const word *x;                                 /* [rows, words] */
 } Blocks;
@@ -123,7 +128,7 @@ typedef struct {
 static Blocks blocks_of(int64_t rows, const word *x) {
     int amx = amx_is_allowed();
     int64_t most = amx ? REGISTER : MOST, count = (rows + most - 1) / most;
-    return (Blocks){rows, count, amx ? SUMS : vector_tiles((rows + count - 1) / count), 0, amx, x};
+    return (Blocks){rows, count, 0, amx, x};
 }
 
 INLINE int64_t begin_of(const Blocks *blocks, int64_t block) {
@@ -140,19 +145,29 @@ INLINE void sums_of_block(Blocks *blocks, int64_t rows, int t, const word *weigh
     amx_sums(t, weights, words, x, words * (int64_t)sizeof(word), words, NULL, out[0], sizeof *out);
 }
 
-/* Tiles whose products are taken apart: of a gated product those of the gates, which come first. */
-INLINE int64_t own_tiles(const Product *product) { return tiles_of(product->matrix) / (product->gated ? 2 : 1); }
+/* A step multiplies so many tiles of a half, or of all if they are odd; with gates also those of what they let through. */
+typedef struct {
+    int64_t half, most, each, count;               /* tiles of a half and of a step; steps of a half and in all */
+} Steps;
 
-/* Tiles `first` to `first + t` for all rows, and with gates the tiles of what they let through. */
-static void multiply_tiles(const Product *product, int64_t first, int t, Blocks *blocks) {
-    int64_t words = words_of_row(product->matrix), behind = own_tiles(product) * words * LANES;
+static Steps steps_of(const Product *product) {
+    int64_t tiles = tiles_of(product->matrix), half = tiles % 2 ? tiles : tiles / 2;
+    int64_t most = amx_is_allowed() ? SUMS : TOGETHER, each = (half + most - 1) / most;
+    return (Steps){half, most, each, product->gated ? each : each * (tiles / half)};
+}
+
+/* One step for all rows. */
+static void multiply_tiles(const Product *product, const Steps *steps, int64_t step, Blocks *blocks) {
+    int64_t words = words_of_row(product->matrix), place = step % steps->each * steps->most;
+    int64_t first = step / steps->each * steps->half + place;
+    int t = (int)least(steps->half - place, steps->most);
     const word *weights = product->matrix->weights + first * words * LANES;
     for (int64_t block = 0; block < blocks->count; block++) {
         int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1);
         const word *x = blocks->x + from * words;
         Lanes out[BLOCK_ROWS][WIDE], up[BLOCK_ROWS][WIDE];
         sums_of_block(blocks, to - from, t, weights, x, words, out);
-        if (product->gated) sums_of_block(blocks, to - from, t, weights + behind, x, words, up);
+        if (product->gated) sums_of_block(blocks, to - from, t, weights + steps->half * words * LANES, x, words, up);
         for (int64_t row = from; row < to; row++)
             for (int j = 0; j < t; j++) {
                 int64_t at = (first + j) * LANES, i = row - from;
@@ -172,12 +187,12 @@ static const word *own_inputs(const Inputs *inputs, int64_t thread) {
 static void multiply_some(void *about) {
     Product *product = about;
     const Inputs *inputs = product->inputs;
-    int64_t tiles = own_tiles(product), some = product->some;
-    int64_t thread = __atomic_fetch_add(&product->threads, 1, __ATOMIC_RELAXED);
+    Steps steps = steps_of(product);
+    int64_t thread = __atomic_fetch_add(&product->threads, 1, __ATOMIC_RELAXED), some = product->some;
     Blocks blocks = blocks_of(inputs->rows, inputs->read ? inputs->read : own_inputs(inputs, thread));
-    for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < tiles;)
-        for (int64_t to = least(from + some, tiles), at = from; at < to; at += blocks.tiles)
-            multiply_tiles(product, at, (int)least(to - at, blocks.tiles), &blocks);
+    for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < steps.count;)
+        for (int64_t step = from; step < least(from + some, steps.count); step++)
+            multiply_tiles(product, &steps, step, &blocks);
     if (blocks.amx) free_registers();
 }
 
@@ -200,7 +215,7 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
     int several = threads->count > 1 && threads->parallel && inputs->rows * tiles * words > LITTLE / LANES;
     if (inputs->x) take_in(inputs, threads, several);
     product->matrix = matrix, product->inputs = inputs, product->next = product->threads = 0;
-    product->some = largest(1, own_tiles(product) / (SHARES * threads->count));
+    product->some = largest(1, steps_of(product).count / (SHARES * threads->count));
     if (several) threads->parallel(multiply_some, product, (unsigned)threads->count, 0);
     else multiply_some(product);
 }

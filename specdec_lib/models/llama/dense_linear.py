@@ -8,6 +8,7 @@ AMX they take 9 ms for one row and 10 for sixteen on two cores of an Intel Xeon,
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.models.large_pages import in_large_pages
 from specdec_lib.models.llama.compiled_linear import (
     ADDRESS,
     INT64,
@@ -42,7 +44,7 @@ class DenseLinear:
         found = code or dense_code(weight.dtype)
         assert found is not None, f"there is no compiled code for {weight.dtype}: ask `dense_code` first"
         self.code, (self.out, self.into) = found, weight.shape
-        self.tiles, self.bias = in_tiles(weight), None if bias is None else bias.float().contiguous()
+        self.tiles, self.bias = in_tiles(weight, found), None if bias is None else bias.float().contiguous()
         self.record = DenseRecord(self.out, self.into, self.tiles.data_ptr(),
                                    None if self.bias is None else self.bias.data_ptr())
         self.address = ctypes.addressof(self.record)
@@ -53,19 +55,44 @@ class DenseLinear:
 
     def dense(self) -> Tensor:
         """The plain weight [out, in]."""
-        return self.tiles.permute(0, 2, 1, 3).reshape(len(self.tiles) * LANES, -1)[:self.out, :self.into].contiguous()
+        tiles = torch.empty_like(self.tiles)
+        for first, group in groups(self.tiles, self.code):
+            tiles[first:first + group.shape[0] * group.shape[1]].view(group.shape).copy_(group)
+        return tiles.permute(0, 2, 1, 3).reshape(len(tiles) * LANES, -1)[:self.out, :self.into].contiguous()
 
     def rows(self, ids: Tensor) -> DenseLinear:
         """The same layer with these output rows alone."""
         return DenseLinear(self.dense()[ids], None if self.bias is None else self.bias[ids], self.code)
 
 
-def in_tiles(weight: Tensor) -> Tensor:
-    """W [out, in] as [tiles, words, LANES, numbers of a word], with zeros behind the last output and input."""
+def in_tiles(weight: Tensor, code: LinearCode) -> Tensor:
+    """Memory of W [out, in] for the C code, as large as [tiles, words, LANES, numbers of a word], in its order.
+
+    Zeros stand behind the last output and input.
+    """
     out, into = weight.shape
     numbers = 4 // weight.element_size()
     padded = F.pad(weight, (0, -into % (numbers * LANES), 0, -out % LANES))
-    return padded.view(-1, LANES, padded.shape[1] // numbers, numbers).permute(0, 2, 1, 3).contiguous()
+    tiles = padded.view(-1, LANES, padded.shape[1] // numbers, numbers).permute(0, 2, 1, 3)
+    memory = in_large_pages(tiles.shape, weight.dtype)
+    for first, group in groups(memory, code):
+        group.copy_(tiles[first:first + group.shape[0] * group.shape[1]].unflatten(0, group.shape[:2]))
+    return memory
+
+
+def groups(memory: Tensor, code: LinearCode) -> Iterator[tuple[int, Tensor]]:
+    """For each run of equal groups its first tile, and its memory as [groups, tiles, words, LANES, numbers].
+
+    Groups of tiles that are multiplied at once lie word by word; none crosses the middle of an even number of tiles.
+    """
+    most, count = code.library.tiles_together(), len(memory)
+    half = max(1, count // 2 if count % 2 == 0 else count)
+    for begin in range(0, count, half):
+        whole = half // most * most
+        for first, size, end in ((begin, most, begin + whole), (begin + whole, half - whole, begin + half)):
+            if first < end:
+                _, words, *word = memory.shape
+                yield first, memory[first:end].view(-1, words, size, *word).transpose(1, 2)
 
 
 def dense_code(dtype: torch.dtype) -> LinearCode | None:

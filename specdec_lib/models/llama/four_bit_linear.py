@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.models.large_pages import copied
 from specdec_lib.models.llama.compiled_linear import (
     ADDRESS,
     INT64,
@@ -45,7 +46,7 @@ class FourBitLinear:
         self.code = code or compiled_code()
         self.out, self.into = codes.codes.shape
         self.bits, self.own = codes.bits, codes.own
-        self.codes, self.scales = packed_codes(codes), packed_scales(codes)
+        self.codes, self.scales = (copied(part) for part in (packed_codes(codes), packed_scales(codes)))
         self.norm, self.factor, self.bias = (None if part is None else part.float().contiguous()
                                              for part in (norm, factor, bias))
         self.minima = codes.minimum is not None
