@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -74,7 +74,7 @@ class CompiledLayer:
         x, attended = checked(x, down.out, self.code), checked(attended, out.into, self.code)
         y = torch.empty_like(x)
         if self.code.finish(*self.addresses, x.data_ptr(), attended.data_ptr(), len(x), self.eps, y.data_ptr(),
-                            threads_record(torch.get_num_threads())):
+                            ctypes.byref(threads_record(torch.get_num_threads()))):
             raise no_memory()
         return y
 
@@ -84,7 +84,7 @@ def product(layer: CompiledLinear, x: Tensor, eps: float = PLAIN) -> Tensor:
     x = checked(x, layer.into, layer.code)
     y = x.new_empty(len(x), layer.out)
     if layer.code.multiply(layer.address, x.data_ptr(), len(x), eps, y.data_ptr(),
-                           threads_record(torch.get_num_threads())):
+                           ctypes.byref(threads_record(torch.get_num_threads()))):
         raise no_memory()
     return y
 
@@ -127,6 +127,6 @@ def compiled_functions(source: Path, options: Sequence[str], dtype: torch.dtype,
 
 
 @cache
-def threads_record(count: int) -> Any:
-    """A pointer to a `Threads` of so many."""
-    return ctypes.byref(ThreadsRecord(count, thread_pool()))
+def threads_record(count: int) -> ThreadsRecord:
+    """A `Threads` of so many."""
+    return ThreadsRecord(count, thread_pool())

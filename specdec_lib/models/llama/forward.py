@@ -147,6 +147,12 @@ def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: Layer
     """Applies layers `first` to `last` to these rows and keeps the tapped hidden states in the cache."""
     if first == 0:
         keep_taps(x, weights, cache, view, 0)
+    if view.paths is not None and weights.together is not None:
+        for stop in sorted({last, *(tap for tap in cache.taps if first < tap < last)}):
+            x = weights.together(x, cache.kv, view.paths, first, stop)
+            keep_taps(x, weights, cache, view, stop)
+            first = stop
+        return x
     layers = weights.layers[first:last]
     for i, (w, kv) in enumerate(zip(layers, columns(cache.kv[first:last], view), strict=True), first + 1):
         x = decoder_layer(x, w, weights.shape, kv, view)

@@ -61,9 +61,9 @@ class PathRows:
         paths = flat_paths(parents) if tree else ()
         ends, nodes = map(ctypes.addressof, paths) if tree else (None, None)
         self.attend, self.size, self.kept = by.attend, by.heads * by.head_dim, (paths, cos, sin)
-        record = RowsRecord(where.stop - where.start, where.start, context, by.heads, by.kv_heads,
-                            torch.get_num_threads(), ends, nodes, cos.data_ptr(), sin.data_ptr(), by.pool)
-        self.rows = ctypes.byref(record)
+        self.record = RowsRecord(where.stop - where.start, where.start, context, by.heads, by.kv_heads,
+                                 torch.get_num_threads(), ends, nodes, cos.data_ptr(), sin.data_ptr(), by.pool)
+        self.rows = ctypes.byref(self.record)
 
     def __call__(self, qkv: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Attention [rows, heads * d]. Rotates the queries in `qkv` [rows, heads + 2 kv_heads, d] in place.

@@ -5,6 +5,7 @@ On a CPU they are computed in our own C code (`row_stats.c`), in two readings of
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -59,7 +60,7 @@ def in_c(run: Callable[..., None], logits: Tensor, ids: Tensor | None, k: int) -
     """`packed_stats` of rows on the CPU."""
     out = torch.empty(len(logits), 2 * k + 2, dtype=torch.float64)
     run(logits.data_ptr(), *logits.shape, logits.stride(0), None if ids is None else ids.data_ptr(), k, out.data_ptr(),
-        threads_record(torch.get_num_threads()))
+        ctypes.byref(threads_record(torch.get_num_threads())))
     return out
 
 

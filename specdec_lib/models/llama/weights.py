@@ -10,12 +10,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from specdec_lib.models.llama.compiled_layers import CompiledLayers, compiled_layers
 from specdec_lib.models.llama.compiled_linear import CompiledLayer, LinearCode, normed
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.dense_linear import DenseLinear, dense_code
@@ -72,6 +74,12 @@ class LlamaWeights:
     ids: Tensor | None = None                      # tokens of the head's rows; None = all, in order
     four_bit: str | None = None                    # whose 4-bit codes the matrices are in; None = they are in none
     free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)     # see `cache_pool.py`
+
+    @cached_property
+    def together(self) -> CompiledLayers | None:
+        """All layers in one call; None where that is not compiled for them."""
+        plain = all(layer.q_norm is None for layer in self.layers)
+        return compiled_layers([layer.fused for layer in self.layers]) if plain else None
 
     def normed(self, x: Tensor) -> Tensor:
         """The hidden states as the head reads them."""

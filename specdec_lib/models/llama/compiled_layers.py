@@ -1,0 +1,100 @@
+"""Several decoder layers in one call of our own C code (`compiled_layers.c`), where all their parts are compiled.
+
+A forward of one row spends a tenth of its time between its layers if each part of each layer is called from Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.compiled_linear import (
+    ADDRESS,
+    FLOAT,
+    INT64,
+    CompiledLayer,
+    checked,
+    no_memory,
+    threads_record,
+)
+from specdec_lib.models.llama.path_attention import PathRows
+
+SOURCE = Path(__file__).with_suffix(".c")
+THROUGH = (ADDRESS, ADDRESS, INT64, ADDRESS, ADDRESS, ADDRESS)
+
+
+class CodeRecord(ctypes.Structure):
+    """`Code` of the C code."""
+
+    _fields_ = (("multiply", ADDRESS), ("finish", ADDRESS), ("threads", ADDRESS), ("eps", FLOAT))
+
+
+class PlacesRecord(ctypes.Structure):
+    """`Rows` of the C code."""
+
+    _fields_ = (("attend", ADDRESS), ("about", ADDRESS), ("count", INT64), ("stride", INT64), ("next", INT64),
+                ("keys", ADDRESS), ("values", ADDRESS), ("qkv", ADDRESS), ("attended", ADDRESS))
+
+
+class CompiledLayers:
+    """The layers of a model without norms of heads, all in the same compiled code."""
+
+    def __init__(self, layers: Sequence[CompiledLayer], through: Callable[..., int]):
+        first = layers[0]
+        self.layers, self.through, self.code, self.eps = tuple(layers), through, first.code, first.eps
+        qkv, _, _, down = first.matrices
+        self.hidden, self.width = down.out, qkv.out
+        self.functions = tuple(map(address_of, (first.code.multiply, first.code.finish)))
+        self.matrices = (ADDRESS * (4 * len(layers)))(*(one.address for layer in layers for one in layer.matrices))
+
+    def __call__(self, x: Tensor, kv: Tensor, paths: PathRows, first: int, last: int) -> Tensor:
+        """What layers `first` to `last` make of x [rows, hidden]; fills kv [layers, 2, kv_heads, columns, d].
+
+        MemoryError without memory.
+        """
+        x = checked(x, self.hidden, self.code)
+        if last <= first:
+            return x
+        to = torch.empty_like(x)
+        x = x if last == first + 1 else x.clone()  # it is written to from the second layer on
+        qkv, attended = x.new_empty(len(x), self.width), x.new_empty(len(x), paths.size)
+        size, (apart, half, stride, *_) = kv.element_size(), kv.stride()
+        keys = kv.data_ptr() + first * apart * size
+        places = PlacesRecord(address_of(paths.attend), ctypes.addressof(paths.record), len(x), stride, apart * size,
+                              keys, keys + half * size, qkv.data_ptr(), attended.data_ptr())
+        code = CodeRecord(*self.functions, ctypes.addressof(threads_record(torch.get_num_threads())), self.eps)
+        layers = ctypes.addressof(self.matrices) + first * 4 * ctypes.sizeof(ADDRESS)
+        if self.through(ctypes.addressof(code), layers, last - first, ctypes.addressof(places), x.data_ptr(),
+                        to.data_ptr()):
+            raise no_memory()
+        return to if (last - first) % 2 else x
+
+
+def compiled_layers(layers: Sequence[CompiledLayer | None]) -> CompiledLayers | None:
+    """These layers in one call; None where one is not compiled, they differ in their code, or nothing compiles."""
+    there = [layer for layer in layers if layer is not None]
+    codes = {id(matrix.code) for layer in there for matrix in layer.matrices}
+    through = compiled_through() if there and len(there) == len(layers) and len(codes) == 1 else None
+    return through and CompiledLayers(there, through)
+
+
+@cache
+def compiled_through() -> Callable[..., int] | None:
+    """The C function; None where nothing compiles."""
+    compiled = library(SOURCE)
+    if compiled is None:
+        return None
+    compiled.through.argtypes, compiled.through.restype = THROUGH, ctypes.c_int
+    return compiled.through
+
+
+def address_of(function: Any) -> int | None:
+    """Where a C function lies."""
+    return ctypes.cast(function, ADDRESS).value
