@@ -15,7 +15,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-PAGE, BLOCK = 2 << 20, 64 << 20                    # bytes of a large page, and of a block
+PAGE, BLOCK = 2 << 20, 16 << 20                    # bytes of a large page, and of a block
 SMALL = 1 << 16                                    # bytes that are not worth it
 LINE = 64                                          # bytes that a tensor's address is a multiple of
 LOCK = threading.Lock()
