@@ -10,7 +10,7 @@
 
 enum {REGISTER = 16, SUMS = 4};                    /* rows of a register, and words too; registers that hold sums */
 
-#if defined(__AMX_BF16__) && defined(__linux__) && HELD == 32 && !defined(SINGLE) && !defined(VECTORS)
+#if defined(__AMX_BF16__) && defined(__linux__) && defined(PAIRED) && !defined(VECTORS)
 #define AMX
 #include <sys/syscall.h>
 

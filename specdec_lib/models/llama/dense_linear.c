@@ -28,8 +28,8 @@ typedef struct {
     const Matrix *matrix;
     const number *x;                               /* [rows, in] */
     float eps;                                     /* of the root mean square norm; below 0 there is none */
-    number *taken;                                 /* [rows, words], zero behind the last input; of each thread if few */
-    const word *read;                              /* what tiles read: `taken`, or x as it lies; NULL: each thread its own */
+    factor *taken;                                 /* [rows, words], zero behind the last input; of each thread if few */
+    const factor *read;                            /* what tiles read: `taken`, or x as it lies; NULL: each thread its own */
     int64_t rows, next, room;                      /* rows that the memory holds */
 } Inputs;
 
@@ -38,7 +38,8 @@ typedef struct {
     const Inputs *inputs;
     number *y;                                     /* [rows, out] */
     const number *residual;                        /* [rows, out], added before rounding; or NULL */
-    int64_t gated;                                 /* numbers between rows of y = silu(first half) times second; or 0 */
+    factor *gates;                                 /* instead of y: silu(first half) times second, [rows, gated] */
+    int64_t gated;
     int64_t next, some, threads;                   /* the next step, how many are taken at once, threads that began */
 } Product;
 
@@ -54,6 +55,12 @@ INLINE float wide_of(number x) { return single_of(x); }
 INLINE number stored(float x) { return rounded(x); }
 #endif
 
+#ifdef EMULATED
+INLINE factor factor_of(number x) { return wide_of(x); }
+#else
+INLINE factor factor_of(number x) { return x; }
+#endif
+
 /* One over the root mean square of a row. */
 static float inverse_rms(const number *x, int64_t in, float eps) {
     Lanes part = zeros();
@@ -66,16 +73,16 @@ static float inverse_rms(const number *x, int64_t in, float eps) {
 
 NORM(number, wide_of, stored)
 
-static void enter(const Inputs *inputs, int64_t row, number *taken) {
+static void enter(const Inputs *inputs, int64_t row, factor *taken) {
     const Matrix *matrix = inputs->matrix;
     int64_t in = matrix->in, whole = words_of_row(matrix) * PACKED;
-    number *to = taken + row * whole;
+    const number *x = inputs->x + row * in;
+    factor *to = taken + row * whole;
     if (inputs->eps < 0) {
-        memcpy(to, inputs->x + row * in, (size_t)in * sizeof(number));
+        for (int64_t i = 0; i < in; i++) to[i] = factor_of(x[i]);
     } else {
-        const number *x = inputs->x + row * in;
         float scale = inverse_rms(x, in, inputs->eps);
-        for (int64_t i = 0; i < in; i++) to[i] = stored(wide_of(x[i]) * scale);
+        for (int64_t i = 0; i < in; i++) to[i] = factor_of(stored(wide_of(x[i]) * scale));
     }
     for (int64_t i = in; i < whole; i++) to[i] = 0;
 }
@@ -111,8 +118,8 @@ INLINE void leave_gated(const Product *product, int64_t row, int64_t at, Lanes g
     float a[LANES], b[LANES];
     if (bias) gate = plus(gate, load(bias + at)), up = plus(up, load(bias + product->matrix->out / 2 + at));
     save(a, gate), save(b, up);
-    number *to = product->y + row * product->gated + at;
-    for (int l = 0; l < LANES; l++) to[l] = stored(gated(a[l], b[l]));
+    factor *to = product->gates + row * product->gated + at;
+    for (int l = 0; l < LANES; l++) to[l] = factor_of(stored(gated(a[l], b[l])));
 }
 
 /* Tiles that lie in one group: [words][tiles][16 outputs]. */
@@ -122,10 +129,10 @@ int tiles_together(void) { return amx_is_allowed() ? 1 : TOGETHER; }
 typedef struct {
     int64_t rows, count, shaped;                   /* rows that the registers are shaped for */
     int amx;
-    const word *x;                                 /* [rows, words] */
+    const factor *x;                               /* [rows, words] */
 } Blocks;
 
-static Blocks blocks_of(int64_t rows, const word *x) {
+static Blocks blocks_of(int64_t rows, const factor *x) {
     int amx = amx_is_allowed();
     int64_t most = amx ? REGISTER : MOST, count = (rows + most - 1) / most;
     return (Blocks){rows, count, 0, amx, x};
@@ -135,10 +142,10 @@ INLINE int64_t begin_of(const Blocks *blocks, int64_t block) {
     return blocks->amx ? least(block * REGISTER, blocks->rows) : block * blocks->rows / blocks->count;
 }
 
-INLINE void sums_of_block(Blocks *blocks, int64_t rows, int t, const word *weights, const word *x, int64_t words,
+INLINE void sums_of_block(Blocks *blocks, int64_t rows, int t, const word *weights, const factor *x, int64_t words,
                           Lanes (*out)[WIDE]) {
     if (!blocks->amx) {
-        BLOCKS[rows - 1][t - 1](weights, x, words, out);
+        BLOCKS[rows - 1][t - 1](weights, (const word *)x, words, out);
         return;
     }
     if (rows != blocks->shaped) shape_registers(blocks->shaped = rows);
@@ -153,7 +160,7 @@ typedef struct {
 static Steps steps_of(const Product *product) {
     int64_t tiles = tiles_of(product->matrix), half = tiles % 2 ? tiles : tiles / 2;
     int64_t most = amx_is_allowed() ? SUMS : TOGETHER, each = (half + most - 1) / most;
-    return (Steps){half, most, each, product->gated ? each : each * (tiles / half)};
+    return (Steps){half, most, each, product->gates ? each : each * (tiles / half)};
 }
 
 /* One step for all rows. */
@@ -164,24 +171,24 @@ static void multiply_tiles(const Product *product, const Steps *steps, int64_t s
     const word *weights = product->matrix->weights + first * words * LANES;
     for (int64_t block = 0; block < blocks->count; block++) {
         int64_t from = begin_of(blocks, block), to = begin_of(blocks, block + 1);
-        const word *x = blocks->x + from * words;
+        const factor *x = blocks->x + from * words * PACKED;
         Lanes out[BLOCK_ROWS][WIDE], up[BLOCK_ROWS][WIDE];
         sums_of_block(blocks, to - from, t, weights, x, words, out);
-        if (product->gated) sums_of_block(blocks, to - from, t, weights + steps->half * words * LANES, x, words, up);
+        if (product->gates) sums_of_block(blocks, to - from, t, weights + steps->half * words * LANES, x, words, up);
         for (int64_t row = from; row < to; row++)
             for (int j = 0; j < t; j++) {
                 int64_t at = (first + j) * LANES, i = row - from;
-                if (product->gated) leave_gated(product, row, at, out[i][j], up[i][j]);
+                if (product->gates) leave_gated(product, row, at, out[i][j], up[i][j]);
                 else leave(product, row, at, out[i][j]);
             }
     }
 }
 
 /* The inputs of a thread that takes them in for itself. */
-static const word *own_inputs(const Inputs *inputs, int64_t thread) {
-    number *taken = inputs->taken + thread * inputs->rows * words_of_row(inputs->matrix) * PACKED;
+static const factor *own_inputs(const Inputs *inputs, int64_t thread) {
+    factor *taken = inputs->taken + thread * inputs->rows * words_of_row(inputs->matrix) * PACKED;
     for (int64_t row = 0; row < inputs->rows; row++) enter(inputs, row, taken);
-    return (const word *)taken;
+    return taken;
 }
 
 static void multiply_some(void *about) {
@@ -200,9 +207,9 @@ INLINE int64_t chunk(void) { return amx_is_allowed() ? AMX_CHUNK : CHUNK; }
 
 /* Makes of the inputs what tiles read, unless each thread does; plain ones that fill their words are read in place. */
 static void take_in(Inputs *inputs, const Threads *threads, int several) {
-    inputs->read = (const word *)inputs->taken, inputs->next = 0;
-    if (inputs->eps < 0 && inputs->matrix->in == PACKED * words_of_row(inputs->matrix))
-        inputs->read = (const word *)inputs->x;
+    inputs->read = inputs->taken, inputs->next = 0;
+    if (sizeof(factor) == sizeof(number) && inputs->eps < 0 && inputs->matrix->in == PACKED * words_of_row(inputs->matrix))
+        inputs->read = (const factor *)inputs->x;
     else if (inputs->rows <= FEW && inputs->rows * (several ? threads->count : 1) <= inputs->room) inputs->read = NULL;
     else if (several) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
     else enter_some(inputs);
@@ -223,8 +230,9 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
 /* Memory for the inputs of so many rows of so many words, and `more` bytes before; false without it. */
 static char *take(Inputs *inputs, int64_t rows, int64_t words, size_t more, const Threads *threads) {
     inputs->room = rows <= FEW ? rows * largest(1, threads->count) : rows;
-    char *memory = aligned_alloc(64, whole_lines(more) + whole_lines((size_t)(inputs->room * words) * sizeof(word)));
-    if (memory) inputs->taken = (number *)(memory + whole_lines(more));
+    size_t bytes = (size_t)(inputs->room * words * PACKED) * sizeof(factor);
+    char *memory = aligned_alloc(64, whole_lines(more) + whole_lines(bytes));
+    if (memory) inputs->taken = (factor *)(memory + whole_lines(more));
     return memory;
 }
 
@@ -249,19 +257,20 @@ int finish(const Matrix *out, const Matrix *gate_up, const Matrix *down, const n
            int64_t rows, float eps, number *y, const Threads *threads) {
     int64_t most = least(rows, chunk()), hidden = out->out, whole = words_of_row(down) * PACKED;
     size_t states = whole_lines((size_t)(most * hidden) * sizeof(number));
-    size_t gates = whole_lines((size_t)(most * whole) * sizeof(number));
+    size_t gates = whole_lines((size_t)(most * whole) * sizeof(factor));
     Inputs inputs = {0};
     char *memory = take(&inputs, most, largest(words_of_row(out), words_of_row(gate_up)), states + gates, threads);
     if (!memory) return 1;
-    number *h = (number *)memory, *through = (number *)(memory + states);
+    number *h = (number *)memory;
+    factor *through = (factor *)(memory + states);
     if (whole > down->in) memset(through, 0, gates);
     for (int64_t at = 0; at < rows; at += most) {
         inputs.rows = least(rows - at, most);
         inputs.matrix = out, inputs.x = attended + at * out->in, inputs.eps = -1;
         run(&inputs, &(Product){.y = h, .residual = x + at * hidden}, threads);
         inputs.matrix = gate_up, inputs.x = h, inputs.eps = eps;
-        run(&inputs, &(Product){.y = through, .gated = whole}, threads);
-        inputs.matrix = down, inputs.x = NULL, inputs.read = (const word *)through;
+        run(&inputs, &(Product){.gates = through, .gated = whole}, threads);
+        inputs.matrix = down, inputs.x = NULL, inputs.read = through;
         run(&inputs, &(Product){.y = y + at * hidden, .residual = h}, threads);
     }
     free(memory);

@@ -9,10 +9,24 @@
  * in which they lie there, the others from the processor's cache. */
 #if HELD == 32
 enum {MOST = 9, TOGETHER = 3, WIDE = 4};           /* rows of a block, tiles of a group; tiles that AMX multiplies at once */
+INLINE void fetch(const word *weights) { (void)weights; }        /* gains nothing */
 #else
-enum {MOST = 3, TOGETHER = 2, WIDE = TOGETHER};
+enum {MOST = 6, TOGETHER = 1, WIDE = TOGETHER, AHEAD = 24};      /* vectors that memory is asked for ahead */
+INLINE void fetch(const word *weights) { _mm_prefetch((const char *)(weights + AHEAD * LANES), _MM_HINT_T0); }
 #endif
 
+/* The factors in words of weights, all or those of one step: where they are widened, the lower halves go first. */
+#ifdef EMULATED
+enum {STEPS = 2};
+INLINE Words of_weights(const word *weights, int step) {
+    return as_words(step ? upper(load_words(weights)) : lower(load_words(weights)));
+}
+#else
+enum {STEPS = 1};
+INLINE Words of_weights(const word *weights, int step) { return (void)step, load_words(weights); }
+#endif
+
+/* x [rows, words * STEPS]: a row's words of factors. */
 typedef void (*Block)(const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]);
 
 /* The sums [r][WIDE] of a group of t tiles and r rows: both are known where this is compiled. */
@@ -24,14 +38,18 @@ INLINE void sums_of(const int r, const int t, const word *weights, const word *x
         for (int j = 0; j < t; j++) sums[i][j] = zeros();
 #pragma GCC unroll 1
     for (int64_t k = 0; k < words; k++) {
-        Words w[TOGETHER];
+        fetch(weights + k * t * LANES);
+#pragma GCC unroll 2
+        for (int step = 0; step < STEPS; step++) {
+            Words w[TOGETHER];
 #pragma GCC unroll 4
-        for (int j = 0; j < t; j++) w[j] = load_words(weights + (k * t + j) * LANES);
+            for (int j = 0; j < t; j++) w[j] = of_weights(weights + (k * t + j) * LANES, step);
 #pragma GCC unroll 32
-        for (int i = 0; i < r; i++) {
-            Words one = all_words(x[i * words + k]);
+            for (int i = 0; i < r; i++) {
+                Words one = all_words(x[(i * words + k) * STEPS + step]);
 #pragma GCC unroll 4
-            for (int j = 0; j < t; j++) sums[i][j] = dot(sums[i][j], w[j], one);
+                for (int j = 0; j < t; j++) sums[i][j] = dot(sums[i][j], w[j], one);
+            }
         }
     }
 #pragma GCC unroll 32
@@ -42,17 +60,15 @@ INLINE void sums_of(const int r, const int t, const word *weights, const word *x
 
 #define BLOCK(r, t) static void block_##r##_##t(const word *weights, const word *x, int64_t words, Lanes (*out)[WIDE]) { \
     sums_of(r, t, weights, x, words, out); }
-#define UP_TO_2(r) BLOCK(r, 1) BLOCK(r, 2)
-#define UP_TO_3(r) UP_TO_2(r) BLOCK(r, 3)
-#define NAMES_2(r) {block_##r##_1, block_##r##_2}
-#define NAMES_3(r) {block_##r##_1, block_##r##_2, block_##r##_3}
 
 #if HELD == 32
-UP_TO_3(1) UP_TO_3(2) UP_TO_3(3) UP_TO_3(4) UP_TO_3(5) UP_TO_3(6) UP_TO_3(7) UP_TO_3(8) UP_TO_3(9)
-static const Block BLOCKS[MOST][TOGETHER] = {
-    NAMES_3(1), NAMES_3(2), NAMES_3(3), NAMES_3(4), NAMES_3(5), NAMES_3(6), NAMES_3(7), NAMES_3(8), NAMES_3(9)};
+#define BLOCKS_OF(r) BLOCK(r, 1) BLOCK(r, 2) BLOCK(r, 3)
+#define NAMES_OF(r) {block_##r##_1, block_##r##_2, block_##r##_3}
+BLOCKS_OF(1) BLOCKS_OF(2) BLOCKS_OF(3) BLOCKS_OF(4) BLOCKS_OF(5) BLOCKS_OF(6) BLOCKS_OF(7) BLOCKS_OF(8) BLOCKS_OF(9)
+static const Block BLOCKS[MOST][TOGETHER] = {NAMES_OF(1), NAMES_OF(2), NAMES_OF(3), NAMES_OF(4), NAMES_OF(5), NAMES_OF(6),
+                                             NAMES_OF(7), NAMES_OF(8), NAMES_OF(9)};
 #else
-UP_TO_2(1) UP_TO_2(2) UP_TO_2(3)
-static const Block BLOCKS[MOST][TOGETHER] = {NAMES_2(1), NAMES_2(2), NAMES_2(3)};
+BLOCK(1, 1) BLOCK(2, 1) BLOCK(3, 1) BLOCK(4, 1) BLOCK(5, 1) BLOCK(6, 1)
+static const Block BLOCKS[MOST][TOGETHER] = {{block_1_1}, {block_2_1}, {block_3_1}, {block_4_1}, {block_5_1}, {block_6_1}};
 #endif
 #endif

@@ -42,6 +42,7 @@ INLINE float greatest(Lanes x) { return _mm512_reduce_max_ps(x); }
 INLINE float total(Lanes x) { return _mm512_reduce_add_ps(x); }
 
 INLINE Lanes as_lanes(Words x) { return _mm512_castsi512_ps(x); }
+INLINE Words as_words(Lanes x) { return _mm512_castps_si512(x); }
 INLINE Words all_words(word x) { return _mm512_set1_epi32((int)x); }
 INLINE Words load_words(const void *from) { return _mm512_loadu_si512(from); }
 
@@ -171,6 +172,7 @@ INLINE float total(Lanes x) {
 }
 
 INLINE Lanes as_lanes(Words x) { return x; }
+INLINE Words as_words(Lanes x) { return x; }
 INLINE Words load_words(const void *from) { return load(from); }
 
 INLINE Words all_words(word x) {

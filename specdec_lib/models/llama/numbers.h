@@ -1,4 +1,8 @@
-/* The numbers that layers and attention compute with: bfloat16, or with -DSINGLE single precision; two or one in a word. */
+/* The numbers that layers and attention compute with: bfloat16, or with -DSINGLE single precision; two or one in a word.
+ *
+ * Products take words of factors. In bfloat16 a word holds two of them where the processor multiplies pairs; elsewhere
+ * numbers are widened before they are multiplied, one in a word, and the second product is added after the first.
+ */
 #ifndef NUMBERS_H
 #define NUMBERS_H
 
@@ -8,22 +12,29 @@
 typedef float number;
 enum {PACKED = 1};                                 /* numbers in a word of 32 bits */
 
-INLINE Lanes dot(Lanes sum, Words a, Words b) { return product_plus(as_lanes(a), as_lanes(b), sum); }
 INLINE Lanes widened(const number *x) { return load(x); }
 INLINE void store(number *out, Lanes x) { save(out, x); }
 #else
 typedef uint16_t number;                           /* the upper half of a float */
 enum {PACKED = 2};
 
-INLINE Lanes dot(Lanes sum, Words a, Words b) {
-#if defined(__AVX512BF16__) && HELD == 32
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-#else
-    return product_plus(upper(a), upper(b), product_plus(lower(a), lower(b), sum));
-#endif
-}
-
 INLINE Lanes widened(const number *x) { return load_halves(x); }
 INLINE void store(number *out, Lanes x) { save_halves(out, to_halves(x)); }
+#endif
+
+#if !defined(SINGLE) && defined(__AVX512BF16__) && HELD == 32
+#define PAIRED
+typedef number factor;
+enum {JOINED = 2};                                 /* factors in a word */
+
+INLINE Lanes dot(Lanes sum, Words a, Words b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
+#else
+#ifndef SINGLE
+#define EMULATED
+#endif
+typedef float factor;
+enum {JOINED = 1};
+
+INLINE Lanes dot(Lanes sum, Words a, Words b) { return product_plus(as_lanes(a), as_lanes(b), sum); }
 #endif
 #endif

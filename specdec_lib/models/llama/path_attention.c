@@ -14,10 +14,8 @@
 #error "a head is a multiple of 32 numbers"
 #endif
 
-enum {WORDS = HEAD / PACKED};
-/* Queries, and sixteens of columns or values, that are computed together: what the registers hold, and in bfloat16 two
- * sixteens at least, for values are taken by pairs. */
-enum {MOST = 6, WIDE = HELD / 8 > PACKED ? HELD / 8 : PACKED};
+enum {WORDS = HEAD / JOINED};                      /* words of factors of a query or a key */
+enum {MOST = 6, WIDE = HELD / 8};                  /* queries, and sixteens of columns or values, that registers hold */
 enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
 
@@ -39,28 +37,30 @@ typedef struct {
     int64_t next, done, failed;                    /* the next row to enter, the next job; whether memory was missing */
 } Layer;
 
-#ifdef SINGLE
-/* Stores x and returns it as it is stored. */
-INLINE Lanes store_rounded(number *out, Lanes x) {
-    store(out, x);
-    return x;
-}
-
-/* n times sixteen numbers from the sums that `add` keeps, scaled. */
-INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
-    for (int i = 0; i < n; i++) store(out + i * LANES, times(sums[i], scale));
-}
-#else
-INLINE Lanes store_rounded(number *out, Lanes x) {
+/* Rounds x as numbers are, stores it as factors and returns it. */
+INLINE Lanes store_rounded(factor *out, Lanes x) {
+#ifdef PAIRED
     Words halves = to_halves(x);
     save_halves(out, halves);
     return lower(halves);
+#else
+#ifdef EMULATED
+    x = lower(to_halves(x));
+#endif
+    save(out, x);
+    return x;
+#endif
 }
 
-/* n times sixteen numbers from the sums that `add` keeps, scaled: two sums hold 32 numbers, by turns of eight bytes. */
+/* n times sixteen numbers from the sums that `add` keeps, scaled. */
+#ifdef PAIRED                                      /* two sums hold 32 numbers, by turns of eight bytes */
 INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
     for (int i = 0; i < n; i += 2)
         save_both(out + i * LANES, to_halves(times(sums[i], scale)), to_halves(times(sums[i + 1], scale)));
+}
+#else
+INLINE void store_sums(number *out, int n, const Lanes *sums, Lanes scale) {
+    for (int i = 0; i < n; i++) store(out + i * LANES, times(sums[i], scale));
 }
 #endif
 
@@ -101,7 +101,15 @@ static void enter(const Layer *layer, int64_t row) {
 }
 
 /* Sixteen columns from `keys` on, none behind `last`, as WORDS vectors: vector i holds word i of each. */
-static void turn_keys(const number *keys, int64_t last, Words *out) { transpose((const word *)keys, WORDS, last, out); }
+static void turn_keys(const number *keys, int64_t last, Words *out) {
+#ifdef EMULATED
+    Words pairs[WORDS / 2];
+    transpose((const word *)keys, WORDS / 2, last, pairs);
+    for (int i = 0; i < WORDS / 2; i++) out[2 * i] = as_words(lower(pairs[i])), out[2 * i + 1] = as_words(upper(pairs[i]));
+#else
+    transpose((const word *)keys, WORDS, last, out);
+#endif
+}
 
 /* The scores of m queries at n times sixteen columns. */
 INLINE void score(const int m, const int n, const word *const *q, const Words *columns, float *out, int64_t width) {
@@ -129,7 +137,7 @@ INLINE void score(const int m, const int n, const word *const *q, const Words *c
 }
 
 /* Adds the values of some positions, weighted, to `sums` [m][n]: n times sixteen numbers of each value. A word holds
- * PACKED weights. The columns of the positions are `at`, or without it lie in order. */
+ * JOINED weights. The columns of the positions are `at`, or without it lie in order. */
 INLINE void add(const int m, const int n, const number *values, const int32_t *at, int64_t words,
                 const word *const *weights, Lanes *sums) {
     Lanes sum[MOST][WIDE];
@@ -139,11 +147,11 @@ INLINE void add(const int m, const int n, const number *values, const int32_t *a
         for (int j = 0; j < n; j++) sum[i][j] = sums[i * n + j];
 #pragma GCC unroll 1
     for (int64_t k = 0; k < words; k++) {
-        const number *first = values + (at ? at[PACKED * k] : PACKED * k) * (int64_t)HEAD;
+        const number *first = values + (at ? at[JOINED * k] : JOINED * k) * (int64_t)HEAD;
         Words value[WIDE];
-#ifdef SINGLE
+#ifndef PAIRED
 #pragma GCC unroll 4
-        for (int j = 0; j < n; j++) value[j] = load_words(first + LANES * j);
+        for (int j = 0; j < n; j++) value[j] = as_words(widened(first + LANES * j));
 #else
         const number *second = values + (at ? at[2 * k + 1] : 2 * k + 1) * (int64_t)HEAD;
 #pragma GCC unroll 2
@@ -192,8 +200,8 @@ static void add_all(int m, int n, const number *values, const int32_t *at, int64
 #endif
 }
 
-/* Replaces n scores by weights, rounded as they are stored, then by zeros up to a multiple of sixteen. Returns one over
- * their sum. */
+/* Replaces n scores by weights, rounded as numbers are, then by zeros up to a multiple of sixteen. Returns one over their
+ * sum. */
 static float to_weights(float *scores, int64_t n) {
     Lanes most = all(-__builtin_inff()), sum = zeros();
     int64_t c = 0, whole = n / LANES * LANES;
@@ -201,10 +209,10 @@ static float to_weights(float *scores, int64_t n) {
     if (c < n) most = greater(n - c, most, load(scores + c));
     most = all(greatest(most));
     for (c = 0; c < whole; c += LANES)
-        sum = plus(sum, store_rounded((number *)scores + c, exponentials(minus(load(scores + c), most))));
+        sum = plus(sum, store_rounded((factor *)scores + c, exponentials(minus(load(scores + c), most))));
     if (c < n) {
         Lanes rest = first(n - c, exponentials(minus(load(scores + c), most)));
-        sum = plus(sum, store_rounded((number *)scores + c, rest));
+        sum = plus(sum, store_rounded((factor *)scores + c, rest));
     }
     return 1.0f / total(sum);
 }
@@ -231,7 +239,7 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
     const word *w[MOST];
     for (int i = 0; i < m; i++) w[i] = (const word *)(weights + i * width);
     path_of(rows, row, &shared, &path);            /* no later row sees less in place */
-    shared /= PACKED;
+    shared /= JOINED;
     for (int from = 0; from < HEAD; from += WIDE * LANES) {
         int n = HEAD - from < WIDE * LANES ? (HEAD - from) / LANES : WIDE;
         Lanes sums[MOST * WIDE];
@@ -241,12 +249,12 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
             int64_t own = (at + i) / group, more = path_of(rows, row + own, &seen, &path), count = 0;
             int same = 1;
             while (i + same < m && (at + i + same) / group == own) same++;
-            for (int64_t c = PACKED * shared; c < seen; c++) columns[count++] = (int32_t)c;
+            for (int64_t c = JOINED * shared; c < seen; c++) columns[count++] = (int32_t)c;
             for (int64_t c = 0; c < more; c++) columns[count++] = (int32_t)rows->context + path[c];
             columns[count] = columns[count - !!count];     /* an odd last one stands beside itself: weight zero */
             const word *rest[MOST];
             for (int j = 0; j < same; j++) rest[j] = w[i + j] + shared;
-            int64_t words = (count + PACKED - 1) / PACKED;
+            int64_t words = (count + JOINED - 1) / JOINED;
             if (count) add_all(same, n, values + from, columns, words, rest, sums + i * n);
             i += same;
         }
@@ -262,6 +270,9 @@ static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at
 #include "path_amx.h"
 #endif
 
+/* Where query i of a block's first query lies, in numbers, where rows lie `step` apart. */
+INLINE int64_t place_of(int64_t i, int64_t group, int64_t step) { return i / group * step + i % group * HEAD; }
+
 /* Rows `from` to `to` of one key head; false without memory. */
 static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t to) {
 #ifdef AMX
@@ -272,12 +283,16 @@ static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t 
     int64_t width = (limit + LANES - 1) / LANES * LANES, step = (rows->heads + 2 * rows->kv_heads) * HEAD;
     int64_t tiles = width / LANES, parts = (group + MOST - 1) / MOST;      /* a group goes through registers in parts */
     int64_t most = group <= MOST ? MOST / group * group : (group + parts - 1) / parts;
-    size_t bytes = sizeof(float) * (size_t)(queries * width) + sizeof(int32_t) * (size_t)(limit + 2);
+    int64_t wide = sizeof(factor) > sizeof(number) ? queries * HEAD : 0;   /* numbers of queries that are widened */
+    size_t bytes = sizeof(float) * (size_t)(queries * width + wide) + sizeof(int32_t) * (size_t)(limit + 2);
     float *all = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!all) return 0;
-    int32_t *columns = (int32_t *)(all + queries * width);
+    float *widened_queries = all + queries * width;
+    int32_t *columns = (int32_t *)(widened_queries + wide);
     const number *keys = layer->keys + head * layer->stride, *first = layer->qkv + from * step + head * group * HEAD;
     Words turned[WIDE * WORDS];
+    for (int64_t i = 0; i < wide; i += LANES)
+        save(widened_queries + i, widened(first + place_of(i / HEAD, group, step) + i % HEAD));
     for (int64_t tile = 0; tile < tiles; tile += WIDE) {
         int n = tiles - tile < WIDE ? (int)(tiles - tile) : WIDE;
         for (int j = 0; j < n; j++) {
@@ -287,7 +302,9 @@ static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t 
         for (int64_t i = 0; i < queries; i += MOST) {
             int m = queries - i < MOST ? (int)(queries - i) : MOST;
             const word *q[MOST] = {0};
-            for (int j = 0; j < m; j++) q[j] = (const word *)(first + (i + j) / group * step + (i + j) % group * HEAD);
+            for (int j = 0; j < m; j++)
+                q[j] = wide ? (const word *)(widened_queries + (i + j) * HEAD)
+                            : (const word *)(first + place_of(i + j, group, step));
             scores(m, n, q, turned, all + i * width + tile * LANES, width);
         }
     }

@@ -16,7 +16,8 @@ from specdec_lib.types import ROOT
 
 TREE = (ROOT, ROOT, 0, 1, 2, 2, 5, 3, 0, 8)
 AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
-BUILDS = {"the widest vectors": ("-DVECTORS",), "vectors of AVX2": ("-mno-avx512f",)}
+BUILDS = {"the widest vectors": ("-DVECTORS",), "products of bfloat16 emulated": ("-mno-avx512bf16",),
+          "vectors of AVX2": ("-mno-avx512f",)}
 PLAIN = """
 #include <math.h>
 #include <stdint.h>
