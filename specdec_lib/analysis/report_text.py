@@ -110,6 +110,16 @@ def checkpoints_text(sums: dict[str, str] | None) -> str:
     return ", ".join(f"{name} (SHA-256 {sha256[:16]}…)" for name, sha256 in (sums or {}).items()) or "none"
 
 
+def node_budget_text(settings: dict) -> str:
+    """The node budget of a run by its summary's settings, and whether it followed the machine while it decoded."""
+    refitted, nodes = settings.get("refitted_nodes"), settings["nodes"]
+    if not refitted:
+        return f"The node budget was {nodes} for every prompt"
+    low, high = min(refitted), max(refitted)
+    told = f"stayed at {low}" if low == high else f"went from {low} to {high}"
+    return f"The node budget {told}: the curve was refitted to the run's own forwards after each prompt"
+
+
 def facts_text(facts: dict) -> str:
     """Names and values as a reader writes them: no underscores, no Python truth values; None is left out."""
     def told(value: Any) -> str:

@@ -59,7 +59,7 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
     kept = folder.curve or curve()
     if kept is not None:
         folder.keep_curve(kept)
-    entrants = make_runners(plan, world, kept)
+    entrants = make_runners(plan, world, lambda: kept)
     folder.keep_loaded(world.loaded())
     everything: list[Decode] = []
     order = {prompt.question_id: place for place, prompt in enumerate(prompts)}

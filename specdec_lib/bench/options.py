@@ -216,9 +216,13 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
         if here.by_default:
             here = usable_methods(here, opened, say)
         contexts = (CONTEXT if is_seq2seq(here.plan.target) else 256,)
-        measure = run.run_bench if here.plan.batch == 1 else batch_run.run_batches
-        return measure(here.plan, opened, here.prompts, out,
-                       lambda: here.saved_curve or measured_curve(here, contexts, 15, progress, opened), progress)
+
+        def curve() -> curves.CostCurve:
+            return here.saved_curve or measured_curve(here, contexts, 15, progress, opened)
+
+        if here.plan.batch > 1:
+            return batch_run.run_batches(here.plan, opened, here.prompts, out, curve, progress)
+        return run.run_bench(here.plan, opened, here.prompts, out, curve, progress, refits=here.saved_curve is None)
 
 
 def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> PreparedRun:

@@ -14,6 +14,7 @@ from pathlib import Path
 from specdec_lib import catalog, measure
 from specdec_lib.bench import provenance, store_leaks, summary
 from specdec_lib.bench.environment import Environment, Message
+from specdec_lib.bench.followed_curve import FollowedCurve
 from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.prompts import Prompt, known_name
 from specdec_lib.bench.results import Decode, select
@@ -30,17 +31,18 @@ WARM_UP = ("Name the months of the year, in order.",
 
 def run_bench(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: str | Path,
               curve: Callable[[], CostCurve | None] = lambda: None,
-              progress: Progress = lambda done, total, name: None) -> dict:
+              progress: Progress = lambda done, total, name: None, refits: bool = False) -> dict:
     """Runs or resumes the plan in the folder `out` and returns its summary; a finished run is only read.
 
-    `curve` is called once, at a run's start; a resume uses the curve that the run began with.
+    `curve` is called once, at a run's start; a resume uses the curve that the run began with. With `refits` it is
+    refitted to the run's own forwards after each prompt.
     """
     with RunFolder.alone(out, plan) as folder:
-        return folder.summary() or run_rest(folder, plan, world, prompts, curve, progress)
+        return folder.summary() or run_rest(folder, plan, world, prompts, curve, progress, refits)
 
 
 def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequence[Prompt],
-             curve: Callable[[], CostCurve | None], progress: Progress) -> dict:
+             curve: Callable[[], CostCurve | None], progress: Progress, refits: bool = False) -> dict:
     """Measures what the folder lacks, finishes it and returns the summary."""
     if plan.store is not None:
         open_store(plan.store)                     # if damaged, refused now and not after measuring
@@ -48,7 +50,8 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
     kept = folder.curve or curve()
     if kept is not None:
         folder.keep_curve(kept)
-    entrants = make_runners(plan, world, kept)
+    followed = FollowedCurve(kept, refits)
+    entrants = make_runners(plan, world, lambda: followed.now)
     folder.keep_loaded(world.loaded())
     plain = next(entrant for entrant in entrants if entrant.name == "ar")
     total = sum(len(prompt.turns) for prompt in prompts) * len(entrants) * plan.repeats
@@ -67,9 +70,12 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
         else:
             remember(prompt, [*known, *here], world, group, plan.repeats)
         everything += here
+        followed.learn(here)
         done += len(here)
         progress(done, total, f"prompt {prompt.question_id}")
     result = sum_up(plan, world, prompts, everything, kept, entrants)
+    if followed.refits:
+        result["settings"]["refitted_nodes"] = followed.budgets[:-1]
     folder.finish(everything, result)
     return result
 

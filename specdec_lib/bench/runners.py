@@ -41,12 +41,15 @@ class Runner:
     lossless: bool = True
 
 
-def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None) -> list[Runner]:
-    """Methods in the plan's order, each built once so that a bad spec is refused now, then peers."""
+def make_runners(plan: Plan, world: Environment, curve: Callable[[], curves.CostCurve | None]) -> list[Runner]:
+    """Methods in the plan's order, each built once so that a bad spec is refused now, then peers.
+
+    `curve` is asked before each decode.
+    """
     out: list[Runner] = []
     for spec in plan.methods:
         card = catalog.card_of(spec)
-        catalog.build(spec, world.kit(plan, curve))
+        catalog.build(spec, world.kit(plan, curve()))
         out.append(Runner(str(spec), _method(spec, plan, world, curve, None), lossless=card.lossless))
         for order in plan.orders if card.learns_across_prompts else ():
             out.append(Runner(f"{spec} ({WARM[order]})", _method(spec, plan, world, curve, {}), stream=True,
@@ -54,11 +57,11 @@ def make_runners(plan: Plan, world: Environment, curve: curves.CostCurve | None)
     return out + [Runner(peer.name, _peer(peer, plan), peer=True) for peer in world.peers]
 
 
-def _method(spec: MethodSpec, plan: Plan, world: Environment, curve: curves.CostCurve | None,
+def _method(spec: MethodSpec, plan: Plan, world: Environment, curve: Callable[[], curves.CostCurve | None],
             memories: dict[int, dict] | None):
     def decode_once(ids: Sequence[int], key: tuple, repeat: int) -> Outcome:
         memory = None if memories is None else memories.setdefault(repeat, {})
-        kit, session = world.begin(plan, curve, ids, str(key[0]), memory)
+        kit, session = world.begin(plan, curve(), ids, str(key[0]), memory)
         method = catalog.build(spec, kit)
         on_gpu = plan.device.startswith("cuda")
         target = SynchronizedTarget(kit.target, torch.cuda.synchronize) if on_gpu else kit.target

@@ -103,7 +103,8 @@ Repeats = Annotated[int, typer.Option("--repeats", help="Measurements of each de
 Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Store = Annotated[Path | None, path_option("--store", "A file that `specdec store` made, for retrieval.")]
-Curve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: measured at the start.")]
+Curve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: measured at the start, in a bench"
+                                           " also refitted to its forwards after each prompt.")]
 Peers = Annotated[str, typer.Option("--peers", help="hf-generate,hf-prompt-lookup,hf-assisted (transformers); "
                                     "llama.cpp,llama.cpp-lookup (the default target's own file).")]
 Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "

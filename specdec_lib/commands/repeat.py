@@ -26,8 +26,8 @@ PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their name
 def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that repeat the run of this folder in `out`; `given` ones that are not None win over the run's.
 
-    Its own cost curve is used, since node budgets come from it. Refusal where the folder holds no run of a bench, and
-    where the run read files of which it kept only the names.
+    Its own cost curve is used, since node budgets come from it; where it was refitted, that of the start. Refusal where
+    the folder holds no run of a bench, and where the run read files of which it kept only the names.
     """
     if out.resolve() == run.resolve():
         raise Refusal(f"{run} is the run itself: give the repetition an --out of its own")

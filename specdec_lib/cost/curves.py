@@ -1,7 +1,8 @@
 """The cost of a forward by its width, and the speed predicted from it: seconds from counts.
 
 A cost curve is measured once on a machine, saved with its provenance, and read wherever a decision or a prediction
-needs seconds, so that neither depends on the clock. Source of the algebra: Leviathan et al. 2023, section 3.
+needs seconds, so that neither depends on the clock; `refit.py` corrects one that a run measured for itself. Source of
+the algebra: Leviathan et al. 2023, section 3.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def measured(cell: Cell, threads: int, check: bool) -> CellResult:
     if check:
         refuse_other_files(cell)
     world = environment(here)
-    runners = make_runners(here.plan, world, here.saved_curve)
+    runners = make_runners(here.plan, world, lambda: here.saved_curve)
     plain = next(one for one in runners if one.name == PLAIN)
     mine = next(one for one in runners if one.name == cell.spec)
     group = [plain, mine] if cell.timed and mine is not plain else [mine]

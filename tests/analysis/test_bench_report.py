@@ -92,6 +92,12 @@ def test_where_rows_do_not_depend_on_each_other_no_difference_is_forgiven():
     assert "equal plain decoding's in every id, and must" in report_text.equality_sentence(equal)
 
 
+def test_the_node_budget_is_told_with_its_range_where_it_was_refitted():
+    assert report_text.node_budget_text({"nodes": 5}) == "The node budget was 5 for every prompt"
+    assert "went from 3 to 8" in report_text.node_budget_text({"nodes": 5, "refitted_nodes": [5, 8, 3]})
+    assert "stayed at 5" in report_text.node_budget_text({"nodes": 5, "refitted_nodes": [5, 5]})
+
+
 def test_the_output_shown_is_the_one_with_the_most_drafted_tokens():
     longer = one("fast", 9, [row(7, 2.0, accepted=3)] * 2)
     at = report(*PLAIN, one("ar", 9, [row(7, 1.0)] * 8), *FAST, longer)

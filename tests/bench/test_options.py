@@ -10,6 +10,7 @@ import pytest
 from specdec_lib import catalog
 from specdec_lib.bench import options
 from specdec_lib.bench.run_folder import RunFolder
+from specdec_lib.cost.curves import CostCurve
 from specdec_lib.types import Refusal
 from tests.worlds import network_kit
 
@@ -136,3 +137,13 @@ def test_a_finished_run_is_read_without_loading_a_model_and_an_unfinished_one_ne
     again = options.bench_prepared(here, tmp_path / "out", lambda *progress: None, said.append)
     assert again == {"methods": {"ar": {}}}
     assert "nothing is measured again" in said[-1]
+
+
+@pytest.mark.parametrize("saved", [None, CostCurve((1, 5), (256,), ((1.0, 1.5),))])
+def test_a_curve_that_the_run_measures_is_refitted_and_a_saved_one_is_not(prepared, tmp_path, monkeypatch, saved):
+    asked = {}
+    monkeypatch.setattr(options.run, "run_bench", lambda *given, **more: asked.update(more) or {})
+    monkeypatch.setattr(options.PreparedRun, "environment", lambda here, say: None)
+    here = replace(prepared(), saved_curve=saved)
+    assert options.bench_prepared(here, tmp_path / "out", lambda *progress: None, print) == {}
+    assert asked == {"refits": saved is None}

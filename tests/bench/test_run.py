@@ -237,7 +237,7 @@ def test_sampled_repeats_throw_other_dice_and_a_second_run_the_same(tmp_path):
 def test_a_decode_is_timed_to_the_whole_of_its_loop(monkeypatch):
     now = iter(range(1000))
     monkeypatch.setattr(runners, "perf_counter", lambda: float(next(now)))
-    entrant = runners.make_runners(plan(methods=("ar",)), world(), CURVE)[0]
+    entrant = runners.make_runners(plan(methods=("ar",)), world(), lambda: CURVE)[0]
     outcome = entrant.run((1,), (1, 0), 0)
     assert outcome.seconds + outcome.prefill == pytest.approx(len(outcome.rows), abs=0.01)
 

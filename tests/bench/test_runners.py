@@ -48,7 +48,7 @@ def learner(monkeypatch):
 
 
 def by_name(a_world=None, **changes):
-    made = runners.make_runners(plan(**changes), a_world or world(), CURVE)
+    made = runners.make_runners(plan(**changes), a_world or world(), lambda: CURVE)
     return {one.name: one for one in made}
 
 

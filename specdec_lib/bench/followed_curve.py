@@ -1,0 +1,38 @@
+"""The cost curve that a run's choices follow: a saved one stays, one that was measured is refitted as the run goes on.
+
+It changes between prompts alone, so that all methods decode a prompt with the same curve, and is made of what the run's
+folder keeps, so that a resumed run goes on with what it has learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from specdec_lib.bench.results import Decode
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.cost.refit import LATEST, refitted
+
+
+class FollowedCurve:
+    """`now` is the curve of the next prompt, `begun` that of the first; None where there is none."""
+
+    def __init__(self, begun: CostCurve | None, refits: bool = False):
+        self.begun = self.now = begun
+        self.refits = refits and begun is not None
+        self.budgets = [] if begun is None else [begun.nodes()]        # nodes by prompt, of those begun so far
+        self.forwards: list[tuple[int, float]] = []
+
+    def learn(self, decodes: Iterable[Decode]) -> None:
+        """Refits the curve to the decodes of one more prompt, if it is one that is refitted."""
+        if self.refits and self.begun is not None:
+            self.forwards = [*self.forwards, *forwards_of(decodes)][-LATEST:]
+            self.now = refitted(self.begun, self.forwards)
+            self.budgets.append(self.now.nodes())
+
+
+def forwards_of(decodes: Iterable[Decode]) -> Iterator[tuple[int, float]]:
+    """Width and seconds of each verification that had the machine for itself, in the order of the decodes."""
+    for decode in decodes:
+        for row in decode.outcome.rows:
+            if row.wall is None and row.target > 0:            # no drafter computed beside it
+                yield row.width, row.target
