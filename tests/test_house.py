@@ -15,7 +15,7 @@ ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
 FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
           ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate", "parameters"),
-          ("cost.lengths", "cost.curves", "cost.hierarchy", "cost.levels", "cost.batches"), ("models",),
+          ("cost.lengths", "cost.curves", "cost.refit", "cost.hierarchy", "cost.levels", "cost.batches"), ("models",),
           ("cost.flops", "cost.roofline"), ("hub",),
           ("checkpoints",), ("heads",), ("continuous",), ("seq2seq",),
           ("index",),

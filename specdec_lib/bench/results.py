@@ -105,7 +105,7 @@ def small(table: pa.Table, path: Path) -> None:
 def shortened(rounds: pa.Table) -> pa.Table:
     """The rounds with seconds rounded as `Tables.write` does; doing it again changes nothing."""
     for place, name in enumerate(rounds.column_names):
-        if name in SECONDS:
+        if name in (*SECONDS, "wall"):
             rounds = rounds.set_column(place, name, pa.array(coarse(rounds[name].to_numpy()), pa.float32()))
     return rounds
 
