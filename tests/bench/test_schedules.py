@@ -46,5 +46,5 @@ def test_wall_time_is_written_and_read_back_and_serial_runs_have_no_such_column(
         made.write(tmp_path / name)
         assert ("wall" in made.rounds.column_names) == (name == "overlapping")
         back, = read_results(tmp_path / name)
-        pairs = zip(back.outcome.rows, one.outcome.rows, strict=True)
-        assert all(kept.wall == pytest.approx(row.wall, rel=1 / 4_000) for kept, row in pairs)
+        kept, walls = ([row.wall for row in outcome.rows] for outcome in (back.outcome, one.outcome))
+        assert kept == (pytest.approx(walls, rel=1 / 4_000) if name == "overlapping" else [None] * len(walls))
