@@ -3,12 +3,14 @@
 import time
 from dataclasses import replace
 
+import pytest
+
 from specdec_lib.bench import run
 from specdec_lib.bench.followed_curve import FollowedCurve, forwards_of
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.refit import refitted
 from tests.bench.made_up import decodes, turn
-from tests.bench.test_run import PROMPTS, TARGET, plan, world
+from tests.bench.test_run import PROMPTS, TARGET, plan, stop_after, world
 
 CURVE = CostCurve((1, 5, 9), (8,), ((1.0, 1.01, 1.02),))
 DEAR = [*decodes("ar", *[turn(0, 0)] * 90), *decodes("wide", *[turn(4, 1, target=3.0)] * 90)]
@@ -79,3 +81,16 @@ def test_a_run_that_began_with_a_wrong_curve_drafts_less_after_a_prompt(tmp_path
     assert refitted_run["refitted_nodes"] == [8, 1, 1]             # one for each prompt
     assert refitted_run["cost_curve"] == kept["cost_curve"] == CURVE.as_dict()
     assert refitted_run["nodes"] == 8
+
+
+def test_a_killed_run_goes_on_with_what_it_has_learned(tmp_path):
+    a_plan, endless = plan(methods=("draft-model",), max_new_tokens=40), replace(world().facts, end=frozenset())
+
+    def rest(**more):
+        return run.run_bench(a_plan, world(target=Slow(), facts=endless), PROMPTS, tmp_path, lambda: CURVE, refits=True,
+                             **more)
+
+    with pytest.raises(KeyboardInterrupt):
+        rest(progress=stop_after(5))
+    assert [part.name for part in (tmp_path / "parts").iterdir()] == ["00000"]
+    assert rest()["settings"]["refitted_nodes"] == [8, 1, 1]
