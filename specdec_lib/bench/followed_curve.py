@@ -6,28 +6,42 @@ folder keeps, so that a resumed run goes on with what it has learned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from specdec_lib import catalog
 from specdec_lib.bench.results import Decode
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.refit import LATEST, refitted
+from specdec_lib.specs import MethodSpec
+
+EXITS = "early-exit"                               # the checkpoint of drafters that begin the target's own forward
 
 
 class FollowedCurve:
-    """`now` is the curve of the next prompt, `begun` that of the first; None where there is none."""
+    """`now` is the curve of the next prompt, `begun` that of the first; None where there is none.
 
-    def __init__(self, begun: CostCurve | None, refits: bool = False):
+    Forwards of `resumed` methods do not count.
+    """
+
+    def __init__(self, begun: CostCurve | None, refits: bool = False, resumed: Collection[str] = ()):
         self.begun = self.now = begun
         self.refits = refits and begun is not None
         self.budgets = [] if begun is None else [begun.nodes()]        # nodes by prompt, of those begun so far
+        self.resumed = resumed
         self.forwards: list[tuple[int, float]] = []
 
     def learn(self, decodes: Iterable[Decode]) -> None:
         """Refits the curve to the decodes of one more prompt, if it is one that is refitted."""
         if self.refits and self.begun is not None:
-            self.forwards = [*self.forwards, *forwards_of(decodes)][-LATEST:]
+            whole = (decode for decode in decodes if decode.method not in self.resumed)
+            self.forwards = [*self.forwards, *forwards_of(whole)][-LATEST:]
             self.now = refitted(self.begun, self.forwards)
             self.budgets.append(self.now.nodes())
+
+
+def resumed_methods(methods: Iterable[MethodSpec]) -> set[str]:
+    """Those whose verification resumes rows that their drafter took through the first layers: a part of a forward."""
+    return {str(spec) for spec in methods if EXITS in catalog.needed_checkpoints(spec)}
 
 
 def forwards_of(decodes: Iterable[Decode]) -> Iterator[tuple[int, float]]:

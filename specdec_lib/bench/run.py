@@ -14,7 +14,7 @@ from pathlib import Path
 from specdec_lib import catalog, measure
 from specdec_lib.bench import provenance, store_leaks, summary
 from specdec_lib.bench.environment import Environment, Message
-from specdec_lib.bench.followed_curve import FollowedCurve
+from specdec_lib.bench.followed_curve import FollowedCurve, resumed_methods
 from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.prompts import Prompt, known_name
 from specdec_lib.bench.results import Decode, select
@@ -50,7 +50,7 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
     kept = folder.curve or curve()
     if kept is not None:
         folder.keep_curve(kept)
-    followed = FollowedCurve(kept, refits)
+    followed = FollowedCurve(kept, refits, resumed_methods(plan.methods))
     entrants = make_runners(plan, world, lambda: followed.now)
     folder.keep_loaded(world.loaded())
     plain = next(entrant for entrant in entrants if entrant.name == "ar")

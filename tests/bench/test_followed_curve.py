@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib.bench import run
-from specdec_lib.bench.followed_curve import FollowedCurve, forwards_of
+from specdec_lib.bench.followed_curve import FollowedCurve, forwards_of, resumed_methods
+from specdec_lib.catalog import method_spec
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.refit import refitted
 from tests.bench.made_up import decodes, turn
@@ -43,6 +44,15 @@ def test_forwards_beside_a_drafter_and_those_of_peers_do_not_count():
     without = [replace(one, peer=True, outcome=replace(one.outcome, rows=())) for one in peers]
     assert list(forwards_of([*beside, *without])) == []
     assert list(forwards_of(decodes("wide", turn(4, 1, target=2.5), prompts=1))) == [(5, 2.5)]
+
+
+def test_a_verification_that_resumes_the_drafters_rows_is_no_whole_forward():
+    """An early exit writes into the target's cache, so drafted rows are verified by the later layers alone."""
+    specs = [method_spec(name) for name in ("ar", "draft-model", "early-exit", "pearl(drafter='early-exit')")]
+    assert resumed_methods(specs) == {"early-exit", "pearl(drafter='early-exit')"}
+    followed = FollowedCurve(CURVE, refits=True, resumed={"early-exit"})
+    followed.learn([*decodes("ar", *[turn(0, 0)] * 90), *decodes("early-exit", *[turn(4, 1, target=.1)] * 90)])
+    assert followed.now == refitted(CURVE, [(1, 1.0)] * 450)
 
 
 def test_there_may_be_no_curve():
