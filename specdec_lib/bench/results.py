@@ -106,7 +106,9 @@ def shortened(rounds: pa.Table) -> pa.Table:
     """The rounds with seconds rounded as `Tables.write` does; doing it again changes nothing."""
     for place, name in enumerate(rounds.column_names):
         if name in (*SECONDS, "wall"):
-            rounds = rounds.set_column(place, name, pa.array(coarse(rounds[name].to_numpy()), pa.float32()))
+            column = rounds[name]                  # a round of a serial method has no wall time
+            rounds = rounds.set_column(place, name, pa.array(coarse(column.to_numpy()), pa.float32(),
+                                                             mask=column.is_null().to_numpy()))
     return rounds
 
 

@@ -48,3 +48,12 @@ def test_wall_time_is_written_and_read_back_and_serial_runs_have_no_such_column(
         back, = read_results(tmp_path / name)
         kept, walls = ([row.wall for row in outcome.rows] for outcome in (back.outcome, one.outcome))
         assert kept == (pytest.approx(walls, rel=1 / 4_000) if name == "overlapping" else [None] * len(walls))
+
+
+def test_a_run_of_both_kinds_keeps_which_rounds_have_no_wall_time(tmp_path):
+    both = [Decode(1, "qa", name, 0, 0, False, 2, outcome(method)) for name, method in
+            (("overlapping", OVERLAPPING), ("serial", OVERLAPPING._replace(schedule=None)))]
+    tables(both).write(tmp_path)
+    overlapping, serial = ([row.wall for row in one.outcome.rows] for one in read_results(tmp_path))
+    assert all(wall > 0 for wall in overlapping)
+    assert serial == [None] * len(serial)
