@@ -9,7 +9,7 @@
  * in which they lie there, the others from the processor's cache. */
 #if HELD == 32
 enum {MOST = 9, TOGETHER = 3, WIDE = 4};           /* rows of a block, tiles of a group; tiles that AMX multiplies at once */
-INLINE void fetch(const word *weights) { (void)weights; }        /* gains nothing */
+INLINE void fetch(const word *weights) { (void)weights; }
 #else
 enum {MOST = 6, TOGETHER = 1, WIDE = TOGETHER, AHEAD = 24};      /* vectors that memory is asked for ahead */
 INLINE void fetch(const word *weights) { _mm_prefetch((const char *)(weights + AHEAD * LANES), _MM_HINT_T0); }

@@ -131,6 +131,21 @@ def test_scores_however_far_apart_have_finite_weights_that_sum_to_one(apart, mos
         assert out[31] == 1, name
 
 
+def test_weights_are_rounded_to_bfloat16_before_they_are_summed_and_multiplied():
+    """The row's own column has weight 1; each of the others fills one number of the result."""
+    cache, fed = torch.zeros(2, 1, 33, 32, dtype=torch.bfloat16), torch.zeros(1, 3, 32, dtype=torch.bfloat16)
+    below = torch.linspace(.1, 4, 32).bfloat16()
+    cache[0, 0, :32, 0], cache[1, 0, :32], fed[0, 0, 0] = -below, torch.eye(32), 1
+    exact = (-below.double()).exp()
+    kept = exact.bfloat16().double()
+    expected, unrounded = ((weights / (1 + weights.sum())).bfloat16() for weights in (kept, exact))
+    assert (expected != unrounded).sum() > 3       # so rounding shows
+    for name, attention in built((1, 1, 32), torch.bfloat16).items():
+        keys, values = cache.clone()
+        out = attention.rows(slice(32, 33), 33, (), torch.ones(1, 32), torch.zeros(1, 32))(fed.clone(), keys, values)[0]
+        assert (out != expected).sum() <= 1, name  # one tie may fall the other way
+
+
 @pytest.mark.parametrize(("options", "said"), [
     (("-mno-avx512f", "-mno-avx2"), "nor AVX2"), (("-DSINGLE", "-mno-avx512f", "-mno-avx2"), "nor AVX2")])
 def test_code_that_a_processor_cannot_run_is_not_compiled(options, said, tmp_path):
