@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+KEPT = 8                                           # of the tokens of a row, the likeliest that statistics hold
+
+
 class RandomNumbers(Protocol):
     """What parts ask of random numbers: `dice.Dice`, `NoDice`, or `exact.EveryDice`, which enumerates all outcomes."""
 
@@ -138,6 +141,11 @@ class RowStats:
     lse: tuple[float, ...] = ()
     entropy: tuple[float, ...] = ()
 
+    @cached_property
+    def tops(self) -> tuple[list[list[int]], list[list[float]]]:
+        """`ids` and `logits` as lists: a tensor's number costs ten times a list's."""
+        return self.ids.tolist(), self.logits.tolist()
+
 
 class Scores:
     """Raw logits [1 + n, V] of one forward: row 0 after the context, row i + 1 after node i.
@@ -172,7 +180,7 @@ class Scores:
     def best(self) -> tuple[int, ...]:
         """The most likely token of each row."""
         if self._row_stats is not None:
-            return tuple(self._row_stats.ids[:, 0].tolist())
+            return tuple(ids[0] for ids in self._row_stats.tops[0])
         column = argmax(self.logits, self.peaks)
         return tuple((column if self.ids is None else self.ids[column]).tolist())
 
@@ -185,9 +193,9 @@ class Scores:
     def logit(self, row: int, token: int) -> float:
         """The raw logit of one token, read from what already lies on the host where that is possible."""
         if self._row_stats is not None and (self.ids is not None or self.given.device.type != "cpu"):
-            place = (self._row_stats.ids[row] == token).nonzero()
-            if len(place):
-                return float(self._row_stats.logits[row, place[0, 0]])
+            ids, logits = self._row_stats.tops
+            if token in ids[row]:
+                return logits[row][ids[row].index(token)]
         column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
         return float(self.given[row, column])
 
@@ -199,7 +207,7 @@ class Scores:
         if self._row_stats is not None and row in self._row_stats.rows:
             moved = self._row_stats
             at = moved.rows.index(row)
-            first, second = (moved.logits[row, :2].double() - moved.lse[at]).exp().tolist()
+            first, second = (math.exp(logit - moved.lse[at]) for logit in moved.tops[1][row][:2])
             return TokenStats(math.exp(self.logit(row, token) - moved.lse[at]), first, second, moved.entropy[at])
         logits = self.logits[row]
         probs = torch.softmax(logits if logits.dtype == torch.float64 else logits.float(), -1)
@@ -207,12 +215,15 @@ class Scores:
         column = token if self.ids is None else int((self.ids == token).nonzero()[0, 0])
         return TokenStats(float(probs[column]), first, second, float(torch.special.entr(probs).sum()))
 
-    def row_stats(self, rows: tuple[int, ...] = (), k: int = 8) -> RowStats:
+    def row_stats(self, rows: tuple[int, ...] = (), k: int = KEPT) -> RowStats:
         """Top k of every row, and log-sum-exp and entropy of `rows`."""
         if self._row_stats is not None and self._row_stats.ids.shape[1] >= k:
             have = self._row_stats
+            if rows == have.rows and k == have.ids.shape[1]:
+                return have
             picked = [have.rows.index(row) for row in rows]
-            return RowStats(have.ids[:, :k], have.logits[:, :k], rows, tuple(have.lse[i] for i in picked),
+            ids, logits = (have.ids, have.logits) if k == have.ids.shape[1] else (have.ids[:, :k], have.logits[:, :k])
+            return RowStats(ids, logits, rows, tuple(have.lse[i] for i in picked),
                             tuple(have.entropy[i] for i in picked))
         value, column = top_k(self.logits, k, self.peaks)
         ids = column if self.ids is None else self.ids[column]

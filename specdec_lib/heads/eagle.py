@@ -18,6 +18,7 @@ from torch import Tensor
 from specdec_lib.heads.base import Target, new_features, tap_levels
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
+from specdec_lib.heads.eagle_rows import compiled_rows
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
@@ -26,7 +27,7 @@ from specdec_lib.models.llama.forward import LayerView, attended, columns, invar
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.row_stats import row_stats_of, tells
-from specdec_lib.scores import Scores
+from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import Draft
 
 
@@ -58,6 +59,7 @@ class EagleHead:
         self.cache = KVCache(self.shape, 1, self.dtype, target.device)
         self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
         self.paths = compiled_attention(self.shape, self.dtype, target.device)
+        self.compiled = compiled_rows(self.weights, len(taps), self.paths)
         self.rope = self.angles()
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.answers = LogitsCache()
@@ -84,9 +86,7 @@ class EagleHead:
         if known <= len(draft):
             for rows in self.missing(tokens, draft):
                 self.run(rows)
-            logits = self.score(len(tokens) - 2 + known, len(tokens) - 1 + len(draft))
-            stats = row_stats_of(logits, self.ids) if tells(self.ids.device, self.dtype) else None
-            self.answers.keep(tokens, draft, known, logits, stats)
+            self.answers.keep(tokens, draft, known, *self.score(len(tokens) - 2 + known, len(tokens) - 1 + len(draft)))
         return self.scores(draft)
 
     def check(self, tokens: tuple[int, ...]) -> None:
@@ -114,13 +114,16 @@ class EagleHead:
         self.answers = LogitsCache()               # they are of rows that go
         base, logits = len(tokens) - 1, []
         self.reserve(base + count)
+        self.forwards, self.fed = self.forwards + count - 1, self.fed + count - 1
+        if self.compiled is not None:
+            logits, stats = self.compiled.chain(self, base - 1, count)
+            return Scores(logits, self.ids, stats)
         with torch.inference_mode():
             x = self.hidden[base - 1:base]
             for row in range(base, base + count):
                 logits.append(self.logits(x).float())
                 if row + 1 < base + count:
                     x = self.node(x, self.ids[logits[-1].argmax(-1)], row)
-        self.forwards, self.fed = self.forwards + count - 1, self.fed + count - 1
         whole = torch.cat(logits)
         return Scores(whole, self.ids, row_stats_of(whole, self.ids))
 
@@ -170,6 +173,10 @@ class EagleHead:
 
     def run(self, rows: HeadRows) -> None:
         """Computes these rows into the cache and stores their outputs."""
+        if self.compiled is not None:
+            self.reserve(len(self.cache.rows.tokens) + len(self.cache.rows.draft))
+            self.count(self.compiled.run(self, rows))
+            return
         with torch.inference_mode():
             g = self.hidden[rows.parents] if rows.taps is None else self.weights.feature(rows.taps)
         stop = rows.start + len(g)
@@ -182,8 +189,12 @@ class EagleHead:
     def ran(self, start: int, x: Tensor) -> None:
         """Stores the outputs x [rows, hidden] of the rows from `start` on and keeps account of them."""
         self.hidden[start:start + len(x)] = x
-        self.cache.rows.depth += [1] * len(x)
-        self.forwards, self.fed = self.forwards + 1, self.fed + len(x)
+        self.count(len(x))
+
+    def count(self, rows: int) -> None:
+        """Keeps account of so many rows, computed in one forward."""
+        self.cache.rows.depth += [1] * rows
+        self.forwards, self.fed = self.forwards + 1, self.fed + rows
 
     def layer(self, g: Tensor, tokens: Tensor, view: LayerView) -> Tensor:
         """The outputs of rows with these features g and tokens; their keys and values go into the cache."""
@@ -201,10 +212,13 @@ class EagleHead:
         dtype = self.dtype if self.paths is None else torch.float32
         return rope_table(self.shape, self.cache.capacity, dtype, self.target.device)
 
-    def score(self, start: int, stop: int) -> Tensor:
-        """Logits [rows, len(ids)] of the token after each of these rows."""
+    def score(self, start: int, stop: int) -> tuple[Tensor, RowStats | None]:
+        """Logits [rows, len(ids)] of the token after each of these rows, and their statistics if they cost little."""
+        if self.compiled is not None:
+            return self.compiled.score(self, start, stop)
         with torch.inference_mode():
-            return self.logits(self.hidden[start:stop])
+            logits = self.logits(self.hidden[start:stop])
+        return logits, row_stats_of(logits, self.ids) if tells(self.ids.device, self.dtype) else None
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits [rows, len(ids)] of these outputs."""

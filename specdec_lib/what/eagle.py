@@ -33,7 +33,7 @@ class Eagle:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2:
             return Draft()
-        if self.chains(session, budget):
+        if self.chains(session, budget) or self.runs_through(session, budget):
             scores = self.head.chain(session.tokens, min(budget.depth, budget.size))
             return grow(session, budget, dice, lambda draft: scores, NAME)
         return grow(session, budget, dice, lambda draft: self.head(session.tokens, draft), NAME)
@@ -42,6 +42,12 @@ class Eagle:
         """Whether the head scores all tokens at once: one transfer instead of one each, where the host would wait."""
         greedy = session.sampling is None or session.sampling.greedy
         return self.head.on_device and greedy and min(budget.depth, budget.size) > 0
+
+    def runs_through(self, session: Session, budget: Budget) -> bool:
+        """Whether one call of compiled code drafts all tokens: none of them can be the last before they are known."""
+        greedy = session.sampling is None or session.sampling.greedy
+        whole = self.head.compiled is not None and budget.stop is None
+        return whole and greedy and min(budget.depth, budget.size) > 0
 
     def asking(self, session: Session, budget: Budget,
                dice: RandomNumbers) -> Generator[ScoresRequest | ChainRequest, Scores, Draft]:

@@ -20,7 +20,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.scores import Scores, TokenStats
+from specdec_lib.scores import KEPT, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
 
 if TYPE_CHECKING:
@@ -85,11 +85,10 @@ def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width
     """The best `width` children of each parent, best first; the last rows of `scores` belong to the parents."""
     first_row = len(scores) - len(parents)
     rows = tuple(range(first_row, len(scores)))
-    row_stats = scores.row_stats(rows, min(max(width, 2), scores.columns))
+    row_stats = scores.row_stats(rows, min(max(width, KEPT), scores.columns))
+    tops = (part[first_row:] for part in row_stats.tops)
     found = []
-    for parent, ids, logits, lse, entropy in zip(parents, row_stats.ids[first_row:].tolist(),
-                                                 row_stats.logits[first_row:].tolist(), row_stats.lse,
-                                                 row_stats.entropy, strict=True):
+    for parent, ids, logits, lse, entropy in zip(parents, *tops, row_stats.lse, row_stats.entropy, strict=True):
         above = 0.0 if parent == ROOT else pool[parent].score
         logp = [min(logit - lse, 0.0) for logit in logits]     # rounding must not raise a child above its parent
         first, second = exp(logp[0]), exp(logp[1])

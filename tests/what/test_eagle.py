@@ -1,8 +1,13 @@
 """EAGLE drafts a chain from its head."""
 
+import pytest
+
 from specdec_lib import catalog
 from specdec_lib.loop import begin, decode
+from specdec_lib.models.llama.path_attention import has_vectors
 from specdec_lib.types import NO_DICE, Budget
+from specdec_lib.what.eagle import Eagle
+from tests.heads.test_eagle_rows import head_of, target_of, words
 from tests.worlds import PROMPT, network_kit, run
 
 
@@ -40,3 +45,21 @@ def test_drafting_costs_no_target_forward():
     assert kit.target.forwards == 1 + len(last.rounds)                 # the prompt, then one a round
     assert last.output == run(catalog.build("ar", network_kit(None)), NO_DICE, None, 30, network_kit().target)
 
+
+@pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+def test_one_call_of_compiled_code_drafts_what_a_call_for_each_token_drafts():
+    text, target = words(30), target_of("bf16")
+    parts = [Eagle(head_of(target, compiled)) for compiled in (True, False)]
+    whole, other = (part(begin(text, 9), Budget(5), NO_DICE) for part in parts)
+    assert (whole.tokens, whole.stats, whole.confidence) == (other.tokens, other.stats, other.confidence)
+    end = frozenset(whole.tokens[2:3])
+    stopped = parts[0](begin(text, 9, end=end), Budget(5), NO_DICE)
+    assert stopped.tokens == whole.tokens[:1 + whole.tokens.index(whole.tokens[2])]
+
+
+@pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+def test_no_token_is_computed_behind_the_one_at_which_a_policy_stops():
+    part = Eagle(head_of(target_of("bf16"), True))
+    draft = part(begin(words(30), 9), Budget(5, stop=lambda trail: len(trail) == 2), NO_DICE)
+    assert len(draft) == 2
+    assert part.head.forwards == 2

@@ -1,12 +1,7 @@
 /* Several decoder layers in one call. Their products and their attention are compiled apart (`dense_linear.c` or
  * `four_bit.c`, `path_attention.c`) and called by address, so that nothing but C runs between two layers.
  */
-#include <stdint.h>
-
-typedef int (*Multiply)(const void *, const void *, int64_t, float, void *, const void *);
-typedef int (*Attend)(const void *, void *, void *, void *, int64_t, void *);
-typedef int (*Finish)(const void *, const void *, const void *, const void *, const void *, int64_t, float, void *,
-                      const void *);
+#include "functions.h"
 
 typedef struct {
     Multiply multiply;

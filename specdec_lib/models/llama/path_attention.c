@@ -9,6 +9,7 @@
  */
 #include "amx.h"
 #include "linear.h"
+#include "path_rows.h"
 
 #if HEAD % 32
 #error "a head is a multiple of 32 numbers"
@@ -18,15 +19,6 @@ enum {WORDS = HEAD / JOINED};                      /* words of factors of a quer
 enum {MOST = 6, WIDE = HELD / 8};                  /* queries, and sixteens of columns or values, that registers hold */
 enum {SCRATCH = 1 << 16};                          /* scores of a block of rows: they stay in the processor's cache */
 enum {LITTLE = 1 << 12, FEW = 16};                 /* scores, and rows, that are not worth a second thread */
-
-/* What is the same for all layers. Rows `first` to `first + rows` of the cache are fed; those from `context` on are
- * nodes, and node i sees, besides the context, nodes[ends[i] .. ends[i + 1]]. Without `ends` a row sees all before. */
-typedef struct {
-    int64_t rows, first, context, heads, kv_heads, threads;
-    const int32_t *ends, *nodes;
-    const float *cosines, *sines;                  /* [rows, HEAD]; sines with the sign of the rotation */
-    Parallel parallel;                             /* GOMP_parallel of torch's own thread pool */
-} Rows;
 
 typedef struct {
     const Rows *rows;

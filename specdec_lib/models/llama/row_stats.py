@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from specdec_lib.models.llama.compiled_linear import ADDRESS, INT64, threads_rec
 from specdec_lib.scores import RowStats
 from specdec_lib.topk import top_k
 
+WIDE = {torch.float32: np.float32, torch.float64: np.float64}
 TOP = 8                                            # tokens of each row that are kept
 MOST = 64                                          # that the C code keeps
 SOURCE = Path(__file__).with_suffix(".c")
@@ -76,9 +78,11 @@ def compiled_stats(dtype: torch.dtype) -> Callable[..., None] | None:
 
 def unpacked(packed: Tensor, dtype: torch.dtype) -> RowStats:
     """Statistics from what `packed_stats` made, once it is on the host."""
-    k = (packed.shape[1] - 2) // 2
-    return RowStats(packed[:, k:-2].long(), packed[:, :k].to(dtype), tuple(range(len(packed))),
-                    tuple(packed[:, -2].tolist()), tuple(packed[:, -1].clamp(min=0).tolist()))
+    k, rows = (packed.shape[1] - 2) // 2, packed.numpy()       # whose operations on a few numbers cost less
+    logits, ids = (torch.from_numpy(part.astype(kind)) for part, kind in ((rows[:, :k], WIDE[dtype]),
+                                                                          (rows[:, k:-2], np.int64)))
+    return RowStats(ids, logits, tuple(range(len(rows))), tuple(rows[:, -2].tolist()),
+                    tuple(max(0.0, entropy) for entropy in rows[:, -1].tolist()))
 
 
 def first_rows(stats: RowStats, rows: int) -> RowStats:

@@ -1,0 +1,128 @@
+/* The rows of an EAGLE head: features, the layer, output rows and their statistics, without Python in between.
+ *
+ * Products, attention, norms and statistics are compiled apart and called by address. Row t of a committed token reads
+ * the target's hidden states; a node's row reads the output of its parent's row. All numbers are of one kind, `size`
+ * bytes each.
+ */
+#include "../models/llama/functions.h"
+#include "../models/llama/path_rows.h"
+
+typedef struct {
+    Multiply multiply;
+    const void *matrix;                            /* NULL: there is none */
+    int64_t out;                                   /* numbers of a row of the product, with padding */
+} Product;
+
+/* What is the same in all decodes. */
+typedef struct {
+    Product features, qkv, trained;                /* states -> feature; token and feature -> qkv; output -> logits */
+    Finish finish;
+    const void *out, *gate_up, *down;              /* matrices of the layer's second half */
+    Norm norm;
+    Attend attend;
+    Stats stats;
+    const char *weight, *embedding;                /* of the norm before the logits [hidden]; [tokens, hidden] */
+    int64_t hidden, levels, attended, angles, size;        /* numbers of a row; tapped layers; bytes of a number */
+    float eps;
+} Network;
+
+/* What one decode holds. */
+typedef struct {
+    const Network *network;
+    const Threads *threads;
+    Rows rows;                                     /* heads, threads and pool; the rest is filled in here */
+    char *outputs, *keys, *values;                 /* [capacity, hidden]; the cache */
+    int64_t stride;                                /* numbers between key heads */
+    const float *cosines, *sines;                  /* [capacity, angles], by position */
+    Product text;                                  /* output rows of the text's own tokens */
+    int64_t added;                                 /* how many they are, without padding */
+    const int64_t *ids;                            /* the token of each column of logits */
+} Head;
+
+/* Rows `first` to `first + count` of the cache, all of committed tokens or all nodes. */
+typedef struct {
+    int64_t first, count, context;
+    const int64_t *tokens, *positions;
+    const char *states;                            /* of committed tokens [count, levels, hidden]; NULL for nodes */
+    const int64_t *parents;                        /* of nodes: the row whose output each reads */
+    const int32_t *ends, *nodes;                   /* as in `Rows` */
+} Group;
+
+static char *take(char **memory, int64_t bytes) {
+    char *own = *memory;
+    *memory += whole_lines((size_t)bytes);
+    return own;
+}
+
+/* Computes the rows into the cache, and their outputs; 1 = no memory. */
+int run_rows(const Head *head, const Group *group) {
+    const Network *net = head->network;
+    int64_t n = group->count, row = net->hidden * net->size, angles = n * net->angles * (int64_t)sizeof(float);
+    int64_t sizes[] = {n * net->levels * row, n * row, 2 * n * row, n * net->qkv.out * net->size,
+                       n * net->attended * net->size, angles, angles};
+    size_t all = 0;
+    for (int i = 0; i < 7; i++) all += whole_lines((size_t)sizes[i]);
+    char *memory = aligned_alloc(64, all), *at = memory;
+    if (!memory) return 1;
+    char *states = take(&at, sizes[0]), *g = take(&at, sizes[1]), *both = take(&at, sizes[2]);
+    char *qkv = take(&at, sizes[3]), *attended = take(&at, sizes[4]);
+    float *cosines = (float *)take(&at, angles), *sines = (float *)take(&at, angles);
+    int failed = 0;
+    if (group->states) {
+        net->norm(group->states, NULL, n * net->levels, net->hidden, net->eps, states);
+        failed = net->features.multiply(net->features.matrix, states, n, -1, g, head->threads);
+    } else
+        for (int64_t i = 0; i < n; i++) memcpy(g + i * row, head->outputs + group->parents[i] * row, (size_t)row);
+    for (int64_t i = 0; i < n; i++) {
+        size_t bytes = (size_t)net->angles * sizeof(float);
+        net->norm(net->embedding + group->tokens[i] * row, NULL, 1, net->hidden, net->eps, both + 2 * i * row);
+        net->norm(g + i * row, NULL, 1, net->hidden, net->eps, both + (2 * i + 1) * row);
+        memcpy(cosines + i * net->angles, head->cosines + group->positions[i] * net->angles, bytes);
+        memcpy(sines + i * net->angles, head->sines + group->positions[i] * net->angles, bytes);
+    }
+    Rows rows = head->rows;
+    rows.rows = n, rows.first = group->first, rows.context = group->context, rows.ends = group->ends;
+    rows.nodes = group->nodes, rows.cosines = cosines, rows.sines = sines;
+    failed = failed || net->qkv.multiply(net->qkv.matrix, both, n, -1, qkv, head->threads)
+        || net->attend(&rows, qkv, head->keys, head->values, head->stride, attended)
+        || net->finish(net->out, net->gate_up, net->down, g, attended, n, net->eps,
+                       head->outputs + group->first * row, head->threads);
+    free(memory);
+    return failed;
+}
+
+/* Logits [count, trained and added] after the rows from `first` on, and their statistics; 1 = no memory. */
+int score_rows(const Head *head, int64_t first, int64_t count, int64_t k, char *logits, double *stats) {
+    const Network *net = head->network;
+    int64_t trained = net->trained.out, columns = trained + head->added, text = head->text.matrix ? head->text.out : 0;
+    size_t size = (size_t)net->size, read = whole_lines((size_t)(count * net->hidden) * size);
+    size_t apart = text ? whole_lines((size_t)(count * trained) * size) : 0;
+    char *memory = aligned_alloc(64, read + apart + whole_lines((size_t)(count * text) * size));
+    if (!memory) return 1;
+    char *known = text ? memory + read : logits, *added = memory + read + apart;
+    net->norm(head->outputs + first * net->hidden * net->size, net->weight, count, net->hidden, net->eps, memory);
+    int failed = net->trained.multiply(net->trained.matrix, memory, count, -1, known, head->threads)
+        || (text && head->text.multiply(head->text.matrix, memory, count, -1, added, head->threads));
+    for (int64_t i = 0; text && i < count; i++) {
+        char *to = logits + (size_t)(i * columns) * size;
+        memcpy(to, known + (size_t)(i * trained) * size, (size_t)trained * size);
+        memcpy(to + (size_t)trained * size, added + (size_t)(i * text) * size, (size_t)head->added * size);
+    }
+    free(memory);
+    if (!failed) net->stats(logits, count, columns, columns, head->ids, k, stats, head->threads);
+    return failed;
+}
+
+/* The greedy chain of `count` tokens after `row`, the last one computed: the logits [count, columns] that each is read
+ * from, and their statistics. The rows of its tokens lie behind `row`; 1 = no memory. */
+int run_chain(const Head *head, int64_t row, int64_t count, int64_t k, char *logits, double *stats) {
+    size_t bytes = (size_t)((head->network->trained.out + head->added) * head->network->size);
+    for (int64_t i = 0; i < count; i++, row++) {
+        double *own = stats + i * (2 * k + 2);
+        if (score_rows(head, row, 1, k, logits + (size_t)i * bytes, own)) return 1;
+        int64_t token = (int64_t)own[k], next = row + 1;
+        Group group = {.first = next, .count = 1, .context = next + 1, .tokens = &token, .positions = &next, .parents = &row};
+        if (i + 1 < count && run_rows(head, &group)) return 1;
+    }
+    return 0;
+}

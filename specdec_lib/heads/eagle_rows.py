@@ -1,0 +1,191 @@
+"""The rows of an EAGLE head in our own C code (`eagle_rows.c`), a group of rows or a whole chain in one call.
+
+One row of the default target's head takes 0.6 ms of products, attention and statistics on two slow cores, and took as
+much again in Python between them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from specdec_lib.heads.eagle_network import EagleWeights
+from specdec_lib.models.llama.compiled import library
+from specdec_lib.models.llama.compiled_layers import address_of
+from specdec_lib.models.llama.compiled_linear import ADDRESS, FLOAT, INT64, CompiledLinear, no_memory, threads_record
+from specdec_lib.models.llama.dense_linear import dense_code
+from specdec_lib.models.llama.invariant_attention import is_chain
+from specdec_lib.models.llama.packed_linear import PackedLinear
+from specdec_lib.models.llama.path_attention import PathAttention, RowsRecord, flat_paths
+from specdec_lib.models.llama.row_stats import TOP, compiled_stats, unpacked
+from specdec_lib.models.llama.weights import Linear, code_of
+from specdec_lib.scores import RowStats
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.eagle import EagleHead, HeadRows
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+class ProductRecord(ctypes.Structure):
+    """`Product` of the C code."""
+
+    _fields_ = (("multiply", ADDRESS), ("matrix", ADDRESS), ("out", INT64))
+
+
+class NetworkRecord(ctypes.Structure):
+    """`Network` of the C code."""
+
+    _fields_ = (*((name, ProductRecord) for name in ("features", "qkv", "trained")),
+                *((name, ADDRESS) for name in ("finish", "out", "gate_up", "down", "norm", "attend", "stats", "weight",
+                                               "embedding")),
+                *((name, INT64) for name in ("hidden", "levels", "attended", "angles", "size")), ("eps", FLOAT))
+
+
+class HeadRecord(ctypes.Structure):
+    """`Head` of the C code."""
+
+    _fields_ = (("network", ADDRESS), ("threads", ADDRESS), ("rows", RowsRecord), ("outputs", ADDRESS),
+                ("keys", ADDRESS), ("values", ADDRESS), ("stride", INT64), ("cosines", ADDRESS), ("sines", ADDRESS),
+                ("text", ProductRecord), ("added", INT64), ("ids", ADDRESS))
+
+
+class GroupRecord(ctypes.Structure):
+    """`Group` of the C code."""
+
+    _fields_ = (*((name, INT64) for name in ("first", "count", "context")),
+                *((name, ADDRESS) for name in ("tokens", "positions", "states", "parents", "ends", "nodes")))
+
+
+class CompiledRows:
+    """Computes and scores the rows of one head, whose cache and vocabulary it reads anew at each call."""
+
+    def __init__(self, code: ctypes.CDLL, weights: EagleWeights, levels: int, paths: PathAttention, stats: Any):
+        fused, shape = weights.layer.fused, weights.shape
+        assert fused is not None                   # `compiled_rows` asked
+        qkv, out, gate_up, down = fused.matrices
+        self.code, self.columns, self.kept = code, len(weights.ids), weights
+        self.network = NetworkRecord(
+            *map(product_record, (weights.fc, qkv, weights.head)), address_of(fused.code.finish), out.address,
+            gate_up.address, down.address, address_of(fused.code.norm), address_of(paths.attend), address_of(stats),
+            weights.norm.data_ptr(), weights.embedding.data_ptr(), shape.hidden, levels, paths.heads * paths.head_dim,
+            paths.head_dim, weights.embedding.element_size(), shape.eps)
+        self.head = HeadRecord(ctypes.addressof(self.network))
+        self.head.rows = RowsRecord(0, 0, 0, paths.heads, paths.kv_heads, 1, None, None, None, None, paths.pool)
+        self.address = ctypes.addressof(self.head)
+        self.places: tuple[Tensor, ...] = ()       # the tensors whose addresses `head` holds
+        self.ids: Tensor | None = None
+
+    def run(self, head: EagleHead, rows: HeadRows) -> int:
+        """Computes these rows, for which there is room, into the head's cache and returns how many they are."""
+        cached, states, parents = head.cache.rows, None, None
+        if rows.taps is None:
+            parents = whole_numbers(row_numbers(rows.parents))
+            count = len(parents)
+        else:
+            states = rows.taps.contiguous()
+            count = len(states)
+        stop, ahead = rows.start + count, len(cached.tokens)
+        chain = cached.chain(stop)
+        where = range(rows.start, stop)
+        positions = whole_numbers(where if chain else map(cached.position, where))
+        tokens = whole_numbers(cached.flat(rows.start, stop))
+        own = cached.draft.parents[:max(0, stop - ahead)]
+        paths = () if is_chain(own) else flat_paths(own)
+        ends, nodes = map(ctypes.addressof, paths) if paths else (None, None)
+        group = GroupRecord(rows.start, count, ahead, ctypes.addressof(tokens), ctypes.addressof(positions),
+                            None if states is None else states.data_ptr(),
+                            None if parents is None else ctypes.addressof(parents), ends, nodes)
+        self.place(head)
+        checked(self.code.run_rows(self.address, ctypes.addressof(group)))
+        return count
+
+    def score(self, head: EagleHead, start: int, stop: int) -> tuple[Tensor, RowStats]:
+        """Logits [rows, len(ids)] of the token after each of these rows, and their statistics."""
+        return self.scored(self.code.score_rows, head, start, stop - start)
+
+    def chain(self, head: EagleHead, row: int, count: int) -> tuple[Tensor, RowStats]:
+        """The logits [count, len(ids)] of the greedy chain after this row, for which there is room, and statistics."""
+        return self.scored(self.code.run_chain, head, row, count)
+
+    def scored(self, run: Callable[..., int], head: EagleHead, row: int, count: int) -> tuple[Tensor, RowStats]:
+        self.place(head)
+        self.read(head)
+        columns = self.columns + self.head.added
+        logits = torch.empty(count, columns, dtype=head.dtype)
+        k = min(TOP, columns)
+        stats = torch.empty(count, 2 * k + 2, dtype=torch.float64)
+        checked(run(self.address, row, count, k, logits.data_ptr(), stats.data_ptr()))
+        return logits, unpacked(stats, torch.float32)
+
+    def place(self, head: EagleHead) -> None:
+        """Takes over where the head's cache and angles lie, and how many threads there are."""
+        threads = torch.get_num_threads()
+        self.head.threads, self.head.rows.threads = ctypes.addressof(threads_record(threads)), threads
+        places = head.hidden, head.cache.kv, *head.rope
+        if not self.places or any(new is not old for new, old in zip(places, self.places, strict=True)):
+            (keys, values), self.places = head.cache.kv[0], places
+            self.head.outputs, self.head.stride = head.hidden.data_ptr(), keys.stride(0)
+            self.head.keys, self.head.values = keys.data_ptr(), values.data_ptr()
+            self.head.cosines, self.head.sines = (table.data_ptr() for table in head.rope)
+
+    def read(self, head: EagleHead) -> None:
+        """Takes over the output rows of the text's own tokens."""
+        if head.ids is not self.ids:
+            self.ids = head.ids
+            self.head.ids, self.head.added = self.ids.data_ptr(), len(self.ids) - self.columns
+            text = head.vocabulary.head
+            self.head.text = ProductRecord() if text is None else product_record(text)
+
+
+def compiled_rows(weights: Any, levels: int, paths: PathAttention | None) -> CompiledRows | None:
+    """The compiled rows of a head of ours; None where a part of it, or of its attention, is not compiled."""
+    fused = weights.layer.fused if isinstance(weights, EagleWeights) else None
+    if fused is None or paths is None or weights.layer.q_norm is not None:
+        return None
+    dtype, code = weights.embedding.dtype, library(SOURCE)
+    codes = fused.code, code_of(weights.fc), code_of(weights.head), dense_code(dtype)
+    there = all(one is not None and one.dtype == dtype for one in codes) and weights.norm.dtype == dtype
+    stats = compiled_stats(dtype)
+    if code is None or stats is None or not there or not weights.embedding.is_contiguous():
+        return None
+    return CompiledRows(with_arguments(code), weights, levels, paths, stats)
+
+
+@cache
+def with_arguments(code: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, which knows what its functions take."""
+    code.run_rows.argtypes = ADDRESS, ADDRESS
+    for function in (code.score_rows, code.run_chain):
+        function.argtypes = ADDRESS, INT64, INT64, INT64, ADDRESS, ADDRESS
+    return code
+
+
+def product_record(layer: CompiledLinear | Linear) -> ProductRecord:
+    """This layer as the C code calls it."""
+    assert not isinstance(layer, PackedLinear)     # `compiled_rows` asked
+    return ProductRecord(address_of(layer.code.multiply), layer.address, layer.out)
+
+
+def row_numbers(rows: slice | Tensor | None) -> Iterable[int]:
+    """The numbers of these rows."""
+    assert rows is not None                        # nodes have parents
+    return range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
+
+
+def whole_numbers(values: Iterable[int]) -> ctypes.Array:
+    """These numbers for the C code."""
+    some = tuple(values)
+    return (INT64 * len(some))(*some)
+
+
+def checked(failed: int) -> None:
+    """MemoryError where the C code found no memory."""
+    if failed:
+        raise no_memory()
