@@ -38,9 +38,9 @@ from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import attended, columns, decoder_layer, layer_after, scaled, view_of
+from specdec_lib.models.llama.row_stats import packed_stats
 from specdec_lib.models.llama.weights import MATRICES, LayerWeights, Linear, code_of
 from specdec_lib.scores import TokenStats
-from specdec_lib.topk import top_k
 from specdec_lib.types import Draft, Lattice, Refusal
 
 
@@ -178,9 +178,10 @@ class BlockHead:
         self.read(tokens)
         x = self.streams(tokens)[:depth]
         logits = self.vocabulary.joined(self.weights.head(x), x)
-        value, column = top_k(logits.to(torch.promote_types(logits.dtype, torch.float32)), top)
-        logp = value - torch.logsumexp(logits.to(value.dtype), -1, keepdim=True)
-        ids, text = self.ids[column], self.weights.text
+        told, text = packed_stats(logits, None, top), self.weights.text
+        logp = (told[:, :top] - told[:, -2:-1]).to(torch.promote_types(logits.dtype, torch.float32))
+        column = told[:, top:-2].long()
+        ids = self.ids[column]
         return x, Lattice(ids, logp), self.weights.rows[column] if text is None else text.every[ids]
 
     def read(self, tokens: tuple[int, ...]) -> None:
