@@ -37,7 +37,8 @@ from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.forward import attended, columns, decoder_layer, layer_after, scaled, view_of
+from specdec_lib.models.llama.forward import attended, block_view, columns, decoder_layer, layer_after, scaled, view_of
+from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.row_stats import packed_stats
 from specdec_lib.models.llama.weights import MATRICES, LayerWeights, Linear, code_of
 from specdec_lib.scores import TokenStats
@@ -133,7 +134,8 @@ class BlockHead:
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
         self.cache = KVCache(self.shape, 1 + len(self.weights.layers), self.embedding.dtype, target.device)
-        self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, target.device)
+        self.attention = compiled_attention(self.shape, self.embedding.dtype, target.device)
+        self.rope = self.angles()
         self.feature = self.embedding.new_zeros(1, self.shape.hidden)          # of the token before the anchor
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.forwards = self.fed = 0
@@ -230,7 +232,9 @@ class BlockHead:
         stop = start + self.block
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
-        view = view_of(slice(start, stop), cos, sin, None, shape.group, self.cache.capacity)
+        where = slice(start, stop)
+        view = (view_of(where, cos, sin, None, shape.group, self.cache.capacity) if self.attention is None
+                else block_view(self.attention, where, start, cos, sin))
         first, *others = columns(self.cache.kv, view)
         x = self.feature.repeat(self.block, 1)
         pair = self.joined(torch.cat((self.embedding[tokens[-1]][None], self.masks)), x)[1]
@@ -271,7 +275,12 @@ class BlockHead:
         """Makes room in the cache, and computes the angles for it."""
         self.cache.reserve(rows)
         if len(self.rope[0]) < self.cache.capacity:
-            self.rope = rope_table(self.shape, self.cache.capacity, self.embedding.dtype, self.target.device)
+            self.rope = self.angles()
+
+    def angles(self) -> tuple[Tensor, Tensor]:
+        """The rotary table of the whole cache, in single precision for compiled attention."""
+        dtype = self.embedding.dtype if self.attention is None else torch.float32
+        return rope_table(self.shape, self.cache.capacity, dtype, self.target.device)
 
 
 PACKED = PerTarget(lambda checkpoint, target: BlockWeights.pack(checkpoint.state, len(checkpoint.meta["taps"]), target))

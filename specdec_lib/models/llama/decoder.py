@@ -20,9 +20,9 @@ from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.cache_pool import Lease, earlier_nodes
 from specdec_lib.models.llama.config import LlamaConfig, config_of, rope_table
 from specdec_lib.models.llama.cuda_graph import CapturedStep, Head, width_for
-from specdec_lib.models.llama.forward import LayerView, invariant_view, through_layers, view_of
+from specdec_lib.models.llama.forward import LayerView, block_view, invariant_view, through_layers, view_of
 from specdec_lib.models.llama.four_bit_weights import Dtype, weights_of
-from specdec_lib.models.llama.kernels import layout_of
+from specdec_lib.models.llama.kernels import compiled_attention, layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.path_attention import PathAttention
 from specdec_lib.models.llama.row_stats import row_stats_of, tells, unpacked
@@ -55,6 +55,7 @@ class Transformer:
         cache = cache if self.lease is None else self.lease.held.cache
         self.cache = cache or KVCache(self.shape, len(weights.layers), weights.dtype, weights.device, taps)
         self.layout = None if bidirectional or self.static else layout_of(weights)    # None: rows may depend on others
+        self.blocks = compiled_attention(self.shape, self.dtype, self.device) if bidirectional else None
         if self.lease is None:
             self.table = self.angles()
         self.tells = self.static or tells(self.device, self.dtype)        # statistics of logits are taken at once
@@ -264,17 +265,16 @@ class Transformer:
 
     def view(self, start: int, stop: int) -> LayerView:
         """Angles and masks of these rows: a slice of the tables for a chain, gathered by position for a tree."""
-        cos, sin = self.rope
-        where = slice(start, stop)
-        if not self.cache.rows.chain(stop):
-            where = to_device([self.cache.rows.position(row) for row in range(start, stop)], self.device)
-        rows = self.cache.rows
+        rows, where = self.cache.rows, slice(start, stop)
+        places = where if rows.chain(stop) else to_device([*map(rows.position, range(start, stop))], self.device)
+        cos, sin = (table[places] for table in self.rope)
+        context = len(rows.tokens)
         if self.layout is not None:
-            context = len(rows.tokens)
             parents = rows.draft.parents[:max(0, stop - context)]
-            return invariant_view(self.layout, slice(start, stop), len(rows), context, parents, cos[where], sin[where])
-        return view_of(slice(start, stop), cos[where], sin[where], self.block(start, stop), self.shape.group,
-                       self.cache.capacity)
+            return invariant_view(self.layout, where, len(rows), context, parents, cos, sin)
+        if self.blocks is not None:
+            return block_view(self.blocks, where, context, cos, sin)
+        return view_of(where, cos, sin, self.block(start, stop), self.shape.group, self.cache.capacity)
 
     def block(self, start: int, stop: int) -> Tensor | None:
         """The mask of these rows at the right edge of their columns."""
@@ -295,6 +295,6 @@ class Transformer:
             self.table = self.angles()
 
     def angles(self) -> tuple[Tensor, Tensor]:
-        """The rotary table of the whole cache, in single precision where a row must not depend on the others."""
-        dtype = self.dtype if self.layout is None else torch.float32
+        """The rotary table of the whole cache, in single precision where rows keep their bits and where C reads it."""
+        dtype = self.dtype if self.layout is None and self.blocks is None else torch.float32
         return rope_table(self.shape, self.cache.capacity, dtype, self.device)

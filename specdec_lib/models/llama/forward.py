@@ -56,6 +56,11 @@ def view_of(where: slice, cos: Tensor, sin: Tensor, block: Tensor | None, group:
     return LayerView(where, stop, cos, sin, block, None, True)
 
 
+def block_view(attention: PathAttention, where: slice, context: int, cos: Tensor, sin: Tensor) -> LayerView:
+    """The view of rows of which those from `context` on see each other, and all of them are fed; compiled."""
+    return LayerView(where, where.stop, cos, sin, paths=attention.block(where, context, cos, sin))
+
+
 def invariant_view(layout: Layout | PathAttention, where: slice, held: int, context: int, parents: Parents, cos: Tensor,
                    sin: Tensor) -> LayerView:
     """The view of rows whose bits do not depend on each other; those from `context` on are nodes with these parents.

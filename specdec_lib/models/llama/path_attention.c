@@ -1,6 +1,6 @@
 /* Attention of rows, each over the columns of its own path, with the rotation of queries and keys.
  *
- * A row's bits depend on its own path alone. A score is one sum over a head's numbers in order, whatever is computed
+ * A row's bits depend on its own path alone, where nodes see both ways on all nodes. A score is one sum over a head's numbers in order, whatever is computed
  * beside it. The softmax and the sum over values take positions in order, in bfloat16 by pairs. A row's positions lie
  * in `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
  *
@@ -221,6 +221,9 @@ INLINE int64_t path_of(const Rows *rows, int64_t row, int64_t *seen, const int32
     return rows->ends[node + 1] - rows->ends[node];
 }
 
+/* Whether nodes see those behind them, too: in a tree the first one sees itself alone. */
+INLINE int both_ways(const Rows *rows) { return rows->ends && rows->ends[1] > 1; }
+
 /* The weighted sums of m queries, from query `at` of row `row` on, whose weights lie in `weights`. */
 static void sum_values(const Layer *layer, int64_t head, int64_t row, int64_t at, int m, const float *weights,
                        int64_t width, const float *scale, int32_t *columns) {
@@ -268,10 +271,11 @@ INLINE int64_t place_of(int64_t i, int64_t group, int64_t step) { return i / gro
 /* Rows `from` to `to` of one key head; false without memory. */
 static int attend_block(const Layer *layer, int64_t head, int64_t from, int64_t to) {
 #ifdef AMX
-    if (amx_is_allowed()) return attend_in_tiles(layer, head, from, to);
+    if (amx_is_allowed() && !both_ways(layer->rows)) return attend_in_tiles(layer, head, from, to);
 #endif
     const Rows *rows = layer->rows;
-    int64_t group = rows->heads / rows->kv_heads, queries = (to - from) * group, limit = rows->first + to;
+    int64_t group = rows->heads / rows->kv_heads, queries = (to - from) * group;
+    int64_t limit = rows->first + (both_ways(rows) ? rows->rows : to);
     int64_t width = (limit + LANES - 1) / LANES * LANES, step = (rows->heads + 2 * rows->kv_heads) * HEAD;
     int64_t tiles = width / LANES, parts = (group + MOST - 1) / MOST;      /* a group goes through registers in parts */
     int64_t most = group <= MOST ? MOST / group * group : (group + parts - 1) / parts;

@@ -23,6 +23,7 @@ STEP, MOST = 32, 512                               # head sizes are multiples of
 INT32, INT64, ADDRESS = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 DTYPES = {torch.bfloat16: (), torch.float32: ("-DSINGLE",)}     # and the compiler's option
 VECTORS = "AVX2", "AVX512"                         # the C code is written for these
+Paths = tuple[ctypes.Array, ctypes.Array]          # where the path of each node ends, and the paths
 COUNTS = ("rows", "first", "context", "heads", "kv_heads", "threads")
 ADDRESSES = ("ends", "nodes", "cos", "sin", "pool")
 
@@ -46,7 +47,12 @@ class PathAttention:
 
     def rows(self, where: slice, context: int, parents: Parents, cos: Tensor, sin: Tensor) -> PathRows:
         """The rows of the cache to be fed; those from `context` on are nodes with these parents."""
-        return PathRows(self, where, context, parents, cos, sin)
+        tree = where.stop > context and not is_chain(parents)
+        return PathRows(self, where, context, flat_paths(parents) if tree else None, cos, sin)
+
+    def block(self, where: slice, context: int, cos: Tensor, sin: Tensor) -> PathRows:
+        """The same where all rows from `context` on see each other, so all of them are fed."""
+        return PathRows(self, where, context, every_node(max(0, where.stop - context)), cos, sin)
 
     def room(self, rows: int, nodes: int) -> int:
         """The cache columns that are needed for so many rows."""
@@ -56,10 +62,8 @@ class PathAttention:
 class PathRows:
     """The rows of one forward, the same for every layer: called with a layer's tensors, it returns their attention."""
 
-    def __init__(self, by: PathAttention, where: slice, context: int, parents: Parents, cos: Tensor, sin: Tensor):
-        tree = where.stop > context and not is_chain(parents)
-        paths = flat_paths(parents) if tree else ()
-        ends, nodes = map(ctypes.addressof, paths) if tree else (None, None)
+    def __init__(self, by: PathAttention, where: slice, context: int, paths: Paths | None, cos: Tensor, sin: Tensor):
+        ends, nodes = (None, None) if paths is None else map(ctypes.addressof, paths)
         self.attend, self.size, self.kept = by.attend, by.heads * by.head_dim, (paths, cos, sin)
         self.record = RowsRecord(where.stop - where.start, where.start, context, by.heads, by.kv_heads,
                                  torch.get_num_threads(), ends, nodes, cos.data_ptr(), sin.data_ptr(), by.pool)
@@ -77,8 +81,15 @@ class PathRows:
         return out
 
 
+@lru_cache(32)
+def every_node(count: int) -> Paths:
+    """All of so many nodes, as the path of each."""
+    return (INT32 * (count + 1))(*range(0, count * count + 1, max(1, count))), (INT32 * (count * count))(
+        *list(range(count)) * count)
+
+
 @lru_cache(256)
-def flat_paths(parents: Parents) -> tuple[ctypes.Array, ctypes.Array]:
+def flat_paths(parents: Parents) -> Paths:
     """Where the path of each node ends, from 0 on, and the paths, one behind the other."""
     ends, nodes = [0], []
     for path in paths_of(parents):

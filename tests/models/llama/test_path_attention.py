@@ -39,8 +39,8 @@ def fed(heads, kv_heads, d, rows, columns, dtype=torch.bfloat16, seed=0):
             torch.randn(rows, heads + 2 * kv_heads, d, generator=dice).to(dtype) / 2, cos, sin)
 
 
-def exact(cache, qkv, cos, sin, heads, context, parents, first):
-    """In double precision each row over its path; fills the cache."""
+def exact(cache, qkv, cos, sin, heads, context, parents, first, both_ways=False):
+    """In double precision each row over its path, or over all nodes; fills the cache."""
     kv_heads = cache.shape[1]
     turned = qkv[:, :heads + kv_heads].transpose(0, 1).float().contiguous()
     rotate(turned, cos, sin)
@@ -56,6 +56,8 @@ def exact(cache, qkv, cos, sin, heads, context, parents, first):
             seen = context
             while node != ROOT:
                 path, node = [context + node, *path], parents[node]
+        if both_ways and node >= 0:
+            seen = first + len(qkv)
         columns = [*range(seen), *path]
         weights = torch.softmax(torch.einsum("hd,hcd->hc", turned[:heads, row].double(), keys[:, columns]), -1)
         out.append(torch.einsum("hc,hcd->hd", weights, values[:, columns]).flatten())
@@ -78,6 +80,24 @@ def test_it_is_the_softmax_over_each_rows_path_with_rotated_queries_and_keys(hea
     assert torch.allclose(out.double(), expected, atol=near)
     assert torch.equal(cache[1], plain[1])
     assert torch.allclose(cache[0].float(), plain[0].float(), rtol=near / 2, atol=near / 20)     # the last bit
+
+
+@both
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize(("context", "before", "count"), [(1, 1, 1), (0, 0, 2), (70, 3, 8), (37, 0, 33), (900, 0, 8)])
+def test_rows_that_see_both_ways_attend_to_every_column(heads, context, before, count, dtype):
+    """`before` rows of the context, which see what is before them, are fed together with the nodes."""
+    attention, first, rows = path_attention(*heads, dtype), context - before, before + count
+    if attention is None:
+        return
+    cache, qkv, cos, sin = fed(*heads, rows, context + count, dtype)
+    plain, asked, near = cache.clone(), qkv.clone(), 1e-5 if dtype == torch.float32 else .02
+    expected = exact(plain, qkv, cos, sin, heads[0], context, (), first, both_ways=True)
+    out = attention.block(slice(first, first + rows), context, cos, sin)(qkv, *cache)
+    assert torch.allclose(out.double(), expected, atol=near)
+    causal = attention.rows(slice(first, first + rows), context, (), cos, sin)(asked, *cache)
+    assert torch.equal(out[:before], causal[:before])
+    assert count == 1 or not torch.equal(out[before:-1], causal[before:-1])
 
 
 @both
