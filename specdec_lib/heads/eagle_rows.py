@@ -1,7 +1,7 @@
 """The rows of an EAGLE head in our own C code (`eagle_rows.c`), a group of rows or a whole chain in one call.
 
-One row of the default target's head takes 0.6 ms of products, attention and statistics on two slow cores, and took as
-much again in Python between them.
+A row of a head is some ten small operations, and Python between them takes time: `data/results/README.md` has the times
+of drafts before and since.
 """
 
 from __future__ import annotations

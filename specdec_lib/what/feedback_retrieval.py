@@ -1,7 +1,7 @@
 """Feedback retrieval: copy from several earlier positions at once, those with the best acceptance record first.
 
 Source: ReSpec (arXiv 2511.01282), feedback-driven candidate selection. Every position at which the text's suffix
-occurred earlier has a score (see index/position_scores). Every node is deterministic. Cost: no model pass.
+occurred before has a score (see index/position_scores). Every node is deterministic. Cost: no model pass.
 
 What is known of the paper is `shape="leave", least=0.5, query=3, key="position"`: positions below `least` are dropped;
 the others are offered in the order of score, match length and recency, each with a length that grows with its score,
