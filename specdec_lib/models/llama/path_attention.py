@@ -52,7 +52,8 @@ class PathAttention:
 
     def block(self, where: slice, context: int, cos: Tensor, sin: Tensor) -> PathRows:
         """The same where all rows from `context` on see each other, so all of them are fed."""
-        return PathRows(self, where, context, every_node(max(0, where.stop - context)), cos, sin)
+        count = where.stop - context               # a single node sees what a row of a text sees
+        return PathRows(self, where, context, every_node(count) if count > 1 else None, cos, sin)
 
     def room(self, rows: int, nodes: int) -> int:
         """The cache columns that are needed for so many rows."""
@@ -84,8 +85,8 @@ class PathRows:
 @lru_cache(32)
 def every_node(count: int) -> Paths:
     """All of so many nodes, as the path of each."""
-    return (INT32 * (count + 1))(*range(0, count * count + 1, max(1, count))), (INT32 * (count * count))(
-        *list(range(count)) * count)
+    ends, nodes = range(0, count * count + 1, count), list(range(count)) * count
+    return (INT32 * len(ends))(*ends), (INT32 * len(nodes))(*nodes)
 
 
 @lru_cache(256)

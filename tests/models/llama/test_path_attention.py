@@ -84,7 +84,8 @@ def test_it_is_the_softmax_over_each_rows_path_with_rotated_queries_and_keys(hea
 
 @both
 @pytest.mark.parametrize("heads", HEADS)
-@pytest.mark.parametrize(("context", "before", "count"), [(1, 1, 1), (0, 0, 2), (70, 3, 8), (37, 0, 33), (900, 0, 8)])
+@pytest.mark.parametrize(("context", "before", "count"), [(20, 5, 0), (1, 1, 1), (0, 0, 2), (70, 3, 8), (37, 0, 33),
+                                                          (900, 0, 8)])
 def test_rows_that_see_both_ways_attend_to_every_column(heads, context, before, count, dtype):
     """`before` rows of the context, which see what is before them, are fed together with the nodes."""
     attention, first, rows = path_attention(*heads, dtype), context - before, before + count
@@ -97,7 +98,7 @@ def test_rows_that_see_both_ways_attend_to_every_column(heads, context, before, 
     assert torch.allclose(out.double(), expected, atol=near)
     causal = attention.rows(slice(first, first + rows), context, (), cos, sin)(asked, *cache)
     assert torch.equal(out[:before], causal[:before])
-    assert count == 1 or not torch.equal(out[before:-1], causal[before:-1])
+    assert count < 2 or not torch.equal(out[before:-1], causal[before:-1])
 
 
 @both
