@@ -1,6 +1,7 @@
 """`--target g2p` on the command line: generate, bench with error rates and beam search, and what is refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from specdec_lib.bench.results import Decode, Outcome, read_results
 from specdec_lib.bench.seq2seq_environment import PhonemeStream, error_rates
 from specdec_lib.seq2seq.dictionary import spoken_ids
 from specdec_lib.types import Refusal
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def decoded(name: str, said: str, family: str = "words") -> Decode:
@@ -56,12 +59,12 @@ def test_a_bench_tells_speed_beside_error_rates_for_methods_and_beam_search(tmp_
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder of runs of the same words, one and three at a time."""
-    folder = tmp_path_factory.mktemp("g2p")
+    """A folder of runs of the same words, one and three at a time; with one cost curve, drafts are as long in both."""
+    folder, cost = tmp_path_factory.mktemp("g2p"), str(REPOSITORY / "data" / "results" / "g2p" / "cost.json")
     for batch in ("1", "3"):
         assert cli.run(["bench", "--target", "g2p", "--methods", "ar,specdec(k=5),token-recycling,specdec@top-beta",
                         "--peers", "beam", "--limit", "10", "--max-new-tokens", "80", "--threads", "1", "--batch",
-                        batch, "--out", str(folder / f"b{batch}")]) == 0
+                        batch, "--cost", cost, "--out", str(folder / f"b{batch}")]) == 0
     return folder
 
 

@@ -43,7 +43,8 @@ def test_every_network_multiplies_codes_and_has_the_targets_numbers(world):
     slots = diffusion.diffusion_lm(heads["diffusion-lm"], lm.weights)
     early = exits.PACKED(heads["early-exit"], lm.weights)[1]
     assert {kit.target.dtype, kit.draft.dtype, slots.model.dtype, head.cache.kv.dtype,
-            block.cache.kv.dtype, block.rope[0].dtype, early.norm.dtype} == {torch.bfloat16}
+            block.cache.kv.dtype, early.norm.dtype} == {torch.bfloat16}
+    assert block.rope[0].dtype == (torch.bfloat16 if block.attention is None else torch.float32)
     assert head.embedding is block.embedding is lm.weights.embedding
     assert torch.equal(early.head.dense(), lm.weights.head.dense()[list(IDS)])
     layers = [*kit.draft.weights.layers, *slots.model.weights.layers, *block.weights.layers, head.weights.layer]

@@ -7,18 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_cuda import METHODS
+
 ONCE = ("ar", "sam", "prompt-lookup", "token-recycling", "sam+token-recycling")      # the statistics of its rows
 TWICE = ("eagle", "block-diffusion", "ddtree", "diffusion-draft")                    # and the draft, made at once
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def told():
+def decoded_there(how: str, *names: str):
     """What `tests/fake_device.py` says: there a hidden wait and two devices in one operation are errors."""
-    done = subprocess.run([sys.executable, "-m", "tests.fake_device", "captured", *ONCE, *TWICE, "eagle2",
-                           "diffuspec", "draft-model"], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run([sys.executable, "-m", "tests.fake_device", how, *names], capture_output=True, text=True,
+                          cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return decoded_there("captured", *ONCE, *TWICE, "eagle2", "diffuspec", "draft-model")
 
 
 def rounds(one):
@@ -49,3 +55,12 @@ def test_a_tree_moves_one_thing_a_level_and_a_draft_model_one_a_token(told):
     assert max(told["eagle2"]["moved"]) <= 1 + 4
     assert max(told["diffuspec"]["moved"]) <= 3
     assert all(moved == 1 + drafted for moved, drafted in rounds(told["draft-model"]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["captured", "eager"])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_lossless_method_decodes_there(name, how):
+    one = decoded_there(how, name)[name]
+    assert min(one["moved"]) >= 1
+    assert name == "ar" or max(one["drafted"]) >= 1
