@@ -24,7 +24,7 @@ from specdec_lib.models.device import to_host
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.row_stats import row_stats_of
 from specdec_lib.models.llama.weights import LlamaWeights
-from specdec_lib.scores import Scores
+from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import ROOT, Draft, Lattice, Refusal
 
 
@@ -107,7 +107,11 @@ class DiffusionLM:
     def scores(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Scores:
         """`dists` as scores; on a device their statistics come to the host in one transfer."""
         logp = self.dists(tokens, depth, steps)
-        return Scores(logp, self.ids, row_stats_of(logp, self.ids) if logp.device.type != "cpu" else None)
+        return Scores(logp, self.ids, self.row_stats(logp))
+
+    def row_stats(self, logp: Tensor) -> RowStats | None:
+        """The statistics of these slots, moved to the host in one transfer; None on a CPU, where nothing waits."""
+        return row_stats_of(logp, self.ids) if logp.device.type != "cpu" else None
 
     def dists(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
         """Log-probabilities [depth, len(ids)] of the next `depth` slots, in single precision at least.

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.scores import Categorical, Scores
+from specdec_lib.scores import Categorical, RowStats, Scores
 from specdec_lib.trees import grow, with_notes
 from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
 
@@ -53,7 +53,8 @@ class MultistepDiffusion:
         if depth < 1:
             return Draft()
         slots = max(depth, self.block)
-        scores = DenoisedScores(*self.head.denoise(session.tokens, slots, self.steps), self.head.ids)
+        logp, committed = self.head.denoise(session.tokens, slots, self.steps)
+        scores = DenoisedScores(logp, committed, self.head.ids, self.head.row_stats(logp))
         draft = grow(session, budget, dice, lambda draft: scores, NAME)
         unseen = self.head.unseen(len(session.tokens), slots)
         return with_notes(draft, unseen=unseen) if unseen else draft
@@ -62,8 +63,8 @@ class MultistepDiffusion:
 class DenoisedScores(Scores):
     """Rows of a denoised block; a slot in `committed` (slot -> token) has all probability on its token."""
 
-    def __init__(self, logp: Tensor, committed: Mapping[int, int], ids: Tensor):
-        super().__init__(logp, ids)
+    def __init__(self, logp: Tensor, committed: Mapping[int, int], ids: Tensor, row_stats: RowStats | None = None):
+        super().__init__(logp, ids, row_stats)
         self.committed = committed
 
     def distribution(self, row: int, sampling=None) -> Categorical:
