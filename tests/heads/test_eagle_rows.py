@@ -16,7 +16,7 @@ from specdec_lib.types import ROOT, Draft
 from tests.models.llama.test_compiled_layers import KINDS, weights_in
 from tests.worlds import random_eagle
 
-SHAPE = LlamaConfig(layers=3, hidden=96, heads=3, kv_heads=1, head_dim=32, mlp=112, vocab=97, context=2048)
+SHAPE = LlamaConfig(layers=3, hidden=96, heads=3, kv_heads=1, head_dim=32, mlp=112, vocab=97, context=2048, tied=True)
 TAPS, IDS = (0, 2, 3), tuple(range(0, 97, 3))
 CHECKPOINT = random_eagle(SHAPE, TAPS, IDS)
 CHAIN = Draft((7, 8, 9, 10), (ROOT, 0, 1, 2))
@@ -59,6 +59,7 @@ def test_scores_of_rounds_of_chains_and_trees_are_the_same(kind, text_tokens, ro
             assert same(mine, other)
             assert [(head.forwards, head.fed) for head in heads][1:] == [(heads[0].forwards, heads[0].fed)]
         target(tokens, draft)
+    assert (len(mine.ids) > len(IDS)) == text_tokens   # tokens of the text joined
     assert torch.equal(heads[0].hidden[:len(heads[0].cache.rows)], heads[1].hidden[:len(heads[1].cache.rows)])
 
 
