@@ -121,7 +121,8 @@ int run_chain(const Head *head, int64_t row, int64_t count, int64_t k, char *log
         double *own = stats + i * (2 * k + 2);
         if (score_rows(head, row, 1, k, logits + (size_t)i * bytes, own)) return 1;
         int64_t token = (int64_t)own[k], next = row + 1;
-        Group group = {.first = next, .count = 1, .context = next + 1, .tokens = &token, .positions = &next, .parents = &row};
+        Group group = {.first = next, .count = 1, .context = next + 1, .tokens = &token, .positions = &next,
+                       .parents = &row};
         if (i + 1 < count && run_rows(head, &group)) return 1;
     }
     return 0;

@@ -44,7 +44,7 @@ class Eagle:
         return self.head.on_device and greedy and min(budget.depth, budget.size) > 0
 
     def runs_through(self, session: Session, budget: Budget) -> bool:
-        """Whether one call of compiled code drafts all tokens: none of them can be the last before they are known."""
+        """Whether one call of compiled code drafts the whole chain: it is greedy, and no policy may stop it."""
         greedy = session.sampling is None or session.sampling.greedy
         whole = self.head.compiled is not None and budget.stop is None
         return whole and greedy and min(budget.depth, budget.size) > 0

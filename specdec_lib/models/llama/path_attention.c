@@ -1,8 +1,9 @@
 /* Attention of rows, each over the columns of its own path, with the rotation of queries and keys.
  *
- * A row's bits depend on its own path alone, where nodes see both ways on all nodes. A score is one sum over a head's numbers in order, whatever is computed
- * beside it. The softmax and the sum over values take positions in order, in bfloat16 by pairs. A row's positions lie
- * in `columns`: the first `seen` in place, then those of its path. How rows and columns are blocked changes no sum.
+ * A row's bits depend on its own path alone, and on all nodes where they see each other. A score is one sum over a
+ * head's numbers in order, whatever is computed beside it. The softmax and the sum over values take positions in order,
+ * in bfloat16 by pairs. A row's positions lie in `columns`: the first `seen` in place, then those of its path. How rows
+ * and columns are blocked changes no sum.
  *
  * Compiled for one head size, -DHEAD=64, a multiple of 32, and for numbers in bfloat16, or with -DSINGLE in single
  * precision. Needs AVX2 or AVX-512; products in bfloat16 are emulated where the processor has none.

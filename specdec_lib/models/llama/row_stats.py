@@ -17,11 +17,11 @@ from torch import Tensor
 from specdec_lib.models.device import to_host
 from specdec_lib.models.llama.compiled import library
 from specdec_lib.models.llama.compiled_linear import ADDRESS, INT64, threads_record
-from specdec_lib.scores import RowStats
+from specdec_lib.scores import KEPT, RowStats
 from specdec_lib.topk import top_k
 
 WIDE = {torch.float32: np.float32, torch.float64: np.float64}
-TOP = 8                                            # tokens of each row that are kept
+TOP = KEPT                                         # tokens of each row that are kept
 MOST = 64                                          # that the C code keeps
 SOURCE = Path(__file__).with_suffix(".c")
 OPTIONS = {torch.float32: (), torch.bfloat16: ("-DHALF",)}
@@ -82,7 +82,7 @@ def unpacked(packed: Tensor, dtype: torch.dtype) -> RowStats:
     logits, ids = (torch.from_numpy(part.astype(kind)) for part, kind in ((rows[:, :k], WIDE[dtype]),
                                                                           (rows[:, k:-2], np.int64)))
     return RowStats(ids, logits, tuple(range(len(rows))), tuple(rows[:, -2].tolist()),
-                    tuple(max(0.0, entropy) for entropy in rows[:, -1].tolist()))
+                    tuple(np.maximum(rows[:, -1], 0).tolist()))      # which keeps NaN
 
 
 def first_rows(stats: RowStats, rows: int) -> RowStats:

@@ -1,5 +1,7 @@
 """Statistics of rows in C are torch's in double precision, and of equal logits the first comes first."""
 
+import math
+
 import pytest
 import torch
 
@@ -93,3 +95,11 @@ def test_a_model_hands_them_with_its_scores_in_single_precision(dtype, words):
     assert torch.equal(told.ids, plain.ids)
     assert told.lse == pytest.approx((plain.lse[0], plain.lse[2]), abs=1e-5)
     assert scores.best == tuple(scores.logits.argmax(-1).tolist())
+
+
+def test_an_entropy_that_is_no_number_stays_none_and_one_below_zero_is_zero():
+    packed = torch.tensor([[2.0, 1.0, 5.0, 6.0, 2.3, math.nan], [2.0, 1.0, 5.0, 6.0, 2.3, -1e-12]], dtype=torch.float64)
+    stats = row_stats.unpacked(packed, torch.float32)
+    assert math.isnan(stats.entropy[0])
+    assert stats.entropy[1] == 0
+    assert (stats.ids.tolist(), stats.logits.dtype) == ([[5, 6], [5, 6]], torch.float32)
