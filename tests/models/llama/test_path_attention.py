@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdec_lib.models.llama import kernels
+from specdec_lib.models.llama import dense_linear, kernels
 from specdec_lib.models.llama.compiled import find_compiler
+from specdec_lib.models.llama.compiled_layers import compiled_through
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import rotate
 from specdec_lib.models.llama.path_attention import compiled_for, path_attention
+from specdec_lib.models.llama.row_stats import compiled_stats
 from specdec_lib.types import ROOT, Draft
 from tests.processor import torch_keeps_rows
 
@@ -121,7 +123,7 @@ def test_scores_that_have_no_memory_are_an_error(dtype):
 @both
 def test_without_a_compiler_models_keep_their_promise_and_say_that_nothing_is_compiled(dtype, monkeypatch, tmp_path):
     shape = LlamaConfig(layers=1, hidden=64, heads=4, kv_heads=2, head_dim=64, mlp=128, vocab=64, context=512)
-    forgotten = kernels.layout_for, compiled_for
+    forgotten = kernels.layout_for, compiled_for, compiled_stats, dense_linear.compiled_with, compiled_through
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
