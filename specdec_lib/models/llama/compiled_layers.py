@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from specdec_lib.models.llama.compiled_linear import (
 from specdec_lib.models.llama.path_attention import PathRows
 
 SOURCE = Path(__file__).with_suffix(".c")
-THROUGH = (ADDRESS, ADDRESS, INT64, ADDRESS, ADDRESS, ADDRESS)
+THROUGH = (ADDRESS, ADDRESS, INT64, INT64, ADDRESS, ADDRESS, ADDRESS, ADDRESS)
 
 
 class CodeRecord(ctypes.Structure):
@@ -43,6 +44,20 @@ class PlacesRecord(ctypes.Structure):
                 ("keys", ADDRESS), ("values", ADDRESS), ("qkv", ADDRESS), ("attended", ADDRESS))
 
 
+class TapsRecord(ctypes.Structure):
+    """`Taps` of the C code."""
+
+    _fields_ = (("count", INT64), ("levels", ADDRESS), ("to", ADDRESS), ("size", INT64), ("apart", INT64))
+
+
+@dataclass(frozen=True)
+class KeptOutputs:
+    """Where the outputs of some layers are kept: to[:, i] [rows, len(levels), hidden] is of the layer before level i."""
+
+    levels: tuple[int, ...]
+    to: Tensor
+
+
 class CompiledLayers:
     """The layers of a model without norms of heads, all in the same compiled code."""
 
@@ -54,10 +69,11 @@ class CompiledLayers:
         self.functions = tuple(map(address_of, (first.code.multiply, first.code.finish)))
         self.matrices = (ADDRESS * (4 * len(layers)))(*(one.address for layer in layers for one in layer.matrices))
 
-    def __call__(self, x: Tensor, kv: Tensor, paths: PathRows, first: int, last: int) -> Tensor:
+    def __call__(self, x: Tensor, kv: Tensor, paths: PathRows, first: int, last: int,
+                 kept: KeptOutputs | None = None) -> Tensor:
         """What layers `first` to `last` make of x [rows, hidden]; fills kv [layers, 2, kv_heads, columns, d].
 
-        MemoryError without memory.
+        Outputs of layers in between that are to be kept are written as they are made. MemoryError without memory.
         """
         x = checked(x, self.hidden, self.code)
         if last <= first:
@@ -70,9 +86,9 @@ class CompiledLayers:
         places = PlacesRecord(address_of(paths.attend), ctypes.addressof(paths.record), len(x), stride, apart * size,
                               keys, keys + half * size, qkv.data_ptr(), attended.data_ptr())
         code = CodeRecord(*self.functions, ctypes.addressof(threads_record(torch.get_num_threads())), self.eps)
-        layers = ctypes.addressof(self.matrices) + first * 4 * ctypes.sizeof(ADDRESS)
-        if self.through(ctypes.addressof(code), layers, last - first, ctypes.addressof(places), x.data_ptr(),
-                        to.data_ptr()):
+        taps = None if kept is None else taps_record(kept)
+        if self.through(ctypes.addressof(code), ctypes.addressof(self.matrices), first, last - first,
+                        ctypes.addressof(places), taps and ctypes.addressof(taps), x.data_ptr(), to.data_ptr()):
             raise no_memory()
         return to if (last - first) % 2 else x
 
@@ -83,6 +99,19 @@ def compiled_layers(layers: Sequence[CompiledLayer | None]) -> CompiledLayers | 
     codes = {id(matrix.code) for layer in there for matrix in layer.matrices}
     through = compiled_through() if there and len(there) == len(layers) and len(codes) == 1 else None
     return through and CompiledLayers(there, through)
+
+
+def taps_record(kept: KeptOutputs) -> TapsRecord:
+    """Where these outputs are kept, for the C code."""
+    row, place, number = (step * kept.to.element_size() for step in kept.to.stride())
+    assert number == kept.to.element_size() and place == kept.to.shape[2] * number     # outputs side by side
+    return TapsRecord(len(kept.levels), ctypes.addressof(whole_levels(kept.levels)), kept.to.data_ptr(), place, row)
+
+
+@cache
+def whole_levels(levels: tuple[int, ...]) -> ctypes.Array:
+    """These numbers for the C code."""
+    return (INT64 * len(levels))(*levels)
 
 
 @cache

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from specdec_lib.models.llama.attention import attend, attend_by_products, use_plain_products, widened, widened_mask
 from specdec_lib.models.llama.cache import KVCache
+from specdec_lib.models.llama.compiled_layers import KeptOutputs
 from specdec_lib.models.llama.compiled_linear import LinearCode, normed, reads
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.invariant_attention import AttentionPart, Layout, Parents, attend_in_order, parts_of
@@ -153,10 +154,10 @@ def through_layers(x: Tensor, weights: LlamaWeights, cache: KVCache, view: Layer
     if first == 0:
         keep_taps(x, weights, cache, view, 0)
     if view.paths is not None and weights.together is not None:
-        for stop in sorted({last, *(tap for tap in cache.taps if first < tap < last)}):
-            x = weights.together(x, cache.kv, view.paths, first, stop)
-            keep_taps(x, weights, cache, view, stop)
-            first = stop
+        kept = None if cache.features is None else KeptOutputs(cache.taps, cache.features[view.where])
+        x = weights.together(x, cache.kv, view.paths, first, last, kept)
+        if last == len(weights.layers):
+            keep_taps(x, weights, cache, view, last)                                         # it is normed
         return x
     layers = weights.layers[first:last]
     for i, (w, kv) in enumerate(zip(layers, columns(cache.kv[first:last], view), strict=True), first + 1):
