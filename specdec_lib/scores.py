@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+Tops = tuple[list[list[int]], list[list[float]]]   # of every row: the likeliest tokens, and their logits
 KEPT = 8                                           # of the tokens of a row, the likeliest that statistics hold
 
 
@@ -142,9 +143,65 @@ class RowStats:
     entropy: tuple[float, ...] = ()
 
     @cached_property
-    def tops(self) -> tuple[list[list[int]], list[list[float]]]:
+    def tops(self) -> Tops:
         """`ids` and `logits` as lists, from which single numbers are read faster than from tensors."""
         return self.ids.tolist(), self.logits.tolist()
+
+    @property
+    def kept(self) -> int:
+        """How many tokens of each row are kept."""
+        return self.ids.shape[1]
+
+    def about(self, rows: tuple[int, ...], k: int) -> RowStats:
+        """The first k tokens of every row, and log-sum-exp and entropy of these rows alone."""
+        lse, entropy = self.sums(rows)
+        return RowStats(self.ids[:, :k], self.logits[:, :k], rows, lse, entropy)
+
+    def sums(self, rows: tuple[int, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Log-sum-exp and entropy of these rows."""
+        picked = [self.rows.index(row) for row in rows]
+        return tuple(self.lse[i] for i in picked), tuple(self.entropy[i] for i in picked)
+
+
+class ListedRowStats(RowStats):
+    """The same from lists, which a round reads alone: tensors are made when they are first asked for."""
+
+    dtype: Any                                     # of the logits
+
+    def __init__(self, tops: Tops, dtype: Any, rows: tuple[int, ...], lse: tuple[float, ...],
+                 entropy: tuple[float, ...]):
+        vars(self).update(tops=tops, dtype=dtype, rows=rows, lse=lse, entropy=entropy)      # the dataclass is frozen
+
+    @cached_property
+    def ids(self) -> Tensor:
+        return torch.tensor(self.tops[0], dtype=torch.int64)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return torch.tensor(self.tops[1], dtype=self.dtype)
+
+    @property
+    def kept(self) -> int:
+        return len(self.tops[0][0])
+
+    def about(self, rows: tuple[int, ...], k: int) -> RowStats:
+        ids, logits = self.tops
+        if k < self.kept:
+            ids, logits = [row[:k] for row in ids], [row[:k] for row in logits]
+        return ListedRowStats((ids, logits), self.dtype, rows, *self.sums(rows))
+
+    def part(self, rows: slice) -> ListedRowStats:
+        """The statistics of these rows, which are counted from 0 again."""
+        ids, logits = self.tops
+        count = len(ids[rows])
+        return ListedRowStats((ids[rows], logits[rows]), self.dtype, tuple(range(count)), self.lse[rows],
+                              self.entropy[rows])
+
+    def followed(self, by: ListedRowStats) -> ListedRowStats:
+        """The rows of both, one after the other."""
+        (ids, logits), (more_ids, more_logits) = self.tops, by.tops
+        return ListedRowStats((ids + more_ids, logits + more_logits), self.dtype,
+                              tuple(range(len(ids) + len(more_ids))), self.lse + by.lse, self.entropy + by.entropy)
 
 
 class Scores:
@@ -217,14 +274,9 @@ class Scores:
 
     def row_stats(self, rows: tuple[int, ...] = (), k: int = KEPT) -> RowStats:
         """Top k of every row, and log-sum-exp and entropy of `rows`."""
-        if self._row_stats is not None and self._row_stats.ids.shape[1] >= k:
-            have = self._row_stats
-            if rows == have.rows and k == have.ids.shape[1]:
-                return have
-            picked = [have.rows.index(row) for row in rows]
-            ids, logits = (have.ids, have.logits) if k == have.ids.shape[1] else (have.ids[:, :k], have.logits[:, :k])
-            return RowStats(ids, logits, rows, tuple(have.lse[i] for i in picked),
-                            tuple(have.entropy[i] for i in picked))
+        have = self._row_stats
+        if have is not None and have.kept >= k:
+            return have if rows == have.rows and k == have.kept else have.about(rows, k)
         value, column = top_k(self.logits, k, self.peaks)
         ids = column if self.ids is None else self.ids[column]
         chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy

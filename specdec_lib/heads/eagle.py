@@ -27,7 +27,7 @@ from specdec_lib.models.llama.forward import LayerView, attended, columns, invar
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.row_stats import row_stats_of, tells
-from specdec_lib.scores import RowStats, Scores
+from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import Draft
 
 
@@ -212,7 +212,7 @@ class EagleHead:
         dtype = self.dtype if self.paths is None else torch.float32
         return rope_table(self.shape, self.cache.capacity, dtype, self.target.device)
 
-    def score(self, start: int, stop: int) -> tuple[Tensor, RowStats | None]:
+    def score(self, start: int, stop: int) -> tuple[Tensor, ListedRowStats | None]:
         """Logits [rows, len(ids)] of the token after each of these rows, and their statistics if they cost little."""
         if self.compiled is not None:
             return self.compiled.score(self, start, stop)

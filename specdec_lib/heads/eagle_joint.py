@@ -22,7 +22,7 @@ from specdec_lib.models.llama.forward import Attend, Columns, LayerView, attende
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.row_stats import packed_stats, split, tells, unpacked
 from specdec_lib.models.llama.weights import LayerWeights
-from specdec_lib.scores import RowStats, Scores
+from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import Draft
 
 Asked = tuple[EagleHead, tuple[int, ...], Draft]   # a sequence's head, its context and the draft to be scored
@@ -192,7 +192,7 @@ def keep_logits(asked: Sequence[tuple[EagleHead, tuple[int, ...], Draft, int]]) 
         rows = [head.hidden[len(tokens) - 2 + known:len(tokens) - 1 + len(draft)]
                 for head, tokens, draft, known in asked]
         logits = own_logits([head for head, *_ in asked], torch.cat(rows), counts)
-    stats: Sequence[RowStats | None] = [None] * len(counts)
+    stats: Sequence[ListedRowStats | None] = [None] * len(counts)
     if tells(first.ids.device, first.dtype):
         told = torch.cat([packed_stats(own, head.ids) for own, (head, *_) in zip(logits, asked, strict=True)])
         stats = split(unpacked(to_host(told), torch.promote_types(logits[0].dtype, torch.float32)), counts)

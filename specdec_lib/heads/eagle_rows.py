@@ -25,7 +25,7 @@ from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.path_attention import PathAttention, RowsRecord, flat_paths
 from specdec_lib.models.llama.row_stats import TOP, compiled_stats, unpacked
 from specdec_lib.models.llama.weights import Linear, code_of
-from specdec_lib.scores import RowStats
+from specdec_lib.scores import ListedRowStats
 
 if TYPE_CHECKING:
     from specdec_lib.heads.eagle import EagleHead, HeadRows
@@ -106,15 +106,15 @@ class CompiledRows:
         checked(self.code.run_rows(self.address, ctypes.addressof(group)))
         return count
 
-    def score(self, head: EagleHead, start: int, stop: int) -> tuple[Tensor, RowStats]:
+    def score(self, head: EagleHead, start: int, stop: int) -> tuple[Tensor, ListedRowStats]:
         """Logits [rows, len(ids)] of the token after each of these rows, and their statistics."""
         return self.scored(self.code.score_rows, head, start, stop - start)
 
-    def chain(self, head: EagleHead, row: int, count: int) -> tuple[Tensor, RowStats]:
+    def chain(self, head: EagleHead, row: int, count: int) -> tuple[Tensor, ListedRowStats]:
         """The logits [count, len(ids)] of the greedy chain after this row, for which there is room, and statistics."""
         return self.scored(self.code.run_chain, head, row, count)
 
-    def scored(self, run: Callable[..., int], head: EagleHead, row: int, count: int) -> tuple[Tensor, RowStats]:
+    def scored(self, run: Callable[..., int], head: EagleHead, row: int, count: int) -> tuple[Tensor, ListedRowStats]:
         self.place(head)
         self.read(head)
         columns = self.columns + self.head.added

@@ -60,7 +60,7 @@ class SuccessorTable:
 
     def _learn(self, last: int, round: Round) -> None:
         """Rejected nodes first, so that for a token in both the row in its committed context stays."""
-        ids = round.row_stats.ids[:, :self.top].tolist()
+        ids = round.row_stats.tops[0]
         path = round.verdict.path
         off = [node for node in range(len(round.draft)) if node not in path]
         before: dict[int, Row | None] = {}
@@ -69,7 +69,7 @@ class SuccessorTable:
                 continue
             token = last if node == ROOT else round.draft.tokens[node]
             before.setdefault(token, self._rows.get(token))
-            self._rows[token] = tuple(ids[node + 1])
+            self._rows[token] = tuple(ids[node + 1][:self.top])
         self._undo.append(before)
 
     def _take_back(self) -> None:

@@ -52,7 +52,7 @@ class TapsRecord(ctypes.Structure):
 
 @dataclass(frozen=True)
 class KeptOutputs:
-    """Where the outputs of some layers are kept: to[:, i] [rows, len(levels), hidden] is of the layer before level i."""
+    """Where the outputs of some layers are kept: to [rows, len(levels), hidden] holds what is read at each level."""
 
     levels: tuple[int, ...]
     to: Tensor
@@ -103,9 +103,10 @@ def compiled_layers(layers: Sequence[CompiledLayer | None]) -> CompiledLayers | 
 
 def taps_record(kept: KeptOutputs) -> TapsRecord:
     """Where these outputs are kept, for the C code."""
-    row, place, number = (step * kept.to.element_size() for step in kept.to.stride())
-    assert number == kept.to.element_size() and place == kept.to.shape[2] * number     # outputs side by side
-    return TapsRecord(len(kept.levels), ctypes.addressof(whole_levels(kept.levels)), kept.to.data_ptr(), place, row)
+    size, (row, place, _) = kept.to.element_size(), kept.to.stride()
+    assert place == kept.to.shape[2]               # outputs side by side, as the cache has them
+    return TapsRecord(len(kept.levels), ctypes.addressof(whole_levels(kept.levels)), kept.to.data_ptr(), place * size,
+                      row * size)
 
 
 @cache

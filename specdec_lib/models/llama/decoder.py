@@ -27,7 +27,7 @@ from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.path_attention import PathAttention
 from specdec_lib.models.llama.row_stats import row_stats_of, tells, unpacked
 from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, random_weights, read_config, reader
-from specdec_lib.scores import RowStats, Scores
+from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import Draft
 
 CHUNK = 512                                        # rows fed at once while a prompt is read
@@ -181,7 +181,7 @@ class Transformer:
         """Tokens of the head's rows; None = all, in order."""
         return self.weights.ids if self.head is None else self.head.ids
 
-    def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> tuple[Tensor, RowStats | None]:
+    def score(self, tokens: tuple[int, ...], draft: Draft, known: int) -> tuple[Tensor, ListedRowStats | None]:
         """Feeds the missing rows; returns logits of the rows from `known` on, and on a device their statistics."""
         self.cache.align(tokens, draft)
         rows, first, total = self.cache.rows, len(tokens) - 1 + known, len(tokens) + len(draft)

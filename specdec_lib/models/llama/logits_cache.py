@@ -8,8 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specdec_lib.models.llama.cache_rows import common_nodes
-from specdec_lib.models.llama.row_stats import first_rows, joined
-from specdec_lib.scores import RowStats
+from specdec_lib.scores import ListedRowStats
 from specdec_lib.types import Draft
 
 AHEAD = 8                                          # spare rows for a draft that grows node by node
@@ -22,7 +21,7 @@ class LogitsCache:
         self.tokens: tuple[int, ...] = ()
         self.draft = Draft()
         self.logits: Tensor | None = None          # [rows and spare rows, V]
-        self.row_stats: RowStats | None = None     # of all rows, on the host
+        self.row_stats: ListedRowStats | None = None     # of all rows, on the host
 
     def known(self, tokens: tuple[int, ...], draft: Draft) -> int:
         """How many leading rows of these scores the last call computed."""
@@ -31,7 +30,7 @@ class LogitsCache:
         return 1 + common_nodes(self.draft, draft)
 
     def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor,
-             row_stats: RowStats | None = None) -> None:
+             row_stats: ListedRowStats | None = None) -> None:
         """Stores the first `known` rows of the last call followed by `new`, which is fresh unless it is on a GPU."""
         rows, logits = 1 + len(draft), self.logits
         if not known and not new.is_cuda:
@@ -45,7 +44,7 @@ class LogitsCache:
             logits[known:rows] = new
         if row_stats is not None and known:
             assert self.row_stats is not None      # a model gives them always or never
-            row_stats = joined(first_rows(self.row_stats, known), row_stats)
+            row_stats = self.row_stats.part(slice(known)).followed(row_stats)
         self.tokens, self.draft, self.row_stats = tokens, draft, row_stats
 
     def rows(self, draft: Draft) -> Tensor:
@@ -53,6 +52,7 @@ class LogitsCache:
         assert self.logits is not None             # `keep` came before
         return self.logits[:1 + len(draft)]
 
-    def stats(self, draft: Draft) -> RowStats | None:
+    def stats(self, draft: Draft) -> ListedRowStats | None:
         """The statistics of the same rows, where the model gave them."""
-        return None if self.row_stats is None else first_rows(self.row_stats, 1 + len(draft))
+        have, rows = self.row_stats, 1 + len(draft)
+        return have if have is None or rows == len(have.rows) else have.part(slice(rows))

@@ -8,19 +8,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from specdec_lib.models.device import to_host
 from specdec_lib.models.llama.compiled import library
 from specdec_lib.models.llama.compiled_linear import ADDRESS, INT64, threads_record
-from specdec_lib.scores import KEPT, RowStats
+from specdec_lib.scores import KEPT, ListedRowStats
 from specdec_lib.topk import top_k
 
-WIDE = {torch.float32: np.float32, torch.float64: np.float64}
 TOP = KEPT                                         # tokens of each row that are kept
 MOST = 64                                          # that the C code keeps
 SOURCE = Path(__file__).with_suffix(".c")
@@ -33,7 +32,7 @@ def tells(device: torch.device, dtype: torch.dtype) -> bool:
     return device.type != "cpu" or compiled_stats(dtype) is not None
 
 
-def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = TOP) -> RowStats:
+def row_stats_of(logits: Tensor, ids: Tensor | None, k: int = TOP) -> ListedRowStats:
     """Top k, log-sum-exp and entropy of every row, moved to the host in one transfer."""
     return unpacked(to_host(packed_stats(logits, ids, k)), torch.promote_types(logits.dtype, torch.float32))
 
@@ -76,35 +75,17 @@ def compiled_stats(dtype: torch.dtype) -> Callable[..., None] | None:
     return compiled.row_stats
 
 
-def unpacked(packed: Tensor, dtype: torch.dtype) -> RowStats:
-    """Statistics from what `packed_stats` made, once it is on the host."""
-    k, rows = (packed.shape[1] - 2) // 2, packed.numpy()       # whose operations on a few numbers cost less
-    logits, ids = (torch.from_numpy(part.astype(kind)) for part, kind in ((rows[:, :k], WIDE[dtype]),
-                                                                          (rows[:, k:-2], np.int64)))
-    return RowStats(ids, logits, tuple(range(len(rows))), tuple(rows[:, -2].tolist()),
-                    tuple(np.maximum(rows[:, -1], 0).tolist()))      # which keeps NaN
+def unpacked(packed: Tensor, dtype: torch.dtype) -> ListedRowStats:
+    """Statistics from what `packed_stats` made of logits in this dtype, once it is on the host."""
+    rows = packed.tolist()
+    k = packed.shape[1] // 2 - 1
+    ids = [[int(token) for token in row[k:-2]] for row in rows]
+    tops, lse = (ids, [row[:k] for row in rows]), tuple(row[-2] for row in rows)
+    entropy = tuple(max(row[-1], 0.0) for row in rows)         # which keeps NaN
+    return ListedRowStats(tops, dtype, tuple(range(len(rows))), lse, entropy)
 
 
-def first_rows(stats: RowStats, rows: int) -> RowStats:
-    """The statistics of the first so many rows."""
-    if rows == len(stats.rows):
-        return stats
-    return RowStats(stats.ids[:rows], stats.logits[:rows], stats.rows[:rows], stats.lse[:rows], stats.entropy[:rows])
-
-
-def split(stats: RowStats, counts: Sequence[int]) -> list[RowStats]:
+def split(stats: ListedRowStats, counts: Sequence[int]) -> list[ListedRowStats]:
     """The statistics of so many rows each, in order; rows are counted from 0 in each."""
-    out, at = [], 0
-    for count in counts:
-        part = slice(at, at + count)
-        out.append(RowStats(stats.ids[part], stats.logits[part], tuple(range(count)), stats.lse[part],
-                            stats.entropy[part]))
-        at += count
-    return out
-
-
-def joined(first: RowStats, second: RowStats) -> RowStats:
-    """The rows of both, one after the other."""
-    rows = tuple(range(len(first.rows) + len(second.rows)))
-    return RowStats(torch.cat((first.ids, second.ids)), torch.cat((first.logits, second.logits)), rows,
-                    first.lse + second.lse, first.entropy + second.entropy)
+    ends = [*accumulate(counts)]
+    return [stats.part(slice(end - count, end)) for count, end in zip(counts, ends, strict=True)]
