@@ -53,10 +53,10 @@ class AbsentDevice(TorchDispatchMode):
             tokens = torch.randint(0, 40, tensor.shape[1:], generator=self.dice)
             return torch.stack((tokens, -1. - torch.arange(tensor.shape[2]).expand(tensor.shape[1:]))).to(tensor.dtype)
         rows, columns = tensor.shape
-        k = (columns - 2) // 2
+        k = (columns - 1) // 2                     # an odd number of columns is something else, and any numbers do
         tokens = torch.randint(0, 40, (rows, k), generator=self.dice)
         return torch.cat((torch.arange(k, 0, -1).expand(rows, k), tokens, torch.full((rows, 1), k + 1),
-                          torch.ones(rows, 1)), 1).to(tensor.dtype)
+                          torch.ones(rows, 1)), 1)[:, :columns].to(tensor.dtype)
 
 
 def moved_together(mode: AbsentDevice, name: str, count: int = 3) -> list[int]:

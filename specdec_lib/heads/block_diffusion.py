@@ -29,10 +29,12 @@ from specdec_lib.heads.base import (
     new_features,
     tap_levels,
 )
+from specdec_lib.heads.block_rows import compiled_block
+from specdec_lib.heads.block_walk import Block, Slots, walk, walked
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
 from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
 from specdec_lib.lattice import LinkedLattice
-from specdec_lib.models.device import to_device, to_host
+from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import rope_table
@@ -41,7 +43,6 @@ from specdec_lib.models.llama.forward import attended, block_view, columns, deco
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.row_stats import packed_stats
 from specdec_lib.models.llama.weights import MATRICES, LayerWeights, Linear, code_of
-from specdec_lib.scores import TokenStats
 from specdec_lib.types import Draft, Lattice, Refusal
 
 
@@ -96,22 +97,6 @@ def gated_layer(state: Mapping[str, Tensor], i: int, sizes: Mapping[str, tuple[i
     return made
 
 
-@dataclass(frozen=True)
-class Block:
-    """The result of one forward: the slots by themselves, and a greedy chain through them from left to right.
-
-    `lattice` holds the candidates of each slot under the slot's own distribution over the draft vocabulary (without
-    correction), on the device. `tokens` is the greedy chain; `stats` describe the corrected distribution over a slot's
-    candidates given the chain before it; `confidence` is the predicted probability that the slot's token is accepted
-    once it is reached.
-    """
-
-    lattice: Lattice
-    tokens: tuple[int, ...]
-    stats: tuple[TokenStats, ...]
-    confidence: tuple[float, ...]
-
-
 class BlockHead:
     """`head(tokens, depth)` returns a `Block`; `forwards` counts blocks, `fed` committed tokens read.
 
@@ -138,6 +123,7 @@ class BlockHead:
         self.rope = self.angles()
         self.feature = self.embedding.new_zeros(1, self.shape.hidden)          # of the token before the anchor
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
+        self.compiled = compiled_block(self)
         self.forwards = self.fed = 0
 
     @property
@@ -146,8 +132,15 @@ class BlockHead:
 
     def __call__(self, tokens: tuple[int, ...], depth: int) -> Block:
         """The block after these tokens, its chain `depth` slots long. ValueError for an impossible depth."""
+        self.check(depth)
+        if self.compiled is not None:
+            told, chain = self.fill(tokens, depth, self.candidates, walk=True)
+            assert chain is not None               # it was asked for
+            return walked(self.slots(told), chain.tolist())
         with torch.inference_mode():
-            return self.walk(tokens[-1], *self.drafted(tokens, depth, self.candidates))
+            x, slots = self.drafted(tokens, depth, self.candidates)
+            return walk(tokens[-1], x, slots, self.output_rows(slots), self.word, self.weights.correction,
+                        self.weights.confidence)
 
     def lattice(self, tokens: tuple[int, ...], depth: int, top: int) -> Lattice:
         """The `top` candidates of each slot of the same block under the slot's own distribution.
@@ -155,7 +148,7 @@ class BlockHead:
         ValueError for an impossible depth.
         """
         with torch.inference_mode():
-            return self.drafted(tokens, depth, min(top, self.candidates))[1]
+            return self.candidates_of(tokens, depth, top).lattice
 
     def links(self, tokens: tuple[int, ...], depth: int, top: int) -> LinkedLattice:
         """The `top` candidates of each slot of the same block, later ones corrected by each of the slot before.
@@ -165,26 +158,54 @@ class BlockHead:
         choice. ValueError for an impossible depth.
         """
         with torch.inference_mode():
-            _, own, rows = self.drafted(tokens, depth, min(top, self.candidates))
-            before = scaled(F.embedding(own.ids[:-1].flatten(), self.embedding), self.shape.eps,
-                            code_of(self.weights.head))
-            added = self.weights.correction(before).to(own.logp.dtype).unflatten(0, (-1, own.ids.shape[1]))
+            slots = self.candidates_of(tokens, depth, top)
+            own, rows = slots.lattice, self.output_rows(slots)
+            added = self.weights.correction(self.word(own.ids[:-1].flatten()))
+            added = added.to(own.logp.dtype).unflatten(0, (-1, own.ids.shape[1]))
             after = torch.baddbmm(own.logp[1:, None], added, rows[1:].to(added.dtype).mT)
             return LinkedLattice(own.ids, own.logp[0],
                                  after.log_softmax(-1) + own.logp[1:, None].logsumexp(-1, keepdim=True))
 
-    def drafted(self, tokens: tuple[int, ...], depth: int, top: int) -> tuple[Tensor, Lattice, Tensor]:
-        """Normed hidden states [depth, hidden] of the slots, their `top` candidates, and those tokens' output rows."""
+    def candidates_of(self, tokens: tuple[int, ...], depth: int, top: int) -> Slots:
+        """The `top` candidates of each slot; ValueError for an impossible depth."""
+        self.check(depth)
+        top = min(top, self.candidates)
+        if self.compiled is not None:
+            return self.slots(self.fill(tokens, depth, top)[0])
+        return self.drafted(tokens, depth, top)[1]
+
+    def check(self, depth: int) -> None:
+        """Raises ValueError for an impossible depth."""
         if not 1 <= depth <= self.block:
             raise ValueError(f"a block of {self.block} drafts 1 to {self.block} tokens, {depth} were asked for")
+
+    def slots(self, told: Tensor) -> Slots:
+        """The candidates, from the packed statistics of the slots."""
+        return Slots(told, self.ids, torch.promote_types(self.embedding.dtype, torch.float32))
+
+    def output_rows(self, slots: Slots) -> Tensor:
+        """The output rows [slots, k, hidden] of the candidates."""
+        text = self.weights.text
+        return self.weights.rows[slots.columns] if text is None else text.every[slots.lattice.ids]
+
+    def word(self, tokens: Tensor) -> Tensor:
+        """The normed embeddings [n, hidden] of these tokens."""
+        return scaled(F.embedding(tokens, self.embedding), self.shape.eps, code_of(self.weights.head))
+
+    def fill(self, tokens: tuple[int, ...], depth: int, top: int, walk: bool = False) -> tuple[Tensor, Tensor | None]:
+        """The first `depth` slots of the block in compiled code: statistics of each, and the walk through them."""
+        assert self.compiled is not None           # the caller asked
+        self.read(tokens)
+        start = max(0, len(tokens) - 2)
+        self.reserve(start + self.block)
+        self.forwards += 1
+        return self.compiled.draft(self, tokens[-1], start, depth, top, walk)
+
+    def drafted(self, tokens: tuple[int, ...], depth: int, top: int) -> tuple[Tensor, Slots]:
+        """Normed hidden states [depth, hidden] of the slots, and their `top` candidates."""
         self.read(tokens)
         x = self.streams(tokens)[:depth]
-        logits = self.vocabulary.joined(self.weights.head(x), x)
-        told, text = packed_stats(logits, None, top), self.weights.text
-        logp = (told[:, :top] - told[:, -2:-1]).to(torch.promote_types(logits.dtype, torch.float32))
-        column = told[:, top:-2].long()
-        ids = self.ids[column]
-        return x, Lattice(ids, logp), self.weights.rows[column] if text is None else text.every[ids]
+        return x, self.slots(packed_stats(self.vocabulary.joined(self.weights.head(x), x), None, top))
 
     def read(self, tokens: tuple[int, ...]) -> None:
         """Computes missing rows of committed tokens from the target's hidden states.
@@ -209,6 +230,9 @@ class BlockHead:
         """Writes the rows from `start` on, with these tokens, from their hidden states `taps` [rows, taps, hidden]."""
         shape, w, stop = self.shape, self.weights, start + len(taps)
         self.reserve(stop)
+        if self.compiled is not None:
+            self.compiled.keep(self, taps, tokens, start)
+            return
         cos, sin = (table[start:stop] for table in self.rope)
         feature = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps, code_of(w.fc)).view(len(taps), -1))
         alone, pair = self.joined(F.embedding(to_device(tokens, feature.device), self.embedding), feature)
@@ -249,27 +273,6 @@ class BlockHead:
         """One mask for each slot behind the anchor's [block - 1, hidden]; past the trained ones the last again."""
         there, lack = self.weights.masks[:self.block - 1], self.block - 1 - len(self.weights.masks)
         return there if lack <= 0 else torch.cat((there, there[-1:].expand(lack, -1)))
-
-    def walk(self, anchor: int, x: Tensor, lattice: Lattice, rows: Tensor) -> Block:
-        """The greedy chain: the token chosen before a slot corrects the scores of its candidates [n, K].
-
-        Everything moves to the host in one transfer after the last slot is chosen.
-        """
-        before, weighed, chosen = [], [], []
-        token = to_device([anchor], x.device)
-        for logp, ids, each in zip(lattice.logp, lattice.ids, rows.to(lattice.logp.dtype), strict=True):
-            before.append(scaled(F.embedding(token, self.embedding), self.shape.eps, code_of(self.weights.head)))
-            weighed.append(torch.addmv(logp, each, self.weights.correction(before[-1])[0].to(logp.dtype)))
-            token = ids.gather(0, weighed[-1].argmax(-1, keepdim=True))
-            chosen.append(token)
-        logp = torch.log_softmax(torch.stack(weighed), -1)
-        two = logp.topk(2, -1).values.exp()
-        entropy = torch.special.entr(logp.exp()).sum(-1)
-        confidence = torch.sigmoid(torch.mv(torch.cat((x, torch.cat(before)), -1), self.weights.confidence))
-        columns = (torch.cat(chosen), two[:, 0], two[:, 0], two[:, 1], entropy, confidence)
-        told = to_host(torch.stack([column.double() for column in columns], 1)).tolist()
-        return Block(lattice, tuple(int(row[0]) for row in told), tuple(TokenStats(*row[1:5]) for row in told),
-                     tuple(row[5] for row in told))
 
     def reserve(self, rows: int) -> None:
         """Makes room in the cache, and computes the angles for it."""

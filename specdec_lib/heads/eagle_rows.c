@@ -4,18 +4,11 @@
  * the target's hidden states; a node's row reads the output of its parent's row. All numbers are of one kind, `size`
  * bytes each.
  */
-#include "../models/llama/functions.h"
-#include "../models/llama/path_rows.h"
-
-typedef struct {
-    Multiply multiply;
-    const void *matrix;                            /* NULL: there is none */
-    int64_t out;                                   /* numbers of a row of the product, with padding */
-} Product;
+#include "head_rows.h"
 
 /* What is the same in all decodes. */
 typedef struct {
-    Product features, qkv, trained;                /* states -> feature; token and feature -> qkv; output -> logits */
+    Product features, qkv;                         /* states -> feature; token and feature -> qkv */
     Finish finish;
     const void *out, *gate_up, *down;              /* matrices of the layer's second half */
     Norm norm;
@@ -34,8 +27,7 @@ typedef struct {
     char *outputs, *keys, *values;                 /* [capacity, hidden]; the cache */
     int64_t stride;                                /* numbers between key heads */
     const float *cosines, *sines;                  /* [capacity, angles], by position */
-    Product text;                                  /* output rows of the text's own tokens */
-    int64_t added;                                 /* how many they are, without padding */
+    Vocabulary vocabulary;
     const int64_t *ids;                            /* the token of each column of logits */
 } Head;
 
@@ -47,12 +39,6 @@ typedef struct {
     const int64_t *parents;                        /* of nodes: the row whose output each reads */
     const int32_t *ends, *nodes;                   /* as in `Rows` */
 } Group;
-
-static char *take(char **memory, int64_t bytes) {
-    char *own = *memory;
-    *memory += whole_lines((size_t)bytes);
-    return own;
-}
 
 /* Computes the rows into the cache, and their outputs; 1 = no memory. */
 int run_rows(const Head *head, const Group *group) {
@@ -94,21 +80,12 @@ int run_rows(const Head *head, const Group *group) {
 /* Logits [count, trained and added] after the rows from `first` on, and their statistics; 1 = no memory. */
 int score_rows(const Head *head, int64_t first, int64_t count, int64_t k, char *logits, double *stats) {
     const Network *net = head->network;
-    int64_t trained = net->trained.out, columns = trained + head->added, text = head->text.matrix ? head->text.out : 0;
-    size_t size = (size_t)net->size, read = whole_lines((size_t)(count * net->hidden) * size);
-    size_t apart = text ? whole_lines((size_t)(count * trained) * size) : 0;
-    char *memory = aligned_alloc(64, read + apart + whole_lines((size_t)(count * text) * size));
-    if (!memory) return 1;
-    char *known = text ? memory + read : logits, *added = memory + read + apart;
-    net->norm(head->outputs + first * net->hidden * net->size, net->weight, count, net->hidden, net->eps, memory);
-    int failed = net->trained.multiply(net->trained.matrix, memory, count, -1, known, head->threads)
-        || (text && head->text.multiply(head->text.matrix, memory, count, -1, added, head->threads));
-    for (int64_t i = 0; text && i < count; i++) {
-        char *to = logits + (size_t)(i * columns) * size;
-        memcpy(to, known + (size_t)(i * trained) * size, (size_t)trained * size);
-        memcpy(to + (size_t)trained * size, added + (size_t)(i * text) * size, (size_t)head->added * size);
-    }
-    free(memory);
+    int64_t columns = columns_of(&head->vocabulary);
+    char *read = aligned_alloc(64, whole_lines((size_t)(count * net->hidden * net->size)));
+    if (!read) return 1;
+    net->norm(head->outputs + first * net->hidden * net->size, net->weight, count, net->hidden, net->eps, read);
+    int failed = joined_logits(&head->vocabulary, read, count, logits, head->threads);
+    free(read);
     if (!failed) net->stats(logits, count, columns, columns, head->ids, k, stats, head->threads);
     return failed;
 }
@@ -116,7 +93,7 @@ int score_rows(const Head *head, int64_t first, int64_t count, int64_t k, char *
 /* The greedy chain of `count` tokens after `row`, the last one computed: the logits [count, columns] that each is read
  * from, and their statistics. The rows of its tokens lie behind `row`; 1 = no memory. */
 int run_chain(const Head *head, int64_t row, int64_t count, int64_t k, char *logits, double *stats) {
-    size_t bytes = (size_t)((head->network->trained.out + head->added) * head->network->size);
+    size_t bytes = (size_t)(columns_of(&head->vocabulary) * head->network->size);
     for (int64_t i = 0; i < count; i++, row++) {
         double *own = stats + i * (2 * k + 2);
         if (score_rows(head, row, 1, k, logits + (size_t)i * bytes, own)) return 1;

@@ -16,15 +16,22 @@ import torch
 from torch import Tensor
 
 from specdec_lib.heads.eagle_network import EagleWeights
+from specdec_lib.heads.head_records import (
+    ProductRecord,
+    VocabularyRecord,
+    checked,
+    product_record,
+    take_over,
+    whole_numbers,
+)
 from specdec_lib.models.llama.compiled import library
 from specdec_lib.models.llama.compiled_layers import address_of
-from specdec_lib.models.llama.compiled_linear import ADDRESS, FLOAT, INT64, CompiledLinear, no_memory, threads_record
+from specdec_lib.models.llama.compiled_linear import ADDRESS, FLOAT, INT64, threads_record
 from specdec_lib.models.llama.dense_linear import dense_code
 from specdec_lib.models.llama.invariant_attention import is_chain
-from specdec_lib.models.llama.packed_linear import PackedLinear
 from specdec_lib.models.llama.path_attention import PathAttention, RowsRecord, flat_paths
 from specdec_lib.models.llama.row_stats import TOP, compiled_stats, unpacked
-from specdec_lib.models.llama.weights import Linear, code_of
+from specdec_lib.models.llama.weights import code_of
 from specdec_lib.scores import ListedRowStats
 
 if TYPE_CHECKING:
@@ -33,16 +40,10 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_suffix(".c")
 
 
-class ProductRecord(ctypes.Structure):
-    """`Product` of the C code."""
-
-    _fields_ = (("multiply", ADDRESS), ("matrix", ADDRESS), ("out", INT64))
-
-
 class NetworkRecord(ctypes.Structure):
     """`Network` of the C code."""
 
-    _fields_ = (*((name, ProductRecord) for name in ("features", "qkv", "trained")),
+    _fields_ = (*((name, ProductRecord) for name in ("features", "qkv")),
                 *((name, ADDRESS) for name in ("finish", "out", "gate_up", "down", "norm", "attend", "stats", "weight",
                                                "embedding")),
                 *((name, INT64) for name in ("hidden", "levels", "attended", "angles", "size")), ("eps", FLOAT))
@@ -53,7 +54,7 @@ class HeadRecord(ctypes.Structure):
 
     _fields_ = (("network", ADDRESS), ("threads", ADDRESS), ("rows", RowsRecord), ("outputs", ADDRESS),
                 ("keys", ADDRESS), ("values", ADDRESS), ("stride", INT64), ("cosines", ADDRESS), ("sines", ADDRESS),
-                ("text", ProductRecord), ("added", INT64), ("ids", ADDRESS))
+                ("vocabulary", VocabularyRecord), ("ids", ADDRESS))
 
 
 class GroupRecord(ctypes.Structure):
@@ -72,11 +73,13 @@ class CompiledRows:
         qkv, out, gate_up, down = fused.matrices
         self.code, self.columns, self.kept = code, len(weights.ids), weights
         self.network = NetworkRecord(
-            *map(product_record, (weights.fc, qkv, weights.head)), address_of(fused.code.finish), out.address,
+            *map(product_record, (weights.fc, qkv)), address_of(fused.code.finish), out.address,
             gate_up.address, down.address, address_of(fused.code.norm), address_of(paths.attend), address_of(stats),
             weights.norm.data_ptr(), weights.embedding.data_ptr(), shape.hidden, levels, paths.heads * paths.head_dim,
             paths.head_dim, weights.embedding.element_size(), shape.eps)
         self.head = HeadRecord(ctypes.addressof(self.network))
+        self.head.vocabulary.trained = product_record(weights.head)
+        self.head.vocabulary.size = weights.embedding.element_size()
         self.head.rows = RowsRecord(0, 0, 0, paths.heads, paths.kv_heads, 1, None, None, None, None, paths.pool)
         self.address = ctypes.addressof(self.head)
         self.places: tuple[Tensor, ...] = ()       # the tensors whose addresses `head` holds
@@ -117,7 +120,7 @@ class CompiledRows:
     def scored(self, run: Callable[..., int], head: EagleHead, row: int, count: int) -> tuple[Tensor, ListedRowStats]:
         self.place(head)
         self.read(head)
-        columns = self.columns + self.head.added
+        columns = self.columns + self.head.vocabulary.added
         logits = torch.empty(count, columns, dtype=head.dtype)
         k = min(TOP, columns)
         stats = torch.empty(count, 2 * k + 2, dtype=torch.float64)
@@ -139,9 +142,8 @@ class CompiledRows:
         """Takes over the output rows of the text's own tokens."""
         if head.ids is not self.ids:
             self.ids = head.ids
-            self.head.ids, self.head.added = self.ids.data_ptr(), len(self.ids) - self.columns
-            text = head.vocabulary.head
-            self.head.text = ProductRecord() if text is None else product_record(text)
+            self.head.ids = self.ids.data_ptr()
+            take_over(self.head.vocabulary, head.vocabulary)
 
 
 def compiled_rows(weights: Any, levels: int, paths: PathAttention | None) -> CompiledRows | None:
@@ -167,25 +169,7 @@ def with_arguments(code: ctypes.CDLL) -> ctypes.CDLL:
     return code
 
 
-def product_record(layer: CompiledLinear | Linear) -> ProductRecord:
-    """This layer as the C code calls it."""
-    assert not isinstance(layer, PackedLinear)     # `compiled_rows` asked
-    return ProductRecord(address_of(layer.code.multiply), layer.address, layer.out)
-
-
 def row_numbers(rows: slice | Tensor | None) -> Iterable[int]:
     """The numbers of these rows."""
     assert rows is not None                        # nodes have parents
     return range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
-
-
-def whole_numbers(values: Iterable[int]) -> ctypes.Array:
-    """These numbers for the C code."""
-    some = tuple(values)
-    return (INT64 * len(some))(*some)
-
-
-def checked(failed: int) -> None:
-    """MemoryError where the C code found no memory."""
-    if failed:
-        raise no_memory()

@@ -1,0 +1,86 @@
+"""The result of a block drafter: candidates of its slots, and the walk from slot to slot that makes a chain of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from specdec_lib.models.device import to_device, to_host
+from specdec_lib.scores import TokenStats
+from specdec_lib.types import Lattice
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The candidates of a block's slots under each slot's own distribution, without correction; on the device.
+
+    `told [slots, 2k + 2]` is what `row_stats.packed_stats` says of the slots' logits, and `ids` names the token of each
+    column. Log-probabilities are in `dtype`.
+    """
+
+    told: Tensor
+    ids: Tensor
+    dtype: torch.dtype
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """The column [slots, k] of each candidate."""
+        return self.told[:, self.told.shape[1] // 2 - 1:-2].long()
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The candidates with their log-probabilities over the whole draft vocabulary, best first."""
+        logp = self.told[:, :self.columns.shape[1]] - self.told[:, -2:-1]
+        return Lattice(self.ids[self.columns], logp.to(self.dtype))
+
+
+@dataclass(frozen=True)
+class Block:
+    """The result of one forward: the slots by themselves, and a greedy chain through them from left to right.
+
+    `tokens` is the greedy chain; `stats` describe the corrected distribution over a slot's candidates given the chain
+    before it; `confidence` is the predicted probability that the slot's token is accepted once it is reached.
+    """
+
+    slots: Slots
+    tokens: tuple[int, ...]
+    stats: tuple[TokenStats, ...]
+    confidence: tuple[float, ...]
+
+    @property
+    def lattice(self) -> Lattice:
+        """The candidates of each slot under the slot's own distribution, on the device."""
+        return self.slots.lattice
+
+
+def walked(slots: Slots, told: list[list[float]]) -> Block:
+    """The block, from each slot's token, two largest probabilities, entropy and confidence."""
+    stats = tuple(TokenStats(first, first, second, entropy) for _, first, second, entropy, _ in told)
+    return Block(slots, tuple(int(row[0]) for row in told), stats, tuple(row[4] for row in told))
+
+
+def walk(anchor: int, x: Tensor, slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor],
+         correct: Callable[[Tensor], Tensor], confidence: Tensor) -> Block:
+    """The greedy chain: the token chosen before a slot corrects the scores of its candidates [n, K].
+
+    x [n, hidden] are the slots' hidden states and `rows` [n, K, hidden] the candidates' output rows; `word` embeds a
+    token, and `correct` says what it adds to the state of the slot behind it. Everything moves to the host in one
+    transfer after the last slot is chosen.
+    """
+    before, weighed, chosen = [], [], []
+    token, lattice = to_device([anchor], x.device), slots.lattice
+    for logp, ids, each in zip(lattice.logp, lattice.ids, rows.to(lattice.logp.dtype), strict=True):
+        before.append(word(token))
+        weighed.append(torch.addmv(logp, each, correct(before[-1])[0].to(logp.dtype)))
+        token = ids.gather(0, weighed[-1].argmax(-1, keepdim=True))
+        chosen.append(token)
+    logp = torch.log_softmax(torch.stack(weighed), -1)
+    two = logp.topk(2, -1).values.exp()
+    entropy = torch.special.entr(logp.exp()).sum(-1)
+    sure = torch.sigmoid(torch.mv(torch.cat((x, torch.cat(before)), -1), confidence))
+    columns = (torch.cat(chosen), two[:, 0], two[:, 1], entropy, sure)
+    return walked(slots, to_host(torch.stack([column.double() for column in columns], 1)).tolist())
