@@ -22,7 +22,7 @@ from specdec_lib.heads.draft_lm import draft_lm_weights
 from specdec_lib.models.bidirectional import Bidirectional
 from specdec_lib.models.device import to_host
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.row_stats import row_stats_of
+from specdec_lib.models.llama.row_stats import packed_stats, row_stats_of, tells
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.scores import RowStats, Scores
 from specdec_lib.types import ROOT, Draft, Lattice, Refusal
@@ -101,17 +101,29 @@ class DiffusionLM:
 
     def lattice(self, tokens: tuple[int, ...], depth: int, steps: int = 1, top: int = 16) -> Lattice:
         """The `top` most probable tokens of each slot, best first, with log-probabilities [depth, top]."""
-        value, column = self.dists(tokens, depth, steps).topk(min(top, len(self.ids)), -1)
-        return Lattice(self.ids[column], value)
+        logits = self.logits(tokens, depth, steps)
+        told = packed_stats(logits, self.ids, min(top, len(self.ids)))
+        value, ids = told[:, :-2].chunk(2, 1)
+        return Lattice(ids.long(), (value - told[:, -2:-1]).to(torch.promote_types(logits.dtype, torch.float32)))
 
     def scores(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Scores:
         """`dists` as scores; on a device their statistics come to the host in one transfer."""
-        logp = self.dists(tokens, depth, steps)
-        return Scores(logp, self.ids, self.row_stats(logp))
+        logits = self.logits(tokens, depth, steps)
+        return Scores(logits, self.ids, self.row_stats(logits))
 
-    def row_stats(self, logp: Tensor) -> RowStats | None:
-        """The statistics of these slots, moved to the host in one transfer; None on a CPU, where nothing waits."""
-        return row_stats_of(logp, self.ids) if logp.device.type != "cpu" else None
+    def row_stats(self, logits: Tensor) -> RowStats | None:
+        """The statistics of these slots, moved to the host in one transfer; None where they would cost much."""
+        return row_stats_of(logits, self.ids) if tells(logits.device, logits.dtype) else None
+
+    def logits(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
+        """Numbers [depth, len(ids)] whose softmax is `dists`: of one step the logits as the model gives them."""
+        self.check(tokens, depth, steps)
+        return self.once(tokens, depth, {}) if min(steps, depth) == 1 else self.dists(tokens, depth, steps)
+
+    def check(self, tokens: tuple[int, ...], depth: int, steps: int) -> None:
+        """Raises ValueError for no tokens, slots or steps."""
+        if not tokens or depth < 1 or steps < 1:
+            raise ValueError(f"at least one token, slot and step is needed, got {len(tokens)}, {depth} and {steps}")
 
     def dists(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
         """Log-probabilities [depth, len(ids)] of the next `depth` slots, in single precision at least.
@@ -127,26 +139,30 @@ class DiffusionLM:
         and the others are predicted again with those tokens in place (the rule of MaskGIT, Chang et al. 2022, without
         noise). So a later slot may be committed before an earlier one. ValueError for no tokens, slots or steps.
         """
-        if not tokens or depth < 1 or steps < 1:
-            raise ValueError(f"at least one token, slot and step is needed, got {len(tokens)}, {depth} and {steps}")
+        self.check(tokens, depth, steps)
         steps, rows, known = min(steps, depth), {}, {}
         for left in range(steps, 1, -1):
-            logp = self.once(tokens, depth, known)
+            logp = normalised(self.once(tokens, depth, known))
             best = logp.max(-1)
             both = to_host(torch.stack((best.values.double(), self.ids[best.indices].double())))
             sure, found = both[0].tolist(), [int(token) for token in both[1].tolist()]
             open_slots = sorted(set(range(depth)) - set(known), key=lambda slot, sure=sure: (-sure[slot], slot))
             for slot in open_slots[:-(-len(open_slots) // left)]:
                 rows[slot], known[slot] = logp[slot], found[slot]
-        last = self.once(tokens, depth, known)
+        last = normalised(self.once(tokens, depth, known))
         return torch.stack([rows.get(slot, last[slot]) for slot in range(depth)]) if rows else last, known
 
     def once(self, tokens: tuple[int, ...], depth: int, known: Mapping[int, int]) -> Tensor:
-        """The distributions of one forward, in which the slots of `known` hold a token and the others a mask."""
+        """The logits of one forward, in which the slots of `known` hold a token and the others a mask."""
         masks = self.masks(depth)
         canvas = Draft(tuple(known.get(slot, self.mask) for slot in range(masks)), tuple(range(ROOT, masks - 1)))
-        logits = self.model(tokens[self.unseen(len(tokens), depth):], canvas).logits
-        return torch.log_softmax(logits[:depth] if self.shifted else logits[1:], -1)
+        logits = self.model(tokens[self.unseen(len(tokens), depth):], canvas).given
+        return logits[:depth] if self.shifted else logits[1:]
+
+
+def normalised(logits: Tensor) -> Tensor:
+    """Their log-softmax, in single precision at least."""
+    return torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
 
 
 PACKED = PerTarget(lambda checkpoint, target: diffusion_weights(checkpoint.state, target))

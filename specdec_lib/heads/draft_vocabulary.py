@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.models.device import to_device
+from specdec_lib.models.llama.dense_linear import DenseLinear
 from specdec_lib.models.llama.weights import Linear, linear
 
 BLOCK = 64                                         # rows are packed in multiples of it: few shapes of kernels
@@ -45,7 +46,8 @@ class DraftVocabulary:
         self.rows, self.known = (None, frozenset()) if text is None else text
         self.text: tuple[int, ...] = ()
         self.added: dict[int, None] = {}           # in the order in which the text has them
-        self.head: Linear | None = None            # the rows of `added`
+        self.head: Linear | None = None            # the rows of `added`, and room for more
+        self.every = trained                       # `ids` and room for more; what is in use is never overwritten
 
     def read(self, tokens: tuple[int, ...]) -> None:
         """Takes in the tokens of this text; one that does not continue the last one starts anew."""
@@ -53,11 +55,26 @@ class DraftVocabulary:
             return
         goes_on = tokens[:len(self.text)] == self.text
         new = dict.fromkeys(tokens[len(self.text):] if goes_on else tokens)
-        added = (self.added if goes_on else {}) | {token: None for token in new if token not in self.known}
-        self.text = tokens
-        if added.keys() != self.added.keys():
-            self.added = added
-            self.pack(self.rows)
+        before = self.added if goes_on else {}
+        more = [token for token in new if token not in self.known and token not in before]
+        fresh, self.text = not goes_on and bool(self.added), tokens
+        if more or fresh:
+            self.added = before | dict.fromkeys(more)
+            self.grow(self.rows, more) if self.has_room(len(before)) else self.pack(self.rows)
+
+    def has_room(self, before: int) -> bool:
+        """Whether the added tokens fit beside those `before` that already have their rows."""
+        return before > 0 and isinstance(self.head, DenseLinear) and len(self.added) <= self.head.out
+
+    def grow(self, rows: Tensor, more: Sequence[int]) -> None:
+        """Writes the rows of these tokens, the last of `added`, behind those that are there."""
+        assert isinstance(self.head, DenseLinear)  # `has_room` asked
+        stop = len(self.trained) + len(self.added)
+        with torch.inference_mode():               # in which these tensors may have been made
+            for place, token in enumerate(more, stop - len(more)):
+                self.every[place] = token
+                self.head.put(place - len(self.trained), rows[token])
+        self.ids = self.every[:stop]
 
     def pack(self, rows: Tensor) -> None:
         """Gathers the rows of the added tokens."""
@@ -65,8 +82,10 @@ class DraftVocabulary:
             self.ids, self.head = self.trained, None
             return
         added = to_device(list(self.added), self.trained.device)
-        self.ids = torch.cat((self.trained, added))
-        self.head = linear(F.pad(rows[added], (0, 0, 0, -len(added) % BLOCK)).contiguous())
+        room = -(-len(added) // BLOCK) * BLOCK - len(added)
+        self.every = torch.cat((self.trained, F.pad(added, (0, room))))
+        self.ids = self.every[:len(self.trained) + len(added)]
+        self.head = linear(F.pad(rows[added], (0, 0, 0, room)).contiguous())
 
     def joined(self, logits: Tensor, read: Tensor) -> Tensor:
         """The logits [n, len(ids)], from those of the trained tokens and what their rows read [n, hidden]."""

@@ -1,5 +1,6 @@
 """A drafter's vocabulary grows by the tokens of its text, whose logits are those of the target's output rows."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,25 @@ def test_the_logits_are_products_with_the_rows_of_these_tokens(count):
     text = tuple(token for token in range(97) if token not in IDS)[:count]
     one, x = vocabulary(text), torch.randn(3, 24, dtype=torch.float64)
     assert far(one.joined(x @ ROWS[list(IDS)].T, x), x @ ROWS[one.ids].T) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_a_vocabulary_that_grows_token_by_token_is_that_of_the_whole_text(dtype):
+    rows, x = ROWS.to(dtype), torch.randn(3, 24).to(dtype)
+    dice, grown = random.Random(2), DraftVocabulary(torch.tensor(IDS), text_rows(torch.tensor(IDS), rows))
+    text, kept = (), []
+    for step in range(90):
+        text += (dice.randrange(97), dice.randrange(97))
+        text = text[:4] if step == 60 else text    # another text
+        with torch.inference_mode(step % 3 == 0):
+            grown.read(text)
+        whole = DraftVocabulary(torch.tensor(IDS), text_rows(torch.tensor(IDS), rows))
+        whole.read(text)
+        trained = x @ rows[list(IDS)].T
+        assert torch.equal(grown.ids, whole.ids)
+        assert torch.equal(grown.joined(trained, x), whole.joined(trained, x))
+        kept.append((grown.ids, whole.ids))
+    assert all(torch.equal(*pair) for pair in kept), "ids that were given out stay as they are"
 
 
 def test_side_by_side_each_text_has_its_own_tokens_alone():

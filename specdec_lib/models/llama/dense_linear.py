@@ -60,6 +60,15 @@ class DenseLinear:
             tiles[first:first + group.shape[0] * group.shape[1]].view(group.shape).copy_(group)
         return tiles.permute(0, 2, 1, 3).reshape(len(tiles) * LANES, -1)[:self.out, :self.into].contiguous()
 
+    def put(self, row: int, weight: Tensor) -> None:
+        """Makes `weight` [into] the weights of this output."""
+        tile, lane = divmod(row, LANES)
+        for first, group in groups(self.tiles, self.code):
+            place, beside = divmod(tile - first, group.shape[1])
+            if 0 <= place < len(group):
+                to = group[place, beside, :, lane]
+                to.copy_(F.pad(weight, (0, to.numel() - self.into)).view(to.shape))
+
     def rows(self, ids: Tensor) -> DenseLinear:
         """The same layer with these output rows alone."""
         return DenseLinear(self.dense()[ids], None if self.bias is None else self.bias[ids], self.code)

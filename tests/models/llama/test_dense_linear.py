@@ -121,6 +121,19 @@ def test_weights_are_given_back_and_some_rows_of_a_layer_are_a_layer(size, dtype
     assert torch.equal(layer.rows(ids)(x), layer(x)[:, ids])
 
 
+@both
+@narrow
+@pytest.mark.parametrize("out", [1, 16, 64, 112, 200])
+def test_the_weights_of_one_output_are_put_in_place(out, options, dtype):
+    weight, new, code = numbers(8, out, 70).to(dtype), numbers(9, out, 70).to(dtype), compiled_with(dtype, *options)
+    layer = DenseLinear(weight, None, code)
+    for row in range(0, out, 3):
+        layer.put(row, new[row])
+        weight[row] = new[row]
+    assert torch.equal(layer.dense(), weight)
+    assert torch.equal(layer(new), DenseLinear(weight, None, code)(new))
+
+
 def test_infinite_numbers_and_none_stay_in_their_row():
     layer, x = layer_of(33, 20, torch.bfloat16), numbers(11, 3, 20).bfloat16()
     x[1, 4], x[2, 0] = torch.inf, torch.nan
