@@ -118,7 +118,7 @@ class DiffusionLM:
     def logits(self, tokens: tuple[int, ...], depth: int, steps: int = 1) -> Tensor:
         """Numbers [depth, len(ids)] whose softmax is `dists`: of one step the logits as the model gives them."""
         self.check(tokens, depth, steps)
-        return self.once(tokens, depth, {}) if min(steps, depth) == 1 else self.dists(tokens, depth, steps)
+        return self.forward(tokens, depth, {}) if min(steps, depth) == 1 else self.dists(tokens, depth, steps)
 
     def check(self, tokens: tuple[int, ...], depth: int, steps: int) -> None:
         """Raises ValueError for no tokens, slots or steps."""
@@ -142,27 +142,27 @@ class DiffusionLM:
         self.check(tokens, depth, steps)
         steps, rows, known = min(steps, depth), {}, {}
         for left in range(steps, 1, -1):
-            logp = normalised(self.once(tokens, depth, known))
+            logp = self.once(tokens, depth, known)
             best = logp.max(-1)
             both = to_host(torch.stack((best.values.double(), self.ids[best.indices].double())))
             sure, found = both[0].tolist(), [int(token) for token in both[1].tolist()]
             open_slots = sorted(set(range(depth)) - set(known), key=lambda slot, sure=sure: (-sure[slot], slot))
             for slot in open_slots[:-(-len(open_slots) // left)]:
                 rows[slot], known[slot] = logp[slot], found[slot]
-        last = normalised(self.once(tokens, depth, known))
+        last = self.once(tokens, depth, known)
         return torch.stack([rows.get(slot, last[slot]) for slot in range(depth)]) if rows else last, known
 
     def once(self, tokens: tuple[int, ...], depth: int, known: Mapping[int, int]) -> Tensor:
+        """The log-probabilities of one `forward`, in single precision at least."""
+        logits = self.forward(tokens, depth, known)
+        return torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
+
+    def forward(self, tokens: tuple[int, ...], depth: int, known: Mapping[int, int]) -> Tensor:
         """The logits of one forward, in which the slots of `known` hold a token and the others a mask."""
         masks = self.masks(depth)
         canvas = Draft(tuple(known.get(slot, self.mask) for slot in range(masks)), tuple(range(ROOT, masks - 1)))
         logits = self.model(tokens[self.unseen(len(tokens), depth):], canvas).given
         return logits[:depth] if self.shifted else logits[1:]
-
-
-def normalised(logits: Tensor) -> Tensor:
-    """Their log-softmax, in single precision at least."""
-    return torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
 
 
 PACKED = PerTarget(lambda checkpoint, target: diffusion_weights(checkpoint.state, target))
