@@ -43,14 +43,6 @@ typedef struct {
     const int32_t *ends, *nodes;                   /* of a block, whose slots see each other, as in `Rows` */
 } Head;
 
-#ifdef SINGLE
-INLINE float wide_of(number x) { return x; }
-INLINE number stored(float x) { return x; }
-#else
-INLINE float wide_of(number x) { return single_of(x); }
-INLINE number stored(float x) { return rounded(x); }
-#endif
-
 INLINE int64_t bytes_of(int64_t count) { return count * (int64_t)sizeof(number); }
 
 static number *cached(const Head *head, int64_t layer, int64_t half, int64_t kv_head) {

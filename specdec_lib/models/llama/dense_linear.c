@@ -47,14 +47,6 @@ typedef struct {
 INLINE int64_t words_of_row(const Matrix *matrix) { return (matrix->in + PACKED * LANES - 1) / (PACKED * LANES) * LANES; }
 INLINE int64_t tiles_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
 
-#ifdef SINGLE
-INLINE float wide_of(number x) { return x; }
-INLINE number stored(float x) { return x; }
-#else
-INLINE float wide_of(number x) { return single_of(x); }
-INLINE number stored(float x) { return rounded(x); }
-#endif
-
 #ifdef EMULATED
 INLINE factor factor_of(number x) { return wide_of(x); }
 #else

@@ -7,6 +7,7 @@
 #define NUMBERS_H
 
 #include "lanes.h"
+#include "linear.h"
 
 #ifdef SINGLE
 typedef float number;
@@ -14,12 +15,16 @@ enum {PACKED = 1};                                 /* numbers in a word of 32 bi
 
 INLINE Lanes widened(const number *x) { return load(x); }
 INLINE void store(number *out, Lanes x) { save(out, x); }
+INLINE float wide_of(number x) { return x; }
+INLINE number stored(float x) { return x; }
 #else
 typedef uint16_t number;                           /* the upper half of a float */
 enum {PACKED = 2};
 
 INLINE Lanes widened(const number *x) { return load_halves(x); }
 INLINE void store(number *out, Lanes x) { save_halves(out, to_halves(x)); }
+INLINE float wide_of(number x) { return single_of(x); }
+INLINE number stored(float x) { return rounded(x); }
 #endif
 
 #if !defined(SINGLE) && defined(__AVX512BF16__) && HELD == 32
