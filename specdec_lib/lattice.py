@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from specdec_lib.lazy import torch
 from specdec_lib.types import Lattice, Refusal, Session, up_to_end
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NOTHING = -1                                       # placeholder for a missing token
 SCORES = ("mean", "sum", "accepted")
@@ -35,19 +32,6 @@ class LatticeDrafter(Protocol):
 
 
 @dataclass(frozen=True)
-class LinkedLattice:
-    """Candidates `ids [n, m]` of n slots whose probabilities depend on the token before.
-
-    `first [m]` holds the log-probabilities of the first slot's candidates, `after [n - 1, m, m]` those of a later
-    slot's, in columns, after each candidate of the slot before, in rows. Order says nothing.
-    """
-
-    ids: Tensor
-    first: Tensor
-    after: Tensor
-
-
-@dataclass(frozen=True)
 class Path:
     """One way through a lattice: its tokens, its score, and the log-probability of each token in its slot."""
 
@@ -56,18 +40,31 @@ class Path:
     logp: tuple[float, ...]
 
 
+class PathRules(NamedTuple):
+    """The parameters of `narrow` and `search`."""
+
+    mass: float = 0.8
+    cap: int = 15
+    keep_end: bool = True
+    weight: float = 0.5
+    beam: int = 3
+    score: str = "mean"
+
+
+class FoundPaths(NamedTuple):
+    """The best paths first, the number of candidates of each slot, and the statistics of each slot."""
+
+    paths: tuple[Path, ...]
+    kept: tuple[int, ...]                          # up to the first slot whose best token is an end token
+    slots: tuple[tuple[float, ...], ...]           # two best probabilities and entropy (nats)
+
+
 def to_host(lattice: Lattice) -> Lattice:
     """The same lattice on the host, in double precision, in one transfer."""
     if lattice.logp.device.type != "cpu":
         both = torch.stack((lattice.ids.double(), lattice.logp.double())).cpu()      # ids are exact below 2 ** 53
         return Lattice(both[0].long(), both[1])
     return Lattice(lattice.ids, lattice.logp.double())
-
-
-def unlinked(lattice: Lattice) -> LinkedLattice:
-    """The same candidates where no slot depends on another."""
-    n, m = lattice.ids.shape
-    return LinkedLattice(lattice.ids, lattice.logp[0], lattice.logp[1:, None].expand(n - 1, m, m))
 
 
 def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int, ...]:
@@ -106,6 +103,15 @@ def narrow(lattice: Lattice, mass: float = 0.8, cap: int = 15, end: frozenset[in
 def candidate_counts(lattice: Lattice) -> tuple[int, ...]:
     """Number of candidates of each slot."""
     return tuple(torch.isfinite(lattice.logp).sum(1).tolist())
+
+
+def slot_statistics(lattice: Lattice) -> tuple[tuple[float, ...], ...]:
+    """Of each slot the two best probabilities, and the entropy (nats) with the mass outside as one token."""
+    probs = lattice.logp.exp()
+    rest = (1 - probs.sum(1)).clamp(min=0)
+    entropy = torch.special.entr(probs).sum(1) + torch.special.entr(rest)
+    second = probs[:, 1].tolist() if probs.shape[1] > 1 else [0.0] * len(probs)
+    return tuple(zip(probs[:, 0].tolist(), second, entropy.tolist(), strict=True))
 
 
 def oracle(lattice: Lattice, tokens: Sequence[int]) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ FILES = sorted(LIB.rglob("*.py"))
 ROOMS = ("when", "what", "how")
 # From the bottom up: a module imports its own folder and what stands below. The longest name that fits counts.
 FLOORS = [("lazy",), ("topk",), ("scores",), ("types",), ("cards",),
-          ("dice", "files", "sampling", "exact", "lattice", "acceptance", "trees", "specs", "speculate", "parameters"),
+          ("dice", "files", "sampling", "exact", "lattice", "linked_slots", "acceptance", "trees", "specs", "speculate",
+           "parameters"),
           ("cost.lengths", "cost.curves", "cost.refit", "cost.hierarchy", "cost.levels", "cost.batches"), ("models",),
           ("cost.flops", "cost.roofline"), ("hub",),
           ("checkpoints",), ("heads",), ("continuous",), ("seq2seq",),

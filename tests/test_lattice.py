@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from specdec_lib.lattice import best_chain, candidate_counts, generated, narrow, oracle, search, unlinked
+from specdec_lib.lattice import best_chain, candidate_counts, generated, narrow, oracle, search
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.training.data.ngram_counts import count_ngrams
 from specdec_lib.types import Lattice, Refusal
@@ -37,18 +37,6 @@ PROXY = Ngram(count_ngrams([(0, 1, 2, 3, 4, 5, 6, 7, 8), (8, 6, 4, 2, 0, 1, 3, 5
 PEAKED = {1: .85, 2: .1, 3: .03, 4: .02}
 FLAT = {4: .4, 3: .35, 2: .2, 1: .05}
 ENDS = {9: .6, 1: .2, 2: .1, 3: .1}
-
-
-# --- links ----------------------------------------------------------------------------------------------------------
-
-def test_unlinked_slots_are_the_same_after_every_candidate():
-    own = spread(3, 4, 5)
-    links = unlinked(own)
-    assert torch.equal(links.ids, own.ids)
-    assert torch.equal(links.first, own.logp[0])
-    for slot, column in product(range(3), range(5)):
-        assert torch.equal(links.after[slot, column], own.logp[slot + 1])
-    assert unlinked(spread(3, 1, 5)).after.shape == (0, 5, 5)
 
 
 # --- narrowing ------------------------------------------------------------------------------------------------------

@@ -29,11 +29,11 @@ from specdec_lib.heads.base import (
     new_features,
     tap_levels,
 )
-from specdec_lib.heads.block_rows import compiled_block
-from specdec_lib.heads.block_walk import Block, Slots, walk, walked
+from specdec_lib.heads.block_rows import CompiledLinks, compiled_block
+from specdec_lib.heads.block_walk import Block, Slots, link, walk, walked
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
 from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
-from specdec_lib.lattice import LinkedLattice
+from specdec_lib.linked_slots import LinkedSlots
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.compiled_linear import normed
@@ -150,21 +150,18 @@ class BlockHead:
         with torch.inference_mode():
             return self.candidates_of(tokens, depth, top).lattice
 
-    def links(self, tokens: tuple[int, ...], depth: int, top: int) -> LinkedLattice:
+    def links(self, tokens: tuple[int, ...], depth: int, top: int) -> LinkedSlots:
         """The `top` candidates of each slot of the same block, later ones corrected by each of the slot before.
 
-        The correction shifts probability among a slot's candidates, whose sum stays that of the slot itself. The first
-        slot is as it is: its row has read the token before it. All corrections are one product, so no slot waits for a
-        choice. ValueError for an impossible depth.
+        See `block_walk.link`. They are read before the next block is drafted. ValueError for an impossible depth.
         """
+        self.check(depth)
+        if self.compiled is not None:
+            told, _ = self.fill(tokens, depth, min(top, self.candidates))
+            return CompiledLinks(self.compiled, told, self.ids)
         with torch.inference_mode():
             slots = self.candidates_of(tokens, depth, top)
-            own, rows = slots.lattice, self.output_rows(slots)
-            added = self.weights.correction(self.word(own.ids[:-1].flatten()))
-            added = added.to(own.logp.dtype).unflatten(0, (-1, own.ids.shape[1]))
-            after = torch.baddbmm(own.logp[1:, None], added, rows[1:].to(added.dtype).mT)
-            return LinkedLattice(own.ids, own.logp[0],
-                                 after.log_softmax(-1) + own.logp[1:, None].logsumexp(-1, keepdim=True))
+            return link(slots, self.output_rows(slots), self.word, self.weights.correction)
 
     def candidates_of(self, tokens: tuple[int, ...], depth: int, top: int) -> Slots:
         """The `top` candidates of each slot; ValueError for an impossible depth."""

@@ -157,28 +157,44 @@ INLINE const number *row_of(const Head *head, int64_t column) {
     return net->rows + (net->by_token ? head->ids[column] : column) * net->hidden;
 }
 
-/* The greedy chain through the slots, whose normed outputs are x and whose k candidates `told` holds: the token chosen
- * before a slot corrects the scores of its candidates. For each slot `out` gets the token, the two largest probabilities
- * among its candidates, their entropy, and the confidence; 1 = no memory. */
+/* The scores [k] of a slot's candidates, corrected by the token before it, whose normed embedding is left in `before` and
+ * what it adds to the slot's state in `added`; 1 = no memory. */
+static int corrected(const Head *head, int64_t token, int64_t k, const double *told, number *before, number *added,
+                     double *scores) {
+    const Network *net = head->network;
+    int64_t h = net->hidden;
+    for (int64_t c = 0; c < k; c++)
+        for (int64_t i = 0; i < bytes_of(h); i += 64)
+            __builtin_prefetch((const char *)row_of(head, column_of(told, k, c)) + i);
+    net->norm(net->embedding + token * h, NULL, 1, h, net->eps, before);
+    if (net->correction.multiply(net->correction.matrix, before, 1, -1, added, head->threads)) return 1;
+    for (int64_t c = 0; c < k; c++)
+        scores[c] = (float)(told[c] - told[2 * k]) + product_of(row_of(head, column_of(told, k, c)), added, h);
+    return 0;
+}
+
+/* Room for the scores of k candidates, and behind them for `before` and `added`; NULL = no memory. */
+static double *room_for(const Network *net, int64_t k, number **before, number **added) {
+    size_t scores = whole_lines((size_t)k * sizeof(double));
+    char *memory = aligned_alloc(64, scores + whole_lines((size_t)bytes_of(net->hidden + net->correction.out)));
+    *before = memory ? (number *)(memory + scores) : NULL;
+    *added = memory ? *before + net->hidden : NULL;
+    return (double *)memory;
+}
+
+/* The greedy chain through the slots, whose normed outputs are x and whose k candidates `told` holds. For each slot `out`
+ * gets the token, the two largest probabilities among its candidates, their entropy, and the confidence; 1 = no memory. */
 static int walk(const Head *head, int64_t token, const number *x, int64_t slots, int64_t k, const double *told, double *out) {
     const Network *net = head->network;
     int64_t h = net->hidden;
-    number *memory = aligned_alloc(64, whole_lines((size_t)bytes_of(h + net->correction.out)) + whole_lines((size_t)k * sizeof(double)));
-    if (!memory) return 1;
-    double *scores = (double *)memory;
-    number *before = memory + whole_lines((size_t)k * sizeof(double)) / sizeof(number), *added = before + h;
-    int failed = 0;
+    number *before, *added;
+    double *scores = room_for(net, k, &before, &added);
+    int failed = !scores;
     for (int64_t slot = 0; !failed && slot < slots; slot++, x += h, told += 2 * k + 2, out += 5) {
-        for (int64_t c = 0; c < k; c++)
-            for (int64_t i = 0; i < bytes_of(h); i += 64)
-                __builtin_prefetch((const char *)row_of(head, column_of(told, k, c)) + i);
-        net->norm(net->embedding + token * h, NULL, 1, h, net->eps, before);
-        failed = net->correction.multiply(net->correction.matrix, before, 1, -1, added, head->threads);
+        if ((failed = corrected(head, token, k, told, before, added, scores))) break;
         int64_t best = 0;
-        for (int64_t c = 0; c < k; c++) {
-            scores[c] = (float)(told[c] - told[2 * k]) + product_of(row_of(head, column_of(told, k, c)), added, h);
+        for (int64_t c = 1; c < k; c++)
             if (scores[c] > scores[best]) best = c;
-        }
         double sum = 0, moment = 0, second = -HUGE_VAL;
         for (int64_t c = 0; c < k; c++) {
             double d = scores[c] - scores[best], weight = exp(d);
@@ -190,7 +206,32 @@ static int walk(const Head *head, int64_t token, const number *x, int64_t slots,
         out[0] = (double)token, out[1] = 1 / sum, out[2] = exp(second - scores[best]) / sum;
         out[3] = log(sum) - moment / sum, out[4] = 1 / (1 + exp(-sure));
     }
-    free(memory);
+    free(scores);
+    return failed;
+}
+
+/* The k candidates of a slot after this token, best first: their places, their log-probabilities, and the entropy, with
+ * what they lack to 1 as one token: `out` [2k + 1]. The correction shifts probability among them. A token below 0 corrects
+ * nothing; 1 = no memory. */
+int candidates_after(const Head *head, int64_t token, int64_t k, const double *told, double *out) {
+    number *before, *added;
+    double *scores = room_for(head->network, k, &before, &added), own = 0, sum = 0, entropy = 0;
+    if (!scores) return 1;
+    for (int64_t c = 0; c < k; c++) scores[c] = (float)(told[c] - told[2 * k]), own += exp(scores[c]);
+    int failed = token >= 0 && corrected(head, token, k, told, before, added, scores);
+    for (int64_t c = 0; !failed && c < k; c++) {
+        int64_t at = c;
+        for (; at > 0 && scores[c] > out[k + at - 1]; at--) out[at] = out[at - 1], out[k + at] = out[k + at - 1];
+        out[at] = (double)c, out[k + at] = scores[c];
+    }
+    for (int64_t c = 0; !failed && c < k; c++) sum += exp(out[k + c] - out[k]);
+    double shift = token < 0 ? 0 : log(own) - log(sum) - out[k], rest = own < 1 ? 1 - own : 0;
+    for (int64_t c = 0; !failed && c < k; c++) {
+        double logp = out[k + c] += shift;
+        entropy -= logp > -HUGE_VAL ? exp(logp) * logp : 0;
+    }
+    out[2 * k] = entropy - (rest > 0 ? rest * log(rest) : 0);
+    free(scores);
     return failed;
 }
 

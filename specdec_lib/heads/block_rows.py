@@ -7,6 +7,7 @@ has the times of drafts before and since.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from specdec_lib.heads.head_records import (
     take_over,
     whole_numbers,
 )
+from specdec_lib.linked_slots import Children, Listed
 from specdec_lib.models.llama.compiled import library
 from specdec_lib.models.llama.compiled_layers import address_of
 from specdec_lib.models.llama.compiled_linear import ADDRESS, FLOAT, INT64, threads_record
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from specdec_lib.heads.block_diffusion import BlockHead
 
 SOURCE = Path(__file__).with_suffix(".c")
+NOTHING = -1                                       # where no token stands before
+DOUBLE = ctypes.c_double
 WALKED = 5                                         # numbers of a slot: token, two probabilities, entropy, confidence
 PRODUCTS = ("features", "first", "inject_first", "inject", "correction")
 FUNCTIONS = ("multiply", "finish", "norm", "attend", "stats")
@@ -104,6 +108,13 @@ class CompiledBlock:
                                       None if chain is None else chain.data_ptr()))
         return told, chain
 
+    def after(self, token: int, told: Tensor, slot: int) -> Children:
+        """The candidates of a slot of `told` after this token, below 0 for none; until the vocabulary changes."""
+        k = told.shape[1] // 2 - 1
+        out, row = (DOUBLE * (2 * k + 1))(), told.data_ptr() + slot * told.stride(0) * told.itemsize
+        checked(self.code.candidates_after(self.address, token, k, row, ctypes.addressof(out)))
+        return Children([int(place) for place in out[:k]], out[k:2 * k], out[2 * k])
+
     def place(self, head: BlockHead) -> None:
         """Takes over where the head's cache, angles and vocabulary lie, and how many threads there are."""
         threads, (cos, sin) = torch.get_num_threads(), head.rope
@@ -114,6 +125,25 @@ class CompiledBlock:
             self.ids = head.ids
             self.head.ids = self.ids.data_ptr()
             take_over(self.head.vocabulary, head.vocabulary)
+
+
+@dataclass(frozen=True)
+class CompiledLinks:
+    """The linked slots of the block drafted last, from `told` as `CompiledBlock.draft` gives it.
+
+    A candidate's correction is computed when what follows it is asked for the first time.
+    """
+
+    block: CompiledBlock
+    told: Tensor
+    ids: Tensor                                    # the token of each column
+
+    def listed(self, width: int) -> Listed:
+        """See `LinkedSlots`."""
+        k = self.told.shape[1] // 2 - 1
+        tokens = self.ids[self.told[:, k:-2].long()].tolist()
+        return tokens, cache(lambda slot, before: self.block.after(tokens[slot - 1][before] if slot else NOTHING,
+                                                                   self.told, slot))
 
 
 def compiled_block(head: BlockHead) -> CompiledBlock | None:
@@ -136,5 +166,6 @@ def compiled_block(head: BlockHead) -> CompiledBlock | None:
 def with_arguments(code: ctypes.CDLL) -> ctypes.CDLL:
     """The library, which knows what its functions take."""
     code.keep_rows.argtypes = ADDRESS, ADDRESS, ADDRESS, INT64, INT64
+    code.candidates_after.argtypes = ADDRESS, INT64, INT64, ADDRESS, ADDRESS
     code.draft_block.argtypes = ADDRESS, INT64, INT64, INT64, INT64, ADDRESS, ADDRESS
     return code

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from specdec_lib.linked_slots import LinkedLattice
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.scores import TokenStats
 from specdec_lib.types import Lattice
@@ -61,6 +62,19 @@ def walked(slots: Slots, told: list[list[float]]) -> Block:
     """The block, from each slot's token, two largest probabilities, entropy and confidence."""
     stats = tuple(TokenStats(first, first, second, entropy) for _, first, second, entropy, _ in told)
     return Block(slots, tuple(int(row[0]) for row in told), stats, tuple(row[4] for row in told))
+
+
+def link(slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor], correct: Callable[[Tensor], Tensor]
+         ) -> LinkedLattice:
+    """The candidates of each slot, later ones corrected by each of the slot before; arguments as in `walk`.
+
+    The correction shifts probability among a slot's candidates, whose sum stays that of the slot itself. The first slot
+    is as it is: its row has read the token before it. All corrections are one product, so no slot waits for a choice.
+    """
+    own = slots.lattice
+    added = correct(word(own.ids[:-1].flatten())).to(own.logp.dtype).unflatten(0, (-1, own.ids.shape[1]))
+    after = torch.baddbmm(own.logp[1:, None], added, rows[1:].to(added.dtype).mT)
+    return LinkedLattice(own.ids, own.logp[0], after.log_softmax(-1) + own.logp[1:, None].logsumexp(-1, keepdim=True))
 
 
 def walk(anchor: int, x: Tensor, slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor],

@@ -24,7 +24,7 @@ from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Se
 
 if TYPE_CHECKING:
     from specdec_lib.heads.block_diffusion import Block, BlockHead
-    from specdec_lib.lattice import LinkedLattice
+    from specdec_lib.linked_slots import LinkedSlots
     from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "block-diffusion"
@@ -65,7 +65,7 @@ class BlockDiffusion:
         """
         return self.head.lattice(session.tokens, min(depth, self.head.block), top)
 
-    def links(self, session: Session, depth: int, top: int) -> LinkedLattice:
+    def links(self, session: Session, depth: int, top: int) -> LinkedSlots:
         """The `top` most probable tokens of the first `depth` slots, each corrected by every one of the slot before."""
         return self.head.links(session.tokens, min(depth, self.head.block), top)
 

@@ -4,7 +4,7 @@ Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), sections 3 to 4. The slots
 independently, so the best tokens of all slots need not form a sentence. A beam search over the candidates (Eqs. 7 and
 8, see lattice.py) adds the log-probabilities of a trigram. The choice of a token depends on tokens to its right, so
 every node is deterministic at every temperature; its confidence is its probability in its own slot, whatever the
-search. Cost: the drafter's forward and about a millisecond for the search.
+search. Cost: the drafter's forward and the search, which `analysis.diffuspec_ablation.search_ms` reads from a run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from math import exp
 
 from specdec_lib import lattice
 from specdec_lib.cards import Card, Kit
-from specdec_lib.lattice import SCORES, LatticeDrafter, Path, Proxy
+from specdec_lib.lattice import SCORES, LatticeDrafter, Path, PathRules, Proxy
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import deterministic_tree, prune, with_notes
-from specdec_lib.types import Budget, Draft, Lattice, RandomNumbers, Refusal, Session
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME, PROXY = "path-search", "ngram"
 TOP = 16                                           # minimal number of candidates, so that end tokens are included
@@ -45,39 +45,36 @@ class PathSearch:
     tree: bool = False                             # submit all beams, up to the budget's width
     alone: str = ""                                # note if a proxy was requested and is missing
 
+    @property
+    def rules(self) -> PathRules:
+        """The numbers of the search."""
+        return PathRules(self.mass, self.cap, self.keep_end, self.weight, self.beam, self.score)
+
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
+        from specdec_lib.models.path_beams import find_paths
+
         depth = min(budget.depth, budget.size)
         if depth < 1:
             return Draft()
         raw = lattice.to_host(self.drafter.lattice(session, depth, max(TOP, self.cap + 1)))
-        few = lattice.narrow(raw, self.mass, self.cap, session.end, self.keep_end)
-        paths = lattice.search(few, session.tokens, self.proxy, self.weight, self.beam, session.end, self.score)
-        best = lattice.best_chain(few, session.end)
-        draft = prune(tree_of_paths(paths[:budget.width if self.tree else 1], raw, budget.size), budget)
+        found = find_paths(raw, session.tokens, session.end, self.proxy, self.rules)
+        best = lattice.best_chain(raw, session.end)
+        tree = tree_of_paths(found.paths[:budget.width if self.tree else 1], found.slots, budget.size)
+        draft = prune(tree, budget)
         unseen = getattr(self.drafter, "unseen", lambda session, depth: 0)(session, depth)
-        return with_notes(draft, generated=lattice.generated(raw, session.end), kept=lattice.candidate_counts(few),
-                          changed=sum(a != b for a, b in zip(paths[0].tokens, best, strict=False)),
+        return with_notes(draft, generated=lattice.generated(raw, session.end), kept=found.kept,
+                          changed=sum(a != b for a, b in zip(found.paths[0].tokens, best, strict=False)),
                           **({"unseen": unseen} if unseen else {}), **({"alone": self.alone} if self.alone else {}))
 
 
-def tree_of_paths(paths: Sequence[Path], raw: Lattice, nodes: int) -> Draft:
+def tree_of_paths(paths: Sequence[Path], slots: Sequence[tuple[float, ...]], nodes: int) -> Draft:
     """These paths as a tree of at most `nodes` deterministic nodes, the best path first."""
     trie = deterministic_tree((path.tokens for path in paths), nodes, NAME)
     probs = {(i, token): exp(logp) for path in paths for i, (token, logp) in
              enumerate(zip(path.tokens, path.logp, strict=True), 1)}
     confidence = tuple(probs[place] for place in zip(trie.depths, trie.tokens, strict=True))
-    slots = tuple(zip(*slot_statistics(raw), strict=True))
     stats = tuple(TokenStats(prob, *slots[depth - 1]) for prob, depth in zip(confidence, trie.depths, strict=True))
     return Draft(trie.tokens, trie.parents, stats=stats, source=trie.source, confidence=confidence)
-
-
-def slot_statistics(raw: Lattice) -> tuple[list[float], list[float], list[float]]:
-    """Two best probabilities of each slot, and its entropy (nats) with the mass outside the lattice as one token."""
-    probs = raw.logp.exp()
-    rest = (1 - probs.sum(1)).clamp(min=0)
-    entropy = (probs.clamp(min=1e-300).log() * -probs).sum(1) - rest * rest.clamp(min=1e-300).log()
-    second = probs[:, 1].tolist() if probs.shape[1] > 1 else [0.0] * len(probs)
-    return probs[:, 0].tolist(), second, entropy.tolist()
 
 
 def make(kit: Kit, drafter: str = "diffusion-lm", beam: int = 3, mass: float = 0.8, cap: int = 15,

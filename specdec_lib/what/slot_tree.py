@@ -19,22 +19,14 @@ from math import exp, inf, log
 from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.lattice import LatticeDrafter, LinkedLattice, unlinked
-from specdec_lib.lazy import torch
+from specdec_lib.lattice import LatticeDrafter
+from specdec_lib.linked_slots import LinkedSlots, UnlinkedSlots
 from specdec_lib.scores import TokenStats
 from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "slot-tree"
 GAIN = 0.8                                         # below 1: a row of a narrow tree costs less than the average
-
-
-class Children(NamedTuple):
-    """The best candidates of a slot after one token, best first, and the entropy (nats) of all of them."""
-
-    columns: list[int]                             # their places in the slot
-    logp: list[float]
-    entropy: float
 
 
 class WaitingNode(NamedTuple):
@@ -69,23 +61,24 @@ class SlotTree:
         if depth < 1:
             return Draft()
         links = getattr(self.drafter, "links", None) if self.linked else None
-        slots = links(session, depth, self.top) if links else unlinked(self.drafter.lattice(session, depth, self.top))
+        slots = (links(session, depth, self.top) if links else
+                 UnlinkedSlots(self.drafter.lattice(session, depth, self.top)))
         return prune(best_tree(slots, budget, session.end, self.price), budget)
 
 
-def best_tree(slots: LinkedLattice, budget: Budget, end: frozenset[int] = frozenset(), price: float = 0.0) -> Draft:
+def best_tree(slots: LinkedSlots, budget: Budget, end: frozenset[int] = frozenset(), price: float = 0.0) -> Draft:
     """The most probable paths as a tree of at most `budget.size` nodes, each with at most `budget.width` children.
 
     Nodes are in the order of their paths' probability. Nothing follows an end token, and no path is less probable than
     `price`.
     """
-    ids, after = on_host(slots, budget.width)
+    ids, after = slots.listed(budget.width)
     most = -log(price) if price else inf
-    heap = [WaitingNode(-after[0][0].logp[0], 0, ROOT, 0, 0, 0)]
+    heap = [WaitingNode(-after(0, 0).logp[0], 0, ROOT, 0, 0, 0)]
     nodes: list[tuple[int, int, TokenStats]] = []          # token, parent, statistics
     while heap and len(nodes) < budget.size and heap[0].cost <= most:
         one = heappop(heap)
-        children = after[one.slot][one.before]
+        children = after(one.slot, one.before)
         column, own = children.columns[one.rank], children.logp[one.rank]
         first, second = (exp(value) for value in (*children.logp, -inf)[:2])
         node, token = len(nodes), ids[one.slot][column]
@@ -93,29 +86,11 @@ def best_tree(slots: LinkedLattice, budget: Budget, end: frozenset[int] = frozen
         if one.rank + 1 < min(budget.width, len(children.columns)):
             cost = one.cost + own - children.logp[one.rank + 1]
             heappush(heap, one._replace(cost=cost, order=2 * node + 1, rank=one.rank + 1))
-        if one.slot + 1 < len(after) and token not in end:
-            cost = one.cost - after[one.slot + 1][column].logp[0]
+        if one.slot + 1 < len(ids) and token not in end:
+            cost = one.cost - after(one.slot + 1, column).logp[0]
             heappush(heap, WaitingNode(cost, 2 * node + 2, node, one.slot + 1, column, 0))
     tokens, parents, stats = zip(*nodes, strict=True) if nodes else ((), (), ())
     return Draft(tokens, parents, stats=stats, source=(NAME,) * len(nodes), confidence=tuple(s.prob for s in stats))
-
-
-def on_host(slots: LinkedLattice, width: int) -> tuple[list[list[int]], list[list[Children]]]:
-    """Token ids by slot and column, and the best children by slot and column before it, in one transfer.
-
-    At least two children, where there are as many: their probabilities are the statistics of a node. The first slot
-    has one list of children. What a slot's candidates lack to a probability of 1 counts as one token in its entropy.
-    """
-    n, m = slots.ids.shape
-    logp = torch.cat((slots.first[None], slots.after.flatten(0, 1))).double()            # [1 + (n - 1) m, m]
-    best = logp.topk(min(max(2, width), m), -1)
-    probs = logp.exp()
-    entropy = torch.special.entr(probs).sum(-1) + torch.special.entr((1 - probs.sum(-1)).clamp(min=0))
-    parts = (slots.ids.double(), best.indices.double(), best.values, entropy)            # ids are exact below 2 ** 53
-    told = torch.cat([part.flatten() for part in parts]).cpu().split([part.numel() for part in parts])
-    ids, columns, values, entropies = (part.view(whole.shape) for part, whole in zip(told, parts, strict=True))
-    rows = [Children(*row) for row in zip(columns.long().tolist(), values.tolist(), entropies.tolist(), strict=True)]
-    return ids.long().tolist(), [rows[:1], *(rows[at:at + m] for at in range(1, len(rows), m))]
 
 
 def make(kit: Kit, drafter: str = "block-diffusion", price: float | None = None, top: int = 16,

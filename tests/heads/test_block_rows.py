@@ -1,5 +1,6 @@
 """A block in compiled code is that of its separate operations bit for bit, and its walk but for rounding."""
 
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -65,8 +66,15 @@ def test_rounds_keep_the_same_rows_and_find_the_same_slots(kind, text_tokens, ro
 def test_a_lattice_and_links_come_from_the_same_slots(kind):
     for text in (words(1), words(2), words(30)):
         heads = [head_of(target_of(kind), compiled, text_tokens=True) for compiled in (True, False)]
-        mine, other = (head.links(text, 4, 6) for head in heads)
-        assert all(map(torch.equal, (mine.ids, mine.first, mine.after), (other.ids, other.first, other.after)))
+        (ids, after), (others, wanted) = (head.links(text, 4, 6).listed(6) for head in heads)
+        assert ids == others
+        for slot, before in ((0, 0), *product((1, 2, 3), range(len(ids[0])))):
+            mine, other = after(slot, before), wanted(slot, before)
+            ours, theirs = (dict(zip(each.columns, each.logp, strict=True)) for each in (mine, other))
+            assert ours == pytest.approx(theirs, abs=NEAR[kind])
+            assert mine.logp == sorted(mine.logp, reverse=True)
+            assert mine.entropy == pytest.approx(other.entropy, abs=NEAR[kind])
+            assert after(slot, before) is mine
         mine, other = (head.lattice(text, 3, 9) for head in heads)
         assert torch.equal(mine.ids, other.ids)
         assert torch.equal(mine.logp, other.logp)

@@ -7,7 +7,7 @@ from math import exp, log
 import pytest
 import torch
 
-from specdec_lib.lattice import LinkedLattice, unlinked
+from specdec_lib.linked_slots import LinkedLattice, UnlinkedSlots
 from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Lattice, Refusal
 from specdec_lib.what.slot_tree import best_tree
@@ -56,7 +56,7 @@ def test_a_candidates_children_depend_on_it_where_slots_are_joined():
     after = torch.tensor([[[.1, .9], [.8, .2]]]).log()
     draft = best_tree(LinkedLattice(torch.tensor([[5, 6], [7, 8]]), first, after), Budget(2, 2, 4))
     assert [words(draft, node) for node in range(4)] == [(5,), (5, 8), (6,), (6, 7)]
-    alone = best_tree(unlinked(Lattice(torch.tensor([[5, 6], [7, 8]]), torch.stack((first, after[0, 0])))),
+    alone = best_tree(UnlinkedSlots(Lattice(torch.tensor([[5, 6], [7, 8]]), torch.stack((first, after[0, 0])))),
                       Budget(2, 2, 4))
     assert [words(alone, node) for node in range(4)] == [(5,), (5, 8), (6,), (6, 8)]
 
