@@ -29,8 +29,8 @@ from specdec_lib.heads.base import (
     new_features,
     tap_levels,
 )
-from specdec_lib.heads.block_rows import CompiledLinks, compiled_block
-from specdec_lib.heads.block_walk import Block, Slots, link, walk, walked
+from specdec_lib.heads.block_rows import compiled_block
+from specdec_lib.heads.block_walk import Block, CompiledLinks, Slots, link, walk, walked
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
 from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
 from specdec_lib.linked_slots import LinkedSlots

@@ -7,7 +7,6 @@ has the times of drafts before and since.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from specdec_lib.heads.head_records import (
     take_over,
     whole_numbers,
 )
-from specdec_lib.linked_slots import Children, Listed
+from specdec_lib.linked_slots import Children
 from specdec_lib.models.llama.compiled import library
 from specdec_lib.models.llama.compiled_layers import address_of
 from specdec_lib.models.llama.compiled_linear import ADDRESS, FLOAT, INT64, threads_record
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from specdec_lib.heads.block_diffusion import BlockHead
 
 SOURCE = Path(__file__).with_suffix(".c")
-NOTHING = -1                                       # where no token stands before
 DOUBLE = ctypes.c_double
 WALKED = 5                                         # numbers of a slot: token, two probabilities, entropy, confidence
 PRODUCTS = ("features", "first", "inject_first", "inject", "correction")
@@ -125,25 +123,6 @@ class CompiledBlock:
             self.ids = head.ids
             self.head.ids = self.ids.data_ptr()
             take_over(self.head.vocabulary, head.vocabulary)
-
-
-@dataclass(frozen=True)
-class CompiledLinks:
-    """The linked slots of the block drafted last, from `told` as `CompiledBlock.draft` gives it.
-
-    A candidate's correction is computed when what follows it is asked for the first time.
-    """
-
-    block: CompiledBlock
-    told: Tensor
-    ids: Tensor                                    # the token of each column
-
-    def listed(self, width: int) -> Listed:
-        """See `LinkedSlots`."""
-        k = self.told.shape[1] // 2 - 1
-        tokens = self.ids[self.told[:, k:-2].long()].tolist()
-        return tokens, cache(lambda slot, before: self.block.after(tokens[slot - 1][before] if slot else NOTHING,
-                                                                   self.told, slot))
 
 
 def compiled_block(head: BlockHead) -> CompiledBlock | None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from specdec_lib.linked_slots import LinkedLattice
+from specdec_lib.linked_slots import LinkedLattice, Listed
 from specdec_lib.models.device import to_device, to_host
 from specdec_lib.scores import TokenStats
 from specdec_lib.types import Lattice
+
+if TYPE_CHECKING:
+    from specdec_lib.heads.block_rows import CompiledBlock
+
+NOTHING = -1                                       # where no token stands before a slot
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,25 @@ def walked(slots: Slots, told: list[list[float]]) -> Block:
     """The block, from each slot's token, two largest probabilities, entropy and confidence."""
     stats = tuple(TokenStats(first, first, second, entropy) for _, first, second, entropy, _ in told)
     return Block(slots, tuple(int(row[0]) for row in told), stats, tuple(row[4] for row in told))
+
+
+@dataclass(frozen=True)
+class CompiledLinks:
+    """The linked slots of the block drafted last, from `told` as `CompiledBlock.draft` gives it.
+
+    A candidate's correction is computed when what follows it is asked for the first time.
+    """
+
+    block: CompiledBlock
+    told: Tensor
+    ids: Tensor                                    # the token of each column
+
+    def listed(self, width: int) -> Listed:
+        """See `LinkedSlots`."""
+        k = self.told.shape[1] // 2 - 1
+        tokens = self.ids[self.told[:, k:-2].long()].tolist()
+        return tokens, cache(lambda slot, before: self.block.after(tokens[slot - 1][before] if slot else NOTHING,
+                                                                   self.told, slot))
 
 
 def link(slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor], correct: Callable[[Tensor], Tensor]

@@ -54,9 +54,16 @@ def find_paths(raw: Lattice, context: Sequence[int], end: frozenset[int], proxy:
                rules: PathRules) -> FoundPaths:
     """The paths through the candidates of a lattice on the host in double precision, see lattice.py."""
     run = compiled_search()
-    if run is not None and max(rules.beam, *raw.ids.shape) <= MOST and (proxy is None or isinstance(proxy, Ngram)):
+    fits = max(rules.beam, *raw.ids.shape) <= MOST and is_sound(rules)
+    if run is not None and fits and (proxy is None or isinstance(proxy, Ngram)):
         return found_in_c(run, raw, context, end, proxy, rules)
     return found_in_numpy(raw, context, end, proxy, rules)
+
+
+def is_sound(rules: PathRules) -> bool:
+    """Whether `narrow` and `search` take these rules; they say what is wrong with others."""
+    return (rules.score in SCORES and 0 <= rules.weight <= 1 and 0 < rules.mass <= 1
+            and min(rules.beam, rules.cap) >= 1)
 
 
 def found_in_numpy(raw: Lattice, context: Sequence[int], end: frozenset[int], proxy: Proxy | None,

@@ -10,7 +10,7 @@ from specdec_lib.models import path_beams
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.path_beams import compiled_search, find_paths, found_in_c, found_in_numpy
 from specdec_lib.training.data.ngram_counts import count_ngrams
-from specdec_lib.types import Lattice
+from specdec_lib.types import Lattice, Refusal
 
 VOCAB = 12
 TEXTS = [tuple(np.random.default_rng(seed).integers(0, VOCAB, 40).tolist()) for seed in range(5)]
@@ -69,6 +69,13 @@ def test_an_id_outside_the_trigrams_vocabulary_is_an_error_and_not_read(trigram)
     for context, ids in (((1, 2), raw.ids), ((1, VOCAB), torch.tensor([[0]]))):
         with pytest.raises(ValueError, match="knows the token ids 0 to 11"):
             found_in_c(compiled(), Lattice(ids, raw.logp), context, frozenset(), trigram, PathRules())
+
+
+@pytest.mark.parametrize("rules", [PathRules(beam=0), PathRules(cap=0), PathRules(mass=0), PathRules(weight=2),
+                                   PathRules(score="best")], ids=str)
+def test_impossible_rules_are_refused_and_not_searched(rules):
+    with pytest.raises(Refusal, match="must be"):
+        find_paths(world(1), (), frozenset(), None, rules)
 
 
 @pytest.mark.parametrize("case", ["no compiler", "another proxy", "many beams", "many candidates"])
