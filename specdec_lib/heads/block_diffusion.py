@@ -158,7 +158,7 @@ class BlockHead:
         self.check(depth)
         if self.compiled is not None:
             told, _ = self.fill(tokens, depth, min(top, self.candidates))
-            return CompiledLinks(self.compiled, told, self.ids)
+            return CompiledLinks(self, self.compiled, told)
         with torch.inference_mode():
             slots = self.candidates_of(tokens, depth, top)
             return link(slots, self.output_rows(slots), self.word, self.weights.correction)

@@ -16,6 +16,7 @@ from specdec_lib.scores import TokenStats
 from specdec_lib.types import Lattice
 
 if TYPE_CHECKING:
+    from specdec_lib.heads.block_diffusion import BlockHead
     from specdec_lib.heads.block_rows import CompiledBlock
 
 NOTHING = -1                                       # where no token stands before a slot
@@ -77,14 +78,14 @@ class CompiledLinks:
     A candidate's correction is computed when what follows it is asked for the first time.
     """
 
+    head: BlockHead                                # owns the memory that its compiled code reads
     block: CompiledBlock
     told: Tensor
-    ids: Tensor                                    # the token of each column
 
     def listed(self, width: int) -> Listed:
         """See `LinkedSlots`."""
         k = self.told.shape[1] // 2 - 1
-        tokens = self.ids[self.told[:, k:-2].long()].tolist()
+        tokens = self.head.ids[self.told[:, k:-2].long()].tolist()
         return tokens, cache(lambda slot, before: self.block.after(tokens[slot - 1][before] if slot else NOTHING,
                                                                    self.told, slot))
 
