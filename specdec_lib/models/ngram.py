@@ -34,7 +34,7 @@ class NgramOrder:
         self.vocab, self.tokens, self.mass = vocab, tokens, mass
         self.keys = np.append(context * vocab + tokens, np.iinfo(np.int64).max)      # the last is a sentinel
         kept = np.bincount(context, weights=mass, minlength=len(sizes) + 1)
-        self.left = np.maximum(1 - kept, 0)
+        self.left = np.maximum(1.0 - kept, 0)                  # `bincount` of nothing has whole numbers
         self.start = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
 
     def place(self, context: np.ndarray, token: np.ndarray) -> np.ndarray:

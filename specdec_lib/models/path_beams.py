@@ -117,7 +117,8 @@ RECORDS: WeakKeyDictionary[Ngram, tuple[TrigramRecord, list]] = WeakKeyDictionar
 def record_of(proxy: Ngram) -> TrigramRecord:
     """The arrays of this trigram for the C code, made once."""
     if proxy not in RECORDS:
-        orders = [(order.keys, order.mass.astype(np.float64), order.left) for order in (proxy.bigram, proxy.trigram)]
+        orders = [(order.keys, *(each.astype(np.float64) for each in (order.mass, order.left)))
+                  for order in (proxy.bigram, proxy.trigram)]
         records = [OrderRecord(*map(address, arrays), len(arrays[1])) for arrays in orders]
         record = TrigramRecord(address(proxy.unigram), *records, proxy.vocab, len(proxy.trigram.left) - 1)
         RECORDS[proxy] = record, orders            # which own the memory

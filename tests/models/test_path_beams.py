@@ -56,6 +56,13 @@ def test_it_finds_the_paths_counts_and_statistics_of_the_definition(trigram, rul
     assert ended > 5
 
 
+def test_a_trigram_without_any_pair_gives_the_unigrams_probabilities():
+    empty, raw = Ngram(count_ngrams([(token,) for token in range(VOCAB)], VOCAB)), world(4)
+    assert not len(empty.bigram.tokens)
+    found = found_in_c(compiled(), raw, (1, 2), frozenset(), empty, PathRules())
+    assert found.paths[0].tokens == found_in_numpy(raw, (1, 2), frozenset(), empty, PathRules()).paths[0].tokens
+
+
 def test_equally_good_paths_stay_in_order():
     raw = Lattice(torch.tensor([[3, 1, 2]] * 3), torch.full((3, 3), 1 / 3, dtype=torch.float64).log())
     rules = PathRules(mass=1, beam=7)
