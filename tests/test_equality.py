@@ -1,4 +1,4 @@
-"""On the real model every lossless method emits plain decoding's very ids, in fp32, and in bf16 where it has kernels.
+"""On the real model every lossless method emits plain decoding's very ids, in fp32, and in bf16 where that is fast.
 
 Where a row's bits do not depend on the rows beside it, nothing is forgiven. Where they do (fp32 without the compiled
 attention), a first difference may be forgiven if the target itself could not decide, at most 1e-3 logits between its
@@ -22,7 +22,6 @@ from specdec_lib.dice import Dice
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.hub import load as models
 from specdec_lib.loop import decode
-from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
 
@@ -40,7 +39,8 @@ POLICIES += [f"{drafter}@{name}" for drafter in ("draft-model", "early-exit")
 POLICIES += ["eagle@svip@match", "eagle@typical", "eagle@top-beta(beta=1)"]     # rules that are strict at temperature 0
 
 
-FASTEST, *OTHERS = ([torch.bfloat16] if bfloat16_is_fast() else []) + [torch.float32]     # what a reader decodes in
+FASTEST = models.default_dtype("cpu")              # what a reader decodes in
+OTHERS = {torch.float32} - {FASTEST}
 only_fastest = pytest.mark.parametrize("world", [FASTEST], indirect=True, ids=str)
 
 

@@ -92,7 +92,7 @@ def device_of(name: str) -> str:
 
 
 def dtype_of(name: str, device: str, four_bit: bool = False) -> str:
-    """The dtype's full name; `auto` is bf16 where there are kernels for it, else fp32. `four_bit` allows int4."""
+    """The dtype's full name; `auto` is `hub.load.default_dtype`. `four_bit` allows int4."""
     if name == "auto":
         return str(default_dtype(device)).removeprefix("torch.")
     if name == INT4:

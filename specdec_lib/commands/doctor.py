@@ -15,7 +15,7 @@ def told(found: Mapping[str, Any]) -> list[str]:
     """One line for each fact, then one for each remedy."""
     here, model = found["machine"], found["installed"]["model"]
     lines = [f"processor: {here['processor']}, cores: {here['cores']}, torch threads: {here['threads']}",
-             f"instructions: {instructions_text(here['instructions'])}; bf16 kernels: {yes(here['bf16'])}",
+             f"instructions: {instructions_text(here['instructions'])}; torch's bf16 kernels: {yes(here['bf16'])}",
              f"memory: {here['memory_gib']} GiB, free: {here['free_memory_gib']} GiB",
              f"GPU: {here['gpu'] or 'none that torch can use'}; device and dtype by default: {here['device']},"
              f" {here['dtype']}",
@@ -96,7 +96,7 @@ def remedies(found: Mapping[str, Any]) -> Iterator[str]:
     if here["load"] is not None and here["load"] > BUSY * here["cores"]:
         yield ("other programs use this machine, so the bandwidth here is what they leave: measure when it is idle, or"
                " with --threads 1")
-    if not here["bf16"] and here["device"] == "cpu":
+    if here["dtype"] == "float32" and here["device"] == "cpu":
         yield "this processor has no bf16 kernels: float32 is taken by default, at twice the bytes a token"
     if here["compiler"] is None and could_be_compiled(model, here):
         yield "install a C compiler, such as gcc: linear layers and attention, once compiled, take less time" + (

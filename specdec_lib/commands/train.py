@@ -19,7 +19,7 @@ from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
 from specdec_lib.hub.default_model import NAME as DEFAULT
-from specdec_lib.hub.load import load_lm
+from specdec_lib.hub.load import load_lm, torchs_dtype
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.base_checkpoint import refuse_going_on
 from specdec_lib.training.data.answers import MIX, AnswerPlan, make_answers
@@ -70,7 +70,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     if learn_prompts and which is None:
         raise Refusal(f"--learn-prompts is for networks that draft, got it for {name}: leave it out")
     check_sources(order)
-    lm, text, device, dtype = open_target(target, device, dtype, threads, say)
+    lm, text, device, dtype = open_target(target, device, fitted_dtype(dtype, device), threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
     made = card_provenance(provenance(), dtype)
     if isinstance(asked, LengthSettings):
@@ -129,6 +129,11 @@ def predictor_settings(name: str, given: Mapping[str, Any], rate: float | None,
             raise Refusal(f"--{word} is for {' and '.join(takers)} only, got it for {name}")
     rated: dict[str, Any] = {} if rate is None else {"rate": rate}
     return kinds[name](**given, **rated, seed=seed) if name in kinds else None
+
+
+def fitted_dtype(name: str, device: str) -> str:
+    """The name of a dtype, for training; `auto` is one in which torch is fast, for it computes the gradients."""
+    return str(torchs_dtype(device_of(device))).removeprefix("torch.") if name == "auto" else name
 
 
 def open_target(target: str, device: str, dtype: str, threads: int | None,

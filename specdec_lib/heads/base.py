@@ -40,7 +40,7 @@ def drafter_weights(weights: TargetWeights) -> TargetWeights:
     """The target's weights in the dtype in which a published head computes: its own.
 
     Beside 4-bit codes, whose activations are bfloat16 on every processor, it is that of `hub.load.default_dtype`:
-    float32 on a processor without bfloat16 kernels. The embedding is then a copy, made once for a target.
+    float32 where bfloat16 is slow. The embedding is then a copy, made once for a target.
     """
     dtype = default_dtype("cpu")
     if getattr(weights, "four_bit", None) is None or weights.dtype == dtype:

@@ -11,6 +11,7 @@ import torch
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.config import UnsupportedConfig
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.dense_linear import dense_code
 from specdec_lib.models.llama.four_bit_weights import INT4, Dtype, refuse_device
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.models.llama.weights import tensor_sizes
@@ -88,7 +89,16 @@ def refuse_without_numbers(lm: LM, name: str, dtype: str) -> None:
 
 
 def default_dtype(device: str) -> torch.dtype:
-    """bfloat16 where the device has kernels for it, else float16 on CUDA and float32 on a CPU."""
+    """In what models decode by default: bfloat16 on a CPU where our own linear layers compile, else `torchs_dtype`.
+
+    On a processor without bfloat16 kernels ours emulate them, and read half the bytes of float32.
+    """
+    ours = not device.startswith("cuda") and dense_code(torch.bfloat16) is not None
+    return torch.bfloat16 if ours else torchs_dtype(device)
+
+
+def torchs_dtype(device: str) -> torch.dtype:
+    """bfloat16 where torch has fast kernels for it on this device, else float16 on CUDA and float32 on a CPU."""
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     return torch.bfloat16 if bfloat16_is_fast() else torch.float32

@@ -18,11 +18,11 @@ from specdec_lib.dice import Dice
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.heads.eagle import eagle_head
 from specdec_lib.hub import load as models
+from specdec_lib.hub.load import default_dtype
 from specdec_lib.loop import begin, run
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.joint import member
-from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
 from specdec_lib.scores import NO_DICE
 from specdec_lib.trees import ScoresRequest
 from specdec_lib.types import Draft, Session
@@ -33,7 +33,7 @@ from tests.worlds import WARM, network_kit, random_eagle
 LENGTHS = (9, 1, 4, 17, 2, 6, 3)                   # of the prompts, in tokens
 LIMITS = (12, 7, 1, 15, 9, 20, 3)
 SPECS = ("eagle(depth=3)", "draft-model(depth=4)", "eagle@svip(h=0.25)", "draft-model@confidence(threshold=0.6)")
-FAST = torch.bfloat16 if bfloat16_is_fast() else torch.float32
+FAST = default_dtype("cpu")
 
 
 def alone(kit: Kit, spec: str, prompt, limit: int, id: str, dice=NO_DICE) -> Session:

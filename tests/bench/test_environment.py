@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from specdec_lib.bench import environment
 from specdec_lib.bench.environment import device_of, dtype_of, open_environment
-from specdec_lib.hub import load
 from specdec_lib.hub.load import default_dtype
 from specdec_lib.types import Refusal
 from tests.bench.test_run import CURVE, DRAFT, plan, world
@@ -58,8 +58,8 @@ def test_other_dtypes_are_refused_with_those_there_are(name):
 
 @pytest.mark.parametrize("narrow", [True, False], ids=["bf16 kernels", "none"])
 def test_a_target_in_4_bits_says_whose_codes_it_has_and_in_what_all_others_compute(narrow, monkeypatch, tmp_path):
-    monkeypatch.setattr(load, "bfloat16_is_fast", lambda: narrow)
     dtype = "bfloat16" if narrow else "float32"
+    monkeypatch.setattr(environment, "default_dtype", lambda device: getattr(torch, dtype))
     folder, said = model_folder(tmp_path / "tiny"), []
     opened = open_environment(str(folder), "cpu", "int4", 1, str(folder), ("hf-generate",), say=said.append)
     codes = "rounded, 21 of 21 matrices, to 4 bits and the head to 8: another model than the checkpoint"

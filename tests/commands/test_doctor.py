@@ -18,7 +18,7 @@ GOOD = {"machine": {"processor": "P", "cores": 4, "threads": 4, "memory_gib": 8.
                                 "four_bit": {"batch_invariant": True, "compiled_attention": False}}},
         "measured": {"bytes_per_second": 1e10, "seconds": 2.0}, "predicted": {"plain_tokens_per_second": 5000.0}}
 SPOILT = {"load": ({"machine": {"load": 3.0}}, "other programs use this machine"),
-          "bf16": ({"machine": {"bf16": False}}, "no bf16 kernels"),
+          "bf16": ({"machine": {"bf16": False, "dtype": "float32"}}, "no bf16 kernels"),
           "gpu": ({"machine": {"gpu_present": True}}, "install a CUDA build of torch"),
           "model": ({"installed": {"model": {**GOOD["installed"]["model"], "present": False}}}, "`make model`"),
           "compiler": ({"machine": {"compiler": None}, "installed": {"model": {

@@ -7,8 +7,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
-from specdec_lib.heads import block_diffusion, diffusion, draft_lm, eagle, exits
-from specdec_lib.hub import load
+from specdec_lib.heads import base, block_diffusion, diffusion, draft_lm, eagle, exits
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.four_bit_linear import FourBitLinear
@@ -25,7 +24,7 @@ TEXT = tuple(i * 7 % SHAPE.vocab for i in range(40))
 def world(request):
     """A kit on a random target in 4 bits, on a processor with bfloat16 kernels or without."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "bfloat16_is_fast", lambda: request.param == torch.bfloat16)
+        patch.setattr(base, "default_dtype", lambda device: request.param)
         target = Transformer(fuse_four_bit(SHAPE, random_tensors))
         heads = {"eagle": random_eagle(SHAPE, (0, 2, 3), IDS), "early-exit": random_exits(SHAPE, (1, 2), IDS),
                  "block-diffusion": random_block_diffusion(SHAPE, (0, 1, 2), IDS),

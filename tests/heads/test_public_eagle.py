@@ -14,10 +14,10 @@ from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
+from specdec_lib.heads import base
 from specdec_lib.heads.drafter_linear import output_rows
 from specdec_lib.heads.eagle import EagleHead, eagle_head
 from specdec_lib.heads.public_eagle import load_public_eagle
-from specdec_lib.hub import load
 from specdec_lib.loop import decode
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
@@ -71,7 +71,7 @@ def test_a_head_on_a_target_in_4_bits_computes_in_float32_where_there_are_no_bf1
     lm = Transformer.load(random_target(tmp_path / "target", VOCAB)[0], "int4")
     folder, found = written(tmp_path / "head", ALL[name]), []
     for dtype in (torch.bfloat16, torch.float32):
-        monkeypatch.setattr(load, "bfloat16_is_fast", lambda dtype=dtype: dtype == torch.bfloat16)
+        monkeypatch.setattr(base, "default_dtype", lambda device, dtype=dtype: dtype)
         head = eagle_head(load_public_eagle(folder, lm), lm.fresh())
         found.append(head(tuple(range(3, 40)), CHAIN).logits.float())
         assert head.cache.kv.dtype == head.rope[0].dtype == dtype

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from specdec_lib.hub import load as loading
-from specdec_lib.hub.load import default_dtype, load_lm, parameter_count
+from specdec_lib.hub.load import default_dtype, load_lm, parameter_count, torchs_dtype
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.packed_linear import PackedLinear, bfloat16_is_fast, packs_dtype
@@ -81,11 +81,17 @@ def test_parameters_are_counted_from_the_headers(folder, checkpoint):
     assert parameter_count(folder) == sum(weight.numel() for weight in checkpoint("llama").model.parameters())
 
 
-def test_auto_takes_bfloat16_where_the_processor_has_kernels(monkeypatch):
-    monkeypatch.setattr(loading, "bfloat16_is_fast", lambda: True)
-    assert default_dtype("cpu") == torch.bfloat16
-    monkeypatch.setattr(loading, "bfloat16_is_fast", lambda: False)
-    assert default_dtype("cpu") == torch.float32
+@pytest.mark.parametrize("torchs", [True, False], ids=["torch has kernels", "torch has none"])
+@pytest.mark.parametrize("ours", [True, False], ids=["ours compile", "ours do not"])
+def test_auto_decodes_in_bfloat16_where_ours_or_torchs_kernels_are_fast(torchs, ours, monkeypatch):
+    monkeypatch.setattr(loading, "bfloat16_is_fast", lambda: torchs)
+    monkeypatch.setattr(loading, "dense_code", lambda dtype: object() if ours else None)
+    assert default_dtype("cpu") == (torch.bfloat16 if torchs or ours else torch.float32)
+    assert torchs_dtype("cpu") == (torch.bfloat16 if torchs else torch.float32)
+
+
+def test_auto_is_for_a_model_what_it_is_for_the_plan(folder):
+    assert load_lm(folder, "auto", "cpu").dtype == default_dtype("cpu")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
