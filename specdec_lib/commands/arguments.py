@@ -13,7 +13,8 @@ import typer
 from specdec_lib.files import refuse_special
 from specdec_lib.types import Refusal
 
-DEFAULT_METHODS = "ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model"      # as in bench/plan.py
+DEFAULT_METHODS = ("ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model,eagle2,respec,"
+                   "diffuspec")                    # as in bench/plan.py
 
 def known_methods(specs: str | None) -> str | None:
     """These comma-separated specs, unchanged; Refusal for the first that names no method or part."""

@@ -21,6 +21,7 @@ from specdec_lib.types import Refusal
 HALF = "\ufffd"                                    # what decoding gives for a character that lacks bytes
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
 FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+AUTO, PLAIN = "AutoTokenizer", "TokenizersBackend"          # classes of transformers
 ROLES = ("user", "assistant")
 History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
 
@@ -147,7 +148,7 @@ def as_messages(history: History) -> list[dict[str, str]]:
 def load_tokenizer(folder: Path) -> Any:
     """transformers' tokenizer of a folder; Refusal where it cannot be read."""
     try:
-        return pretrained("AutoTokenizer", folder)
+        return pretrained(reader_of(folder), folder)
     except Refusal:
         raise
     except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
@@ -156,6 +157,20 @@ def load_tokenizer(folder: Path) -> Any:
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
                       f"model, or its config.json is broken ({type(error).__name__}): copy or download it again"
                       ) from error
+
+
+def reader_of(folder: Path) -> str:
+    """transformers' class that reads this folder's tokenizer.
+
+    `AutoTokenizer` imports seconds of other models' code to find it; for a Llama whose files name the plain class there
+    is nothing to find.
+    """
+    try:
+        model, named = (read_json(folder / name) for name in ("config.json", "tokenizer_config.json"))
+    except Refusal:
+        return AUTO                                # which says what is wrong
+    plain = model.get("model_type") == "llama" and named.get("tokenizer_class") == PLAIN
+    return AUTO if "auto_map" in {*model, *named} or not plain else PLAIN
 
 
 def refuse_broken_config(folder: Path) -> None:

@@ -12,8 +12,10 @@ from specdec_lib.commands.arguments import DEFAULT_METHODS
 from specdec_lib.models.huggingface import HuggingFace
 from tests.training.other_target import other_target
 from tests.training.tiny import tiny_target
+from tests.worlds import network_kit
 
 NO_DRAFT = "draft is missing (--draft NAME)"
+TRAINED = {"eagle2": "eagle", "respec": "eagle", "diffuspec": "diffusion-lm"}      # and the checkpoint of each
 
 
 def bloom() -> HuggingFace:
@@ -28,20 +30,21 @@ def kit(target, draft=None) -> Kit:
     return Kit(target, draft=draft, parts=catalog.make_part)
 
 
-def test_a_target_of_our_own_decoder_runs_every_default_method():
-    ours = tiny_target()
-    assert {why_unusable(spec, kit(ours, ours.first_layers(1))) for spec in REPORT_METHODS} == {None}
+def test_a_target_of_our_own_decoder_with_trained_drafters_runs_every_default_method():
+    small = network_kit()                          # a tiny target with a draft model and a checkpoint of each kind
+    assert {why_unusable(spec, small) for spec in REPORT_METHODS} == {None}
 
 
-def test_without_a_draft_model_only_the_method_that_needs_one_is_unusable():
+def test_without_a_draft_model_and_trained_drafters_the_methods_that_need_them_are_unusable():
     why = {spec: why_unusable(spec, kit(other_target())) for spec in REPORT_METHODS}
-    assert {spec: reason for spec, reason in why.items() if reason} == {"draft-model": NO_DRAFT}
+    assert {spec: reason for spec, reason in why.items() if reason} == {"draft-model": NO_DRAFT} | {
+        spec: f"the checkpoint {name} is missing (`specdec train {name}` makes it)" for spec, name in TRAINED.items()}
 
 
 def test_a_target_that_takes_chains_only_runs_the_methods_that_draft_chains():
     why = {spec: why_unusable(spec, kit(bloom(), tiny_target())) for spec in REPORT_METHODS}
     assert {spec for spec, reason in why.items() if reason is None} == {"ar", "prompt-lookup", "sam", "draft-model"}
-    assert {reason for reason in why.values() if reason} == {CHAINS_ONLY}
+    assert {reason for spec, reason in why.items() if reason and spec not in TRAINED} == {CHAINS_ONLY}
 
 
 @pytest.mark.parametrize(("part", "why"), [("prompt-lookup", None), ("token-recycling", CHAINS_ONLY),

@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 
 import pytest
 from tokenizers import Tokenizer as FastTokenizer
@@ -9,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from specdec_lib.hub.locate import model_folder
-from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.hub.tokenizer import Tokenizer, reader_of
 from specdec_lib.types import Refusal
 
 LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -48,6 +50,37 @@ def test_ids_of_a_conversation_are_those_of_transformers(smol):
     theirs = AutoTokenizer.from_pretrained(model_folder()).apply_chat_template(
         messages, add_generation_prompt=True, return_dict=False)
     assert smol.encode_chat(["Name three rivers."]) == tuple(theirs)
+
+
+def test_the_plain_class_of_transformers_is_the_tokenizer_that_its_search_finds(smol):
+    theirs = AutoTokenizer.from_pretrained(smol.folder)
+    text = "Il pleut, it's 12:30!\n\n\tdef f(x):\n  return x  # ```\u00e9\U0001f600 <|im_end|>"
+    assert reader_of(smol.folder) == "TokenizersBackend"
+    assert type(theirs) is type(smol.tokenizer)
+    assert theirs.get_vocab() == smol.tokenizer.get_vocab()
+    assert theirs.special_tokens_map == smol.tokenizer.special_tokens_map
+    assert theirs.chat_template == smol.tokenizer.chat_template
+    assert str(theirs.backend_tokenizer.to_str()) == smol.tokenizer.backend_tokenizer.to_str()
+    assert theirs(text)["input_ids"] == list(smol.encode(text))
+
+
+@pytest.mark.parametrize(("file", "changes"), [
+    ("config.json", {"model_type": "qwen2"}), ("config.json", {"auto_map": {"AutoConfig": "code.Config"}}),
+    ("tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer"}),
+    ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["code.Words", None]}}),
+    ("tokenizer_config.json", None)])
+def test_any_other_tokenizer_is_found_by_transformers(file, changes, tmp_path):
+    assert reader_of(small(tmp_path)) == "TokenizersBackend"
+    before = json.loads((tmp_path / file).read_text())
+    (tmp_path / file).write_text("{" if changes is None else json.dumps({**before, **changes}))
+    assert reader_of(tmp_path) == "AutoTokenizer"
+
+
+def test_a_plain_tokenizer_imports_no_other_models_code(tmp_path):
+    said = ("import sys; from pathlib import Path; from specdec_lib.hub.tokenizer import Tokenizer;"
+            f" Tokenizer(Path({str(small(tmp_path))!r})); print('transformers.models.auto' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("template", ["{{ ''.__class__.__mro__[1].__subclasses__() }}",

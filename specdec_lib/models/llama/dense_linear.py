@@ -29,6 +29,7 @@ from specdec_lib.models.llama.path_attention import DTYPES, has_vectors
 
 SOURCE = Path(__file__).with_suffix(".c")
 LANES = 16                                         # outputs of a tile, and words of a vector
+WORD = torch.int32                                 # one number of single precision, or two in bfloat16
 
 
 class DenseRecord(ctypes.Structure):
@@ -81,16 +82,16 @@ def in_tiles(weight: Tensor, code: LinearCode) -> Tensor:
     """
     out, into = weight.shape
     numbers = 4 // weight.element_size()
-    padded = F.pad(weight, (0, -into % (numbers * LANES), 0, -out % LANES))
-    tiles = padded.view(-1, LANES, padded.shape[1] // numbers, numbers).permute(0, 2, 1, 3)
-    memory = in_large_pages(tiles.shape, weight.dtype)
-    for first, group in groups(memory, code):
+    padded = F.pad(weight, (0, -into % (numbers * LANES), 0, -out % LANES)).view(WORD)     # torch moves words sooner
+    tiles = padded.view(-1, LANES, padded.shape[1]).permute(0, 2, 1)
+    memory = in_large_pages((*tiles.shape, numbers), weight.dtype)
+    for first, group in groups(memory.view(WORD)[..., 0], code):
         group.copy_(tiles[first:first + group.shape[0] * group.shape[1]].unflatten(0, group.shape[:2]))
     return memory
 
 
 def groups(memory: Tensor, code: LinearCode) -> Iterator[tuple[int, Tensor]]:
-    """For each run of equal groups its first tile, and its memory as [groups, tiles, words, LANES, numbers].
+    """For each run of equal groups its first tile, and its memory as [groups, tiles, words, LANES, ...].
 
     Groups of tiles that are multiplied at once lie word by word; none crosses the middle of an even number of tiles.
     """
