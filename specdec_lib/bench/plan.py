@@ -16,8 +16,8 @@ from specdec_lib.schedules.workers import INLINE
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import Refusal
 
-REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model", "eagle2", "respec",
-                  "diffuspec")
+REPORT_METHODS = ("ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model", "eagle2",
+                  "respec", "diffuspec")
 REPORT_PEERS = ("hf-generate", "hf-prompt-lookup")
 MOST = 256                                         # sequences of a batch
 SEEDS = 2 ** 63                                    # torch takes no larger ones
