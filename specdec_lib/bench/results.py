@@ -99,7 +99,7 @@ def small(table: pa.Table, path: Path) -> None:
     reals = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     others = [name for name in table.column_names if name not in reals]
     columns: dict[str, Any] = {"use_byte_stream_split": reals, "use_dictionary": others}     # stubs know no lists
-    pq.write_table(table, path, compression="zstd", compression_level=19, **columns)
+    pq.write_table(table, path, compression="brotli", compression_level=11, write_statistics=False, **columns)
 
 
 def shortened(rounds: pa.Table) -> pa.Table:
