@@ -2,8 +2,9 @@
 
 Where a row's bits do not depend on the rows beside it, nothing is forgiven. Where they do (fp32 without the compiled
 attention), a first difference may be forgiven if the target itself could not decide, at most 1e-3 logits between its
-two best tokens, and on at most one prompt in sixty. `make test-long` runs all prompts whole at 128 tokens; here one of
-each family in bf16 and two in fp32, the long ones cut, since most of the time goes into reading them.
+two best tokens, and on at most one prompt in sixty. `make test-long` runs all prompts whole at 128 tokens; here, cut,
+since most of the time goes into reading them, three in the dtype that `auto` takes and one in the other, of families
+of their own.
 """
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ from specdec_lib.loop import decode
 from specdec_lib.sampling import Sampling
 from specdec_lib.training.recipes import NGRAM
 
-MARGIN, CUT = 1e-3, 1200                            # logits; characters of a sample prompt
+MARGIN, CUT = 1e-3, 800                            # logits; characters of a sample prompt
 TRAINED = {name for name in checkpoint_names(SHIPPED)                   # what drafters there are for the default target
            if read_card(SHIPPED, name)["target"]["name"] == "smollm2-135m"}
 METHODS = [name for name, card in catalog.methods().items()
@@ -93,8 +94,8 @@ PLAIN: dict = {}
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_lossless_method_emits_plain_decodings_ids(name, world):
-    prompts, quick = samples(), world[0].target.dtype == torch.bfloat16
-    assert differences(name, prompts if quick else prompts[1::3], world, tokens=32) == []
+    prompts, usual = samples(), world[0].target.dtype == FASTEST
+    assert differences(name, prompts[::2] if usual else prompts[1:2], world, tokens=32) == []
 
 
 @only_fastest
