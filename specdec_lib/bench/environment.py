@@ -25,7 +25,7 @@ from specdec_lib.cost import curves
 from specdec_lib.heads.drafter_linear import uses_codes
 from specdec_lib.hub import locate
 from specdec_lib.hub.checksum import folder_sha256
-from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing
+from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing, torchs_dtype
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.four_bit_weights import INT4, NARROW, Dtype, refuse_device
@@ -126,15 +126,27 @@ def weights_of_drafters(device: str, dtype: str) -> str:
     return CODES if uses_codes(torch.device(device), NARROW if dtype == INT4 else DTYPES[dtype]) else dtype
 
 
-def four_bit_facts(lm: LM, peer_names: Sequence[str]) -> dict[str, str]:
-    """Whose codes a target in 4 bits has, the dtype of other models, and that of transformers' peers; else nothing."""
+def transformers_dtype(name: str, device: str) -> torch.dtype:
+    """The dtype of transformers' peers beside a target of this dtype: its own, or on a CPU that in which torch is fast.
+
+    Without bfloat16 kernels of torch they read prompts and drafts sooner in float32.
+    """
+    other = other_dtype(name)
+    return torchs_dtype(device) if other == torch.bfloat16 and device == "cpu" else other
+
+
+def peer_facts(dtype: str, device: str, peer_names: Sequence[str]) -> dict[str, str]:
+    """The dtype of transformers' peers where it is not the target's; llama.cpp has the GGUF itself."""
+    taken = str(transformers_dtype(dtype, device)).removeprefix("torch.")
+    there = any(name.startswith("hf-") for name in peer_names)
+    return {"dtype_of_transformers": taken} if there and taken != dtype else {}
+
+
+def four_bit_facts(lm: LM) -> dict[str, str]:
+    """Whose codes a target in 4 bits has, and the dtype of other models; else nothing."""
     codes = getattr(getattr(lm, "weights", None), "four_bit", None)
-    if codes is None:
-        return {}
-    wide = any(name.startswith("hf-") for name in peer_names)      # llama.cpp has the GGUF itself
     dtype = str(other_dtype(INT4)).removeprefix("torch.")
-    return {"four_bit_weights": codes, "dtype_of_other_models": dtype} | (
-        {"dtype_of_transformers": dtype} if wide else {})
+    return {} if codes is None else {"four_bit_weights": codes, "dtype_of_other_models": dtype}
 
 
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
@@ -159,7 +171,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     beside_eagle = eagle_source.find_eagle(eagle, say)
     say(f"loading {without_folders(target)}")
     lm, other = load_lm(folder, weights_dtype(dtype), device, threads), other_dtype(dtype)
-    if codes := four_bit_facts(lm, peer_names):
+    if codes := four_bit_facts(lm):
         say(f"4-bit weights: {codes['four_bit_weights']}; trained drafters have {weights_of_drafters(device, dtype)},"
             f" other models {codes['dtype_of_other_models']}")
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
@@ -174,10 +186,11 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
         given[diffuser.STANDS_FOR] = diffuser.load_diffusion(diffusion, diffusing, text, lm, other, device, say)
     if beside_eagle is not None and eagle is not None:
         given[eagle_source.STANDS_FOR] = eagle_source.load_eagle(eagle, beside_eagle, lm, say)
-    others = peers.load_peers(peer_names, str(folder), other, device, text.facts.end, lm.context, temperature,
-                              beside and str(beside), threads=threads)
+    others = peers.load_peers(peer_names, str(folder), transformers_dtype(dtype, device), device, text.facts.end,
+                              lm.context, temperature, beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
-             **bit_facts(lm), "weights_of_drafters": weights_of_drafters(device, dtype), **codes}
+             **bit_facts(lm), "weights_of_drafters": weights_of_drafters(device, dtype), **codes,
+             **peer_facts(dtype, device, peer_names)}
     both = ChainMap(given, trained) if given else trained        # pyright: ignore[reportArgumentType]  only read
     return Environment(lm, text.encode_chat, text.decode, text.stream, text.facts, small.lm, both, others, about,
                        text.name, small, loaded=lambda: checksums_of(models) | trained.checksums())

@@ -114,6 +114,9 @@ def test_peers_stand_beside_plain_decoding_and_the_fastest():
     at = report(*PLAIN, *FAST, *peer)
     assert list(report_tables.peer_table(at)) == ["hf-generate", "ar", "fast"]
     assert "our plain decoding is 2.00 times (2.00 to 2.00) as fast, and fast 4.00" in report_text.against_generate(at)
+    assert "transformers computed" not in report_text.against_generate(at)
+    at.summary["target"] |= {"dtype": "bfloat16", "dtype_of_transformers": "float32"}
+    assert report_text.against_generate(at).endswith("transformers computed in float32, our decoder in bfloat16.")
     assert "--peers hf-generate" in report_text.against_generate(report(*PLAIN))
 
 

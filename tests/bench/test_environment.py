@@ -60,6 +60,7 @@ def test_other_dtypes_are_refused_with_those_there_are(name):
 def test_a_target_in_4_bits_says_whose_codes_it_has_and_in_what_all_others_compute(narrow, monkeypatch, tmp_path):
     dtype = "bfloat16" if narrow else "float32"
     monkeypatch.setattr(environment, "default_dtype", lambda device: getattr(torch, dtype))
+    monkeypatch.setattr(environment, "torchs_dtype", lambda device: getattr(torch, dtype))
     folder, said = model_folder(tmp_path / "tiny"), []
     opened = open_environment(str(folder), "cpu", "int4", 1, str(folder), ("hf-generate",), say=said.append)
     codes = "rounded, 21 of 21 matrices, to 4 bits and the head to 8: another model than the checkpoint"
@@ -70,6 +71,17 @@ def test_a_target_in_4_bits_says_whose_codes_it_has_and_in_what_all_others_compu
     assert opened.draft.weights.four_bit is None
     plain = open_environment(str(folder), "cpu", "float32", 1)
     assert not {*FOUR_BIT} & set(plain.about)
+
+
+@pytest.mark.parametrize(("dtype", "torchs", "taken"), [
+    ("bfloat16", "float32", "float32"), ("bfloat16", "bfloat16", None), ("float32", "float32", None),
+    ("float64", "bfloat16", None)])
+def test_transformers_computes_as_the_target_does_or_in_what_torch_is_fast_in(dtype, torchs, taken, monkeypatch,
+                                                                              tmp_path):
+    monkeypatch.setattr(environment, "torchs_dtype", lambda device: getattr(torch, torchs))
+    opened = open_environment(str(model_folder(tmp_path / "tiny")), "cpu", dtype, 1, peer_names=("hf-generate",))
+    assert opened.about.get("dtype_of_transformers") == taken
+    assert opened.peers[0].model.dtype == getattr(torch, taken or dtype)
 
 
 def test_a_kit_has_the_sampling_and_the_store_of_the_plan_and_the_draft_model_of_the_world():
