@@ -94,10 +94,11 @@ def against_generate(report: Report) -> str:
         return "transformers' generate is not in this run; add --peers hf-generate."
     plain = times_text(*sums.speed_ratio(report.decodes, "hf-generate", "ar"))
     best = times_text(*sums.speed_ratio(report.decodes, "hf-generate", report.fastest))
-    other = report.summary["target"].get("dtype_of_transformers")
+    target = report.summary["target"]
+    other = target.get("dtype_of_transformers")
+    dtypes = f" transformers computed in {other}, our decoder in {target['dtype']}." if other else ""
     return (f"Against transformers' plain generate in the same run, our plain decoding is {plain} as fast,"
-            f" and {report.fastest} {best}."
-            + (f" transformers computed in {other}, our decoder in {report.summary['target']['dtype']}." if other else ""))
+            f" and {report.fastest} {best}.{dtypes}")
 
 
 def draft_model_text(report: Report) -> str:
