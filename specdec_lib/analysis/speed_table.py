@@ -10,7 +10,7 @@ from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.wording import number
 from specdec_lib.bench.results import Decode, select
 
-LINES = 10
+LINES = 12                                         # enough for the default methods and peers
 BASE = "ar"
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from specdec_lib import cli
+from specdec_lib.bench.plan import REPORT_METHODS
 
 RUN = str(Path(__file__).parents[2] / "data" / "results" / "report")
 
@@ -16,10 +17,8 @@ def test_every_method_gets_a_file_and_peers_are_named_as_left_out(tmp_path, caps
     assert cli.run(["export", "--format", "spec-bench", RUN, "--out", str(tmp_path / "answers")]) == 0
     told = capsys.readouterr()
     files = sorted((tmp_path / "answers").iterdir(), key=lambda file: file.stem)
-    assert [file.stem for file in files] == sorted(["ar", "prompt-lookup", "sam", "token-recycling", "draft-model",
-                                                    "sam+token-recycling"])
-    assert told.out.split() == [str(tmp_path / "answers" / f"{name}.jsonl") for name in (
-        "ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling", "draft-model")]
+    assert [file.stem for file in files] == sorted(REPORT_METHODS)
+    assert told.out.split() == [str(tmp_path / "answers" / f"{name}.jsonl") for name in REPORT_METHODS]
     assert "left out: hf-generate, hf-prompt-lookup" in told.err
     for file in files:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -37,7 +36,7 @@ def test_one_method_is_one_file_the_same_each_time(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "why"), [
-    (["--out", "x.jsonl"], "6 methods and an answer file of Spec-Bench holds one: give --method NAME"),
+    (["--out", "x.jsonl"], "9 methods and an answer file of Spec-Bench holds one: give --method NAME"),
     (["--method", "sam", "--out", "."], "is a folder"), (["--format", "csv", "--out", "x"], "no format named 'csv'"),
     (["--method", "nope", "--out", "x"], "no method nope"), (["--method", "hf-generate", "--out", "x"], "is a peer"),
     (["--prompts", "nowhere", "--out", "x"], "no prompt file"),
