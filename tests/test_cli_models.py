@@ -96,7 +96,7 @@ def changed_model(model, folder, config=None, weights=None):
     ({"num_attention_heads": 3, "head_dim": None}, "cannot share"), ({"num_hidden_layers": -1}, "whole number above 0"),
     ({"num_hidden_layers": "5"}, "whole number above 0"), ({"num_hidden_layers": 3}, "3 layers"),
     ({"vocab_size": 30}, "by its config.json 30 x 16"), ({"max_position_embeddings": 0}, "context is a whole number"),
-    ({"eos_token_id": 9999}, "end token 9999"), ({"eos_token_id": "x"}, "its config.json is broken"),
+    ({"eos_token_id": 9999}, "end token 9999"), ({"eos_token_id": "x"}, "end token 'x'"),
     ({"rms_norm_eps": float("nan")}, "epsilon"), ({"rope_parameters": {"rope_theta": -1.0}}, "rotary angles"),
     ({"rope_parameters": [1], "rope_scaling": [1]}, "wrong kind"),
     ({"intermediate_size": [3]}, "whole number above 0")])

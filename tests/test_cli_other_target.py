@@ -93,11 +93,12 @@ def test_a_bench_without_methods_takes_those_that_the_target_can_run_and_is_read
         model, prompts, tmp_path, capsys, monkeypatch):
     words = ["bench", "--target", model, "--prompts", prompts, "--limit", 1, "--max-new-tokens", 4, "--out", tmp_path]
     told = said(words, capsys)
-    assert "left out by default: draft-model (draft is missing (--draft NAME))" in told
+    assert "left out by default: draft-model (draft is missing (--draft NAME)), eagle2 (the checkpoint eagle" in told
     assert names_in(tmp_path) == ["ar", "prompt-lookup", "sam", "token-recycling", "sam+token-recycling"]
     monkeypatch.setattr("specdec_lib.bench.options.open_environment", None)
     assert "already holds this finished run" in said(words, capsys)
-    assert json.loads((tmp_path / "summary.json").read_text())["settings"]["left_out"] == ["draft-model"]
+    assert json.loads((tmp_path / "summary.json").read_text())["settings"]["left_out"] == [
+        "draft-model", "eagle2", "respec", "diffuspec"]
     asked = [*words, "--methods", "ar,draft-model"]
     assert "holds a run with other settings" in said(asked, capsys, 2)
 

@@ -91,14 +91,15 @@ class PreparedRun:
     def environment(self, say: Say) -> Environment:
         """Loads target, tokenizer, draft model, peers and the checkpoints its methods need, no others.
 
-        Sets the number of threads for this process. Refusal where a checkpoint does not fit the target.
+        Sets the number of threads for this process. Refusal where a checkpoint of a method that was named does not fit
+        the target.
         """
         plan = self.plan
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
         opened = open_environment(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
                                   plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion, plan.eagle)
-        for name in catalog.checkpoints_among(self.needs):
+        for name in () if self.by_default else catalog.checkpoints_among(self.needs):
             opened.checkpoints[name]               # refused now, before anything is measured
         return opened
 

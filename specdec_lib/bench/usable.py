@@ -8,7 +8,7 @@ from specdec_lib import catalog
 from specdec_lib.cards import Kit
 from specdec_lib.loop import begin
 from specdec_lib.specs import MethodSpec
-from specdec_lib.types import NO_DICE
+from specdec_lib.types import NO_DICE, Refusal
 
 CHAINS_ONLY = "it drafts trees, and this target takes chains only"
 
@@ -21,7 +21,10 @@ def why_unusable(spec: MethodSpec | str, kit: Kit) -> str | None:
     lacks = catalog.lacking(spec, kit)
     if lacks:
         return lacks
-    budget = catalog.build(spec, kit).when(begin((0, 1), 16), NO_DICE)
+    try:
+        budget = catalog.build(spec, kit).when(begin((0, 1), 16), NO_DICE)
+    except Refusal as reason:                      # a checkpoint was trained for another target
+        return str(reason)
     widths = [budget.width, *(own.width for _, own in budget.sources)]
     return CHAINS_ONLY if max(widths) > 1 and getattr(kit.target, "takes_trees", True) is False else None
 
