@@ -1,14 +1,17 @@
 """Help, listings and refused specs load none of the heavy libraries, and torch is there once it is used."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch as real
 
-from specdec_lib.lazy import LazyModule, torch
+from specdec_lib.lazy import GRAMMAR, LazyModule, import_jsonschema, torch
 
+ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "transformers", "pandas", "pyarrow", "plotly", "papermill", "safetensors", "IPython", "scipy")
 WATCHED = """
 import json, sys
@@ -62,3 +65,37 @@ def test_a_lazy_module_imports_at_the_first_attribute_only(monkeypatch):
 def test_inspection_does_not_load_a_lazy_module(name):
     with pytest.raises(AttributeError, match="at its first use"):
         getattr(LazyModule("no_such_module"), name)
+
+
+@pytest.mark.parametrize("line", [
+    "from specdec_lib import figures; figures.curves([1, 2], {'a': [1, 2]}, 'x', 'y', 'z')._repr_mimebundle_()",
+    "from specdec_lib.commands import notebook_runner as n; n.parameters('notebooks/00_tour.ipynb')"])
+def test_neither_a_figure_nor_a_notebook_compiles_the_grammar_of_web_addresses(line):
+    code = f"import sys; {line}; print([name in sys.modules for name in ('jsonschema', 'rfc3987_syntax', 'lark')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True,
+                          cwd=ROOT, env=os.environ | {"PLOTLY_RENDERER": "plotly_mimetype"})
+    assert done.stdout.splitlines()[-1] == "[True, False, False]"
+
+
+def test_jsonschema_is_imported_without_its_grammar_and_not_again(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jsonschema" or name == GRAMMAR]:
+        monkeypatch.delitem(sys.modules, name)
+    import_jsonschema()
+    first = sys.modules["jsonschema"]
+    assert GRAMMAR not in sys.modules
+    with pytest.raises(first.ValidationError):
+        first.validate({"name": 1}, {"properties": {"name": {"type": "string"}}})
+    import_jsonschema()
+    assert sys.modules["jsonschema"] is first
+
+
+def test_a_missing_jsonschema_is_no_error(monkeypatch):
+    monkeypatch.delitem(sys.modules, "jsonschema", raising=False)
+    monkeypatch.delitem(sys.modules, GRAMMAR, raising=False)
+    monkeypatch.setattr("specdec_lib.lazy.import_module", missing)
+    import_jsonschema()
+    assert GRAMMAR not in sys.modules
+
+
+def missing(name: str):
+    raise ModuleNotFoundError(name)

@@ -58,7 +58,7 @@ def calls(book: Path, name: str) -> list[ast.Call]:
 @every_book
 def test_a_notebook_runs_top_to_bottom_and_its_claims_hold(book, tmp_path):
     done = notebook_runner.run_notebook(book, tmp_path / book.name, notebook_runner.smoke_values(book), env=ENV,
-                                        cell_seconds=60)
+                                        cell_seconds=60, fork=True)
     for cell in cells(done.path, "code"):
         for output in cell.outputs:
             drawn = output.get("data", {}).get("application/vnd.plotly.v1+json")
@@ -76,7 +76,7 @@ def test_a_notebook_with_a_stack_of_controls_runs_live_and_each_control_redraws_
     live.parent.mkdir()
     nbformat.write(book, live)
     values = notebook_runner.smoke_values(live)
-    done = notebook_runner.run_notebook(live, tmp_path / "done.ipynb", values, cell_seconds=60,
+    done = notebook_runner.run_notebook(live, tmp_path / "done.ipynb", values, cell_seconds=60, fork=True,
                                         env=ENV | {"SPECDEC_EXPLORE": "live"})
     outputs = [output for cell in cells(done.path, "code") for output in cell.outputs]
     assert sum("application/vnd.jupyter.widget-view+json" in one.get("data", {}) for one in outputs) == shown + 1

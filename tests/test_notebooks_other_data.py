@@ -54,7 +54,7 @@ def test_alterations_make_drafters_better_and_worse(shipped):
 def test_a_notebook_follows_other_recordings(name, better, tmp_path):
     book = next(book for book in BOOKS if book.stem == name)
     values = notebook_runner.smoke_values(book) | {"recordings": str(better)}
-    done = notebook_runner.run_notebook(book, tmp_path / book.name, values, env=ENV, cell_seconds=60)
+    done = notebook_runner.run_notebook(book, tmp_path / book.name, values, env=ENV, cell_seconds=60, fork=True)
     told = "\n".join(output.data["text/plain"] for cell in nbformat.read(done.path, as_version=4).cells
                      for output in cell.get("outputs", ()) if "text/plain" in output.get("data", {}))
     assert SAID[name] in told

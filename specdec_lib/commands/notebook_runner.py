@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
+from uuid import uuid4
 
 from specdec_lib.commands.printable import one_line
 from specdec_lib.files import why_full, write_atomically
+from specdec_lib.lazy import import_jsonschema
 from specdec_lib.parameters import shown
 from specdec_lib.types import Refusal
 
@@ -54,6 +56,7 @@ class NotebookRun:
 
 def parameters(notebook: str | Path) -> dict[str, Parameter]:
     """The parameters of a notebook by name; Refusal for an unreadable one and for a malformed line."""
+    import_jsonschema()
     import papermill
 
     path = Path(notebook)
@@ -85,11 +88,12 @@ def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str,
 
 def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, Any] | None = None, *,
                  env: Mapping[str, str] | None = None, cell_seconds: int = 600, progress: bool = False,
-                 echo: TextIO | None = None, kernels: list[Any] | None = None) -> NotebookRun:
+                 echo: TextIO | None = None, kernels: list[Any] | None = None, fork: bool = False) -> NotebookRun:
     """Executes a notebook with these parameters and writes it, outputs included, to `output`.
 
     `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
-    left, `echo` gets what the cells print while they print it, `kernels` the kernel. Raises Refusal before anything
+    left, `echo` gets what the cells print while they print it, `kernels` the kernel. `fork` lets the kernels of all
+    such calls share their imports, where the system can (`forked_kernels`). Raises Refusal before anything
     runs, NotebookError if a cell fails; then the output so far is kept. An interrupted or killed run leaves an
     older output as it was.
     """
@@ -99,7 +103,7 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
     def execute(rough: Path) -> None:
         try:
-            execute_in_thread(str(notebook), str(rough), given, kernels, progress_bar=progress,
+            execute_in_thread(str(notebook), str(rough), given, kernels, fork, progress_bar=progress,
                               execution_timeout=cell_seconds, stdout_file=echo, stderr_file=echo)
         except Exception as error:
             failed.append(error)
@@ -129,13 +133,15 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
 
 
 def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], kernels: list[Any] | None = None,
-                      **how: Any) -> None:
+                      fork: bool = False, **how: Any) -> None:
     """Has papermill execute the notebook in a thread, where Ctrl-C does not reach it; Ctrl-C then ends its kernel.
 
     The kernel runs in the notebook's folder. papermill's own `cwd` would move this process, and with it every thread.
     """
     import papermill
     from jupyter_client.manager import AsyncKernelManager
+
+    from specdec_lib.commands.forked_kernels import ForkedProvisioner
 
     held: list[Any] = [] if kernels is None else kernels
     notebook = os.path.abspath(notebook)
@@ -147,6 +153,10 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], ker
             held.append(self)
 
         async def start_kernel(self, **more: Any) -> None:
+            if fork and self.provisioner is None:
+                self.kernel_id = self.kernel_id or uuid4().hex
+                self.provisioner = ForkedProvisioner(kernel_id=self.kernel_id, kernel_spec=self.kernel_spec,
+                                                     parent=self)
             await super().start_kernel(**{"cwd": folder, **more})
 
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings(action="ignore", category=UserWarning):

@@ -52,7 +52,7 @@ def write_site(out: Path, words: Sequence[str] | None = None, jobs: int = 2, smo
     def run(path: Path) -> Path:
         values = notebook_runner.smoke_values(path) if smoke else {}
         return notebook_runner.run_notebook(path, work / path.name, values, cell_seconds=CELL_SECONDS,
-                                            kernels=kernels).path
+                                            kernels=kernels, fork=True).path
 
     # All kernels inherit one environment: it is set around them, not by each beside the others.
     with notebook_runner.environment(notebook_runner.export_env() | {"OMP_NUM_THREADS": "1"}), \

@@ -11,6 +11,9 @@ from typing import Any, cast
 
 import plotly.graph_objects as go
 
+from specdec_lib.lazy import import_jsonschema
+
+import_jsonschema()                                # plotly imports it to show a first figure
 PALETTE = {
     "accepted": "#009E73",
     "rejected": "#D55E00",
