@@ -139,6 +139,7 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], ker
     The kernel runs in the notebook's folder. papermill's own `cwd` would move this process, and with it every thread.
     """
     import papermill
+    import zmq
     from jupyter_client.manager import AsyncKernelManager
 
     from specdec_lib.commands.forked_kernels import ForkedProvisioner
@@ -150,6 +151,8 @@ def execute_in_thread(notebook: str, output: str, values: Mapping[str, Any], ker
     class HeldKernel(AsyncKernelManager):
         def __init__(self, *words: Any, **more: Any):
             super().__init__(*words, **more)
+            if self.has_trait("transport_encryption") and zmq.has("curve"):
+                self.transport_encryption = "auto"     # else every kernel warns on the terminal that it has none
             held.append(self)
 
         async def start_kernel(self, **more: Any) -> None:
