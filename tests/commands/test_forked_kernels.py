@@ -13,7 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from specdec_lib.commands import notebook_runner
-from specdec_lib.commands.forked_kernels import LAUNCHER, can_fork
+from specdec_lib.commands.forked_kernels import IMPORTED, LAUNCHER, can_fork
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
 ROOT = Path(__file__).parents[2]
@@ -86,6 +86,14 @@ def test_a_kernel_without_fork_is_a_child_of_this_process_that_has_imported_noth
     book = write(tmp_path / "book.ipynb", ABOUT)
     parent, *_, first, _, _ = told(notebook_runner.run_notebook(book, tmp_path / "out.ipynb"))
     assert (parent, first) == (os.getpid(), False)
+
+
+def test_what_kernels_share_is_there_and_reads_no_variable_that_one_may_have_otherwise():
+    code = f"import importlib, sys\nfor name in {IMPORTED}: importlib.import_module(name)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"torch", "pandas", "ipykernel"} <= loaded
+    assert not loaded & {"specdec_lib", "plotly", "ipywidgets", "transformers", "huggingface_hub"}
 
 
 def test_only_this_pythons_own_kernels_are_forked():
