@@ -25,8 +25,8 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 LAUNCHER = [sys.executable, "-m", "ipykernel_launcher"]
 # Only packages of others: our own modules each kernel imports from the path that its notebook is given. And none that
-# looks for a notebook around it when it is imported, as ipywidgets does, and plotly.graph_objects with it; or that reads
-# variables then which a kernel may have otherwise, as transformers does (HF_HUB_OFFLINE).
+# looks for a notebook around it when it is imported, as ipywidgets does, and plotly.graph_objects with it. And none
+# that reads variables then which a kernel may have otherwise, as transformers does (HF_HUB_OFFLINE).
 IMPORTED = ["ipykernel.kernelapp", "ipykernel.ipkernel", "nbformat", "pandas", "pyarrow.parquet", "torch",
             "torch._dynamo", "safetensors.torch"]
 STARTING = Lock()                                  # one start at a time: each hides the main module
