@@ -25,7 +25,7 @@ free = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 print(json.dumps([os.getppid(), os.getcwd(), os.environ.get('WORD'), os.environ.get('ONLY_HERE'), first,
                   torch.get_num_threads(), free]))
 """
-# A script without a guard: a fork that ran it again would start kernels without end.
+# A script without a guard: a fork that ran it again would start a kernel in its turn, and end with an error.
 STARTER = """
 from specdec_lib.commands import forked_kernels, notebook_runner
 forked_kernels.IMPORTED.clear()                    # none is needed here
@@ -127,8 +127,9 @@ def test_a_kernel_that_dies_is_reported(tmp_path):
 def test_kernel_and_its_server_end_with_the_process_that_started_them(tmp_path, number):
     book = write(tmp_path / "book.ipynb", "import os, pathlib\npathlib.Path('server').write_text(str(os.getppid()))\n"
                  "pathlib.Path('kernel').write_text(str(os.getpid()))", "import time; time.sleep(60)")
-    script = STARTER.format(book=str(book), out=str(tmp_path / "out.ipynb"))
-    starter = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    script = tmp_path / "starter.py"
+    script.write_text(STARTER.format(book=str(book), out=str(tmp_path / "out.ipynb")))
+    starter = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, text=True, cwd=tmp_path,
                                env=os.environ | {"PYTHONPATH": str(ROOT)})
     kernel, server = number_in(tmp_path / "kernel"), number_in(tmp_path / "server")
     starter.send_signal(number)
