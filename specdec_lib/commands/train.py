@@ -44,7 +44,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
                   attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
                   rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (),
-                  begin: Path | None = None, learn_prompts: bool = False) -> str:
+                  begin: Path | None = None, learn_prompts: bool = False, features: Path | None = None) -> str:
     """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
     `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only.
@@ -53,7 +53,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
                    "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
                    "rows": rows != ROWS, "from": begin, "cache-gb": cache != TrainingOrder.cache,
-                   "learn-prompts": learn_prompts, **dict(lengths or {})}
+                   "learn-prompts": learn_prompts, "features": features, **dict(lengths or {})}
         refuse_other_folder(out, name)
         asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
         return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
@@ -63,7 +63,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
                           target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch),
-                          begin=begin and shelf_at(begin), learn_prompts=learn_prompts)
+                          begin=begin and shelf_at(begin), learn_prompts=learn_prompts, features=features)
     refuse_other_folder(out, name)
     if begin:
         refuse_going_on(name)

@@ -39,6 +39,8 @@ Watch = Annotated[list[Path] | None, opt.path_option(
 LearnPrompts = Annotated[bool, typer.Option("--learn-prompts", help="Train on the text of the prompts too.")]
 CacheGB = Annotated[float, typer.Option(
     "--cache-gb", help="Room for features in GB: on disk, or in the memory of a GPU.")]
+Features = Annotated[Path | None, opt.path_option(
+    "--features", "A folder of features that several fits on the same answers share.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -88,7 +90,8 @@ def train(name: Annotated[str, typer.Argument(
           attention: Attention = None, rate: Rate = None, drafters: Drafters = None, longest: Longest = None,
           weight: Weight = None, positions: Positions = None, unroll: Unroll = None, rows: Rows = 8192,
           batch: Batch = None, watch: Watch = None, begin: Begin = None,
-          learn_prompts: LearnPrompts = False, cache_gb: CacheGB = 10.0, seed: opt.Seed = 0) -> None:
+          learn_prompts: LearnPrompts = False, cache_gb: CacheGB = 10.0, features: Features = None,
+          seed: opt.Seed = 0) -> None:
     """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.train import train_by_name
@@ -102,7 +105,7 @@ def train(name: Annotated[str, typer.Argument(
                                  depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
                                  optimiser=optimiser, rate=rate, smooth=smooth, attention=attention, unroll=unroll,
                                  rows=rows, batch=batch, watch=watch or (), begin=begin,
-                                 learn_prompts=learn_prompts,
+                                 learn_prompts=learn_prompts, features=features,
                                  lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None

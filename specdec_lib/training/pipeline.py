@@ -58,6 +58,7 @@ class TrainingOrder:
     rate: float | None = None
     seed: int = 0
     cache: float = 10e9                            # bytes of features on disk, on a GPU of hidden states in its memory
+    features: Path | None = None                   # a folder of features that several fits share; None: in `out`
     rows: int = ROWS                               # of the draft vocabulary
     batch: int | None = None                       # padded tokens of a step; None: what suits the device
     watch: tuple[Path, ...] = ()                   # answers to measure beside the held-out ones
@@ -125,15 +126,18 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
 def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,
                     progress: Callable) -> Dataset:
     """The dataset that the order describes; makes the answers first if none are given."""
-    work = order.out / "work"
-    mark_folder(work, name_of(target, text))
+    work, whose = order.out / "work", name_of(target, text)
+    features = order.features or work / "features"
+    mark_folder(work, whose)
+    if order.features:
+        mark_folder(features, whose, option="--features")
     if not order.data:
         ensure_answers(order, target, text, deadline, say, progress)
     kept = forbidden_texts(order)
     records = (record for path in order.data or (work / "answers",) for record in read_answers(path, target.vocab))
     watched = [record for path in order.watch for record in read_answers(path, target.vocab)]
     kept |= {normalised(record["prompt"]) for record in watched}
-    return make_dataset(target, text, records, work / "features", kept, rows=order.rows, batch=order.batch,
+    return make_dataset(target, text, records, features, kept, rows=order.rows, batch=order.batch,
                         limit=order.cache, watched=watched, learn_prompts=order.learn_prompts, say=say)
 
 
@@ -154,14 +158,14 @@ def check_sources(order: TrainingOrder) -> None:
         refuse_too_few(sum(not held for held, _ in found), sum(greedy for _, greedy in found))
 
 
-def mark_folder(work: Path, target: str, another: str = "a target with other weights") -> None:
+def mark_folder(work: Path, target: str, another: str = "a target with other weights", option: str = "--out") -> None:
     """Marks a folder of answers, features and fits with its target or base; Refusal if it has another mark."""
     path = work / "target"
     if not path.is_file():
         work.mkdir(parents=True, exist_ok=True)
         write_text(path, target)
     if path.read_text(encoding="utf-8", errors="replace") != target:
-        raise Refusal(f"{work} was begun for {another}: give another --out, or delete it")
+        raise Refusal(f"{work} was begun for {another}: give another {option}, or delete it")
 
 
 def mark_start(folder: Path, which: Recipe) -> None:

@@ -120,6 +120,23 @@ def test_a_folder_that_was_begun_for_another_target_is_refused(target, text, dat
     prepare_dataset(order, target, text, TimeBudget(1), quiet, quiet)
 
 
+def test_fits_with_a_folder_of_features_in_common_compute_them_once(target, text, data, tmp_path):
+    order = TrainingOrder(tmp_path / "first", data=(data,), features=tmp_path / "features")
+    counts = []
+    for out, rows in (("first", 8192), ("second", 8)):     # the draft vocabulary is not part of them
+        one = replace(order, out=tmp_path / out, rows=rows)
+        lessons = prepare_dataset(one, target, text, TimeBudget(1), quiet, quiet)
+        for group in lessons.train:
+            lessons.features(group)
+        counts.append(lessons.features.computed)
+    assert counts[0] > 0
+    assert counts[1] == 0
+    assert not list(tmp_path.glob("*/work/features"))
+    other = Transformer(replace(target.weights, embedding=target.weights.embedding + 1))
+    with pytest.raises(Refusal, match="features was begun for a target with other weights: give another --features"):
+        prepare_dataset(replace(order, out=tmp_path / "third"), other, text, TimeBudget(1), quiet, quiet)
+
+
 def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text, tmp_path, twenty_steps):
     order = TrainingOrder(tmp_path, LONG, tokens=3000)
     card = train_drafter(recipe("draft-lm"), order, target, text, MADE).card
