@@ -16,20 +16,31 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
+
 QUINTIC = (3.4445, -4.7750, 2.0315)                # coefficients of the iteration, Jordan et al.
 STEPS = 5
 
 
-def orthogonal(matrix: Tensor, steps: int = STEPS) -> Tensor:
-    """The matrix with its singular values pushed towards one (about 0.7 to 1.2), computed by matrix products alone."""
+def orthogonal(matrix: Tensor, steps: int = STEPS, dtype: torch.dtype | None = None) -> Tensor:
+    """The matrix with its singular values pushed towards one (about 0.7 to 1.2), computed by matrix products alone.
+
+    They are of `dtype`. None: bfloat16, as published, but float32 on a CPU where torch has no kernels for bfloat16
+    and a product of this size takes tens of times as long.
+    """
     a, b, c = QUINTIC
-    x = matrix.bfloat16() / (matrix.norm() + 1e-7)
+    x = matrix.to(dtype or products_dtype(matrix.device)) / (matrix.norm() + 1e-7)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
     for _ in range(steps):
         square = x @ x.T
         x = a * x + (b * square + c * square @ square) @ x
     return (x.T if tall else x).to(matrix.dtype)
+
+
+def products_dtype(device: torch.device) -> torch.dtype:
+    """The dtype in which a device multiplies the matrices of a step."""
+    return torch.bfloat16 if device.type != "cpu" or bfloat16_is_fast() else torch.float32
 
 
 class Muon(torch.optim.Optimizer):

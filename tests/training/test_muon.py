@@ -1,18 +1,32 @@
 """Muon's steps for matrices and vectors."""
 
+import pytest
 import torch
 
-from specdec_lib.training.muon import Muon, orthogonal
+from specdec_lib.training import muon
+from specdec_lib.training.muon import Muon, orthogonal, products_dtype
 
 
-def test_singular_values_come_close_to_one_whatever_they_were():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_singular_values_come_close_to_one_whatever_they_were(dtype):
     dice = torch.Generator().manual_seed(0)
     for shape in ((8, 20), (20, 8), (16, 16)):
         u, _, v = torch.linalg.svd(torch.randn(shape, generator=dice), full_matrices=False)
         matrix = u @ torch.diag(torch.logspace(0, -1.5, min(shape))) @ v
-        values = torch.linalg.svdvals(orthogonal(matrix))
+        values = torch.linalg.svdvals(orthogonal(matrix, dtype=dtype))
         assert values.min() > 0.4, values
         assert values.max() < 1.35, values
+
+
+def test_a_processor_without_kernels_for_bfloat16_multiplies_in_float32(monkeypatch):
+    matrix = torch.randn(8, 20, generator=torch.Generator().manual_seed(0))
+    for fast, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr(muon, "bfloat16_is_fast", lambda fast=fast: fast)
+        assert products_dtype(torch.device("cpu")) == dtype
+        assert products_dtype(torch.device("cuda")) == torch.bfloat16
+        assert torch.equal(orthogonal(matrix), orthogonal(matrix, dtype=dtype))
+        assert orthogonal(matrix).dtype == torch.float32
+    assert not torch.equal(orthogonal(matrix, dtype=torch.bfloat16), orthogonal(matrix, dtype=torch.float32))
 
 
 def test_a_step_has_the_size_of_its_rate_and_descends():
