@@ -49,4 +49,6 @@ class Dice:
         sums = torch.cumsum(dist.probs, 0)
         mark = self._generator.random() * float(sums[-1])
         index = int(torch.searchsorted(sums, torch.tensor(mark, dtype=sums.dtype, device=sums.device), right=True))
-        return int(dist.ids[min(index, len(dist.ids) - 1)])
+        if index == len(sums):                     # the mark was rounded up to the sum: the last that is possible
+            index = int(dist.probs.nonzero()[-1])
+        return int(dist.ids[index])

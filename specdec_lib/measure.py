@@ -30,7 +30,7 @@ class Row(NamedTuple):
     offered: int
     emitted: int
     depth: int                                     # longest path of the draft
-    width: int                                     # tokens fed to the verification: nodes + 1
+    width: int                                     # tokens fed to the verification: scored nodes + 1
     when: float
     what: float
     target: float
@@ -65,12 +65,13 @@ def row(round: Round) -> Row:
     rows = list(round.row_stats.rows)
     two, best = round.row_stats.logits[rows, :2].tolist(), likeliest(round.row_stats.ids[rows],
                                                                      round.row_stats.logits[rows])
-    return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, len(draft) + 1,
+    scored = (round.ahead and round.ahead.scored) or len(draft) + 1
+    return Row(source, len(draft), len(path), offered(round), len(emitted), draft.depth, scored,
                *round.seconds[:4], -sum(round.logprobs), emitted,
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
                tuple(pair[0] - pair[-1] for pair in two),
                sum(token not in ids for token, ids in zip(emitted, best, strict=True)), round.seconds.wall,
-               *(round.ahead or (None, None, None)))
+               *(round.ahead[:3] if round.ahead else ()))
 
 
 def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:

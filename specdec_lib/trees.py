@@ -62,6 +62,15 @@ class ScoresRequest(NamedTuple):
         return self.model(self.tokens, self.draft)
 
 
+def readable(budget: Budget, context: int | None, session: Session) -> Budget:
+    """The budget without tokens that a drafting model with this context has no room for.
+
+    Its last forward reads the text and every drafted token but the last; None: nothing limits it.
+    """
+    room = budget.depth if context is None else max(0, context + 1 - len(session.tokens))
+    return budget if budget.depth <= room else replace(budget, depth=room)
+
+
 def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Scores],
          source: str = "") -> Draft:
     """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next distribution.

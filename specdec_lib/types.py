@@ -182,15 +182,15 @@ class Seconds(NamedTuple):
         return self.when + self.what + self.target + self.how if self.wall is None else self.wall
 
 
-NO_SECONDS = Seconds()
-
-
 class DraftedAhead(NamedTuple):
     """What a schedule drafted beside this round's verification, in tokens."""
 
     tokens: int                                    # drafted while the target verified, in all branches
     branches: int                                  # of them first tokens: alternatives for one position
     discarded: int                                 # submitted or drafted ahead, and useless after this verdict
+    made: int | None = None                        # drafted in this round's seconds, before the forward as well
+    scored: int | None = None                      # rows of the forward; None: one more than the draft has nodes
+    asked: Budget | None = None                    # of the draft made beside; the round's own is of the tested one
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Round:
     row_stats: RowStats
     verdict: Verdict                               # as the loop cut it
     logprobs: tuple[float, ...]                    # log p of each emitted token, raw softmax at temperature 1
-    seconds: Seconds = NO_SECONDS
+    seconds: Seconds = Seconds()
     ahead: DraftedAhead | None = None              # of a schedule that drafts and verifies at the same time
 
 

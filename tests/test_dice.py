@@ -1,5 +1,6 @@
 """Random numbers are keyed: the same key and position give the same numbers, whatever was drawn in between."""
 
+import pytest
 import torch
 
 from specdec_lib.dice import Dice
@@ -47,3 +48,10 @@ def test_every_outcome_enumerates_every_branch_with_its_probability():
     assert len(dist) == 6
     assert abs(dist[8, True] - .175) < 1e-7
     assert abs(sum(dist.values()) - 1) < 1e-6
+
+
+@pytest.mark.parametrize("drawn", [1 - 2 ** -26, 1 - 2 ** -53])
+def test_a_number_that_is_rounded_up_to_the_whole_gives_no_token_of_probability_zero(drawn):
+    dice = Dice(1)
+    dice.__dict__["_generator"] = type("Fixed", (), {"random": lambda self: drawn})()
+    assert dice.choose(Categorical(torch.tensor([3, 8, 9]), torch.tensor([.2, .8, .0]))) == 8

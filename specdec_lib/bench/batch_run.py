@@ -63,14 +63,15 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
     folder.keep_loaded(world.loaded())
     everything: list[Decode] = []
     order = {prompt.question_id: place for place, prompt in enumerate(prompts)}
+    named = {str(one): one for one in order}       # a part with one id that is a string holds strings alone
     total = len(prompts) * len(entrants) * plan.repeats
     for place, (repeat, name, measured) in enumerate(streams(plan, world, kept, prompts, ids)):
-        here = folder.part(place)
-        if here is None:
+        done = folder.part(place)
+        here = [replace(one, question_id=named[str(one.question_id)]) for one in done or ()]
+        if done is None:
             progress(len(everything), total, f"warm-up of {name}")
             for _ in measured(-1, WARM_UP):
                 pass
-            here = []
             for one in measured(repeat, plan.max_new_tokens):
                 here.append(one)
                 progress(len(everything) + len(here), total, name)

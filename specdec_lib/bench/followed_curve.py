@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from specdec_lib import catalog
 from specdec_lib.bench.results import Decode
+from specdec_lib.bench.runners import WARM
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.cost.refit import LATEST, refitted
 from specdec_lib.specs import MethodSpec
@@ -40,8 +41,12 @@ class FollowedCurve:
 
 
 def resumed_methods(methods: Iterable[MethodSpec]) -> set[str]:
-    """Those whose verification resumes rows that their drafter took through the first layers: a part of a forward."""
-    return {str(spec) for spec in methods if EXITS in catalog.needed_checkpoints(spec)}
+    """Those whose verification resumes rows that their drafter took through the first layers: a part of a forward.
+
+    A method that learns across prompts runs under the names of its streams as well.
+    """
+    names = (str(spec) for spec in methods if EXITS in catalog.needed_checkpoints(spec))
+    return {one for name in names for one in (name, *(f"{name} ({said})" for said in WARM.values()))}
 
 
 def forwards_of(decodes: Iterable[Decode]) -> Iterator[tuple[int, float]]:

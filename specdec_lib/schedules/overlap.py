@@ -89,9 +89,10 @@ class WithoutLastRows:
 
 @dataclass(frozen=True)
 class Flight:
-    """What is under way between two rounds: the pending tokens, as a chain or a tree."""
+    """What is under way between two rounds: the pending tokens, as a chain or a tree, and the budget they had."""
 
     pending: Draft = field(default_factory=Draft)
+    budget: Budget = Budget()
 
     @property
     def tip(self) -> int:
@@ -125,9 +126,9 @@ class Overlap:
         """Yields the session after every forward of the target; the first draft is made during its prefill."""
         with self.workers.open(method.what, session) as worker:
             start = perf_counter()
-            self.ask(worker, session, Flight(), method, dice.fork("prefill"))
+            budget = self.ask(worker, session, Flight(), method, dice.fork("prefill"))
             target.prefill(session.tokens[:-1])
-            flight = Flight(self.keep(session, worker.result().draft))
+            flight = Flight(self.keep(session, worker.result().draft), budget)
             session = replace(session, prefill=perf_counter() - start)
             while not session.done:
                 session, flight = self.round(session, flight, target, method, worker, dice)
@@ -143,15 +144,15 @@ class Overlap:
               dice: RandomNumbers) -> tuple[Session, Flight]:
         """One forward of the target, and what the worker drafts meanwhile."""
         own, start = dice.fork(len(session.rounds)), perf_counter()
-        alone = 0.0                                # seconds in which the worker drafted and the target waited
+        first = Drafted(Draft(), 0.0)              # what the worker drafts while the target waits
         if not self.pre and not len(flight.pending):
-            self.ask(worker, session, flight, method, own.fork("first"))
+            budget = self.ask(worker, session, flight, method, own.fork("first"))
             first = worker.result()
-            flight, alone = Flight(first.draft), first.seconds
+            flight = Flight(first.draft, budget)
         asked = perf_counter()
         tree = self.submitted(session, flight, own)
         planning = perf_counter()
-        alone += planning - asked
+        alone = first.seconds + planning - asked
         beside = self.post or not len(flight.pending)
         budget = self.ask(worker, session, flight, method, own) if beside else Budget()
         begun = perf_counter()
@@ -159,16 +160,18 @@ class Overlap:
         scored = perf_counter()
         new = worker.result() if beside else Drafted(Draft(), 0.0)
         waited = perf_counter()
-        draft, verdict = verify(session, flight, tree, new.draft, scores, method, dice)
+        draft, verdict, seen = verify(session, flight, tree, new.draft, scores, method, dice)
         rows = (0, *(node + 1 for node in verdict.path))[:len(verdict.tokens)]
-        row_stats = scores.row_stats(rows)
-        done = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict))
-        after = self.what_stays(session, flight, new.draft, verdict)
+        row_stats = seen.row_stats(rows)
+        tested = flight.budget if len(flight.pending) else budget
+        done = Round(tested, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict))
+        after = replace(self.what_stays(session, flight, new.draft, verdict), budget=budget)
         inline = 0.0 if worker.parallel else new.seconds
         seconds = Seconds(begun - planning - inline, alone + new.seconds, scored - begun,
                           perf_counter() - waited, perf_counter() - start if worker.parallel else None)
-        done = replace(done, seconds=seconds, ahead=account(flight, new.draft, verdict, after))
-        return session.after(done), after
+        ahead = account(flight, new.draft, verdict, after)._replace(
+            made=len(first.draft) + len(new.draft), scored=1 + len(tree), asked=budget)
+        return session.after(replace(done, seconds=seconds, ahead=ahead)), after
 
     def submitted(self, session: Session, flight: Flight, dice: RandomNumbers) -> Draft:
         """What the forward scores: the pending tokens, and after them in the same tree what the guide has more."""
@@ -202,15 +205,15 @@ def budget_after(session: Session, flight: Flight, method: Method, dice: RandomN
 
 
 def verify(session: Session, flight: Flight, tree: Draft, new: Draft, scores: Scores, method: Method,
-           dice: RandomNumbers) -> tuple[Draft, Verdict]:
-    """The draft that is tested, the scored tree and the new first tokens, and the rule's verdict on it."""
+           dice: RandomNumbers) -> tuple[Draft, Verdict, Scores]:
+    """The draft that is tested, the scored tree and the new first tokens, the rule's verdict on it, and its scores."""
     draft = with_children(tree, flight.tip, first_tokens(tree, flight.tip, new))
     heads = len(draft) - len(tree)
     seen: Any = WithoutLastRows(scores, heads) if heads else scores
     verdict = method.how(session, draft, seen, dice)
     if verdict.tokens[-1] == UNSEEN:
         verdict = Verdict(verdict.path, verdict.tokens[:-1])
-    return draft, verdict.until(session)
+    return draft, verdict.until(session), seen
 
 
 def first_tokens(tree: Draft, tip: int, new: Draft) -> Draft:

@@ -136,10 +136,10 @@ class Pipeline:
         """One row through the second stage, and what the worker adds to the pipeline meanwhile."""
         own, start = dice.fork(len(session.rounds)), perf_counter()
         budget = budget_of(session, method, own)
-        planned, alone = perf_counter(), 0.0       # alone: seconds in which the second stage waited for a first token
+        planned, alone, first = perf_counter(), 0.0, 0         # seconds in which the second stage waited for tokens
         if not len(under.drawn):
-            first = draw(worker, session, Draft(), Budget(1), own)
-            under, alone = UnderWay.of(first.draft), first.seconds
+            drawn = draw(worker, session, Draft(), Budget(1), own)
+            under, alone, first = UnderWay.of(drawn.draft), drawn.seconds, len(drawn.draft)
         more = room(session, budget, under.drawn)
         if more:
             ask(worker, session, under.drawn, replace(budget, depth=more), own)
@@ -149,12 +149,12 @@ class Pipeline:
         scored = perf_counter()
         new = worker.result() if more else Drafted(Draft(), 0.0)
         waited = perf_counter()
-        draft, verdict = verify(session, Flight(), Draft(), under.drawn, scores, method, dice)
+        draft, verdict, seen = verify(session, Flight(), Draft(), under.drawn, scores, method, dice)
         under = under.joined(new.draft) if more else under
-        row_stats = scores.row_stats((0,))
+        row_stats = seen.row_stats((0,))
         done = Round(budget, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict),
                      ahead=DraftedAhead(len(new.draft), min(1, len(new.draft)),
-                                        0 if verdict.path else len(under.drawn)))
+                                        0 if verdict.path else len(under.drawn), first + len(new.draft), 1))
         seconds = Seconds(planned - start, alone + new.seconds, scored - begun, perf_counter() - waited,
                           perf_counter() - start if worker.parallel else None)
         return session.after(replace(done, seconds=seconds)), under.after(bool(verdict.path))

@@ -78,7 +78,7 @@ class TraceRound(NamedTuple):
 def logged(round: Round) -> LoggedRound:
     """The counts of a round of a decode."""
     return LoggedRound(len(round.draft), len(round.verdict.path), len(round.verdict.tokens), round.draft.depth,
-                       *(round.ahead or ()))
+                       *(round.ahead or ())[:3])
 
 
 def pending(row: RoundCounts) -> int:

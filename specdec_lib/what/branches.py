@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.trees import grow_chains, likeliest, with_node
+from specdec_lib.trees import grow_chains, likeliest, readable, with_node
 from specdec_lib.types import LM, ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "branches"
@@ -37,6 +37,7 @@ class Branches:
         def ask(draft: Draft):
             return self.model(session.tokens, draft)
 
+        budget = readable(budget, self.model.context, session)
         if not budget.size:
             return Draft()
         scores = ask(Draft())

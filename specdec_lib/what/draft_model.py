@@ -13,7 +13,7 @@ from functools import partial
 
 from specdec_lib.cards import Card
 from specdec_lib.scores import Scores
-from specdec_lib.trees import ScoresRequest, grow, growing
+from specdec_lib.trees import ScoresRequest, grow, growing, readable
 from specdec_lib.types import LM, Budget, Draft, RandomNumbers, Session
 
 NAME = "draft-model"
@@ -21,17 +21,19 @@ NAME = "draft-model"
 
 @dataclass(frozen=True)
 class DraftModel:
-    """A chain drawn from `model` under the session's sampling."""
+    """A chain drawn from `model` under the session's sampling, as far as its context reaches."""
 
     model: LM
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), NAME)
+        room = readable(budget, self.model.context, session)
+        return grow(session, room, dice, lambda draft: self.model(session.tokens, draft), NAME)
 
     def asking(self, session: Session, budget: Budget,
                dice: RandomNumbers) -> Generator[ScoresRequest, Scores, Draft]:
         """The same without its forwards: yields each draft that is to be scored and is sent its scores."""
-        return growing(session, budget, dice, partial(ScoresRequest, self.model, session.tokens), NAME)
+        room = readable(budget, self.model.context, session)
+        return growing(session, room, dice, partial(ScoresRequest, self.model, session.tokens), NAME)
 
 
 CARD = Card(NAME, idea="a small model drafts token by token", source="Leviathan et al. 2023",

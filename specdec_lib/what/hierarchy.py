@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.speculate import Speculation, as_draft, speculate
-from specdec_lib.trees import grow, with_notes
+from specdec_lib.trees import grow, readable, with_notes
 from specdec_lib.types import LM, ROOT, Budget, Draft, How, RandomNumbers, Refusal, Session, Stop, What
 
 NAME = "hierarchy"
@@ -46,7 +46,8 @@ class ModelDrafter:
     name: str
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        return grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), self.name)
+        room = readable(budget, self.model.context, session)
+        return grow(session, room, dice, lambda draft: self.model(session.tokens, draft), self.name)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class Hierarchy:
         return self.block + sum(level.block for level in self.levels)
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        return self.buffered(len(self.levels), session, budget, dice)
+        for level in self.levels:
+            budget = readable(budget, level.model.context, session)
+        return self.buffered(len(self.levels), session, budget, dice) if budget.size else Draft()
 
     def buffered(self, place: int, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         """What the level at this place hands up, 0 being the lowest: its block of tokens or more, at most the budget.

@@ -15,7 +15,7 @@ from itertools import takewhile
 from math import log
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.trees import grow_chains, likeliest, with_node
+from specdec_lib.trees import grow_chains, likeliest, readable, with_node
 from specdec_lib.types import LM, ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "multi-sequence"
@@ -36,6 +36,7 @@ class MultiSequence:
         def ask(draft: Draft):
             return self.model(session.tokens, draft)
 
+        budget = readable(budget, self.model.context, session)
         if not budget.size:
             return Draft()
         greedy = replace(session, sampling=None)

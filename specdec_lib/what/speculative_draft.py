@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.speculate import as_draft, speculate
+from specdec_lib.trees import readable
 from specdec_lib.types import FORWARDS, LM, Budget, Draft, How, RandomNumbers, Refusal, Session, What
 
 NAME = "speculative-draft"
@@ -33,8 +34,8 @@ class SpeculativeDraft:
             raise Refusal(f"retrieved must be zero or more tokens, got {self.retrieved}")
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
-        longest = min(budget.depth, budget.size)
-        draft = Draft()
+        budget = readable(budget, self.model.context, session)
+        longest, draft = min(budget.depth, budget.size), Draft()
         for turn in range(budget.notes.get(FORWARDS, longest)):
             if len(draft) == longest or (len(draft) and draft.tokens[-1] in session.end):
                 break

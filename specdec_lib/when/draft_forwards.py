@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import FORWARDS, Budget, RandomNumbers, Refusal, Session
+from specdec_lib.types import FORWARDS, Budget, RandomNumbers, Refusal, Round, Session
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,17 @@ class DraftForwards:
 
     def measured(self, session: Session) -> int:
         """round(target seconds / drafter seconds a forward), from 1 to `longest`."""
-        drafting = [one for one in session.rounds[-self.window:] if one.seconds.what > 0 and one.budget.notes]
+        drafting = [one for one in session.rounds[-self.window:] if one.seconds.what > 0 and asked(one).notes]
         if not drafting:
             return self.first
         forward = median(one.seconds.target for one in drafting)
-        step = median(one.seconds.what / one.budget.notes[FORWARDS] for one in drafting)
+        step = median(one.seconds.what / asked(one).notes[FORWARDS] for one in drafting)
         return max(1, min(self.longest, round(forward / step)))
+
+
+def asked(round: Round) -> Budget:
+    """The budget of the draft that was made in this round's seconds."""
+    return (round.ahead and round.ahead.asked) or round.budget
 
 
 def make(kit: Kit, forwards: int | None = None, retrieved: int = 8, first: int = 4, longest: int = 16,

@@ -39,7 +39,9 @@ class SpeedRatio:
 
 def drafted(round: Round) -> int:
     """Tokens that this round's drafter made."""
-    return len(round.draft) if round.ahead is None else round.ahead.tokens
+    if round.ahead is None:
+        return len(round.draft)
+    return round.ahead.tokens if round.ahead.made is None else round.ahead.made
 
 
 def make(kit: Kit, first: int = 4, longest: int = 16, window: int = 8) -> SpeedRatio:

@@ -114,6 +114,20 @@ def test_a_run_that_was_stopped_goes_on_at_the_next_method_and_a_finished_one_is
         batch_run.run_batches(plan(3), world, ASKED, tmp_path / "run")
 
 
+def test_a_stopped_run_with_numbers_and_words_as_ids_goes_on(world, tmp_path):
+    """A stream's table holds one kind of id, so those of a file that mixes them come back as words."""
+    mixed = [ASKED[0], replace(ASKED[1], question_id="second")]
+
+    def stop(done, total, name):
+        if name == "sam(depth=3)":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        batch_run.run_batches(plan(), world, mixed, tmp_path / "run", progress=stop)
+    told = batch_run.run_batches(plan(), world, mixed, tmp_path / "run")
+    assert all(entry["identical_prompts"] == 2 for entry in told["methods"].values())
+
+
 def test_only_first_turns_are_decoded_and_that_is_said(world, tmp_path):
     two = [replace(ASKED[0], turns=("3 5", "7")), ASKED[1]]
     told = batch_run.run_batches(plan(methods=("ar",)), world, two, tmp_path)
