@@ -1,16 +1,20 @@
 """Learning curves: tokens per target forward over the tokens seen, on held-out answers and on other people's prompts.
 
 A curve comes from the log of one fit, whose learning rate falls as a cosine. Points in the middle of a run therefore
-lie below what a run of that length would end with, and the curve says nothing about longer runs.
+lie below what a run of that length would end with, and the curve says nothing about longer runs. A `PowerLaw` is fitted
+to the ends of runs of different lengths.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
@@ -46,6 +50,71 @@ class LearningCurve:
         return [(look.tokens / 1e6, getattr(look, kind)) for look in self.looks]
 
 
+class PowerLaw(NamedTuple):
+    """tokens per target forward = ceiling - scale * n ** -power after n million tokens of training."""
+
+    ceiling: float
+    scale: float
+    power: float
+
+    def at(self, tokens: float) -> float:
+        """Tokens per target forward after so many million tokens."""
+        return self.ceiling - self.scale * tokens ** -self.power
+
+    def tokens_for(self, goal: float) -> float:
+        """The million tokens after which a goal is reached; infinite at and above the ceiling."""
+        return inf if goal >= self.ceiling else (self.scale / (self.ceiling - goal)) ** (1 / self.power)
+
+
+def fit_power_law(ends: Sequence[tuple[float, float]], most: float = 6.0) -> PowerLaw:
+    """The law nearest to the ends of runs, (million tokens, tokens per target forward), by least squares.
+
+    For a given power, ceiling and scale follow from a straight line, so powers are tried one by one. `most` is what a
+    drafter reaches at best: its depth and the target's own token. Raises ValueError for fewer than three ends, which
+    would not determine the law.
+    """
+    if len(ends) < 3:
+        raise ValueError(f"a power law has three numbers and needs as many ends of runs, got {len(ends)}")
+    tokens, values = np.array(ends, dtype=float).T
+    laws = [line_for(power, tokens ** -power, values, most) for power in np.geomspace(0.02, 3, 2000)]
+    return min(laws, key=lambda law: float(((law.ceiling - law.scale * tokens ** -law.power - values) ** 2).sum()))
+
+
+def line_for(power: float, x: np.ndarray, values: np.ndarray, most: float) -> PowerLaw:
+    """The best ceiling, `most` at the highest, and scale for this power, where x is the tokens ** -power."""
+    slope, ceiling = np.polyfit(x, values, 1)
+    if ceiling > most:
+        slope, ceiling = float(x @ (values - most) / (x @ x)), most
+    return PowerLaw(float(ceiling), -float(slope), float(power))
+
+
+def power_laws(ends: Sequence[tuple[float, float]]) -> tuple[PowerLaw, tuple[PowerLaw, ...]]:
+    """The law of all ends, and those that leave out one end each: how far it depends on a single run."""
+    return fit_power_law(ends), tuple(fit_power_law([*ends[:i], *ends[i + 1:]]) for i in range(len(ends)))
+
+
+def late_gain(points: Sequence[tuple[float, float]], share: float = 1 / 3) -> float:
+    """What a curve gained over the last `share` of its tokens, from the last look before that part to its end."""
+    begin = points[0][0] + (1 - share) * (points[-1][0] - points[0][0])
+    return points[-1][1] - [value for tokens, value in points if tokens <= begin][-1]
+
+
+def text_needed(goal: float, law: PowerLaw, without: Sequence[PowerLaw] = ()) -> str:
+    """The predicted tokens for a goal in words, and their range over the laws that leave out one end each."""
+    found = sorted(one.tokens_for(goal) for one in without)
+    span = f", or {amount(found[0])} to {amount(found[-1])} without one of the fits" if found else ""
+    return f"predicted for {goal:.2f} tokens per forward: {amount(law.tokens_for(goal))}{span}"
+
+
+def amount(millions: float) -> str:
+    """So many million tokens in words, to two digits; never where they are infinite."""
+    if millions >= 1e9:
+        return "never" if millions == inf else "over a quadrillion tokens"
+    size, unit = next((size, unit) for size, unit in ((1e6, "trillion"), (1e3, "billion"), (0, "million"))
+                      if millions >= size)
+    return f"{float(f'{millions / (size or 1):.2g}'):g} {unit} tokens"
+
+
 def looks_of(log: Sequence[Mapping[str, Any]], name: str, before: int = 0) -> tuple[Look, ...]:
     """The looks in the log of a fit that watched answers; `before` are the tokens that its checkpoint had seen.
 
@@ -56,6 +125,23 @@ def looks_of(log: Sequence[Mapping[str, Any]], name: str, before: int = 0) -> tu
     if len(found) < 2:
         raise Refusal(f"this log of {name} watched no answers: train with --watch FILE")
     return found
+
+
+def curves_of_shelf(shelf: Path, names: Iterable[str], kind: str = "watched") -> dict[str, list[tuple[float, float]]]:
+    """(million tokens of the fit, tokens per target forward) from the kept log of each checkpoint, by drafter or part.
+
+    Checkpoints whose fit kept no log, or measured no answers of this kind, are left out.
+    """
+    from specdec_lib.training.fit import KEPT_LOG, read_log
+
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for name in names:
+        path = shelf / name / KEPT_LOG
+        for line in read_log(path) if path.is_file() else ():
+            for part, told in line.get(kind, {}).items():
+                label = part if part == name else f"{name}, {part}"
+                curves.setdefault(label, []).append((line["tokens"] / 1e6, told[TAU]))
+    return curves
 
 
 def keep_curves(logs: Mapping[str, Sequence[Mapping[str, Any]]], made: Mapping[str, Mapping[str, Any]], out: Path,

@@ -25,7 +25,8 @@ from specdec_lib.cost import curves
 from specdec_lib.heads.drafter_linear import uses_codes
 from specdec_lib.hub import locate
 from specdec_lib.hub.checksum import folder_sha256
-from specdec_lib.hub.load import default_dtype, load_lm, refuse_missing, torchs_dtype
+from specdec_lib.hub.default_model import NAME as DEFAULT
+from specdec_lib.hub.load import default_dtype, dtype_for, load_lm, refuse_missing, torchs_dtype
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.four_bit_weights import INT4, NARROW, Dtype, refuse_device
@@ -91,10 +92,11 @@ def device_of(name: str) -> str:
     return name
 
 
-def dtype_of(name: str, device: str, four_bit: bool = False) -> str:
-    """The dtype's full name; `auto` is `hub.load.default_dtype`. `four_bit` allows int4."""
+def dtype_of(name: str, device: str, four_bit: bool = False, target: str = DEFAULT) -> str:
+    """The dtype's full name; `auto` is what `hub.load.dtype_for` takes for this target. `four_bit` allows int4."""
     if name == "auto":
-        return str(default_dtype(device)).removeprefix("torch.")
+        folder = None if target == DEFAULT else locate.folder_at_hand(target) or locate.model_folder(target)
+        return str(dtype_for(folder, device)).removeprefix("torch.")
     if name == INT4:
         refuse_device(device)
         if not four_bit:
@@ -114,6 +116,17 @@ def weights_dtype(name: str) -> Dtype:
 def other_dtype(name: str) -> torch.dtype:
     """The dtype of all other models of a run: beside a target in 4 bits that which `auto` takes on the CPU."""
     return default_dtype("cpu") if name == INT4 else DTYPES[name]
+
+
+def dtype_beside(folder: Path, dtype: torch.dtype, device: str) -> torch.dtype:
+    """The dtype of a draft model beside a target of this dtype: where transformers runs it, one that is fast there."""
+    slow = dtype == torch.bfloat16 and device == "cpu"
+    return dtype_for(folder, device) if slow else dtype
+
+
+def load_beside(folder: Path, dtype: torch.dtype, device: str, threads: int | None) -> LM:
+    """The draft model in this folder, for a target of this dtype."""
+    return load_lm(folder, dtype_beside(folder, dtype, device), device, threads)
 
 
 def bit_facts(lm: LM | None) -> dict[str, bool]:
@@ -177,7 +190,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     trained = CheckpointFolder(shelf, lm, text, target, say, {"ngram": read_ngram})
     small = DraftSource()
     if beside is not None and draft is not None:
-        small = draft_source.checked_draft(load_lm(beside, other, device, threads), lm, text, draft)
+        small = draft_source.checked_draft(load_beside(beside, other, device, threads), lm, text, draft)
     elif drafts or draft is not None:
         small = draft_source.choose_draft(draft, lm, trained, say)
     given: dict[str, Any] = {}

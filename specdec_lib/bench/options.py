@@ -164,7 +164,9 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
 def asked_dtype(options: RunOptions, device: str) -> str:
     """The dtype's full name; by default the encoder-decoder computes as it was trained, in float32."""
     own = is_seq2seq(options.target)
-    return dtype_of("float32" if own and options.dtype == "auto" else options.dtype, device, four_bit=not own)
+    if own:
+        return dtype_of("float32" if options.dtype == "auto" else options.dtype, device)
+    return dtype_of(options.dtype, device, four_bit=True, target=options.target)
 
 
 def matching_curve(path: Path, plan: Plan) -> curves.CostCurve:

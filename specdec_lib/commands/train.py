@@ -93,7 +93,7 @@ def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, t
     refused = [line for path in forbid for line in texts(path)]
     for path in prompts:
         read_prompts(path)
-    lm, text, _, _ = open_target(target, device, dtype, threads, say)
+    lm, text, _, _ = open_target(target, device, fitted_dtype(dtype, device), threads, say)
     with alone_in(out):
         made = make_answers(lm, text, out, tokens, minutes, prompts, refused, plan, batch, say=say,
                             progress=lambda done, seconds: progress(done, tokens, "tokens of answers"))
@@ -132,7 +132,7 @@ def predictor_settings(name: str, given: Mapping[str, Any], rate: float | None,
 
 
 def fitted_dtype(name: str, device: str) -> str:
-    """The name of a dtype, for training; `auto` is one in which torch is fast, for it computes the gradients."""
+    """The name of a dtype, for training; `auto` is one that torch is fast in, for it attends and computes gradients."""
     return str(torchs_dtype(device_of(device))).removeprefix("torch.") if name == "auto" else name
 
 

@@ -9,12 +9,12 @@ from typing import Literal
 import torch
 
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.models.llama.config import UnsupportedConfig
+from specdec_lib.models.llama.config import UnsupportedConfig, config_of
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.dense_linear import dense_code
 from specdec_lib.models.llama.four_bit_weights import INT4, Dtype, refuse_device
 from specdec_lib.models.llama.packed_linear import bfloat16_is_fast
-from specdec_lib.models.llama.weights import tensor_sizes
+from specdec_lib.models.llama.weights import read_config, tensor_sizes
 from specdec_lib.models.threads import for_model
 from specdec_lib.types import LM, Draft, Refusal
 
@@ -38,7 +38,7 @@ def load_lm(folder: str | Path, dtype: Dtype | Literal["auto"] = "auto", device:
     """
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     refuse_missing(device)
-    dtype = default_dtype(device) if dtype == "auto" else dtype
+    dtype = dtype_for(Path(folder), device) if dtype == "auto" else dtype
     if dtype == INT4:
         refuse_device(device)
     for_model(threads)
@@ -95,6 +95,21 @@ def default_dtype(device: str) -> torch.dtype:
     """
     ours = not device.startswith("cuda") and dense_code(torch.bfloat16) is not None
     return torch.bfloat16 if ours else torchs_dtype(device)
+
+
+def dtype_for(folder: Path | None, device: str) -> torch.dtype:
+    """In what the model in this folder decodes by default: `torchs_dtype` where transformers runs it.
+
+    None, and a folder that holds no model, have the default of our own decoder.
+    """
+    try:
+        if folder is not None:
+            config_of(read_config(folder))
+    except UnsupportedConfig:
+        return torchs_dtype(device)
+    except Refusal:                                # said by whoever loads it
+        pass
+    return default_dtype(device)
 
 
 def torchs_dtype(device: str) -> torch.dtype:

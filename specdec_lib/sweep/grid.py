@@ -106,7 +106,13 @@ class Grid(GridPart):
     @field_validator("dtypes")
     @classmethod
     def dtypes_exist(cls, values: list[str], info: ValidationInfo) -> list[str]:
-        return distinct([dtype_of(value, info.data.get("device", "cpu")) for value in values])
+        device, targets = info.data.get("device", "cpu"), info.data.get("targets", [])
+        auto = {dtype_of("auto", device, target=target): target for target in targets if "auto" in values}
+        if len(auto) > 1:
+            raise Refusal("dtypes: auto is " + " and ".join(f"{name} for {target}" for name, target in auto.items())
+                          + ": name the dtypes")
+        return distinct([dtype_of(value, device) if value != "auto" else next(iter(auto), "float32")
+                         for value in values])
 
     @field_validator("cores")
     @classmethod

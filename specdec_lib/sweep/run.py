@@ -43,7 +43,7 @@ def run_sweep(grid: Path, out: Path, address: str | None = None,
         remove_leftovers(out)
         kept = {cell.name: read_cell(out, cell) for cell in cells}
         missing = [cell for cell in cells if kept[cell.name] is None]
-        told = None if missing else finished(out, cells)
+        told = None if missing else finished(out, cells, read.grid.model_dump(mode="json"))
         if told is not None:
             return told, 0
         failed = run_missing(missing, len(cells), out, address, kept, progress) if missing else {}
@@ -82,12 +82,13 @@ def run_missing(missing: Sequence[Cell], total: int, out: Path, address: str | N
     return failed
 
 
-def finished(out: Path, cells: Sequence[Cell]) -> dict | None:
-    """The summary of a sweep that has these cells and no others, None where it or the table must be made (again)."""
+def finished(out: Path, cells: Sequence[Cell], grid: dict[str, Any]) -> dict | None:
+    """The summary of a sweep of this grid, with these cells alone, None where it or the table must be made (again)."""
     try:
         summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
         rows = pq.read_metadata(out / TABLE).num_rows
-        same = [one["cell"] for one in summary["sweep"]["cells"]] == [cell.name for cell in cells]
+        same = ([one["cell"] for one in summary["sweep"]["cells"]] == [cell.name for cell in cells]
+                and summary["settings"]["grid_sha256"] == json_sha256(grid))         # it names the parameters
         return summary if same and not summary["sweep"]["failed"] and rows == summary["sweep"]["rows"] else None
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None                                # the cells are whole: both are made again

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
@@ -29,8 +30,10 @@ from specdec_lib.training.data.examples import examples, normalised
 from specdec_lib.training.data.prompt_sources import read_prompts, shipped, texts
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
-from specdec_lib.training.fit import STATE, Progress, Settings, fit, keep_log
+from specdec_lib.training.fit import Progress, Settings, fit, keep_log
 from specdec_lib.training.losses.objective import Objective
+from specdec_lib.training.marks import mark_folder, mark_recipe, mark_start, texts_sum
+from specdec_lib.training.nets.base import TrainableDrafter
 from specdec_lib.training.recipes import Recipe, start
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
@@ -110,6 +113,7 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
                         seed=order.seed, judge_every=min(180.0, 60 * order.minutes / LOOKS))
     say(f"training {which.name} for {minutes:.1f} minutes")
     with alone_in(folder):
+        mark_recipe(folder, recipe_of(order, objective, drafter, lessons))
         now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
                   folder, judge, shown)
     about = {"target": order.target, "limits": [*which.limits, *general_limits(len(drafter.frozen.ids))],
@@ -121,6 +125,15 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
                           **drafter.meta(), **begun_from(which)}, "measured": {}}
     say("measuring")
     return store_and_measure(which, order, lessons, drafter, target, text, about, folder, deadline)
+
+
+def recipe_of(order: TrainingOrder, objective: Objective, drafter: TrainableDrafter,
+              lessons: Dataset) -> dict[str, Any]:
+    """What a resumed fit must repeat; answers that the target makes itself may become more, given ones may not."""
+    given = texts_sum(lessons.data[i].tokens for group in lessons.train for i in group) if order.data else "its own"
+    return {"loss": objective.slot, "depth weights": objective.depth, "smoothing": objective.smooth,
+            "draft vocabulary": order.rows, "tokens of a step": order.batch, "prompts learned": order.learn_prompts,
+            "answers": given, **drafter.meta()}
 
 
 def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,
@@ -156,27 +169,6 @@ def check_sources(order: TrainingOrder) -> None:
         found = [(one.held_out, one.held_out and one.temperature == 0)
                  for one in examples(records, lambda turns: (), kept)]
         refuse_too_few(sum(not held for held, _ in found), sum(greedy for _, greedy in found))
-
-
-def mark_folder(work: Path, target: str, another: str = "a target with other weights", option: str = "--out") -> None:
-    """Marks a folder of answers, features and fits with its target or base; Refusal if it has another mark."""
-    path = work / "target"
-    if not path.is_file():
-        work.mkdir(parents=True, exist_ok=True)
-        write_text(path, target)
-    if path.read_text(encoding="utf-8", errors="replace") != target:
-        raise Refusal(f"{work} was begun for {another}: give another {option}, or delete it")
-
-
-def mark_start(folder: Path, which: Recipe) -> None:
-    """Marks the folder of a fit with the checkpoint it starts from, if any; Refusal if it was begun from another."""
-    origin = which.begun or which.base
-    if origin is None and not (folder / "target").is_file():
-        return
-    whose = f"another {which.upon}" if which.base else f"another start of {which.name}"
-    if origin is not None and (folder / STATE).is_file() and not (folder / "target").is_file():
-        raise Refusal(f"{folder} was begun for {whose}: give another --out, or delete it")
-    mark_folder(folder, origin.card["sha256"] if origin else "the target's layers", whose)
 
 
 def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,

@@ -32,7 +32,8 @@ from specdec_lib.files import alone_in
 from specdec_lib.training import fit
 from specdec_lib.training.eval.canvas_solving import CONFIDENT, ORDERS, cell_figures, solved_by_order
 from specdec_lib.training.fit import Progress, Settings
-from specdec_lib.training.pipeline import LOOKS, YEAR, mark_folder
+from specdec_lib.training.marks import mark_folder
+from specdec_lib.training.pipeline import LOOKS, YEAR
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
 

@@ -24,6 +24,7 @@ from specdec_lib.training.data.spellings import Pair, SpellingBatch, batch_of
 from specdec_lib.training.eval.block_drafts import block_figures, first_pass_figures
 from specdec_lib.training.fit import keep_log
 from specdec_lib.training.fit_g2p import BLOCKS, drafter_loss, fit_spellings
+from specdec_lib.training.marks import mark_recipe
 from specdec_lib.training.pipeline import TrainingOrder
 from specdec_lib.training.train_g2p import (
     LONGEST_OUTPUT,
@@ -53,6 +54,7 @@ def train_g2p_drafter(order: TrainingOrder, made: Mapping, say: Say, progress: T
     verifier, stored = load_verifier(order.out if (order.out / VERIFIER / CARD).is_file() else SHIPPED)
     folder, sum_of = order.out / "work" / DRAFTER, stored.card["sha256"]
     with alone_in(folder):
+        mark_recipe(folder, {"verifier": sum_of[:12], "letters of a step": order.batch, "dtype": made.get("dtype")})
         some = list(train)[::max(1, -(-len(train) // WORDS))]
         pairs = verifier_outputs(verifier, some, folder / f"outputs-{sum_of[:12]}.json", say)
         torch.manual_seed(order.seed)

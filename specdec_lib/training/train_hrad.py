@@ -79,12 +79,23 @@ def train_hrad(asked: HradSettings, order: TrainingOrder, target: Target, text: 
              "measured": {}}
     meta = {"longest": asked.longest, "levels": list(levels), "drafter": stored.card["sha256"]}
     done = save_checkpoint(order.out, NAME, model.state(), meta, about, {}, None, fingerprint(target, text))
-    others = find_drafter(LENGTH, order, target, text, say, shipped)
-    card = {**done.card, "measured": {"held-out": stored_figures(done, train, held, asked, target, others)}}
+    rival = length_predictor_for(stored, order, target, text, say, shipped)
+    card = {**done.card, "measured": {"held-out": stored_figures(done, train, held, asked, target, rival)}}
     write_card(order.out, NAME, card)
     packed = packed_log((place / LOG).read_text())
     write_atomically(order.out / NAME / KEPT_LOG, lambda partial: partial.write_bytes(packed))
     return Checkpoint(done.name, done.state, done.meta, card)
+
+
+def length_predictor_for(drafter: Checkpoint, order: TrainingOrder, target: Target, text: Tokenizer,
+                         say: Callable[[str], None], shipped: Path) -> Checkpoint | None:
+    """The length predictor of this very draft model, to compare with; None where there is none, or another's."""
+    try:
+        found = find_drafter(LENGTH, order, target, text, say, shipped)
+    except Refusal:                                # the shipped one is of another target
+        return None
+    whose = {} if found is None else found.meta.get("drafters", {})
+    return found if whose.get(DRAFTERS[DRAFTER]) == drafter.card["sha256"] else None
 
 
 class PendingReader:

@@ -1,10 +1,24 @@
 """Learning curves from made-up logs: what is read, what a fit that went on counts, what is refused."""
 
+import gzip
 import json
+from math import inf
 
 import pytest
 
-from specdec_lib.analysis.learning_curves import Look, keep_curves, load_curves, looks_of
+from specdec_lib.analysis.learning_curves import (
+    Look,
+    PowerLaw,
+    amount,
+    curves_of_shelf,
+    fit_power_law,
+    keep_curves,
+    late_gain,
+    load_curves,
+    looks_of,
+    power_laws,
+    text_needed,
+)
 from specdec_lib.types import Refusal
 
 
@@ -47,3 +61,52 @@ def test_another_file_is_refused(text, tmp_path):
     (tmp_path / "odd.json").write_text(text)
     with pytest.raises(Refusal, match="holds no learning curves"):
         load_curves(tmp_path / "odd.json")
+
+
+def test_a_power_law_is_found_again_and_says_when_a_goal_is_reached():
+    law = PowerLaw(2.0, 0.3, 0.4)
+    found = fit_power_law([(n, law.at(n)) for n in (0.1, 0.2, 0.5, 1.0, 3.0)])
+    assert found == pytest.approx(law, rel=1e-3)
+    assert found.at(found.tokens_for(1.9)) == pytest.approx(1.9)
+    assert law.tokens_for(1.9) == pytest.approx(3 ** 2.5)
+    assert law.tokens_for(2.0) == inf
+
+
+def test_the_law_without_one_end_differs_where_that_end_lies_off():
+    law = PowerLaw(2.0, 0.3, 0.4)
+    ends = [(n, law.at(n)) for n in (0.1, 0.2, 0.5, 1.0, 3.0)]
+    whole, parts = power_laws([*ends[:-1], (3.0, law.at(3.0) - 0.05)])
+    assert len(parts) == 5
+    assert parts[-1] == pytest.approx(fit_power_law(ends[:-1]), rel=1e-3)
+    assert parts[-1].at(9.0) > whole.at(9.0)
+
+
+def test_a_law_of_two_ends_is_refused():
+    with pytest.raises(ValueError, match="needs as many ends of runs, got 2"):
+        fit_power_law([(1, 1.5), (2, 1.6)])
+
+
+def test_a_late_gain_is_counted_from_the_last_look_before_the_last_third():
+    points = [(1.0, 1.2), (2.0, 1.5), (3.0, 1.55), (4.0, 1.6)]
+    assert late_gain(points) == pytest.approx(0.05)
+    assert late_gain(points, 0.5) == pytest.approx(0.1)
+    assert late_gain(points[:1]) == 0
+
+
+def test_the_text_for_a_goal_is_said_with_its_range():
+    law, other = PowerLaw(2.0, 0.3, 0.4), PowerLaw(1.85, 0.2, 0.4)
+    assert text_needed(1.9, law) == "predicted for 1.90 tokens per forward: 16 million tokens"
+    assert text_needed(1.9, law, (other, law)).endswith(": 16 million tokens, or 16 million tokens to never without "
+                                                        "one of the fits")
+    assert [amount(n) for n in (0.123, 1234, 2.5e6, 1e12, inf)] == [
+        "0.12 million tokens", "1.2 billion tokens", "2.5 trillion tokens", "over a quadrillion tokens", "never"]
+
+
+def test_the_curves_of_a_shelf_are_read_from_its_logs_by_part(tmp_path):
+    exits = {"step": 0, "tokens": 2_000_000, "watched": {"exit 5": {"tokens_per_target_forward": 1.3}}}
+    for name, log in (("eagle", LOG), ("early-exit", [exits]), ("unwatched", LOG[1:2])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, log)).encode()))
+    found = curves_of_shelf(tmp_path, ("eagle", "early-exit", "unwatched", "absent"))
+    assert found == {"eagle": [(0, 1.1), (0.001, 1.4), (0.003, 1.5)], "early-exit, exit 5": [(2.0, 1.3)]}
+    assert curves_of_shelf(tmp_path, ("eagle",), "held_out")["eagle"][0] == (0, 1.2)

@@ -6,8 +6,9 @@ import pytest
 import torch
 import transformers
 
+from specdec_lib.bench.environment import dtype_beside, dtype_of
 from specdec_lib.hub import load as loading
-from specdec_lib.hub.load import default_dtype, load_lm, parameter_count, torchs_dtype
+from specdec_lib.hub.load import default_dtype, dtype_for, load_lm, parameter_count, torchs_dtype
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.packed_linear import PackedLinear, bfloat16_is_fast, packs_dtype
@@ -92,6 +93,22 @@ def test_auto_decodes_in_bfloat16_where_ours_or_torchs_kernels_are_fast(torchs, 
 
 def test_auto_is_for_a_model_what_it_is_for_the_plan(folder):
     assert load_lm(folder, "auto", "cpu").dtype == default_dtype("cpu")
+
+
+def test_auto_is_what_torch_is_fast_in_where_transformers_runs_the_model(folder, tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("gpt2")
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=97, bos_token_id=0,
+                                                         eos_token_id=0)).save_pretrained(other)
+    monkeypatch.setattr(loading, "dense_code", lambda dtype: object())
+    for fast, dtype in ((False, torch.float32), (True, torch.bfloat16)):
+        monkeypatch.setattr(loading, "bfloat16_is_fast", lambda fast=fast: fast)
+        assert dtype_for(other, "cpu") == dtype
+        assert load_lm(other, "auto", "cpu").dtype == dtype
+        assert dtype_of("auto", "cpu", target=str(other)) == str(dtype).removeprefix("torch.")
+        assert dtype_beside(other, torch.bfloat16, "cpu") == dtype
+        assert dtype_beside(other, torch.float64, "cpu") == torch.float64
+        assert [dtype_for(one, "cpu") for one in (folder, None, folder / "none")] == [torch.bfloat16] * 3
+        assert dtype_of("auto", "cpu", target=str(folder)) == "bfloat16"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

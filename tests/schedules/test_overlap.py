@@ -5,13 +5,11 @@ import random
 import pytest
 
 from specdec_lib import catalog
-from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
 from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin, decode
-from specdec_lib.measure import rows
 from specdec_lib.models.table import Table
 from specdec_lib.schedules.overlap import UNSEEN, Flight, Overlap, WithoutLastRows, verify
 from specdec_lib.trees import deterministic_chain
@@ -267,47 +265,3 @@ def test_where_the_emitted_text_leaves_the_new_draft_nothing_of_it_stays():
     _, verdict, _ = verify(session, flight, tree, new, scores, method(how=Match()), NO_DICE)
     assert verdict.tokens == (3, 9)
     assert not len(schedule.what_stays(session, flight, new, verdict).pending)
-
-
-class Counted(Scripted):
-    """A target that notes how many rows each forward had."""
-
-    def __init__(self, prompt, script):
-        super().__init__(prompt, script)
-        self.rows = []
-
-    def __call__(self, tokens, draft):
-        self.rows.append(1 + len(draft))
-        return super().__call__(tokens, draft)
-
-
-@pytest.mark.parametrize("spec", ["pearl(depth=3)", "pearl(depth=3,pre=False)", "specbranch(depth=3)",
-                                  "double(depth=2)", "duodecoding(depth=4)"])
-def test_the_width_of_a_round_is_the_number_of_rows_that_its_forward_had(spec):
-    text = tuple(range(3, 13)) * 4
-    wrong = tuple(31 if place % 7 == 3 else token for place, token in enumerate(text))
-    target = Counted((1, 2), text)
-    world = Kit(target, TokenizerFacts(vocab=32), nodes=4, draft=Scripted((1, 2), wrong), parts=catalog.make_part)
-    *_, session = decode((1, 2), target, *catalog.build(spec, world), max_new_tokens=30)
-    assert [row.width for row in rows(session)] == target.rows
-
-
-@pytest.mark.parametrize("halves", HALVES, ids=str)
-def test_a_round_holds_the_budget_of_the_draft_that_it_tests(halves):
-    """Policies that learn pair a budget with the verdict on its draft; what was asked beside it stands beside it."""
-    text, asked = tuple(range(3, 30)), []
-
-    def when(session, dice):
-        asked.append(2 + len(asked) % 3)
-        return Budget(asked[-1], notes={"number": len(asked)})
-
-    method = Method(when, DraftModel(Scripted((1, 2), text)), Match(), Overlap(**halves))
-    *_, session = decode((1, 2), Scripted((1, 2), text), *method, max_new_tokens=24)
-    for one in session.rounds[:-2]:
-        drafted = len(one.draft) - one.ahead.branches
-        if drafted:                                # less one where its first token was emitted a round before
-            assert one.budget.depth - drafted in (0, 1), one
-        assert one.ahead.made == one.ahead.tokens or not halves["pre"]
-    if halves == {"pre": False, "post": False}:
-        late = session.rounds[1:5]                 # the first draft is made during the prefill
-        assert [one.ahead.made for one in late] == [len(one.draft) for one in late]

@@ -67,6 +67,17 @@ def test_a_mistake_is_named_with_its_line(more, line, word, tmp_path):
     assert word in said, said
 
 
+def test_auto_is_what_its_target_takes_and_refused_where_targets_take_others(tmp_path, monkeypatch):
+    taken = {"one": "bfloat16", "two": "float32"}
+    monkeypatch.setattr("specdec_lib.sweep.grid.dtype_of",
+                        lambda name, device, target="": taken[target] if name == "auto" else name)
+    assert grid(tmp_path, HEAD + "targets: two\n").grid.dtypes == ["auto"]                    # each cell takes its own
+    assert grid(tmp_path, HEAD + "targets: two\ndtypes: auto\n").grid.dtypes == ["float32"]
+    assert grid(tmp_path, HEAD + "targets: one\ndtypes: [auto, float64]\n").grid.dtypes == ["bfloat16", "float64"]
+    said = refused(tmp_path, HEAD + "targets: [one, two]\ndtypes: [auto]\n")
+    assert "dtypes: auto is bfloat16 for one and float32 for two: name the dtypes" in said
+
+
 def test_the_first_of_several_mistakes_is_named(tmp_path):
     assert refused(tmp_path, "mode: counting\nseeds: x\nmethods: ar\nthreads: 2\n").startswith(", line 2: seeds")
 

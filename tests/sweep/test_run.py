@@ -88,6 +88,17 @@ def test_the_same_grid_again_runs_nothing_and_changes_nothing(world, done, monke
     assert before == {path: path.read_bytes() for path in done.rglob("*") if path.is_file()}
 
 
+def test_a_grid_of_the_same_cells_that_names_a_parameter_makes_the_table_again(world, tmp_path):
+    one = {"methods": ["draft-model(depth=2)"], "seeds": [0]}
+    run_sweep(write_grid(world, "plain.yaml", **one), tmp_path / "out")
+    assert not any("parameter.depth" in row for row in read_dataset(tmp_path / "out")[1])
+    named = [{"method": "draft-model", "parameters": {"depth": [2]}}]
+    told, ran = run_sweep(write_grid(world, "named.yaml", **one | {"methods": named}), tmp_path / "out")
+    assert ran == 0
+    assert {row["parameter.depth"] for row in read_dataset(tmp_path / "out")[1]} == {2}
+    assert told["settings"]["grid"]["methods"][0]["parameters"] == {"depth": [2]}
+
+
 def test_an_enlarged_grid_runs_only_what_is_new_and_a_smaller_one_nothing(world, done):
     names = {path: path.stat().st_mtime_ns for path in (done / "cells").iterdir()}
     assert run_sweep(write_grid(world, seeds=[0, 1, 2]), done)[1] == 3

@@ -10,6 +10,7 @@ from specdec_lib.files import LOCK, OWNER
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import pipeline as module
 from specdec_lib.training.data.answers import Made
+from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, ensure_answers, prepare_dataset, read_answers, train_drafter
 from specdec_lib.training.recipes import recipe
 from specdec_lib.training.time_budget import TimeBudget
@@ -135,6 +136,22 @@ def test_fits_with_a_folder_of_features_in_common_compute_them_once(target, text
     other = Transformer(replace(target.weights, embedding=target.weights.embedding + 1))
     with pytest.raises(Refusal, match="features was begun for a target with other weights: give another --features"):
         prepare_dataset(replace(order, out=tmp_path / "third"), other, text, TimeBudget(1), quiet, quiet)
+
+
+@pytest.mark.parametrize(("change", "named"), [
+    ({"objective": Objective("tv")}, r"loss \(ce there, tv here\)"), ({"batch": 64}, "tokens of a step"),
+    ({"rows": 9}, "draft vocabulary"), ({"learn_prompts": True}, "prompts learned"), ({"data": ()}, "answers")])
+def test_a_fit_that_was_begun_with_another_recipe_is_refused_and_with_the_same_one_resumed(
+        target, text, data, tmp_path, twenty_steps, change, named):
+    order = TrainingOrder(tmp_path, LONG, data=(data,), tokens=3000)
+    first = train_drafter(recipe("draft-lm"), order, target, text, MADE).card
+    again = train_drafter(recipe("draft-lm"), replace(order, minutes=2 * LONG), target, text, MADE).card
+    assert again["sha256"] == first["sha256"]
+    with pytest.raises(Refusal, match=f"begun with another recipe, .*{named}.*: repeat it, give another --out"):
+        train_drafter(recipe("draft-lm"), replace(order, **change), target, text, MADE)
+    (tmp_path / "work" / "draft-lm" / "recipe.json").write_text("{")
+    with pytest.raises(Refusal, match="recipe.json is damaged"):
+        train_drafter(recipe("draft-lm"), order, target, text, MADE)
 
 
 def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text, tmp_path, twenty_steps):

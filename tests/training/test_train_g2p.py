@@ -1,6 +1,8 @@
 """Training the verifier and its drafter on a toy dictionary: resumable, stored, read again, refused without data."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -101,6 +103,21 @@ def test_a_drafter_names_its_verifier_and_tells_tokens_per_forward_by_block(shel
     told = stored.card["measured"]["tokens per forward on held-out"]
     assert all(value >= 1 for by in told.values() for value in by.values())
     assert list(told["words"]) == ["k = 5", "k = 10", "k = 25"]
+
+
+def test_a_drafter_that_was_fitted_for_another_verifier_is_refused(shelf, toy, tmp_path, monkeypatch):
+    """Its folder would give the finished fit of the old verifier the new one's name."""
+    shutil.copytree(shelf, tmp_path / "out")
+    monkeypatch.setattr(train_g2p_drafter, "load_verifier", lambda place: renamed(load_verifier(place)))
+    monkeypatch.setattr(train_g2p_drafter, "settings_of", lambda order: Settings(steps=6, rate=1e-2))
+    order = TrainingOrder(tmp_path / "out", 1.0, batch=16)
+    with pytest.raises(Refusal, match="begun with another recipe, verifier "):
+        train_g2p_drafter.train_g2p_drafter(order, MADE, lambda line: None, lambda done, total, what: None, toy)
+
+
+def renamed(verifier):
+    net, stored = verifier
+    return net, replace(stored, card={**stored.card, "sha256": "0" * 64})
 
 
 def test_without_a_dictionary_or_with_too_small_a_one_it_is_refused(tmp_path):

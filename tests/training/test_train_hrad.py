@@ -12,7 +12,7 @@ from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.checkpoints.card import read_card
-from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
+from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder, load_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.heads.draft_lm import draft_lm
@@ -24,7 +24,7 @@ from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.pipeline import TrainingOrder
-from specdec_lib.training.train_hrad import NAME, train_hrad
+from specdec_lib.training.train_hrad import NAME, length_predictor_for, train_hrad
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
 from tests.training.folder import answered_target
@@ -94,6 +94,18 @@ def test_a_bench_writes_down_the_checksum_of_a_predictor_that_a_parameter_names(
     trained(replace(ASKED, narrow=3))
     with pytest.raises(Refusal, match=r"\(h-rad of checkpoints is '[0-9a-f]{64}' there and '[0-9a-f]{64}' here\)"):
         bench_prepared(prepare(options), tmp_path / "run", lambda *now: None, lambda line: None)
+
+
+def test_it_is_compared_with_the_length_predictor_of_its_own_draft_model_alone(world, trained, tmp_path, monkeypatch):
+    target, text, _, drafters = world
+    order, own = TrainingOrder(drafters), load_checkpoint(drafters, "draft-lm")
+    assert length_predictor_for(own, order, target, text, print, SHIPPED) is None          # of another target
+    for sha, found in ((own.card["sha256"], True), ("0" * 64, False)):
+        rival = replace(own, meta={"drafters": {"draft-model": sha}})
+        monkeypatch.setattr(module, "find_drafter", lambda *asked, rival=rival: rival)
+        assert (length_predictor_for(own, order, target, text, print, SHIPPED) is rival) == found
+    monkeypatch.setattr(module, "find_drafter", lambda *asked: None)
+    assert length_predictor_for(own, order, target, text, print, SHIPPED) is None
 
 
 def test_its_card_compares_the_stored_network_with_the_majority(trained, tmp_path):
