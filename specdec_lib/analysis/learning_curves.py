@@ -89,8 +89,19 @@ def line_for(power: float, x: np.ndarray, values: np.ndarray, most: float) -> Po
 
 
 def power_laws(ends: Sequence[tuple[float, float]]) -> tuple[PowerLaw, tuple[PowerLaw, ...]]:
-    """The law of all ends, and those that leave out one end each: how far it depends on a single run."""
-    return fit_power_law(ends), tuple(fit_power_law([*ends[:i], *ends[i + 1:]]) for i in range(len(ends)))
+    """The law of all ends, and those that leave out one end each (none of three): how far it depends on one run."""
+    parts = ([*ends[:i], *ends[i + 1:]] for i in range(len(ends) if len(ends) > 3 else 0))
+    return fit_power_law(ends), tuple(map(fit_power_law, parts))
+
+
+def longest_predicted(ends: Sequence[tuple[float, float]], without: Sequence[PowerLaw],
+                      near: float) -> tuple[str, bool | None]:
+    """Whether the law of all but the longest run, the last, says where that one ends; None where there is no law."""
+    if not without:
+        return "too few fits to say where the longest would end", None
+    (tokens, value), missed = ends[-1], without[-1].at(ends[-1][0]) - ends[-1][1]
+    return (f"the shorter fits say to {near:g} where the longest ends after {tokens:.2g} million tokens: "
+            f"{value + missed:.2f} predicted, {value:.2f} measured", abs(missed) <= near)
 
 
 def late_gain(points: Sequence[tuple[float, float]], share: float = 1 / 3) -> float:

@@ -15,6 +15,7 @@ from specdec_lib.analysis.learning_curves import (
     keep_curves,
     late_gain,
     load_curves,
+    longest_predicted,
     looks_of,
     power_laws,
     text_needed,
@@ -79,6 +80,23 @@ def test_the_law_without_one_end_differs_where_that_end_lies_off():
     assert len(parts) == 5
     assert parts[-1] == pytest.approx(fit_power_law(ends[:-1]), rel=1e-3)
     assert parts[-1].at(9.0) > whole.at(9.0)
+
+
+def test_three_ends_have_a_law_and_no_laws_without_one():
+    law = PowerLaw(2.0, 0.3, 0.4)
+    ends = [(n, law.at(n)) for n in (0.1, 0.2, 0.5)]
+    assert power_laws(ends)[1] == ()
+    assert longest_predicted(ends, (), 0.05)[1] is None
+
+
+def test_whether_shorter_runs_say_where_the_longest_ends_is_said_with_both_numbers():
+    law = PowerLaw(2.0, 0.3, 0.4)
+    for off, holds in ((0.0, True), (0.1, False)):
+        ends = [*((n, law.at(n)) for n in (0.1, 0.2, 0.5)), (1.0, law.at(1.0) - off)]
+        said, found = longest_predicted(ends, power_laws(ends)[1], 0.05)
+        assert found == holds
+        assert said == (f"the shorter fits say to 0.05 where the longest ends after 1 million tokens: 1.70 predicted, "
+                        f"{1.7 - off:.2f} measured")
 
 
 def test_a_law_of_two_ends_is_refused():
