@@ -34,7 +34,7 @@ class RecipeFit:
     name: str
     recipe: Mapping[str, Any]
     tokens: int                                    # seen in this fit
-    speed: float                                   # tokens a second in training, of the fastest quarter of its steps
+    speed: float                                   # tokens a second in training that a quarter of its steps exceed
     started: float | None                          # watched answers before the first step; None: not measured
     watched: float                                 # answers to other people's prompts, never trained on
     by_depth: tuple[float, ...]                    # P(accepted at depth k | accepted before), watched

@@ -176,3 +176,17 @@ def test_what_is_asked_of_h_rad_becomes_its_own_order(asked, monkeypatch):
 def test_what_is_of_a_predictor_alone_is_refused_for_others(asked, name, wrong, takers):
     with pytest.raises(Refusal, match=f"--{next(iter(wrong))} is for {takers} only, got it for {name}"):
         asked(name, lengths=wrong)
+
+
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16"])
+def test_answers_are_made_in_what_torch_is_fast_in_unless_a_dtype_is_named(dtype, folder, tmp_path, monkeypatch):
+    """Many answers at a time attend by torch's products, which emulate bfloat16 on some processors."""
+    def making(lm, *told, **more):
+        raise Seen(lm)
+
+    monkeypatch.setattr(train, "torchs_dtype", lambda device: torch.float32)
+    monkeypatch.setattr(train, "make_answers", making)
+    with pytest.raises(Seen) as caught:
+        train.answer_prompts([], [], tmp_path, 10, 1.0, 0.5, False, 8, None, str(folder), "cpu", dtype, 1, 0,
+                             lambda line: None, lambda done, total, what: None)
+    assert caught.value.args[0].dtype == (torch.float32 if dtype == "auto" else torch.bfloat16)

@@ -42,3 +42,11 @@ def test_one_slow_round_does_not_decide_and_old_ones_do_not_count():
 def test_numbers_that_cannot_be_are_refused(values):
     with pytest.raises(Refusal, match="forwards must"):
         DraftForwards(**values)
+
+
+def test_the_forwards_are_those_of_the_draft_that_the_rounds_seconds_made():
+    """A round of a schedule that overlaps tests an older draft, whose budget stands beside."""
+    session = past((1.0, 1.0, 2, 4))
+    ahead = session.rounds[0].ahead._replace(asked=Budget(9, notes={FORWARDS: 8}))
+    session = replace(session, rounds=(replace(session.rounds[0], ahead=ahead),))
+    assert DraftForwards()(session, NO_DICE).notes[FORWARDS] == 8

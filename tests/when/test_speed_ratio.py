@@ -40,3 +40,10 @@ def test_only_the_last_rounds_count():
 def test_lengths_that_cannot_be_are_refused(values):
     with pytest.raises(Refusal, match="first <= longest"):
         SpeedRatio(**values)
+
+
+def test_tokens_that_were_drafted_before_the_forward_count_as_well():
+    """Where nothing is drafted beside the target, as in serial speculation, all of them were."""
+    session = past((1.0, 1.0, 0))
+    ahead = session.rounds[0].ahead._replace(made=4)
+    assert SpeedRatio(first=3)(replace(session, rounds=(replace(session.rounds[0], ahead=ahead),)), NO_DICE).depth == 4
