@@ -176,8 +176,11 @@ class GpuRun:
 
 
 def run_tests(device: str, path: Path = ROOT / "tests" / "test_cuda.py") -> dict:
-    """The tests of the device in a process of their own: exit code, the end of what they said, and provenance."""
+    """The tests of the device in a process of their own: exit code, the end of what they said, and provenance.
+
+    They need nothing of the other tests' fixtures, which import packages for notebooks that such a machine may lack.
+    """
     chosen = ["-m", "cuda"] if device.startswith("cuda") else ["-m", "not cuda"]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, str(path)],
-                          capture_output=True, text=True, cwd=path.parents[1], check=False)
+    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", *chosen, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=path.parents[1], check=False)
     return {"exit_code": done.returncode, "said": (done.stdout + done.stderr)[-20000:], "provenance": provenance()}

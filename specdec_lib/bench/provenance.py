@@ -58,17 +58,25 @@ def without_folders(word: str) -> str:
 
 
 def commit() -> dict:
-    """The commit of the source, and whether tracked files were changed; None outside a checkout."""
+    """The commit of the source, and whether tracked files were changed; None outside a checkout.
+
+    Where the source was copied without its history, the variable SPECDEC_COMMIT names the commit it was copied from.
+    """
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
         changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True,
                                  text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return {"commit": None, "changed": None}
+        return unversioned()
     if head.returncode:
-        return {"commit": None, "changed": None}
+        return unversioned()
     return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
+
+
+def unversioned() -> dict:
+    """What is known of a copy without its history: the commit that its user names, and never whether it was changed."""
+    return {"commit": os.environ.get("SPECDEC_COMMIT") or None, "changed": None}
 
 
 def versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 import getpass
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from specdec_lib.bench import provenance
 
@@ -45,3 +46,10 @@ def test_our_own_entry_is_named_as_it_is_installed():
     assert provenance.command(["/usr/bin/specdec", "bench"]) == "specdec bench"
     assert provenance.command(["/else/where/cli.py", "bench"]) == "cli.py bench"
     assert provenance.command([]) == ""
+
+
+def test_a_copy_without_its_history_is_of_the_commit_that_its_user_names(monkeypatch):
+    monkeypatch.setattr(provenance.subprocess, "run", lambda *a, **k: CompletedProcess(a, 128, "", "not a repository"))
+    assert provenance.commit() == {"commit": None, "changed": None}
+    monkeypatch.setenv("SPECDEC_COMMIT", "abc123")
+    assert provenance.commit() == {"commit": "abc123", "changed": None}
