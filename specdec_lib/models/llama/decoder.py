@@ -43,7 +43,7 @@ class Transformer:
     """
 
     capture = True                                 # on a GPU, unless a model is told otherwise
-    products = False                               # attention of captured steps by plain products
+    products = True                                # attention of captured steps by plain products, see forward.py
 
     def __init__(self, weights: LlamaWeights, taps: tuple[int, ...] = (), bidirectional: bool = False,
                  static: bool | None = None, cache: KVCache | None = None, depth: int | None = None,

@@ -149,11 +149,12 @@ class PromptLot:
     def next(self, reply: Reply) -> Request | None:
         """A request to answer the next turn, if there is one and this answer is whole, does not loop and has words."""
         asked, earlier = reply.request.note
-        turn, said = len(earlier) // 2, self.text.decode(reply.output)
+        turn = len(earlier) // 2
         looped = len(reply.output) < reply.request.limit and reply.output[-1] not in self.text.facts.end
-        if turn + 1 == len(asked.turns) or not reply.whole or looped or not said.strip():
+        if turn + 1 == len(asked.turns) or not reply.whole or looped:
             return None
-        return self.answer(asked, (*earlier, asked.turns[turn], said))
+        said = self.text.decode(reply.output)
+        return self.answer(asked, (*earlier, asked.turns[turn], said)) if said.strip() else None
 
 
 def refuse_nothing(tokens: int, minutes: float, batch: int) -> None:
