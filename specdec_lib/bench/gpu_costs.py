@@ -15,7 +15,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
 
 WIDTHS, CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128), (256, 2048)
-MODES = ("captured", "captured, attention by products", "eager")
+MODES = ("captured, attention by products", "captured, fused attention", "eager")       # the first one is what decodes
 COPY = GIB                                         # bytes of the copy that measures bandwidth
 SHAPES = {
     "llama-3-8b": LlamaConfig(layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, mlp=14336, vocab=128256,
@@ -47,7 +47,7 @@ def measure_modes(file: CellFile, lm: Transformer, check: Check, widths: Sequenc
                   modes: Sequence[str], more: dict) -> None:
     for mode in modes:
         own = Transformer(lm.weights, static=mode != "eager")
-        own.products = mode == MODES[1]
+        own.products = mode == MODES[0]
         for context, width in ((context, width) for context in contexts for width in widths):
             if context + width >= lm.context:
                 continue
@@ -86,7 +86,8 @@ def predictions(cells: Sequence[dict], names: Sequence[str], results: Path,
     """Speed over plain decoding at these shapes, from measured costs and the acceptances of our small target.
 
     Predicted, not measured: the acceptances are those of another model, and drafting is free in `speedup`. In
-    `speedup_diffusion` each draft costs one forward over the whole context, as a diffusion drafter of that size pays.
+    `speedup_diffusion` each draft costs one forward over the whole context, as a diffusion language model of that size
+    pays; a head that drafts a block has no such row.
     """
     for name, context in ((name, context) for name in names for context in contexts):
         curve = {cell["width"]: cell["seconds"] for cell in cells if cell["shape"] == name and "seconds" in cell
@@ -99,9 +100,14 @@ def predictions(cells: Sequence[dict], names: Sequence[str], results: Path,
             pass_ = step_seconds(curve, width)
             out = {"predicted": True, "shape": name, "context": context, "run": run, "method": method,
                    "tokens_per_target_forward": tokens, "width": width, "speedup": tokens * curve[1] / pass_}
-            if "diffu" in method and whole:
+            if is_language_model(method) and whole:
                 out["speedup_diffusion"] = tokens * curve[1] / (pass_ + whole[0])
             yield out
+
+
+def is_language_model(method: str) -> bool:
+    """Whether this method drafts with a diffusion language model, and not with a head on the target's layers."""
+    return method.startswith(("diffuspec", "diffusion-draft")) and "block-diffusion" not in method
 
 
 def step_seconds(curve: dict[int, float], width: float) -> float:

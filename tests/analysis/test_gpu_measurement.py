@@ -1,0 +1,94 @@
+"""The measurement of a GPU from made-up cells: curves, floors and predictions of a larger shape."""
+
+import json
+
+import pytest
+import torch
+
+from specdec_lib.analysis.gpu_measurement import (
+    DRAFTED,
+    FREE,
+    SHIPPED,
+    floor_rows,
+    lines_by_mode,
+    load_gpu,
+    predicted_rows,
+)
+from specdec_lib.bench.gpu_cells import bytes_read
+from specdec_lib.bench.gpu_costs import MODES, SHAPES
+from specdec_lib.types import Refusal
+
+PRODUCTS, FUSED, EAGER = MODES
+
+
+def cell(mode, width, seconds, **more):
+    return {"mode": mode, "context": 256, "width": width, "seconds": seconds, **more}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A target at four times its floor; `tiny` pays half as much again for sixteen rows, and prefills in 2 ms."""
+    made = {"provenance": {"machine": {"gpu": "Made Up"}}}
+    costs = ((1, .001), (4, .0012), (16, .0015))
+    tiny = [{"shape": "tiny", "mode": "prefill", "context": 256, "seconds": .002},
+            *(cell(PRODUCTS, width, seconds, shape="tiny") for width, seconds in costs)]
+    files = {"floor": {"bandwidth": 1e9, "cells": [{"context": 256, "seconds": .0005}]},
+             "cost": {"cells": [cell(PRODUCTS, 1, .002), cell(PRODUCTS, 16, .003), cell(EAGER, 1, .009),
+                                cell(EAGER, 16, .009), {"mode": FUSED, "context": 256, "width": 1, "error": "no"}]},
+             "shapes": {"cells": tiny}}
+    for name, held in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(made | held))
+    return tmp_path
+
+
+@pytest.fixture
+def results(tmp_path):
+    (tmp_path / "respec").mkdir()
+    told = {"ar": (1.0, 1.0), "diffuspec": (1.5, 4.0), "block-diffusion": (1.5, 4.0),
+            "diffuspec(drafter='block-diffusion')": (1.5, 4.0), "respec": (2.4, 9.0)}
+    methods = {name: {"tokens_per_target_forward": tokens, "width": width} for name, (tokens, width) in told.items()}
+    (tmp_path / "respec" / "summary.json").write_text(json.dumps({"methods": methods}))
+    return tmp_path
+
+
+def test_lines_have_the_modes_that_were_measured_and_the_floor(folder):
+    gpu = load_gpu(folder)
+    assert (gpu.gpu, gpu.shapes) == ("Made Up", ["tiny"])
+    widths, lines = lines_by_mode(gpu, 256)
+    assert widths == [1, 16]
+    assert lines == {PRODUCTS: [2.0, 3.0], EAGER: [9.0, 9.0], "what memory allows": [0.5, 0.5]}
+
+
+def test_rows_compare_a_forward_with_what_memory_allows(folder):
+    target, tiny = floor_rows(load_gpu(folder), "mine", 256)
+    assert target == {"model": "mine", "what memory allows, ms": 0.5, "one token, ms": 2.0,
+                      "times what memory allows": 4.0, "16 tokens, in forwards": 1.5}
+    assert tiny["model"] == "random weights, tiny"
+    allowed = bytes_read(SHAPES["tiny"], torch.bfloat16, 256) / 1e9
+    assert tiny["times what memory allows"] == pytest.approx(1e-3 / allowed)
+    assert tiny["16 tokens, in forwards"] == pytest.approx(1.5)
+
+
+def test_predictions_pay_for_the_width_and_a_language_model_for_its_own_forward(folder, results):
+    wanted = {"respec": ("respec", "diffuspec", "block-diffusion", "diffuspec(drafter='block-diffusion')", "gone")}
+    rows = {row["method"]: row for row in predicted_rows(load_gpu(folder), "tiny", (256, 2048), wanted, results)}
+    assert list(rows) == list(wanted["respec"])[:-1]
+    free, drafted = f"{FREE}, 256 tokens", f"{DRAFTED}, 256 tokens"
+    assert rows["respec"][free] == pytest.approx(2.4 / 1.5)
+    assert rows["diffuspec"][free] == pytest.approx(1.5 / 1.2)
+    assert rows["diffuspec"][drafted] == pytest.approx(1.5 / (1.2 + 2.0))
+    assert {rows[name][drafted] for name in rows if name != "diffuspec"} == {None}
+
+
+def test_a_missing_file_is_refused(folder):
+    (folder / "shapes.json").unlink()
+    with pytest.raises(Refusal, match="is damaged"):
+        load_gpu(folder)
+
+
+def test_the_kept_measurement_of_an_h100_is_read():
+    gpu = load_gpu(SHIPPED / "h100")
+    assert "H100" in gpu.gpu
+    for shape in (None, *gpu.shapes):
+        for context in (256, 2048):
+            assert sorted(gpu.curve(PRODUCTS, context, shape)) == [1, 2, 4, 8, 16, 32, 64, 128]
