@@ -24,6 +24,7 @@ from specdec_lib.toys.tiny_target import ToyText, fit_toy, toy_answers
 from specdec_lib.training.data.batched_sampling import Request, sample_batched
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.data.ngram_counts import count_ngrams
+from specdec_lib.training.eval.card import teacher_forced_rates
 from specdec_lib.training.recipes import RECIPES
 from specdec_lib.types import Draft
 from tests.conftest import random_rounds, random_text, random_tree
@@ -162,6 +163,8 @@ def toy_lessons(tmp_path_factory):
 def test_a_step_of_training_runs_and_changes_the_drafter(device, name, toy_lessons, tmp_path):
     target, lessons = toy_lessons(device)
     _, drafter = fit_toy(name, target, lessons, tmp_path, steps=1)
+    told = teacher_forced_rates(RECIPES[name], drafter, lessons.held_out(drafter.levels, 1))
+    assert all(told.values())                      # it is measured where it was trained
     state = drafter.state()
     assert all(bool(torch.isfinite(tensor.float()).all()) for tensor in state.values())
     _, again = fit_toy(name, target, lessons, tmp_path / "more", steps=2)

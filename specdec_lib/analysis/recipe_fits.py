@@ -24,6 +24,7 @@ TAU, BY_DEPTH, START = "tokens_per_target_forward", "conditional_acceptance", "b
 KEPT = {"slot": "loss", "depth": "depth weights", "rows": "draft vocabulary", "trained_depth": "steps unrolled",
         "rate": "learning rate", "seed": "seed"}   # settings of a card that recipes differ in, and their words here
 MADE = ("commit", "date", "machine", "threads", "dtype", "torch", "tokens_of_data")
+HEAD = "tokens of the head gone on from"          # in what the fits have in common, where one is known
 SAME = ([], ["seed"])                              # differences that are none of the recipe
 
 
@@ -154,6 +155,10 @@ def recipe_findings(fits: RecipeFits, base: str, law: PowerLaw, noise: float) ->
             for one in fits.others(base)]
 
 
-def tokens_learned(card: Mapping[str, Any]) -> int:
-    """The tokens that a checkpoint learned from: of its fit, and of the one that it went on from."""
-    return card["made"]["tokens_seen"] + (card["settings"].get("begun_from") or {}).get("tokens_seen", 0)
+def far_points(fits: RecipeFits, later: str, largest: str) -> dict[str, list[tuple[float, float]]]:
+    """(million tokens, tokens per forward) measured beyond the base's fits: the head that `later` went on from, where
+    its text is known, and the end of the fit `largest`."""
+    points, reached = {}, fits.fits[later].started
+    if HEAD in fits.made and reached is not None:
+        points["measured, the head gone on from"] = [(fits.made[HEAD] / 1e6, reached)]
+    return points | {f"measured, {largest}": ends_of([fits.fits[largest]])}

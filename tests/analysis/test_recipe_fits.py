@@ -7,7 +7,11 @@ import pytest
 
 from specdec_lib.analysis.learning_curves import PowerLaw
 from specdec_lib.analysis.recipe_fits import (
+    HEAD,
+    RecipeFit,
+    RecipeFits,
     ends_of,
+    far_points,
     fastest_quarter,
     fit_rows,
     keep_fits,
@@ -15,7 +19,6 @@ from specdec_lib.analysis.recipe_fits import (
     load_fits,
     read_fit,
     recipe_findings,
-    tokens_learned,
 )
 from specdec_lib.types import Refusal
 
@@ -86,10 +89,14 @@ def test_a_recipe_differs_where_it_lies_farther_from_the_law_than_the_bases_own_
     assert found == {"loss tv": True, "draft vocabulary 16384": False}
 
 
-def test_the_text_of_a_head_that_went_on_counts_that_of_its_start():
-    first = {"made": {"tokens_seen": 5}, "settings": {"begun_from": None}}
-    assert tokens_learned(first) == 5
-    assert tokens_learned({"made": {"tokens_seen": 5}, "settings": {"begun_from": {"tokens_seen": 7}}}) == 12
+def test_points_beyond_the_law_are_the_largest_fit_and_the_head_whose_text_is_known():
+    base, on = (RecipeFit(name, {}, 10**6 * tokens, 1.0, started, 2.0, (), "") for name, tokens, started in
+                (("far", 7, None), ("on", 2, 1.5)))
+    fits = {"far": base, "on": on}
+    assert far_points(RecipeFits(fits, {HEAD: 3_000_000}, {}), "on", "far") == {
+        "measured, the head gone on from": [(3.0, 1.5)], "measured, far": [(7.0, 2.0)]}
+    for made, later in (({}, "on"), ({HEAD: 3_000_000}, "far")):
+        assert far_points(RecipeFits(fits, made, {}), later, "far") == {"measured, far": [(7.0, 2.0)]}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"fits": [{"name": "a"}], "made": {}, "watched": {}}', '{"fits": 3}'])

@@ -75,7 +75,8 @@ def best_tokens(drafter: TrainableDrafter, batch: Batch, x: Tensor, ahead: int, 
     """[B, S] bool: whether the drafter's token (its head's best, or the one it has `proposed`) is the target's."""
     proposed = getattr(drafter, "proposed", None)
     if proposed:
-        token = drafter.frozen.ids[proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors])]
+        column = proposed(x[anchors], batch.later(batch.tokens, ahead)[anchors])
+        token = drafter.frozen.ids.to(column.device)[column]
     else:
         token = most_likely(drafter, x[anchors], batch, anchors)
     right = torch.zeros_like(anchors)
