@@ -12,9 +12,10 @@ from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
 from specdec_lib.bench.gpu_costs import MODES
 from specdec_lib.bench.gpu_run import GpuPlan, GpuRun, run_tests
 from specdec_lib.commands.gpu import run_gpu
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
 from specdec_lib.toys.tiny_target import SHAPE
-from specdec_lib.types import Refusal
+from specdec_lib.types import Draft, Refusal
 from tests.training.folder import HELD, model_folder
 
 FILES = ("floor.json", "cost.json", "shapes.json", "bench-1/summary.json")
@@ -114,6 +115,15 @@ def test_the_bytes_of_a_forward_are_those_of_its_matrices_and_its_context():
     matrices = sum(part.dense().numel() for part in [*linear, weights.head])
     assert bytes_read(SHAPE, torch.float32) == 4 * matrices
     assert bytes_read(SHAPE, torch.float32, 10) - 4 * matrices == 4 * SHAPE.layers * 2 * SHAPE.kv_heads * 16 * 10
+
+
+def test_a_fixed_step_decodes_with_the_attention_of_the_first_mode():
+    lm = Transformer(random_weights(SHAPE), static=True)
+    lm((1, 2, 3), Draft())
+    assert MODES[0].endswith("by products")
+    assert lm.lease is not None
+    assert lm.lease.held.last is not None
+    assert lm.lease.held.last.products
 
 
 def test_the_tests_of_the_device_are_told_by_their_exit_code(tmp_path):
