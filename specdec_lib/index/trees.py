@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from specdec_lib.cost.row_costs import FREE, RowCosts
 from specdec_lib.types import ROOT, Budget, Draft
 
 NEUTRAL = 0.5                                      # the score that does not change the odds
@@ -52,15 +53,17 @@ def copy_probability(length: int) -> float:
 
 
 def likely_tree(copies: Sequence[CopySource], budget: Budget, least: float, price: float,
-                source: str = "") -> tuple[Draft, list[tuple[int, ...]]]:
+                source: str = "", rows: RowCosts = FREE) -> tuple[Draft, list[tuple[int, ...]]]:
     """The most probable nodes of these copies within the budget, all deterministic, and by copy its nodes in the tree.
 
-    Nodes join by the probability of their whole path, best first, until the best remaining one is below `price`; the
-    tree is empty if its first node is below `least`. The confidence of a node is its probability given its parent.
+    Nodes join by the probability of their whole path, best first, until the best remaining one is below `price`; as
+    many stay as gain the most over what their `rows` cost. The tree is empty if its first node is below `least`. The
+    confidence of a node is its probability given its parent.
     """
     tokens: list[int] = []
     parents: list[int] = []
     confidence: list[float] = []
+    chances: list[float] = []                      # of whole paths
     members: list[tuple[int, ...]] = [()] * len(copies)
     open_nodes: list[Opening] = []
     found = child_candidates(copies, tuple(range(len(copies))), budget, ROOT, 0, 1.0)
@@ -69,15 +72,21 @@ def likely_tree(copies: Sequence[CopySource], budget: Budget, least: float, pric
             heappush(open_nodes, one)
         if not open_nodes or -open_nodes[0].unlikely < (price if tokens else max(price, least)):
             break
+        if rows.too_dear(len(tokens), -open_nodes[0].unlikely):
+            break
         best = heappop(open_nodes)
         node = len(tokens)
         tokens.append(best.token)
         parents.append(best.parent)
         confidence.append(best.prob)
+        chances.append(-best.unlikely)
         for copy in best.copies:
             members[copy] += (node,)
         found = child_candidates(copies, best.copies, budget, node, best.depth + 1, -best.unlikely)
-    return Draft(tuple(tokens), tuple(parents), source=(source,) * len(tokens), confidence=tuple(confidence)), members
+    kept = rows.worth(chances)
+    tree = Draft(tuple(tokens[:kept]), tuple(parents[:kept]), source=(source,) * kept,
+                 confidence=tuple(confidence[:kept]))
+    return tree, [tuple(node for node in nodes if node < kept) for nodes in members]
 
 
 def child_candidates(copies: Sequence[CopySource], members: tuple[int, ...], budget: Budget, parent: int, depth: int,

@@ -98,9 +98,9 @@ def block_lengths(name: str, kit: Kit) -> tuple[int, ...]:
 def every_tree(name: str, session: Session, kit: Kit, largest: Budget):
     """The union of trees from every committed prefix and the seconds of its largest tree, by the most nodes of a tree.
 
-    The price is 0 while recording, so that no node is left out for its price; `recorded` can do that on replay.
+    No node costs anything while recording, so that none is left out for its price; `recorded` can do that on replay.
     """
-    part = fresh(name, replace(kit, price=0.0))
+    part = fresh(name, replace(kit, price=0.0, cost=None))
     kept, took = [], []
     for place in range(session.prompt, len(session.tokens)):
         here, spent = replace(session, tokens=session.tokens[:place], remaining=largest.depth + 1), []

@@ -8,8 +8,9 @@ level.
 
 Nodes are chosen by score and none is drawn, so every node is deterministic at every temperature. That is lossless under
 any rule that treats them so (`match`, `rejection`). With `width` >= `nodes` no tree of this size and depth has more
-expected accepted tokens under the head; a narrower one may miss some. Nodes whose path probability is below `price` are
-not submitted, because they cost more than they gain. The paper submits all it may, `price=0`.
+expected accepted tokens under the head; a narrower one may miss some. Of these nodes only those are submitted that gain
+more than their rows cost, by `cost.row_costs`, or with a `price` those of at least that path probability. The paper
+submits all it may, `price=0`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.scores import KEPT, Scores, TokenStats
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
 
@@ -50,6 +52,7 @@ class Eagle2:
 
     head: EagleHead
     price: float = 0.0                             # nodes whose path probability is lower are not submitted
+    rows: RowCosts = FREE                          # and no more nodes than are worth their rows
 
     def __post_init__(self):
         if not 0 <= self.price <= 1:
@@ -60,7 +63,7 @@ class Eagle2:
             return Draft()
         pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed))
         worth = [node for node in ranking(pool)[:budget.size] if not self.price or pool[node].score >= log(self.price)]
-        return candidate_tree(pool, sorted(worth))
+        return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(pool[node].score) for node in worth])]))
 
 
 def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[ScoredNode]:
@@ -135,13 +138,13 @@ def candidate_tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
 def make(kit: Kit, price: float | None = None, text_tokens: bool = True) -> Eagle2:
     """The head of `eagle`, which is trained on chains; width, depth and nodes come with the budget.
 
-    The price defaults to the cost of a node in forwards times the tokens generated per forward time. `text_tokens`: the
-    text's own tokens can be drafted as well as those that the head was trained to draft.
+    Without a price the kit's cost curve says which nodes are worth their rows. `text_tokens`: the text's own tokens can
+    be drafted as well as those that the head was trained to draft.
     """
     from specdec_lib.heads.eagle import eagle_head
 
     return Eagle2(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target), text_tokens),
-                  min(1.0, GAIN * kit.price) if price is None else price)
+                  *node_costs(kit, GAIN, price))
 
 
 CARD = Card(NAME, idea="grow a tree by the head's confidence", source="Li et al. 2024, EAGLE-2", make=make,

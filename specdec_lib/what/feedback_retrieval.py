@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.index.all_positions import AllPositions
 from specdec_lib.index.matcher import shared_matcher
 from specdec_lib.index.ngram_positions import NgramPositions
@@ -64,6 +65,7 @@ class FeedbackRetrieval:
     shape: str = LIKELY                            # or by scores: LEAVE as in the paper, EXTEND by remaining nodes
     kept: int = 4                                  # LIKELY: positions used, longest match first, then newest
     price: float = 0.1                             # LIKELY: minimal path probability of a node
+    rows: RowCosts = FREE                          # LIKELY: and no more nodes than are worth their rows
 
     def __post_init__(self):
         if self.key not in (DIAGONAL, POSITION):
@@ -82,12 +84,12 @@ class FeedbackRetrieval:
         return self.likely(session, budget) if self.shape == LIKELY else self.scored(session, budget)
 
     def likely(self, session: Session, budget: Budget) -> Draft:
-        """The most probable nodes of the longest matches, each with a path probability of at least `price`."""
+        """The most probable nodes of the longest matches, as far as they are worth `price` and their rows."""
         found = self.candidates(session, budget.notes.get(QUERY, 0))
         found = sorted(found, key=lambda one: (-one.match, one.key < 0, -one.start))
         kept = found[:self.kept]
         copies = [CopySource(self.copy(session, one, budget, whole=True), one.match, one.score) for one in kept]
-        draft, members = likely_tree(copies, budget, self.least, self.price, NAME)
+        draft, members = likely_tree(copies, budget, self.least, self.price, NAME, self.rows)
         noted = tuple(Chain(one.key, len(nodes), nodes) for one, nodes in zip(kept, members, strict=True) if nodes)
         return replace(draft, notes={NAME: noted}) if noted else draft
 
@@ -197,14 +199,13 @@ def make(kit: Kit, key: str = DIAGONAL, query: int = 2, least: float = 0.3, long
          price: float | None = None, remember: int = 0) -> FeedbackRetrieval:
     """Searches the session, and the corpus at `kit.store` if there is one; `start` and `rate` are those of the scores.
 
-    The price defaults to the cost of a node in forwards times the tokens generated per forward time. `remember` is the
-    number of tokens of earlier answers that are searched as a corpus, if the method stores them.
+    Without a price the kit's cost curve says which nodes are worth their rows. `remember` is the number of tokens of
+    earlier answers that are searched as a corpus, if the method stores them.
     """
     positions = kit.index("3-gram positions", lambda: NgramPositions(3))
     store = with_answers(kit, shared_matcher(kit).store, remember)
     return FeedbackRetrieval(AllPositions(positions), PositionScores(NAME, start, rate), store, key, query, least,
-                             longest, shortest, most, shape, kept,
-                             min(1.0, GAIN * kit.price) if price is None else price)
+                             longest, shortest, most, shape, kept, *node_costs(kit, GAIN, price))
 
 
 CARD = Card(NAME, idea="copy from several earlier positions, scored by their acceptance",

@@ -4,7 +4,7 @@ Source: ours, from EAGLE-2's tree (Li et al. 2024), the successor table of Token
 of n-grams as in prompt lookup. A step of a trained head is paid whether or not its tokens are accepted, so its tree
 ends early where it is unsure. What follows its tokens in the text, or followed them when the target last ranked its
 tokens there, costs no step, and a few rows more cost the target little. So the tree goes on while the probability of a
-path, the drafter's times that of what follows, is at least `price`.
+path, the drafter's times that of what follows, is worth its row, or at least `price`.
 
 Every added node is deterministic and depends on the nodes above it alone, so the draft is as lossless as the drafter's
 own. Cost: no model pass beside the drafter's.
@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from specdec_lib.cards import Card, Kit, naming
+from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.successor_table import WEIGHTS, SuccessorTable, shared_table
 from specdec_lib.index.trees import copy_probability
@@ -52,13 +53,14 @@ class Lengthened:
     table: SuccessorTable
     positions: NgramPositions
     price: float = 0.02                            # minimal probability of the path of an added node
+    rows: RowCosts = FREE                          # and no more of them than are worth their rows
     weights: tuple[float, ...] = WEIGHTS           # probability that the successor of this rank is next
 
     def __post_init__(self):
         if not self.weights or any(not 0 < weight < 1 for weight in self.weights):
             raise Refusal(f"weights must be probabilities between 0 and 1, one per rank, got {self.weights}")
-        if not 0 < self.price <= 1:
-            raise Refusal(f"price must be a probability above 0 and at most 1, got {self.price}")
+        if not 0 <= self.price <= 1:
+            raise Refusal(f"price must be a probability between 0 and 1, got {self.price}")
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         draft = self.inner(session, budget, dice)
@@ -87,16 +89,19 @@ class Lengthened:
 
         for node in range(len(draft)):
             enter(node)
-        while open_nodes and len(tokens) < budget.size:
+        own, chances = len(draft), []
+        while open_nodes and len(tokens) < budget.size and not self.rows.too_dear(len(tokens), -open_nodes[0].unlikely):
             one = heappop(open_nodes)
+            chances.append(-one.unlikely)
             tokens.append(one.token)
             parents.append(one.parent)
             confidence.append(one.prob)
             source.append(one.source)
             depths.append(depths[one.parent] + 1)
             enter(len(tokens) - 1)
-        return Draft(tuple(tokens), tuple(parents), draft.q and draft.q + (None,) * (len(tokens) - len(draft)),
-                     source=tuple(source), confidence=tuple(confidence), notes=draft.notes)
+        kept = own + self.rows.worth(chances, own)
+        return Draft(tuple(tokens[:kept]), tuple(parents[:kept]), draft.q and draft.q + (None,) * (kept - own),
+                     source=tuple(source[:kept]), confidence=tuple(confidence[:kept]), notes=draft.notes)
 
     def following(self, tail: Sequence[int]) -> Iterator[tuple[int, float, str]]:
         """Tokens that may follow and their probabilities: first those after the tail's longest n-gram in the text."""
@@ -119,13 +124,13 @@ def make(kit: Kit, drafter: str = "eagle2", given: Mapping[str, Any] = NOTHING, 
          weights: tuple[float, ...] = WEIGHTS, longest: int = 3) -> Lengthened:
     """The drafter by the name of its card, with the parameters `given`; n-grams have 2 to `longest` tokens.
 
-    The price defaults to the cost of a node in forwards times the tokens generated per forward time.
+    Without a price the kit's cost curve says which added nodes are worth their rows.
     """
     if longest < 2:
         raise Refusal(f"an n-gram to copy after has at least 2 tokens, got longest={longest}")
     positions = kit.index(f"{longest}-gram positions", lambda: NgramPositions(longest))
     return Lengthened(kit.part(drafter, **given), shared_table(kit), positions,
-                      min(1.0, GAIN * kit.price) if price is None else price, tuple(weights))
+                      *node_costs(kit, GAIN, price), tuple(weights))
 
 
 CARD = Card(NAME, idea="go on below a drafter's tree with copies and recycled successors", source="ours", make=make,

@@ -4,7 +4,7 @@ Source: DDTree (arXiv 2604.12989). A heap holds candidates by the probability of
 tree, and its next sibling and its first child join the heap, until the tree has all its nodes. There the slots are
 independent of each other. A block drafter here has DSpark's correction from left to right (arXiv 2607.05147), which
 gives every candidate's probability after each candidate of the slot before: what follows then depends on the parent. A
-path's probability is one of the whole vocabulary, so it can be compared with what its node costs.
+path's probability is one of the whole vocabulary, so it can be compared with what its node costs, by `cost.row_costs`.
 No path that is left out is more probable under these than one in the tree, unless the width excludes it.
 
 Nodes are chosen and none is drawn, so every node is deterministic at every temperature; its confidence is its
@@ -19,6 +19,7 @@ from math import exp, inf, log
 from typing import NamedTuple
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
 from specdec_lib.lattice import LatticeDrafter
 from specdec_lib.linked_slots import LinkedSlots, UnlinkedSlots
 from specdec_lib.scores import TokenStats
@@ -26,7 +27,7 @@ from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session
 
 NAME = "slot-tree"
-GAIN = 0.8                                         # below 1: a row of a narrow tree costs less than the average
+GAIN = 1.5                                         # tokens generated per forward time
 
 
 class WaitingNode(NamedTuple):
@@ -49,6 +50,7 @@ class SlotTree:
 
     drafter: LatticeDrafter
     price: float = 0.0                             # nodes whose path probability is lower are not submitted
+    rows: RowCosts = FREE                          # and no more nodes than are worth their rows
     top: int = 16                                   # candidates of a slot
     linked: bool = True
 
@@ -63,21 +65,27 @@ class SlotTree:
         links = getattr(self.drafter, "links", None) if self.linked else None
         slots = (links(session, depth, self.top) if links else
                  UnlinkedSlots(self.drafter.lattice(session, depth, self.top)))
-        return prune(best_tree(slots, budget, session.end, self.price), budget)
+        return prune(best_tree(slots, budget, session.end, self.price, self.rows), budget)
 
 
-def best_tree(slots: LinkedSlots, budget: Budget, end: frozenset[int] = frozenset(), price: float = 0.0) -> Draft:
+def best_tree(slots: LinkedSlots, budget: Budget, end: frozenset[int] = frozenset(), price: float = 0.0,
+              rows: RowCosts = FREE) -> Draft:
     """The most probable paths as a tree of at most `budget.size` nodes, each with at most `budget.width` children.
 
-    Nodes are in the order of their paths' probability. Nothing follows an end token, and no path is less probable than
-    `price`.
+    Nodes are in the order of their paths' probability. Nothing follows an end token, no path is less probable than
+    `price`, and there are as many nodes as gain the most over what their `rows` cost.
     """
     ids, after = slots.listed(budget.width)
     most = -log(price) if price else inf
     heap = [WaitingNode(-after(0, 0).logp[0], 0, ROOT, 0, 0, 0)]
     nodes: list[tuple[int, int, TokenStats]] = []          # token, parent, statistics
+    chances: list[float] = []
     while heap and len(nodes) < budget.size and heap[0].cost <= most:
+        chance = exp(-heap[0].cost)
+        if rows.too_dear(len(nodes), chance):
+            break
         one = heappop(heap)
+        chances.append(chance)
         children = after(one.slot, one.before)
         column, own = children.columns[one.rank], children.logp[one.rank]
         first, second = (exp(value) for value in (*children.logp, -inf)[:2])
@@ -89,6 +97,7 @@ def best_tree(slots: LinkedSlots, budget: Budget, end: frozenset[int] = frozense
         if one.slot + 1 < len(ids) and token not in end:
             cost = one.cost - after(one.slot + 1, column).logp[0]
             heappush(heap, WaitingNode(cost, 2 * node + 2, node, one.slot + 1, column, 0))
+    nodes = nodes[:rows.worth(chances)]
     tokens, parents, stats = zip(*nodes, strict=True) if nodes else ((), (), ())
     return Draft(tokens, parents, stats=stats, source=(NAME,) * len(nodes), confidence=tuple(s.prob for s in stats))
 
@@ -97,14 +106,13 @@ def make(kit: Kit, drafter: str = "block-diffusion", price: float | None = None,
          linked: bool = True, block: int | None = None) -> SlotTree:
     """Trees from the block of the part `drafter`, `block` slots long if given.
 
-    The price defaults to the cost of a node in forwards times `GAIN`: a node is worth its row if its path is likelier
-    than that.
+    Without a price the kit's cost curve says which nodes are worth their rows.
     """
     part = kit.part(drafter, **({} if block is None else {"block": block}))
     if not hasattr(part, "lattice"):
         raise Refusal(f"{drafter} has no slots to draft a tree from: use a drafter that fills a block, such as "
                       "block-diffusion")
-    return SlotTree(part, min(1.0, GAIN * kit.price) if price is None else price, top, linked)
+    return SlotTree(part, *node_costs(kit, GAIN, price), top, linked)
 
 
 CARD = Card(NAME, idea="the likeliest paths through the slots of a block, as one tree",

@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdec_lib.cost.row_costs import FREE, RowCosts
 from specdec_lib.index.trees import CopySource, copy_probability, likely_tree
 from specdec_lib.types import ROOT, Budget
 
 LARGE = Budget(16, 8, 16)
 
 
-def grown(*copies, budget=LARGE, least=0.0, price=0.0):
-    return likely_tree(copies, budget, least, price, "past")
+def grown(*copies, budget=LARGE, least=0.0, price=0.0, rows=FREE):
+    return likely_tree(copies, budget, least, price, "past", rows)
 
 
 def test_one_copy_is_a_chain_whose_confidence_grows_with_the_match():
@@ -59,6 +60,19 @@ def test_a_node_whose_path_is_below_the_price_is_left_out():
         kept += path >= 0.3
     assert len(whole) == 8
     assert 0 < len(cut) == kept < 8
+
+
+def test_there_are_as_many_nodes_as_gain_the_most_over_the_costs_of_their_rows():
+    copies = CopySource(tuple(range(1, 9)), 3), CopySource((1, 2, 20, 21, 22), 2), CopySource((30, 31), 2)
+    whole, costs = grown(*copies)[0], RowCosts((0.0, .1, .2, .7, .75, 1.3))
+    reach = []
+    for node, parent in enumerate(whole.parents):
+        reach.append((reach[parent] if parent != ROOT else 1.0) * whole.confidence[node])
+    gains = [sum(reach[:n]) - costs(n) for n in range(len(whole) + 1)]
+    cut, members = grown(*copies, rows=costs)
+    assert len(cut) == gains.index(max(gains)) < len(whole)
+    assert (cut.tokens, cut.parents) == (whole.tokens[:len(cut)], whole.parents[:len(cut)])
+    assert {node for nodes in members for node in nodes} == set(range(len(cut)))
 
 
 def test_the_tree_is_empty_if_the_first_token_is_below_least():

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.cost.row_costs import FREE, RowCosts, row_costs
 from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.llama.config import LlamaConfig
@@ -167,6 +169,27 @@ def test_exactly_the_nodes_below_the_price_are_left_out(price):
         draft, whole = (Eagle2(head, least)(begin(TEXT, 30), Budget(3, 4, 8), NO_DICE) for least in (price, 0.0))
         probs = {path: exp(score) for path, score in every_path(head.row, 3).items()}
         assert paths(draft) == {path for path in paths(whole) if probs[path] >= price}
+
+
+def test_as_many_nodes_are_submitted_as_gain_the_most_over_the_costs_of_their_rows():
+    costs = RowCosts((0.0, .05, .2, .5, .6, 1.0))
+    sizes = set()
+    for head in heads():
+        whole, draft = (Eagle2(head, rows=rows)(begin(TEXT, 30), Budget(3, 4, 8), NO_DICE) for rows in (FREE, costs))
+        probs = {path: exp(score) for path, score in every_path(head.row, 3).items()}
+        gains = [sum(sorted((probs[path] for path in paths(whole)), reverse=True)[:n]) - costs(n)
+                 for n in range(len(whole) + 1)]
+        assert paths(draft) <= paths(whole)
+        assert sum(probs[path] for path in paths(draft)) - costs(len(draft)) == pytest.approx(max(gains))
+        sizes.add(len(draft))
+    assert len(sizes) > 2
+
+
+def test_what_rows_cost_comes_from_the_kits_curve():
+    curve = CostCurve((1, 5, 9), (256,), ((10.0, 12.0, 20.0),))
+    made = catalog.make_part("eagle2", replace(network_kit(None), cost=curve))
+    assert (made.price, made.rows) == (0, row_costs(curve, 1.5))
+    assert catalog.make_part("eagle2", replace(network_kit(None), cost=curve), price=.2).rows == FREE
 
 
 def test_the_price_comes_from_the_kit_and_is_a_probability():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.cost.row_costs import RowCosts
 from specdec_lib.index.ngram_positions import NgramPositions
 from specdec_lib.index.successor_table import WEIGHTS, SuccessorTable
 from specdec_lib.index.trees import copy_probability
@@ -65,6 +66,16 @@ def test_nodes_join_by_the_probability_of_their_path_and_none_is_below_the_price
     assert min(probabilities(dear)[2:]) >= .1
 
 
+def test_added_nodes_pay_for_the_rows_behind_those_of_the_drafter():
+    tree = Draft((2, 4), (ROOT, ROOT), confidence=(.3, .6))
+    whole, costs = grown(tree, Budget(9, 9, 40), price=0), RowCosts((0.0, 0.0, 5.0, 5.05, 5.1, 5.3, 5.5))
+    own = probabilities(whole)[2:]
+    gains = [sum(own[:n]) - (costs(2 + n) - costs(2)) for n in range(len(own) + 1)]
+    cut = grown(tree, Budget(9, 9, 40), price=0, rows=costs)
+    assert len(cut) - 2 == gains.index(max(gains)) < len(own)
+    assert cut.tokens == whole.tokens[:len(cut)]
+
+
 def test_the_drafters_nodes_stay_and_only_its_leaves_go_on():
     tree = Draft((2, 9, 8), (ROOT, 0, 0), (Categorical.point_mass(2), None, None), confidence=(.9, .5, .4),
                  notes={"a": 1})
@@ -105,7 +116,7 @@ def test_with_the_head_it_changes_no_token():
     assert {"copied", "eagle2"} <= {source for round in last.rounds for source in round.draft.source}
 
 
-@pytest.mark.parametrize("values", [{"price": 0.0}, {"price": 1.5}, {"weights": ()}, {"weights": (.5, 1.0)},
+@pytest.mark.parametrize("values", [{"price": -0.1}, {"price": 1.5}, {"weights": ()}, {"weights": (.5, 1.0)},
                                     {"longest": 1}], ids=str)
 def test_bad_parameters_are_refused(values):
     with pytest.raises(Refusal, match=r"probabilit|n-gram"):

@@ -7,6 +7,7 @@ from math import exp, log
 import pytest
 import torch
 
+from specdec_lib.cost.row_costs import RowCosts
 from specdec_lib.linked_slots import LinkedLattice, UnlinkedSlots
 from specdec_lib.loop import begin
 from specdec_lib.types import NO_DICE, Budget, Lattice, Refusal
@@ -77,6 +78,17 @@ def test_width_price_and_end_tokens_bound_the_tree():
     assert best_tree(slots, Budget(4, 3, 200), price=1.0).tokens == ()
 
 
+def test_there_are_as_many_nodes_as_gain_the_most_over_the_costs_of_their_rows():
+    costs = RowCosts((0.0, .05, .1, .2, .21, .4))
+    for seed in range(6):
+        slots = random_slots(seed)
+        likely = sorted(map(exp, paths(slots).values()), reverse=True)
+        gains = [sum(likely[:n]) - costs(n) for n in range(12)]
+        draft = best_tree(slots, Budget(4, 50, 200), rows=costs)
+        assert gains[len(draft)] == pytest.approx(max(gains))
+        assert draft == best_tree(slots, Budget(4, 50, len(draft)))
+
+
 def test_the_statistics_are_those_of_the_candidates_after_the_parent():
     slots = LinkedLattice(torch.tensor([[5, 6], [7, 8]]), torch.tensor([.5, .25]).log(),
                           torch.tensor([[[.1, .9], [.8, .2]]]).log())
@@ -110,7 +122,7 @@ def test_joined_slots_draft_other_trees_than_independent_ones_and_the_same_first
 
 def test_the_price_defaults_to_what_a_node_costs():
     kit = replace(network_kit(None), price=.1)
-    assert kit.part("slot-tree").price == pytest.approx(.08)
+    assert kit.part("slot-tree").price == pytest.approx(.15)
     assert kit.part("slot-tree", price=.3).price == .3
 
 
