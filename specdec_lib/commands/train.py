@@ -28,8 +28,8 @@ from specdec_lib.training.data.prompt_sources import read_prompts, texts
 from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
-from specdec_lib.training.pipeline import TrainingOrder, check_sources, train_drafter
-from specdec_lib.training.recipes import HRAD, LENGTH, NGRAM, Recipe, recipe
+from specdec_lib.training.pipeline import TrainingOrder, check_sources, prepare_dataset, train_drafter
+from specdec_lib.training.recipes import HRAD, LENGTH, NAMES, NGRAM, Recipe, recipe
 from specdec_lib.training.train_hrad import train_hrad
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
@@ -44,10 +44,12 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
                   optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
                   attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
                   rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (),
-                  begin: Path | None = None, learn_prompts: bool = False, features: Path | None = None) -> str:
+                  begin: Path | None = None, learn_prompts: bool = False, features: Path | None = None,
+                  opening: Callable[..., Any] | None = None, prepare: Callable[..., Any] | None = None) -> str:
     """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
 
-    `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only.
+    `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only. `opening` and
+    `prepare` stand for `open_target` and `pipeline.prepare_dataset`, where several drafters share what these return.
     """
     if name in OWN_MODELS:
         shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
@@ -70,7 +72,7 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     if learn_prompts and which is None:
         raise Refusal(f"--learn-prompts is for networks that draft, got it for {name}: leave it out")
     check_sources(order)
-    lm, text, device, dtype = open_target(target, device, fitted_dtype(dtype, device), threads, say)
+    lm, text, device, dtype = (opening or open_target)(target, device, fitted_dtype(dtype, device), threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
     made = card_provenance(provenance(), dtype)
     if isinstance(asked, LengthSettings):
@@ -80,8 +82,35 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     elif which is None:
         done = train_ngram(order, lm, text, made, say, progress)
     else:
-        done = train_drafter(which, order, lm, text, made, say, progress)
+        done = train_drafter(which, order, lm, text, made, say, progress, prepare)
     return card_text(done.card)
+
+
+def train_by_names(names: Sequence[str], **given: Any) -> list[str]:
+    """Trains these drafters in turn, with the options of `train_by_name` for each, and returns their cards as text.
+
+    All share the target, which is loaded once, and the dataset, which is read once; on a GPU its features stay in
+    memory. Refusal for a name that there is not, before anything is trained.
+    """
+    for name in names:
+        if name not in (*NAMES, *OWN_MODELS):
+            recipe(name)                           # its refusal lists the names
+        if len(names) > 1 and (name in OWN_MODELS or names.count(name) > 1):
+            raise Refusal(f"{name} is trained in a command of its own: several names are for different drafters")
+    opening, prepare = kept_first(open_target), kept_first(prepare_dataset)
+    return [train_by_name(name, **given, opening=opening, prepare=prepare) for name in names]
+
+
+def kept_first(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose first result is kept and returned at every later call, whatever it is called with."""
+    kept: list[Any] = []
+
+    def first(*given: Any) -> Any:
+        if not kept:
+            kept.append(make(*given))
+        return kept[0]
+
+    return first
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,

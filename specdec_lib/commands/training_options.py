@@ -75,13 +75,13 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
     typer.echo(told)
 
 
-def train(name: Annotated[str, typer.Argument(
-              help="eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
-                   "block-diffusion, ngram, length-predictor, h-rad; models of their own: canvas-sudoku, digits, "
-                   "g2p, g2p-drafter.")],
+def train(names: Annotated[list[str], typer.Argument(
+              help="One of eagle, draft-lm, diffusion-lm, diffusion-lm-aligned, diffusion-lm-full, early-exit, "
+                   "block-diffusion, ngram, length-predictor, h-rad, or several, which share the loaded target and its "
+                   "answers; or a model of its own: canvas-sudoku, digits, g2p, g2p-drafter.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
-          minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps.")] = 30.0,
+          minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps of a drafter.")] = 30.0,
           prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "Prompts to generate from.")] = None,
           data: Annotated[list[Path] | None, opt.path_option("--data", "Existing answers to train on.")] = None,
           forbid: Annotated[list[Path] | None, opt.path_option("--forbid", "Prompts never to train on.")] = None,
@@ -92,25 +92,27 @@ def train(name: Annotated[str, typer.Argument(
           batch: Batch = None, watch: Watch = None, begin: Begin = None,
           learn_prompts: LearnPrompts = False, cache_gb: CacheGB = 10.0, features: Features = None,
           seed: opt.Seed = 0) -> None:
-    """Trains a drafter for a target: answers, features, a fit, a measurement and a card."""
+    """Trains drafters for a target: answers, features, a fit, a measurement and a card for each."""
     from specdec_lib.bench.progress import bar
-    from specdec_lib.commands.train import train_by_name
+    from specdec_lib.commands.train import train_by_names
 
     given = {"drafters": drafters and tuple(word.strip() for word in drafters.split(",")), "longest": longest,
              "weight": weight, "positions": positions}
     try:
-        with bar(f"train {name}") as progress:
-            card = train_by_name(name, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
-                                 prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss,
-                                 depths=depths, cache=cache_gb * 1e9, seed=seed, say=say, progress=progress,
-                                 optimiser=optimiser, rate=rate, smooth=smooth, attention=attention, unroll=unroll,
-                                 rows=rows, batch=batch, watch=watch or (), begin=begin,
-                                 learn_prompts=learn_prompts, features=features,
-                                 lengths={word: value for word, value in given.items() if value is not None})
+        with bar(f"train {', '.join(names)}") as progress:
+            cards = train_by_names(
+                names, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
+                prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss, depths=depths,
+                cache=cache_gb * 1e9, seed=seed, say=say, progress=progress, optimiser=optimiser, rate=rate,
+                smooth=smooth, attention=attention, unroll=unroll, rows=rows, batch=batch, watch=watch or (),
+                begin=begin, learn_prompts=learn_prompts, features=features,
+                lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None
-    typer.echo(card)
-    say(f"the checkpoint is in {out}: use it with --checkpoints {out}")
+    for card in cards:
+        typer.echo(card)
+    say(f"{'the checkpoint is' if len(names) == 1 else 'the checkpoints are'} in {out}: use"
+        f" {'it' if len(names) == 1 else 'them'} with --checkpoints {out}")
 
 
 def break_even(names: Annotated[list[str] | None, typer.Argument(help="Trained drafters; default: all.")] = None,

@@ -88,14 +88,18 @@ class TrainingOrder:
 
 def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,
                   say: Say = lambda line: None,
-                  progress: Callable[[int, int, str], None] = lambda done, total, what: None) -> Checkpoint:
-    """Trains, measures and stores the drafter; `made` is its provenance (command, commit, machine, date)."""
+                  progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+                  prepare: Callable[..., Dataset] | None = None) -> Checkpoint:
+    """Trains, measures and stores the drafter; `made` is its provenance (command, commit, machine, date).
+
+    `prepare` gives the dataset in place of `prepare_dataset`, where several drafters share one.
+    """
     deadline = TimeBudget(order.minutes)
     named = order.given or order.target
     which = start_from_base(which, order.out, target, text, named, say=say)
     which = go_on_from(which, order.begin, target, text, named, say)
     objective = order.objective or which.objective
-    lessons = prepare_dataset(order, target, text, deadline, say, progress)
+    lessons = (prepare or prepare_dataset)(order, target, text, deadline, say, progress)
     minutes = max(FITTING * order.minutes, deadline.left / 60 - MEASURING * order.minutes)
     drafter = start(which, target, lessons)
     folder = order.out / "work" / which.name
