@@ -74,15 +74,12 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
     check_sources(order)
     lm, text, device, dtype = (opening or open_target)(target, device, fitted_dtype(dtype, device), threads, say)
     asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
-    made = card_provenance(provenance(), dtype)
+    common = order, lm, text, card_provenance(provenance(), dtype), say, progress
     if isinstance(asked, LengthSettings):
-        done = train_length(asked, order, lm, text, made, say, progress)
-    elif asked is not None:
-        done = train_hrad(asked, order, lm, text, made, say, progress)
-    elif which is None:
-        done = train_ngram(order, lm, text, made, say, progress)
-    else:
-        done = train_drafter(which, order, lm, text, made, say, progress, prepare)
+        return card_text(train_length(asked, *common).card)
+    if asked is not None:
+        return card_text(train_hrad(asked, *common).card)
+    done = train_ngram(*common) if which is None else train_drafter(which, *common, prepare)
     return card_text(done.card)
 
 

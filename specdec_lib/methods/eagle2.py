@@ -2,11 +2,10 @@
 
 Source: Li et al. 2024 (EAGLE-2). The published setting is 60 tokens, depth 5 and width 10; its 60 count the root and
 its 5 the steps after the root's own, so here it is `eagle2(nodes=59, depth=6, width=10, least=0, price=0)`. Those sizes
-are for a GPU: here nodes default to what the cost curve allows, and two more limits bound the cost. The head's step for
-a level is paid even when no node of the level is submitted, so no level is grown below a tree whose best new path has a
-lower probability than `least`; and a node of lower probability than `price` is not submitted. On the tuning prompts the
-two make it 1.03 times (1.00 to 1.06) as fast (`data/results/tuning`). Width is 4, because a few rows cost the head
-little more than one.
+are for a GPU. Here the measured cost curve says how many nodes of a tree are worth their rows (`cost.row_costs`), of at
+most twice those that cost little. The head's step for a level is paid even when no node of the level is submitted, so
+no level is grown below a tree whose best new path has a lower probability than `least`. XXX Width is 4, because a few
+rows cost the head little more than one.
 
 Verified by `match`: nodes are deterministic, so `rejection` accepts a child with exactly the probability that the
 target draws it. The two accept equally often, and `match` emits exactly plain decoding's tokens when sampling, too.
@@ -19,13 +18,15 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Method
 
 
-def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, least: float = 0.4,
+def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, least: float = 0.25,
          price: float | None = None, text_tokens: bool = True) -> Method:
-    """Nodes and price default to the cost curve's, width to 4, or to what `depth` levels need for the nodes.
+    """Nodes default to twice those that the cost curve allows, width to 4 or to what `depth` levels need for them.
+
+    With a `price` a node is submitted from that path probability on, instead of where it is worth its row.
 
     With `text_tokens` the tree holds tokens of the text as well as those that the head was trained for.
     """
-    nodes = kit.nodes if nodes is None else nodes
+    nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
     when = kit.part("path-chance", depth=depth, width=width, nodes=nodes, least=least)
     return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens), kit.part("match"))

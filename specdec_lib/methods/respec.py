@@ -23,17 +23,17 @@ from specdec_lib.types import Method
 def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
          key: str = "diagonal", query: int = 2, least: float = 0.3, shape: str = "likely", kept: int = 4,
          longest: int | None = None, copy: int | None = None, depth: int = 5, width: int = 4, nodes: int | None = None,
-         grow: float = 0.4, price: float | None = None, remember: int = 0, lengthen: bool = False,
+         grow: float = 0.25, price: float | None = None, remember: int = 0, lengthen: bool = False,
          further: float | None = None) -> Method:
     """Parameters of the trigger, the candidates and `eagle2`; see the three parts.
 
     Trigger: `theta`, `penalty`, `look_back`, `reading`. Candidates: `key`, `query`, `least`, `shape`, `kept`,
     `longest`, in trees of at most `copy` nodes. The others are `eagle2`'s, whose `least` is called `grow` here. Nodes
-    default to what the cost curve allows, and `copy` to four times as many, because each node must exceed its price.
+    default to twice what the cost curve allows and `copy` to twice as many again, since each must be worth its row.
     `remember` is for `respec+memory`, `lengthen` and `further` for `respec+lengthened`.
     """
-    nodes = kit.nodes if nodes is None else nodes
-    copy = 4 * nodes if copy is None else copy
+    nodes = 2 * kit.nodes if nodes is None else nodes
+    copy = 2 * nodes if copy is None else copy
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
                     depth=copy if longest is None else longest, nodes=copy, model_depth=depth, model_width=width,
                     model_nodes=nodes, least=grow)

@@ -15,14 +15,14 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, width: int = 4,
-         nodes: int | None = None, least: float = 0.4, price: float | None = None) -> Method:
+         nodes: int | None = None, least: float = 0.25, price: float | None = None) -> Method:
     """Copies `copy` tokens after a match worth `threshold` tokens, else drafts a tree with the parameters of `eagle2`.
 
-    `copy` defaults to twice the nodes that the cost curve allows.
+    `copy` and `nodes` default to twice the nodes that the cost curve allows.
     """
-    nodes = kit.nodes if nodes is None else nodes
+    nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
-    when = kit.part("match-length", threshold=threshold, other="eagle2", copy=2 * nodes if copy is None else copy,
+    when = kit.part("match-length", threshold=threshold, other="eagle2", copy=2 * kit.nodes if copy is None else copy,
                     depth=depth, width=width, nodes=nodes, least=least)
     what = kit.part("switch", drafters={"suffix-automaton": {}, "eagle2": {"price": price}})
     return Method(when, what, kit.part("match"))

@@ -29,7 +29,7 @@ from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Sessi
 
 NAME = "lengthened"
 COPIED, RECYCLED = "copied", "recycled"
-GAIN = 1.5                                         # tokens generated per forward time, as for the head's own nodes
+GAIN = 1.25                                        # tokens generated per forward time, as for the head's own nodes
 NEWEST = 8                                         # earlier positions of an n-gram that vote
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -54,16 +54,16 @@ def budget(name, nodes):
 def test_nodes_come_from_the_cost_curve_and_the_width_suffices_for_them():
     curve = CostCurve((1, 6, 7), (256,), ((1.0, 1.2, 1.3),))
     assert curves.node_budget(curve) == 5
-    assert budget("eagle2", curves.node_budget(curve)) == (5, 4, 5)
-    assert budget("eagle2", 60) == (5, 12, 60)
-    assert Budget(*budget("eagle2", 60)).size == 60
+    assert budget("eagle2", curves.node_budget(curve)) == (5, 4, 10)
+    assert budget("eagle2", 30) == (5, 12, 60)
+    assert Budget(*budget("eagle2", 30)).size == 60
 
 
-def test_by_default_least_is_0_4_and_a_copy_has_twice_the_nodes_of_the_curve():
+def test_by_default_least_is_a_quarter_and_copies_and_trees_have_twice_the_nodes_of_the_curve():
     world = replace(network_kit(None), nodes=6)
-    assert catalog.build("eagle2", world).when.least == 0.4
+    assert catalog.build("eagle2", world).when.least == 0.25
     when = catalog.build("sam+eagle2", world).when
-    assert when.other == stop_when_unlikely(Budget.of("eagle2", 5, 4, 6), 0.4)
+    assert when.other == stop_when_unlikely(Budget.of("eagle2", 5, 4, 12), 0.25)
     assert when.copy.depth == 12
 
 

@@ -63,7 +63,7 @@ def test_the_head_has_its_own_budget_after_an_empty_retrieval(trained_tokens_alo
     last = decoded("respec(theta=99.0, grow=0, price=0)", world=world)
     drawn = [round.draft for round in last.rounds[1:] if set(round.draft.source) == {"eagle2"}]
     assert drawn
-    assert max(map(len, drawn)) == 3 < 12 == last.rounds[-3].budget.nodes
+    assert max(map(len, drawn)) == 6 < 12 == last.rounds[-3].budget.nodes
 
 
 def test_without_a_trained_head_token_recycling_takes_its_place():
@@ -75,7 +75,7 @@ def test_without_a_trained_head_token_recycling_takes_its_place():
 def test_sizes_come_from_the_cost_curve_and_the_heads_tree_has_a_stop_rule():
     when = catalog.build("respec", replace(network_kit(None), nodes=6)).when
     assert when.retrieve == Budget.of("feedback-retrieval", 24, 8, 24)
-    assert when.model == stop_when_unlikely(Budget.of("eagle2", 5, 4, 6), 0.4)
+    assert when.model == stop_when_unlikely(Budget.of("eagle2", 5, 4, 12), 0.25)
 
 
 def test_the_relaxed_form_takes_the_parameters_of_either_rule():

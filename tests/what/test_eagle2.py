@@ -188,14 +188,14 @@ def test_as_many_nodes_are_submitted_as_gain_the_most_over_the_costs_of_their_ro
 def test_what_rows_cost_comes_from_the_kits_curve():
     curve = CostCurve((1, 5, 9), (256,), ((10.0, 12.0, 20.0),))
     made = catalog.make_part("eagle2", replace(network_kit(None), cost=curve))
-    assert (made.price, made.rows) == (0, row_costs(curve, 1.5))
+    assert (made.price, made.rows) == (0, row_costs(curve, 1.25))
     assert catalog.make_part("eagle2", replace(network_kit(None), cost=curve), price=.2).rows == FREE
 
 
 def test_the_price_comes_from_the_kit_and_is_a_probability():
     world = network_kit(None)
     made = catalog.make_part("eagle2", replace(world, price=0.04))
-    assert made.price == pytest.approx(1.5 * 0.04)
+    assert made.price == pytest.approx(1.25 * 0.04)
     assert catalog.make_part("eagle2", replace(world, price=5.0)).price == 1
     with pytest.raises(Refusal, match="between 0 and 1, got 2"):
         catalog.make_part("eagle2", world, price=2)
