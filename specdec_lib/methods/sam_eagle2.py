@@ -1,11 +1,11 @@
 """SAM with EAGLE-2: a match is copied; without one, the head drafts its tree.
 
 Source: Hu et al. 2024 (SAM-Decoding with EAGLE-2 as its second drafter); the published threshold is 5, with copies of
-40 tokens and trees of 60. Ours is 2, because a copy costs no step of the head: on the tuning prompts 2 is 1.09 times
-(1.05 to 1.13) as fast as 1 and 1.03 times (1.00 to 1.06) as fast as 3. Copies are twice as long as the nodes that the
-cost curve allows, because a match is accepted whole more often than a tree: 1.03 times (1.01 to 1.06) as fast there as
-with copies of 6. Before its next draft the head processes in one step the tokens it missed
-while others drafted. Measured in `data/results/tuning`. Cost: no draft forward in rounds that copy, else EAGLE-2's.
+40 tokens and trees of 60. Ours is 3, because a copy costs no step of the head: on the tuning prompts 3 is 1.03 times
+(1.01 to 1.06) as fast as 2, and 2 is 1.13 times (1.08 to 1.17) as fast as 1. Copies are as long as the nodes that the
+cost curve allows, 5 there: copies of 6 are 1.06 times (1.03 to 1.10) as fast as copies of 10. Before its next draft the
+head processes in one step the tokens it missed while others drafted. Measured in `data/results/tuning`. Cost: no draft
+forward in rounds that copy, else EAGLE-2's.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.types import Method
 
 
-def make(kit: Kit, threshold: int = 2, copy: int | None = None, depth: int = 5, width: int = 4,
+def make(kit: Kit, threshold: int = 3, copy: int | None = None, depth: int = 5, width: int = 4,
          nodes: int | None = None, least: float = 0.25, price: float | None = None) -> Method:
     """Copies `copy` tokens after a match worth `threshold` tokens, else drafts a tree with the parameters of `eagle2`.
 
-    `copy` and `nodes` default to twice the nodes that the cost curve allows.
+    `copy` defaults to the nodes that the cost curve allows, and `nodes` to twice as many, of which each is worth its row.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
-    when = kit.part("match-length", threshold=threshold, other="eagle2", copy=2 * kit.nodes if copy is None else copy,
+    when = kit.part("match-length", threshold=threshold, other="eagle2", copy=kit.nodes if copy is None else copy,
                     depth=depth, width=width, nodes=nodes, least=least)
     what = kit.part("switch", drafters={"suffix-automaton": {}, "eagle2": {"price": price}})
     return Method(when, what, kit.part("match"))

@@ -59,12 +59,12 @@ def test_nodes_come_from_the_cost_curve_and_the_width_suffices_for_them():
     assert Budget(*budget("eagle2", 30)).size == 60
 
 
-def test_by_default_least_is_a_quarter_and_copies_and_trees_have_twice_the_nodes_of_the_curve():
+def test_by_default_least_is_a_quarter_and_a_tree_has_twice_the_nodes_of_the_curve():
     world = replace(network_kit(None), nodes=6)
     assert catalog.build("eagle2", world).when.least == 0.25
     when = catalog.build("sam+eagle2", world).when
     assert when.other == stop_when_unlikely(Budget.of("eagle2", 5, 4, 12), 0.25)
-    assert when.copy.depth == 12
+    assert when.copy.depth == 6
 
 
 def test_the_published_tree_can_be_set():
