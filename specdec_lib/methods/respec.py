@@ -6,8 +6,8 @@ known of the paper's setting is
 `respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", nodes=60, copy=60, longest=40, grow=0, price=0)`,
 with sizes for a GPU; ours come from the cost curve. Cost: no draft forward in rounds that retrieve, else EAGLE-2's.
 
-The threshold is 5 nats and not 1.5, so the trigger seldom decides: on the tuning prompts that is not told apart from 1.5
-(1.02 times as fast, 0.99 to 1.05) nor from 3 (1.00, 0.97 to 1.03). Where the target's entropy is high the head
+The threshold is 5 nats and not 1.5, so the trigger seldom decides: on the tuning prompts that is not told apart from
+1.5 (1.02 times as fast, 0.99 to 1.05) nor from 3 (1.00, 0.97 to 1.03). Where the target's entropy is high the head
 drafts badly, too; and where no candidate remains the head drafts anyway, which is the purpose of the trigger. Measured
 in `data/results/tuning`.
 """

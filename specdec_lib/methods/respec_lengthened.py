@@ -1,8 +1,9 @@
 """ReSpec whose head's tree goes on with copies and recycled successors: `respec` with the part `lengthened`.
 
 Source: ReSpec (arXiv 2511.01282) for who drafts when; ours that the head's tree goes on below its leaves, where a node
-costs no step of the head. Lossless. Cost: as `respec`. With AMX, where a row costs little, it is 1.02 times (1.00 to
-1.04) as fast as `respec` on the tuning prompts (`data/results/lengthened`); on other processors it is not measured.
+costs no step of the head. Lossless. Cost: as `respec`. On the tuning prompts it is 1.02 times (1.00 to 1.04) as fast as
+`respec` with AMX, where a row costs little (`data/results/lengthened`, with an earlier head), and not told apart from
+it on an EPYC with AVX-512 (1.01, 0.98 to 1.04; `data/results/tuning`).
 """
 
 from __future__ import annotations

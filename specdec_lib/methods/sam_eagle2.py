@@ -18,7 +18,8 @@ def make(kit: Kit, threshold: int = 3, copy: int | None = None, depth: int = 5, 
          nodes: int | None = None, least: float = 0.25, price: float | None = None) -> Method:
     """Copies `copy` tokens after a match worth `threshold` tokens, else drafts a tree with the parameters of `eagle2`.
 
-    `copy` defaults to the nodes that the cost curve allows, and `nodes` to twice as many, of which each is worth its row.
+    `copy` defaults to the nodes that the cost curve allows, and `nodes` to twice as many, each of which is worth its
+    row.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
