@@ -43,15 +43,14 @@ POOLS = {"method": METHODS, "methods": (*METHODS, "ar,sam", "ar,draft-model,resp
          "world": ("table", "chess", ""), "address": ("", "x", "1.5", "http://a:1"),
          "rules": ("ssd", "stepwise,tolerator(forwards=3)", "vote", "ssd(rows=-1)", "ar", "ssd,ssd", "",
                    "parallel(k=True)", "threshold(theta=2.0)", "ssd("),
-         "name": ("eagle", "ngram", "draft-lm", "early-exit", "length-predictor", "h-rad", "diffusion-lm", "x",
-                  ""),
-         "names": ("eagle", "ngram", "x"), "prompt": ("a b c", "", " ", "-", "red " * 99, "😀", "-x"),
+         "names": ("eagle", "ngram", "draft-lm", "early-exit", "length-predictor", "h-rad", "diffusion-lm", "x",
+                   ""), "prompt": ("a b c", "", " ", "-", "red " * 99, "😀", "-x"),
          "cache_gb": ("0.001", "-1", "nan", "inf", "x"), "longest": ("3", "0", "-1", "101", "x")}
 USUAL = {"methods": "ar,draft-model,sam", "target": "model", "cost": "curve.json",
          "prompts": "prompts.jsonl", "data": "data.jsonl", "limit": "2", "peers": "",
          "max_new_tokens": "3", "threads": "1", "world": "table",
          "rules": "ssd,tolerator(forwards=3)", "minutes": "0.001", "tokens": "300", "repeats": "1", "contexts": "8",
-         "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "name": "ngram", "checkpoints": "shelf",
+         "sources": "data.jsonl", "dtype": "float32", "prompt": "a b c", "names": "ngram", "checkpoints": "shelf",
          "run": "run", "runs": "run", "seconds": "0.01", "grid": "grid.yaml"}
 FILES = {"target": "model", "draft": "draft", "diffusion": "model", "eagle": "model",
          "prompts": "prompts.jsonl", "cost": "curve.json",
