@@ -3,8 +3,8 @@
 Source: ours, from the algebra of Leviathan et al. 2023, section 3. While decoding generates `gain` tokens in the time
 of a plain forward, the n nodes of a draft cost gain (T(n + 1) / T(1) - 1) tokens, where T(w) are the seconds of a
 forward over w rows. They bring as many tokens as their paths' probabilities sum to. The rows of a forward do not cost
-the same: a measured curve is flat at first and has steps, so the first nodes are worth less probable paths than later
-ones.
+the same: a measured curve is flat at first and has steps, so an early node pays with a less probable path than a later
+one.
 """
 
 from __future__ import annotations

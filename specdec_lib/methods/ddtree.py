@@ -19,8 +19,8 @@ def make(kit: Kit, drafter: str = "block-diffusion", nodes: int | None = None, d
          price: float | None = None, top: int = 16, linked: bool = True, block: int | None = None) -> Method:
     """A slot has `top` candidates, and a node up to `width` children, or as many as `depth` levels need for the nodes.
 
-    The price defaults to the cost curve's, and nodes to twice those that the curve allows: the price leaves out the
-    nodes that are not worth their row, so this bounds only trees whose nodes all are.
+    Without a price the cost curve says which nodes are worth their rows. `nodes`, by default twice those that the curve
+    allows, bounds only trees whose nodes all are.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
