@@ -9,10 +9,18 @@
  * in which they lie there, the others from the processor's cache. */
 #if HELD == 32
 enum {MOST = 9, TOGETHER = 3, WIDE = 4};           /* rows of a block, tiles of a group; tiles that AMX multiplies at once */
-INLINE void fetch(const word *weights) { (void)weights; }
+enum {AHEAD = 96, BUSY = PACKED == 2 ? 5 : 6};      /* vectors that memory is asked for ahead; with how many rows or more */
+/* Fewer rows wait for memory anyway. With more the processor's own requests stop at each page while it multiplies. */
+INLINE void fetch(const int r, const int t, const word *weights) {
+#pragma GCC unroll 4
+    for (int j = 0; j < t; j++)
+        if (r >= BUSY) _mm_prefetch((const char *)(weights + (AHEAD + j) * LANES), _MM_HINT_T1);
+}
 #else
 enum {MOST = 6, TOGETHER = 1, WIDE = TOGETHER, AHEAD = 24};      /* vectors that memory is asked for ahead */
-INLINE void fetch(const word *weights) { _mm_prefetch((const char *)(weights + AHEAD * LANES), _MM_HINT_T0); }
+INLINE void fetch(const int r, const int t, const word *weights) {
+    (void)r, (void)t, _mm_prefetch((const char *)(weights + AHEAD * LANES), _MM_HINT_T0);
+}
 #endif
 
 /* The factors in words of weights, all or those of one step: where they are widened, the lower halves go first. */
@@ -38,7 +46,7 @@ INLINE void sums_of(const int r, const int t, const word *weights, const word *x
         for (int j = 0; j < t; j++) sums[i][j] = zeros();
 #pragma GCC unroll 1
     for (int64_t k = 0; k < words; k++) {
-        fetch(weights + k * t * LANES);
+        fetch(r, t, weights + k * t * LANES);
 #pragma GCC unroll 2
         for (int step = 0; step < STEPS; step++) {
             Words w[TOGETHER];
