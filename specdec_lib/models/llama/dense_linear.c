@@ -15,7 +15,6 @@ enum {CHUNK = 64, AMX_CHUNK = 128};                /* rows that go through a lay
 enum {BLOCK_ROWS = MOST > 16 ? MOST : 16};         /* of a block, of vectors or of AMX */
 enum {LITTLE = 1 << 14};                           /* words of weights that are not worth a second thread */
 enum {FEW = 16};                                   /* rows that each thread takes in for itself: sooner than it gets them */
-enum {SHARES = 8};                                 /* of a product that a thread takes one after the other */
 
 typedef struct {
     int64_t out, in;
@@ -40,7 +39,8 @@ typedef struct {
     const number *residual;                        /* [rows, out], added before rounding; or NULL */
     factor *gates;                                 /* instead of y: silu(first half) times second, [rows, gated] */
     int64_t gated;
-    int64_t next, some, threads;                   /* the next step, how many are taken at once, threads that began */
+    Share *shares;                                 /* [count] of all steps */
+    int64_t count, threads;                        /* threads that began */
 } Product;
 
 /* A whole number of vectors. */
@@ -187,11 +187,10 @@ static void multiply_some(void *about) {
     Product *product = about;
     const Inputs *inputs = product->inputs;
     Steps steps = steps_of(product);
-    int64_t thread = __atomic_fetch_add(&product->threads, 1, __ATOMIC_RELAXED), some = product->some;
+    int64_t thread = __atomic_fetch_add(&product->threads, 1, __ATOMIC_RELAXED);
     Blocks blocks = blocks_of(inputs->rows, inputs->read ? inputs->read : own_inputs(inputs, thread));
-    for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < steps.count;)
-        for (int64_t step = from; step < least(from + some, steps.count); step++)
-            multiply_tiles(product, &steps, step, &blocks);
+    for (int64_t step, i = 0; (step = next_step(product->shares, product->count, thread, &i)) >= 0;)
+        multiply_tiles(product, &steps, step, &blocks);
     if (blocks.amx) free_registers();
 }
 
@@ -213,8 +212,9 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
     int64_t tiles = tiles_of(matrix), words = words_of_row(matrix);
     int several = threads->count > 1 && threads->parallel && inputs->rows * tiles * words > LITTLE / LANES;
     if (inputs->x) take_in(inputs, threads, several);
-    product->matrix = matrix, product->inputs = inputs, product->next = product->threads = 0;
-    product->some = largest(1, steps_of(product).count / (SHARES * threads->count));
+    Share shares[SHARES];
+    product->matrix = matrix, product->inputs = inputs, product->shares = shares, product->threads = 0;
+    product->count = share_out(shares, several ? threads->count : 1, steps_of(product).count);
     if (several) threads->parallel(multiply_some, product, (unsigned)threads->count, 0);
     else multiply_some(product);
 }

@@ -59,7 +59,9 @@ typedef struct {
     half *y;                                       /* [rows, out] */
     float *wide;                                   /* the same unrounded, instead of y; or NULL */
     const half *residual;                          /* [rows, out], added before rounding; or NULL */
-    int64_t rows, next, some;                      /* the next tile, and how many are taken at once */
+    int64_t rows;
+    Share *shares;                                 /* [count] of all tiles */
+    int64_t count, threads;                        /* threads that began */
 } Product;
 
 /* One over the root mean square of a row. */
@@ -159,9 +161,9 @@ static void multiply_tile(const Product *product, int64_t tile) {
 
 static void multiply_some(void *about) {
     Product *product = about;
-    int64_t tiles = tiles_of(product->matrix), some = product->some;
-    for (int64_t from; (from = __atomic_fetch_add(&product->next, some, __ATOMIC_RELAXED)) < tiles;)
-        for (int64_t tile = from; tile < from + some && tile < tiles; tile++) multiply_tile(product, tile);
+    int64_t thread = __atomic_fetch_add(&product->threads, 1, __ATOMIC_RELAXED);
+    for (int64_t tile, i = 0; (tile = next_step(product->shares, product->count, thread, &i)) >= 0;)
+        multiply_tile(product, tile);
 }
 
 /* Takes the inputs in, and multiplies. */
@@ -169,9 +171,10 @@ static void run(Inputs *inputs, Product *product, const Threads *threads) {
     const Matrix *matrix = inputs->matrix;
     int64_t tiles = tiles_of(matrix), work = inputs->rows * tiles * groups_of(matrix);
     int several = threads->count > 1 && threads->parallel && work > LITTLE;
-    inputs->next = product->next = 0;
-    product->matrix = matrix, product->inputs = inputs, product->rows = inputs->rows;
-    product->some = tiles / (8 * threads->count) + 1;
+    Share shares[SHARES];
+    inputs->next = product->threads = 0;
+    product->matrix = matrix, product->inputs = inputs, product->rows = inputs->rows, product->shares = shares;
+    product->count = share_out(shares, several ? threads->count : 1, tiles);
     if (several && inputs->rows >= FEW) threads->parallel(enter_some, inputs, (unsigned)threads->count, 0);
     else enter_some(inputs);
     if (several) threads->parallel(multiply_some, product, (unsigned)threads->count, 0);

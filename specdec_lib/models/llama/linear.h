@@ -1,4 +1,5 @@
-/* What linear layers in C share: threads, a norm's factor, the exponential, and memory in whole cache lines.
+/* What linear layers in C share: threads and what each does, a norm's factor, the exponential, and memory in whole cache
+ * lines.
  *
  * `LANES` is defined before this is included. Sums are taken in one order, whatever the compiler makes of the loops.
  */
@@ -50,6 +51,32 @@ INLINE float gated(float gate, float up) { return gate * up / (1.0f + exponentia
 INLINE size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Steps that one thread takes in the order of their weights in memory; threads that are done help it. */
+typedef struct {
+    int64_t next, end;
+    char apart[48];                                /* fills a cache line */
+} Share;
+
+enum {SHARES = 64};                                /* threads that begin at places of their own */
+
+/* Cuts so many steps into a share for each thread; returns how many there are. */
+INLINE int64_t share_out(Share *shares, int64_t threads, int64_t steps) {
+    int64_t count = least(threads, SHARES);
+    for (int64_t i = 0; i < count; i++)
+        shares[i] = (Share){.next = i * steps / count, .end = (i + 1) * steps / count};
+    return count;
+}
+
+/* The next step of this thread, from share `at` after its own; -1 = none is left in any. */
+INLINE int64_t next_step(Share *shares, int64_t count, int64_t thread, int64_t *at) {
+    for (; *at < count; ++*at) {
+        Share *share = shares + (thread + *at) % count;
+        int64_t step = __atomic_fetch_add(&share->next, 1, __ATOMIC_RELAXED);
+        if (step < share->end) return step;
+    }
+    return -1;
+}
 
 /* `norm`: y [rows, in] = x over its root mean square, times the weight unless that is NULL; rounded once. */
 #define NORM(number, wide_of, stored) \
