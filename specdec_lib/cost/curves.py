@@ -20,7 +20,7 @@ from specdec_lib.cost.lengths import best_length
 from specdec_lib.files import write_text
 from specdec_lib.types import LM, Draft, Refusal
 
-WIDTHS = (*range(1, 11), 12, 16, 17, 24, 32)       # registers of AVX-512 hold 9 rows, and one of AMX 16: the next is dear
+WIDTHS = (*range(1, 11), 12, 16, 17, 24, 32)       # AVX-512 holds 9 rows, a register of AMX 16: the next is dear
 LARGEST, DEEPEST = 1_000_000, 20                   # of a width or a context, and levels of a provenance
 DEFAULT_NODES = 8                                  # without a measured curve
 TOLERANCE = 1.25
