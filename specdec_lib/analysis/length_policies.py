@@ -45,7 +45,7 @@ def methods_to_run(drafters: Iterable[str]) -> str:
     return ", ".join(["ar", *(name + one for name in drafters for one in behind)])
 
 
-COMMAND = ("specdec bench --dtype bfloat16 --cost data/cost/smollm2-135m-cpu2-avx2-bf16.json --limit 24"
+COMMAND = ("specdec bench --dtype bfloat16 --cost data/cost/smollm2-135m-cpu2-bf16.json --limit 24"
            f" --max-new-tokens 96 --out data/results/policies --methods \"{methods_to_run(('eagle', 'draft-model'))}\"")
 
 
