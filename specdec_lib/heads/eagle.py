@@ -19,6 +19,7 @@ from specdec_lib.heads.base import Target, new_features, tap_levels
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
 from specdec_lib.heads.eagle_rows import compiled_rows
+from specdec_lib.heads.eagle_tree import Growth, ScoredNode
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
@@ -28,7 +29,7 @@ from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.row_stats import row_stats_of, tells
 from specdec_lib.scores import ListedRowStats, Scores
-from specdec_lib.types import Draft
+from specdec_lib.types import ROOT, Draft
 
 
 class HeadRows(NamedTuple):
@@ -126,6 +127,28 @@ class EagleHead:
                     x = self.node(x, self.ids[logits[-1].argmax(-1)], row)
         whole = torch.cat(logits)
         return Scores(whole, self.ids, row_stats_of(whole, self.ids))
+
+    def tree(self, tokens: tuple[int, ...], growth: Growth) -> list[ScoredNode]:
+        """Every candidate of a tree that compiled code grows behind the context, in one call.
+
+        The rows of the candidates that were asked for children stay; ValueError without compiled code.
+        """
+        self.check(tokens)
+        if self.compiled is None or growth.width > self.compiled.widest:
+            raise ValueError("this head grows no tree in compiled code")
+        for rows in self.missing(tokens, Draft()):
+            self.run(rows)
+        self.answers = LogitsCache()               # the logits of these rows are not kept
+        base = len(tokens) - 1
+        self.reserve(base + growth.width * (growth.depth - 1))
+        grown = self.compiled.tree(self, base, growth)
+        found, asked = list(grown.candidates()), grown.computed()
+        place = {ROOT: ROOT} | {node: row for row, node in enumerate(asked)}
+        self.cache.rows.draft = Draft(tuple(found[node].token for node in asked),
+                                      tuple(place[found[node].parent] for node in asked))
+        self.cache.rows.depth += [1] * len(asked)
+        self.forwards, self.fed = self.forwards + grown.record.levels, self.fed + len(asked)
+        return found
 
     def node(self, g: Tensor, token: Tensor, row: int) -> Tensor:
         """The output [1, hidden] of a row of a chain from its feature g and its token, both on the device."""

@@ -4,6 +4,7 @@
  * the target's hidden states; a node's row reads the output of its parent's row. All numbers are of one kind, `size`
  * bytes each.
  */
+#include "eagle_tree.h"
 #include "head_rows.h"
 
 /* What is the same in all decodes. */
@@ -103,4 +104,65 @@ int run_chain(const Head *head, int64_t row, int64_t count, int64_t k, char *log
         if (i + 1 < count && run_rows(head, &group)) return 1;
     }
     return 0;
+}
+
+/* Memory of a growing tree. */
+typedef struct {
+    char *logits;                                  /* [width, columns] */
+    double *stats;                                 /* [width, 2k + 2] */
+    int64_t *frontier, *tokens, *positions, *parents;      /* [width] */
+    int64_t *places;                               /* [candidates] which row of `fed` a candidate is */
+    int32_t *ends, *paths;                         /* as `ends` and `nodes` of `Rows`, for all of `fed` */
+} Growing;
+
+/* Computes the rows of these candidates, the next level of `fed`, which begin at row `first`. */
+static int run_level(const Head *head, Tree *tree, Growing *now, int64_t context, int64_t count, int *chain) {
+    int64_t before = tree->count, first = context + before;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t node = now->frontier[i], parent = (int64_t)tree->nodes[node].parent, place = tree->count++;
+        int64_t above = parent < 0 ? -1 : now->places[parent];
+        int32_t *end = now->ends + place, *to = now->paths + *end;
+        int32_t length = above < 0 ? 0 : now->ends[above + 1] - now->ends[above];
+        if (length) memcpy(to, now->paths + now->ends[above], (size_t)length * sizeof(int32_t));
+        to[length] = (int32_t)place, end[1] = *end + length + 1;
+        now->tokens[i] = (int64_t)tree->nodes[node].token, now->positions[i] = context + length;
+        now->parents[i] = context + above, tree->fed[place] = node, now->places[node] = place;
+        *chain = *chain && above == place - 1;
+    }
+    tree->levels++;
+    Group group = {.first = first, .count = count, .context = context, .tokens = now->tokens,
+                   .positions = now->positions, .parents = now->parents};
+    if (!*chain) group.ends = now->ends, group.nodes = now->paths;
+    return run_rows(head, &group);
+}
+
+/* Grows the tree behind the `context` rows that are computed, whose last one proposes the first level: candidates into
+ * `nodes`, rows of those that were asked into the cache; 1 = no memory. */
+int run_tree(const Head *head, int64_t context, Tree *tree) {
+    int64_t width = tree->width, most = width * (tree->depth - 1), columns = columns_of(&head->vocabulary);
+    size_t sizes[] = {(size_t)(width * columns * head->network->size), (size_t)(width * (2 * tree->k + 2)) * 8,
+                      (size_t)width * 8, (size_t)width * 8, (size_t)width * 8, (size_t)width * 8,
+                      (size_t)(width + most * width) * 8, (size_t)(most + 1) * 4, (size_t)(most * tree->depth) * 4};
+    size_t all = 0;
+    for (int i = 0; i < 9; i++) all += whole_lines(sizes[i]);
+    char *memory = aligned_alloc(64, all), *at = memory;
+    if (!memory) return 1;
+    void *parts[9];
+    for (int i = 0; i < 9; i++) parts[i] = take(&at, (int64_t)sizes[i]);
+    Growing now = {parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6], parts[7], parts[8]};
+    int64_t count = 1, row = context - 1;
+    int failed = 0, chain = 1;
+    now.frontier[0] = -1, now.ends[0] = 0;
+    tree->found = tree->count = tree->levels = 0;
+    for (int64_t level = 0; level < tree->depth && count && !failed; level++) {
+        int64_t first = tree->found;
+        failed = score_rows(head, row, count, tree->k, now.logits, now.stats);
+        if (failed) break;
+        expand(tree, now.frontier, count, now.stats);
+        if (level + 1 == tree->depth || path_chance(tree, first) < tree->least) break;
+        count = next_frontier(tree, first, now.frontier), row = context + tree->count;
+        failed = count && run_level(head, tree, &now, context, count, &chain);
+    }
+    free(memory);
+    return failed;
 }

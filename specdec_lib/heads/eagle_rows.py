@@ -1,4 +1,4 @@
-"""The rows of an EAGLE head in our own C code (`eagle_rows.c`), a group of rows or a whole chain in one call.
+"""The rows of an EAGLE head in our own C code (`eagle_rows.c`): a group of rows, a whole chain or a tree in one call.
 
 A row of a head is some ten small operations, and Python between them takes time: `data/results/README.md` has the times
 of drafts before and since.
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.heads.eagle_network import EagleWeights
+from specdec_lib.heads.eagle_tree import Growth, TreeMemory
 from specdec_lib.heads.head_records import (
     ProductRecord,
     VocabularyRecord,
@@ -84,6 +85,7 @@ class CompiledRows:
         self.address = ctypes.addressof(self.head)
         self.places: tuple[Tensor, ...] = ()       # the tensors whose addresses `head` holds
         self.ids: Tensor | None = None
+        self.growth: tuple[Growth, TreeMemory] | None = None       # the last tree's
 
     def run(self, head: EagleHead, rows: HeadRows) -> int:
         """Computes these rows, for which there is room, into the head's cache and returns how many they are."""
@@ -116,6 +118,21 @@ class CompiledRows:
     def chain(self, head: EagleHead, row: int, count: int) -> tuple[Tensor, ListedRowStats]:
         """The logits [count, len(ids)] of the greedy chain after this row, for which there is room, and statistics."""
         return self.scored(self.code.run_chain, head, row, count)
+
+    @property
+    def widest(self) -> int:
+        """The largest width of a tree that the C code grows."""
+        return min(TOP, self.columns)
+
+    def tree(self, head: EagleHead, context: int, growth: Growth) -> TreeMemory:
+        """The tree that grows behind the `context` rows that are computed, for which there is room in the cache."""
+        self.place(head)
+        self.read(head)
+        if self.growth is None or self.growth[0] != growth:
+            self.growth = growth, TreeMemory(growth, min(TOP, self.columns + self.head.vocabulary.added))
+        memory = self.growth[1]
+        checked(self.code.run_tree(self.address, context, memory.address))
+        return memory
 
     def scored(self, run: Callable[..., int], head: EagleHead, row: int, count: int) -> tuple[Tensor, ListedRowStats]:
         self.place(head)
@@ -164,6 +181,7 @@ def compiled_rows(weights: Any, levels: int, paths: PathAttention | None) -> Com
 def with_arguments(code: ctypes.CDLL) -> ctypes.CDLL:
     """The library, which knows what its functions take."""
     code.run_rows.argtypes = ADDRESS, ADDRESS
+    code.run_tree.argtypes = ADDRESS, INT64, ADDRESS
     for function in (code.score_rows, code.run_chain):
         function.argtypes = ADDRESS, INT64, INT64, INT64, ADDRESS, ADDRESS
     return code

@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
+from specdec_lib.heads.eagle_tree import Growth, ScoredNode
 from specdec_lib.scores import KEPT, Scores, TokenStats
+from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
 
 if TYPE_CHECKING:
@@ -31,15 +33,6 @@ if TYPE_CHECKING:
 
 NAME = "eagle2"
 GAIN = 1.25                                        # tokens per forward time; less, since greedy rows are surer
-
-
-class ScoredNode(NamedTuple):
-    """A scored node of the growing tree."""
-
-    token: int
-    parent: int                                    # its index in the pool of all candidates, or ROOT
-    score: float                                   # log-probability of its path, raw softmax at temperature 1
-    stat: TokenStats
 
 
 @dataclass(frozen=True)
@@ -61,9 +54,19 @@ class Eagle2:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2 or not budget.size:     # one token has no hidden state yet
             return Draft()
-        pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed))
+        pool = self.grown_at_once(session, budget)
+        if not pool:
+            pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed))
         worth = [node for node in ranking(pool)[:budget.size] if not self.price or pool[node].score >= log(self.price)]
         return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(pool[node].score) for node in worth])]))
+
+    def grown_at_once(self, session: Session, budget: Budget) -> list[ScoredNode]:
+        """The candidates of `grow_candidates` by one call of compiled code; empty where that cannot grow this tree."""
+        compiled, stop = self.head.compiled, budget.stop
+        if compiled is None or budget.width > compiled.widest or not (stop is None or isinstance(stop, UnlikelyPath)):
+            return []
+        growth = Growth(budget.depth, budget.width, budget.size, 0.0 if stop is None else stop.least, session.end)
+        return self.head.tree(session.tokens, growth)
 
 
 def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[ScoredNode]:

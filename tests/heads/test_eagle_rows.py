@@ -123,18 +123,19 @@ def test_nothing_is_compiled_where_a_part_is_not(monkeypatch):
     assert compiled_rows(weights, len(TAPS), paths) is None
 
 
+class Failing:
+    """Code of which one function finds no memory."""
+
+    def __init__(self, code, function: str):
+        self.code, self.function = code, function
+
+    def __getattr__(self, name):
+        return (lambda *_: 1) if name == self.function else getattr(self.code, name)
+
+
 @pytest.mark.parametrize("function", ["run_rows", "score_rows", "run_chain"])
 def test_missing_memory_is_an_error(function):
-    class Failing:
-        """Code of which one function finds no memory."""
-
-        def __init__(self, code):
-            self.code = code
-
-        def __getattr__(self, name):
-            return (lambda *_: 1) if name == function else getattr(self.code, name)
-
     head = head_of(target_of("bf16"), True)
-    head.compiled.code = Failing(head.compiled.code)
+    head.compiled.code = Failing(head.compiled.code, function)
     with pytest.raises(MemoryError, match="no memory"):
         head.chain(words(20), 2) if function == "run_chain" else head(words(20), TREE)

@@ -27,6 +27,8 @@ TEXT = (1, 2, 3, 4, 5, 6)
 class Head:
     """Scores of every path from a seed; a large `sharp` makes confident rows, `coarse` makes ties."""
 
+    compiled = None
+
     def __init__(self, seed: int, sharp: float = 1.0, coarse: bool = False):
         self.seed, self.sharp, self.coarse, self.calls = seed, sharp, coarse, []
 

@@ -1,0 +1,92 @@
+"""A tree that compiled code grows in one call is that of `grow_candidates`, number by number."""
+
+import random
+
+import pytest
+import torch
+
+from specdec_lib.heads.eagle_tree import Growth
+from specdec_lib.loop import begin
+from specdec_lib.models.llama.path_attention import has_vectors
+from specdec_lib.trees import UnlikelyPath
+from specdec_lib.types import NO_DICE, Budget, Draft
+from specdec_lib.what.eagle2 import Eagle2, grow_candidates
+from tests.heads.test_eagle_rows import TREE, Failing, head_of, same, target_of, words
+from tests.models.llama.test_compiled_layers import KINDS
+
+pytestmark = pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
+BUDGETS = (Budget(1, 1), Budget(5, 1), Budget(1, 8, 3), Budget(3, 4, 12), Budget(5, 4, 12), Budget(6, 8, 40),
+           Budget(4, 2, 1), Budget(4, 3, 2), Budget(8, 2, stop=UnlikelyPath(0.001)),
+           Budget(4, 4, stop=UnlikelyPath(0.04)))
+
+
+def grown(head, tokens, budget, end):
+    least = budget.stop.least if budget.stop else 0.0
+    return head.tree(tokens, Growth(budget.depth, budget.width, budget.size, least, frozenset(end)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_candidates_rows_and_counts_are_those_of_a_tree_grown_in_python(kind):
+    target, dice, sizes = target_of(kind), random.Random(7), set()
+    one, other = (head_of(target, compiled) for compiled in (True, False))
+    text = words(12)
+    for _ in range(6):
+        for budget in BUDGETS:
+            end = frozenset(dice.sample(range(97), dice.choice((0, 2, 30))))
+            mine = grown(one, text, budget, end)
+            assert mine == grow_candidates(end, budget, lambda fed, text=text: other(text, fed))
+            assert (one.forwards, one.fed) == (other.forwards, other.fed)
+            assert one.cache.rows.draft == Draft(other.cache.rows.draft.tokens, other.cache.rows.draft.parents)
+            assert torch.equal(one.hidden[:len(one.cache.rows)], other.hidden[:len(other.cache.rows)])
+            sizes.add(len(one.cache.rows) - len(text) + 1)
+            text += tuple(words(dice.randrange(1, 4), dice.randrange(99)))
+            target.prefill(text[:-1])
+    assert len(sizes) > 5                          # trees of many shapes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_the_tree_serve_the_next_draft(kind):
+    target, text = target_of(kind), words(20)
+    one, other = (head_of(target, compiled) for compiled in (True, False))
+    grown(one, text, Budget(3, 3, 9), ())
+    draft, fed = one.cache.rows.draft, one.fed
+    assert len(draft) > 2
+    assert same(one(text, draft), other(text, draft))
+    assert one.fed == fed                          # nothing was computed twice
+    assert same(one(text, TREE), other(text, TREE))
+
+
+def test_a_cache_without_room_grows_with_the_tree():
+    target = target_of("bf16")
+    one, other = (head_of(target, compiled) for compiled in (True, False))
+    text, budget = words(508), Budget(6, 4, 24)
+    assert grown(one, text, budget, ()) == grow_candidates(frozenset(), budget, lambda fed: other(text, fed))
+    assert one.cache.capacity == 1024
+
+
+def test_eagle2_takes_the_compiled_tree_where_it_can(monkeypatch):
+    head, asked = head_of(target_of("bf16"), True), []
+    tree = head.tree
+    monkeypatch.setattr(head, "tree", lambda tokens, growth: asked.append(growth) or tree(tokens, growth))
+    for budget in (Budget(3, 4, 12), Budget(3, 4, 12, UnlikelyPath(0.01)), Budget(3, 9, 12),
+                   Budget(3, 4, 12, lambda trail: False)):
+        session = begin(words(20), 30)
+        draft = Eagle2(head)(session, budget, NO_DICE)
+        python = Eagle2(head_of(head.target, False))(session, budget, NO_DICE)
+        assert draft == python
+    assert asked == [Growth(3, 4, 12, 0.0, frozenset()), Growth(3, 4, 12, 0.01, frozenset())]
+
+
+def test_a_head_without_compiled_code_and_a_tree_too_wide_are_refused():
+    head = head_of(target_of("bf16"), False)
+    with pytest.raises(ValueError, match="grows no tree"):
+        grown(head, words(20), Budget(2, 2), ())
+    with pytest.raises(ValueError, match="grows no tree"):
+        grown(head_of(target_of("bf16"), True), words(20), Budget(2, 9), ())
+
+
+def test_missing_memory_is_an_error():
+    head = head_of(target_of("bf16"), True)
+    head.compiled.code = Failing(head.compiled.code, "run_tree")
+    with pytest.raises(MemoryError, match="no memory"):
+        grown(head, words(20), Budget(3, 4), ())
