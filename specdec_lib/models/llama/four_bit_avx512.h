@@ -3,6 +3,8 @@
 
 #define NAME "AVX-512 VNNI"
 enum {MOST = 8};
+enum {AHEAD = 16, BUSY = 4};                       /* groups that memory is asked for ahead, from so many rows on */
+/* Measured on an EPYC (Zen 4): with fewer rows it saves nothing. */
 
 INLINE void lay(const int32_t *n, int16_t *fixed) {
     int8_t *bytes = (int8_t *)fixed;
@@ -27,6 +29,11 @@ INLINE void tile(const int r, const int bits, const int minima, const uint8_t *c
     for (int i = 0; i < r; i++) all[i] = _mm512_setzero_ps();
 #pragma GCC unroll 1
     for (int64_t g = 0; g < groups; g++, codes += 64 * loads, scales += LANES * (1 + minima), x += 2 * GROUP) {
+        if (r >= BUSY) {
+            _mm_prefetch((const char *)(scales + AHEAD * LANES * (1 + minima)), _MM_HINT_T0);
+#pragma GCC unroll 8
+            for (int k = 0; k < loads; k++) _mm_prefetch((const char *)(codes + 64 * (AHEAD * loads + k)), _MM_HINT_T0);
+        }
         __m512i high[MOST], low[MOST];
 #pragma GCC unroll 8
         for (int i = 0; i < r * ways; i++) {
