@@ -11,6 +11,9 @@ any rule that treats them so (`match`, `rejection`). With `width` >= `nodes` no 
 expected accepted tokens under the head; a narrower one may miss some. Of these nodes only those are submitted that gain
 more than their rows cost, by `cost.row_costs`, or with a `price` those of at least that path probability. The paper
 submits all it may, `price=0`.
+
+On a CPU one call of C grows the tree (`heads/eagle_tree.h`), where the budget's stop rule is a path's probability or
+none. `grow_candidates` is the same in Python, for every other head and rule.
 """
 
 from __future__ import annotations
