@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import random
+import signal
 
 import pytest
 import torch
@@ -10,6 +11,9 @@ import transformers
 
 import specdec_lib
 from specdec_lib.types import ROOT, Draft
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:      # as in a shell's background job; tests of Ctrl-C would wait
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 VOCAB = 97
 SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
