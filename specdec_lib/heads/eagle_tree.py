@@ -1,7 +1,7 @@
 """A tree that an EAGLE head grows in one call of C code (`eagle_rows.c`, `eagle_tree.h`), without Python in between.
 
-After a forward of the target, whose weights push all else out of the processor's cache, some hundred lines of Python
-take as long as the head's own products. `data/results/README.md` has the times of drafts before and since.
+Between the levels of a tree Python would score, rank and choose nodes, which takes time after every level.
+`data/results/README.md` has the times of drafts before and since.
 """
 
 from __future__ import annotations
