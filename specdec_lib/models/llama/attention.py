@@ -112,7 +112,7 @@ def attend_by_products(q: Tensor, k: Tensor, v: Tensor, full: Tensor) -> Tensor:
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
-    """q k^T per key head; oneDNN repacks its second factor, so in half precision the short one comes second."""
-    if q.dtype in HALF:
+    """q k^T per key head; oneDNN repacks its second factor, so there the short one comes second in half precision."""
+    if q.dtype in HALF and q.device.type == "cpu":
         return torch.bmm(k, q.transpose(1, 2)).transpose(1, 2).contiguous()
     return torch.bmm(q, k.transpose(1, 2))

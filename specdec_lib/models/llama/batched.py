@@ -205,11 +205,8 @@ def one_each(q: Tensor, k: Tensor, v: Tensor, kv: Tensor, part: Part) -> Tensor:
     for new, held in zip((k, v), kv, strict=True):
         held.view(-1, d).index_copy_(0, part.slots, new.reshape(-1, d))
     keys, values = kv.unbind(0)
-    q = q.reshape(rows, kv_heads, -1, d)
-    if q.is_cuda:
-        seen = part.seen.expand(-1, -1, q.shape[2], -1)
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=seen, scale=1.0).reshape(rows, -1)
-    weight = products(q.flatten(0, 1), keys.flatten(0, 1))                   # [rows * kv_heads, group, columns]
+    q = q.reshape(rows * kv_heads, -1, d)
+    weight = products(q, keys.flatten(0, 1))       # [rows * kv_heads, group, columns]
     weight.view(rows, kv_heads, -1, weight.shape[-1]).add_(part.seen)
     return torch.bmm(torch.softmax(weight, -1), values.flatten(0, 1)).view(rows, -1)
 

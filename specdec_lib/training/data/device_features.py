@@ -18,8 +18,8 @@ from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.data.examples import Example
 from specdec_lib.training.data.features import TOP
 
-ROWS = 4096                                        # rows whose logits exist at the same time
-TEXTS = 8192                                       # padded tokens of a forward
+ROWS = 16384                                       # rows whose logits exist at the same time
+TEXTS = 65536                                      # padded tokens of a forward: small ones wait for the host
 
 
 class DeviceFeatures:
@@ -42,35 +42,39 @@ class DeviceFeatures:
             tokens[row, :len(example)] = torch.tensor(example.tokens)
         start = torch.tensor([len(example.prompt) for example in examples]).to(device)
         batch = Batch(tokens.to(device), start, sizes.to(device), {}, tokens, tokens)
-        if group not in self.tops:
-            self.tops[group] = self.distributions(group, batch)
+        streams = self.kept.get((group, levels), {})
+        if group not in self.tops or len(streams) < len(levels):
+            streams = self.compute(group, batch, levels)
         ids, logp = self.tops[group]
-        return Batch(batch.tokens, start, batch.stop, self.streams(group, batch, levels), ids.long(), logp.float())
+        return Batch(batch.tokens, start, batch.stop, streams, ids.long(), logp.float())
 
-    def streams(self, group: tuple[int, ...], batch: Batch, levels: tuple[int, ...]) -> dict[int, Tensor]:
-        """The hidden states of the group, kept where there is room."""
-        if not levels or (group, levels) in self.kept:
-            return self.kept.get((group, levels), {})
-        parts = [self.forward(group[some], batch, some, levels) for some in self.pieces(batch)]
-        out = {level: torch.cat([part[level] for part in parts]) for level in levels}
+    def compute(self, group: tuple[int, ...], batch: Batch, levels: tuple[int, ...]) -> dict[int, Tensor]:
+        """The hidden states of the group, kept where there is room; the first time its distributions as well."""
+        last, fresh = self.target.layers, group not in self.tops
+        ids, logp, taught = self.untold(batch)
+        parts = []
+        for some in self.pieces(batch):
+            found = self.forward(group[some], batch, some, tuple({*levels, last}) if fresh else levels)
+            parts.append([found[level] for level in levels])
+            if fresh:
+                rows = found[last][taught[some]]
+                ids[some][taught[some]], logp[some][taught[some]] = self.best(rows, ids.shape[-1])
+        if fresh:
+            self.tops[group] = ids, logp
+        out = dict(zip(levels, map(torch.cat, zip(*parts, strict=True)), strict=True))
         size = sum(stream.numel() * stream.element_size() for stream in out.values())
-        if self.written + size <= self.limit:
+        if self.written + size <= self.limit and (group, levels) not in self.kept:
             self.kept[group, levels] = out
             self.written += size
         return out
 
-    def distributions(self, group: tuple[int, ...], batch: Batch) -> tuple[Tensor, Tensor]:
-        """The top of the target's distribution after every token [B, S, TOP]; zeros before the answers."""
-        count, width = batch.tokens.shape
-        last, top = self.target.layers, min(TOP, self.target.vocab)
-        ids = torch.zeros(count, width, top, dtype=torch.int32, device=batch.tokens.device)
-        logp = torch.zeros(count, width, top, dtype=torch.float16, device=batch.tokens.device)
-        place = torch.arange(width, device=batch.tokens.device)
+    def untold(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Tables [B, S, TOP] of zeros for tokens and log-probabilities, and where they are filled: in the answers."""
+        (count, width), device = batch.tokens.shape, batch.tokens.device
+        top, place = min(TOP, self.target.vocab), torch.arange(width, device=device)
         taught = (place < batch.stop[:, None]) & (place >= batch.start[:, None] - 1)
-        for some in self.pieces(batch):
-            x = self.forward(group[some], batch, some, (last,))[last]
-            ids[some][taught[some]], logp[some][taught[some]] = self.best(x[taught[some]], top)
-        return ids, logp
+        return (torch.zeros(count, width, top, dtype=torch.int32, device=device),
+                torch.zeros(count, width, top, dtype=torch.float16, device=device), taught)
 
     def pieces(self, batch: Batch) -> list[slice]:
         """The texts that go through the target together."""

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.training.data.batches import Batch
-from specdec_lib.training.losses.chunked_head import PIECE
+from specdec_lib.training.losses.chunked_head import pieces
 from specdec_lib.training.nets.base import TrainableDrafter
 
 
@@ -104,8 +104,8 @@ def most_likely(drafter: TrainableDrafter, x: Tensor, batch: Batch, anchors: Ten
 
 def best_column(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The largest logit of each of x [n, hidden] over these output rows, and its column."""
-    pieces = [F.linear(some.to(rows.dtype), rows).float().max(-1) for some in x.split(PIECE)]
-    return torch.cat([piece.values for piece in pieces]), torch.cat([piece.indices for piece in pieces])
+    found = [F.linear(some.to(rows.dtype), rows).float().max(-1) for some, in pieces(x)]
+    return torch.cat([best.values for best in found]), torch.cat([best.indices for best in found])
 
 
 def untrained(tokens: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.losses.block_masks import drawn_anchors
-from specdec_lib.training.losses.chunked_head import PIECE, TeacherRows, slot_losses, teacher_rows, weighted_loss
+from specdec_lib.training.losses.chunked_head import TeacherRows, pieces, slot_losses, teacher_rows, weighted_loss
 from specdec_lib.training.losses.objective import Objective, mean
 from specdec_lib.training.nets.decoder_layer import scaled
 
@@ -99,11 +99,11 @@ def corrected_logits(drafter, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor
     rows = drafter.frozen.rows
     with torch.no_grad():
         columns = torch.cat([F.linear(part.to(rows.dtype), rows).float().topk(drafter.candidates, -1).indices
-                             for part in x.split(PIECE)])
+                             for part, in pieces(x)])
     e = scaled(drafter.frozen.embed(before), drafter.shape.eps)
     y = x + F.linear(e, drafter.correction)
     logits = torch.cat([torch.einsum("nkh,nh->nk", rows[some], part.to(rows.dtype)).float()
-                        for some, part in zip(columns.split(PIECE), y.split(PIECE), strict=True)])
+                        for part, some in pieces(y, columns)])
     return columns, logits, e
 
 
@@ -121,6 +121,5 @@ def on_candidates(dist: TeacherRows, columns: Tensor) -> Tensor:
 def best_corrected(drafter, x: Tensor, before: Tensor) -> Tensor:
     """The column [n] with the best corrected logit, given the true tokens `before` [n]."""
     with torch.no_grad():
-        found = [corrected_logits(drafter, part, some)[:2] for part, some in zip(x.split(PIECE), before.split(PIECE),
-                                                                                strict=True)]
+        found = [corrected_logits(drafter, part, some)[:2] for part, some in pieces(x, before)]
         return torch.cat([columns.gather(1, logits.argmax(-1, keepdim=True))[:, 0] for columns, logits in found])

@@ -6,6 +6,7 @@ hidden state before it. Each chunk of rows computes its logits, its loss and tha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,13 @@ from torch import Tensor
 
 from specdec_lib.training.losses.distillation import SLOT_LOSSES
 
-PIECE = 1024                                       # rows whose logits exist at the same time
+PIECE, MANY = {"cpu": 1024}, 16384                 # rows whose logits exist at once; many where calls cost more
+
+
+def pieces(x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Rows of x and of the others, as many at once as may have logits on their device."""
+    size = PIECE.get(x.device.type, MANY)
+    return zip(*(part.split(size) for part in (x, *others)), strict=True)
 
 
 class TeacherRows(NamedTuple):
@@ -48,9 +55,8 @@ def teacher_rows(top_ids: Tensor, top_logp: Tensor, columns: Tensor) -> TeacherR
 def slot_losses(x: Tensor, head: Tensor, dist: TeacherRows) -> SlotLosses:
     """Slots of these hidden states [n, hidden] without gradients; losses are soft cross-entropies."""
     with torch.no_grad():
-        pieces = [loss_chunk(rows, head, TeacherRows(*parts), "ce", None)[1]
-                  for rows, *parts in zip(x.split(PIECE), *(part.split(PIECE) for part in dist), strict=True)]
-    return SlotLosses(*(torch.cat(part) for part in zip(*pieces, strict=True)))
+        found = [loss_chunk(rows, head, TeacherRows(*parts), "ce", None)[1] for rows, *parts in pieces(x, *dist)]
+    return SlotLosses(*(torch.cat(part) for part in zip(*found, strict=True)))
 
 
 def weighted_loss(x: Tensor, head: Tensor, dist: TeacherRows, weight: Tensor,
@@ -67,8 +73,7 @@ class HeadLoss(torch.autograd.Function):
     def forward(ctx, x, head, columns, probs, covered, weight, kind):
         total, gradients, slots = x.new_zeros((), dtype=torch.float32), [], []
         dist = TeacherRows(columns, probs, covered)
-        for rows, share, *parts in zip(x.detach().split(PIECE), weight.split(PIECE),
-                                       *(part.split(PIECE) for part in dist), strict=True):
+        for rows, share, *parts in pieces(x.detach(), weight, *dist):
             gradient, one = loss_chunk(rows, head, TeacherRows(*parts), kind, share)
             total = total + (one.loss * share).sum()
             gradients.append(gradient)

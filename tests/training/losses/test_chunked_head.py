@@ -34,7 +34,7 @@ def dense(x, head, dist, weight, kind):
 @pytest.mark.parametrize("rows", [1, 4, SLOTS, 100])
 @pytest.mark.parametrize("kind", SLOT_LOSSES)
 def test_the_head_in_pieces_is_the_dense_loss_with_its_gradient(kind, rows, monkeypatch):
-    monkeypatch.setattr(chunked_head, "PIECE", rows)
+    monkeypatch.setitem(chunked_head.PIECE, "cpu", rows)
     x, head, dist, weight = drawn()
     assert 0 < dist.covered.sum() < SLOTS
     loss, gradient = dense(x, head, dist, weight, kind)
@@ -74,7 +74,7 @@ def test_one_step_against_the_gradient_lowers_the_loss():
 
 @pytest.mark.parametrize("rows", [2, 100])
 def test_slots_have_the_best_column_and_the_probability_of_the_targets_best(rows, monkeypatch):
-    monkeypatch.setattr(chunked_head, "PIECE", rows)
+    monkeypatch.setitem(chunked_head.PIECE, "cpu", rows)
     x, head, dist, weight = drawn()
     q = (x @ head.T).softmax(-1)
     for told in (slot_losses(x, head, dist), weighted_loss(x, head, dist, weight, "tv")[1]):
