@@ -56,7 +56,7 @@ def test_a_checkpoint_is_weights_a_card_for_programs_one_for_people_and_a_log(sh
 def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
     prompts, out = tmp_path / "prompts.jsonl", tmp_path / "answers"
     prompts.write_text("".join(json.dumps({"prompt": prompt, "family": "words"}) + "\n" for prompt in OPEN))
-    words = ["answers", "--target", str(model), "--prompts", str(prompts), "--own", "0", "--greedy",
+    words = ["answers", "--target", str(model), "--prompts", str(prompts), "--own", "0", "--temperatures", "0,0",
              "--max-new-tokens", "12", "--out", str(out), *HERE]
     assert cli.run([*words, "--minutes", "1"]) == 0
     assert "stopped by prompts" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -111,11 +112,11 @@ def kept_first(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
-                   own: float, greedy: bool, max_new_tokens: int, batch: int | None, target: str, device: str,
-                   dtype: str, threads: int | None, seed: int, say: Say,
+                   own: float, temperatures: str | None, max_new_tokens: int, batch: int | None, target: str,
+                   device: str, dtype: str, threads: int | None, seed: int, say: Say,
                    progress: Callable[[int, int, str], None]) -> str:
     """Answers these prompts, and prompts of the target's own, into `out`; says what the folder holds then."""
-    plan = AnswerPlan(max_new=max_new_tokens, own=own, seed=seed, mix=(0.0,) if greedy else MIX)
+    plan = AnswerPlan(max_new=max_new_tokens, own=own, seed=seed, mix=temperature_mix(temperatures))
     refused = [line for path in forbid for line in texts(path)]
     for path in prompts:
         read_prompts(path)
@@ -124,6 +125,19 @@ def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, t
         made = make_answers(lm, text, out, tokens, minutes, prompts, refused, plan, batch, say=say,
                             progress=lambda done, seconds: progress(done, tokens, "tokens of answers"))
     return f"{made.records:,} answers with {made.tokens:,} tokens in {out}, stopped by {made.stopped}"
+
+
+def temperature_mix(text: str | None) -> tuple[float, ...]:
+    """The temperatures of a comma-separated list, or the usual mix; Refusal for anything but finite numbers from 0."""
+    if text is None:
+        return MIX
+    try:
+        mix = tuple(map(float, text.split(",")))
+    except ValueError:
+        mix = (-1.0,)
+    if not all(0 <= temperature < inf for temperature in mix):
+        raise Refusal(f"--temperatures are numbers of 0 or more with commas between, got {text!r}")
+    return mix
 
 
 def unrolled(which: Recipe | None, name: str, steps: int | None) -> Recipe | None:

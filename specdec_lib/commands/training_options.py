@@ -56,7 +56,9 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
             tokens: Annotated[int, typer.Option("--tokens", help="Output tokens to make, at most.")] = 1_000_000,
             minutes: Annotated[float, typer.Option("--minutes", help="Time limit.")] = 30.0,
             own: Annotated[float, typer.Option("--own", help="Share of prompts that the target makes up.")] = 0.5,
-            greedy: Annotated[bool, typer.Option("--greedy", help="All answers at temperature 0.")] = False,
+            temperatures: Annotated[str | None, typer.Option(
+                "--temperatures", help="Of the answers from one source, in turn; default: 0 for half of them, 0.7 and "
+                                       "1.")] = None,
             max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="Of an answer, at most.")] = 256,
             batch: Annotated[int | None, typer.Option("--batch", help="Answers at a time; default: 32 on a CPU, 1024 "
                                                       "elsewhere.")] = None,
@@ -68,8 +70,8 @@ def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "
 
     try:
         with bar("answers") as progress:
-            told = answer_prompts(prompts or (), forbid or (), out, tokens, minutes, own, greedy, max_new_tokens, batch,
-                                  target, device, dtype, threads, seed, say, progress)
+            told = answer_prompts(prompts or (), forbid or (), out, tokens, minutes, own, temperatures, max_new_tokens,
+                                  batch, target, device, dtype, threads, seed, say, progress)
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished answers are kept in {out}, the same command continues from there") from None
     typer.echo(told)

@@ -187,6 +187,13 @@ def test_answers_are_made_in_what_torch_is_fast_in_unless_a_dtype_is_named(dtype
     monkeypatch.setattr(train, "torchs_dtype", lambda device: torch.float32)
     monkeypatch.setattr(train, "make_answers", making)
     with pytest.raises(Seen) as caught:
-        train.answer_prompts([], [], tmp_path, 10, 1.0, 0.5, False, 8, None, str(folder), "cpu", dtype, 1, 0,
+        train.answer_prompts([], [], tmp_path, 10, 1.0, 0.5, None, 8, None, str(folder), "cpu", dtype, 1, 0,
                              lambda line: None, lambda done, total, what: None)
     assert caught.value.args[0].dtype == (torch.float32 if dtype == "auto" else torch.bfloat16)
+
+
+@pytest.mark.parametrize("text", ["", "0.7,warm", "0,-1", "inf", "nan"])
+def test_temperatures_are_finite_and_not_below_zero(text):
+    assert train.temperature_mix("0,0.5,1") == (0, 0.5, 1)
+    with pytest.raises(Refusal, match="--temperatures are numbers of 0 or more"):
+        train.temperature_mix(text)

@@ -22,7 +22,7 @@ from specdec_lib.topk import argmax
 
 TILE = 128                                         # tokens of a text that attend at once on a CPU
 TOKENS = 8192                                      # padded tokens that go through the layers at once
-FED = {"cpu": 1024}                                # fewer where they are fed and caches are small
+FED, WIDE = {"cpu": 1024}, 32768                   # of texts that are fed: few where caches are small, else many
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]      # queries, keys, values of rows -> [rows, heads * d]
 
@@ -70,7 +70,7 @@ class BatchedLlama:
         for row, size in zip(rows, sizes, strict=True):
             self.born[row] = size - self.steps
         self.reserve()
-        for group in length_groups(sizes, FED.get(self.weights.device.type, TOKENS)):
+        for group in length_groups(sizes, FED.get(self.weights.device.type, WIDE)):
             at = torch.tensor([rows[i] for i in group], device=self.weights.device)
             self.lengths[at] = torch.tensor([sizes[i] for i in group]).to(at.device)
             if sizes[group[-1]]:

@@ -16,7 +16,7 @@ from specdec_lib.models.llama.batched import draw, draws_for
 
 SPAN = 64                                          # a text that repeats so many tokens of itself in a row loops
 SORTED = 16                                        # steps after which the rows of a batch are put in order of length
-LOOKS = {"cuda": 8}                                # steps between two looks; 1 where looking costs nothing
+LOOKS = {"cuda": 16}                               # steps between two looks; 1 where looking costs nothing
 
 
 @dataclass(frozen=True)
