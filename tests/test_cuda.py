@@ -12,6 +12,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
+from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.hub import default_model, locate
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.batched import BatchedLlama
@@ -102,6 +103,34 @@ def test_a_captured_step_equals_its_arithmetic_bit_by_bit_at_every_width(device,
             assert all(map(torch.equal, launched, step.compute()))
         assert bool(torch.isfinite(launched[1]).all())
         lm.prefill(text[:-1])                      # or the rows of the last draft are there already
+
+
+def test_a_captured_chain_equals_its_arithmetic_bit_by_bit_and_drafts_what_an_eager_one_drafts(device):
+    state, dice = random_eagle(SHAPE, TAPS, IDS).state, random.Random(6)
+    fixed, eager = (EagleHead(state, TAPS, model("tiny", device, static), text_tokens=True) for static in (True, False))
+    text = random_text(dice, 230)                  # it grows beyond the 256 columns of the first chains
+    for count in (5, 5, 1, 8, 5, 3, 5, 12, 5):
+        mine, want = fixed.chain(text, count), eager.chain(text, count)
+        assert mine.best == want.best
+        assert far(mine.logits, want.logits) < CLOSE
+        chain = fixed.lease.held.last
+        assert chain.count == count
+        with torch.inference_mode():
+            launched = [part.clone() for part in chain.launch()]
+            assert all(map(torch.equal, launched, chain.compute()))
+        text += mine.best[:dice.randrange(count + 1)] + random_text(dice, 2)
+    assert {chain.columns for chain in fixed.lease.held.chains.values()} == {256, 512}
+
+
+def test_eagle_with_captured_chains_emits_plain_decodings_ids(device):
+    for length in (11, 300):
+        kit, prompt = output_kit(device, True), random_text(random.Random(length), length)
+        method = catalog.build("eagle", kit)
+        *_, session = decode(prompt, kit.target, *method, max_new_tokens=40)
+        *_, plain = decode(prompt, model("tiny", device, True), *catalog.build("ar", kit), max_new_tokens=40)
+        assert session.output == plain.output
+        head = method.what.head
+        assert bool(head.lease.held.chains) == head.on_device    # a CPU asks token by token
 
 
 def output_kit(device: str, static: bool | None = None) -> Kit:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.heads.base import Target, new_features, tap_levels
+from specdec_lib.heads.captured_chain import ChainLease
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
 from specdec_lib.heads.eagle_rows import compiled_rows
@@ -24,6 +25,7 @@ from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.config import rope_table
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import LayerView, attended, columns, invariant_view, view_of
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
@@ -45,8 +47,11 @@ class EagleHead:
 
     It taps the target when made, so make it before the prompt is fed. Each call computes missing rows from
     `target.features`, however many rounds passed since the last call; it reads only features before the last token.
-    With `text_tokens` the tokens of the text join those that the head was trained to draft.
+    With `text_tokens` the tokens of the text join those that the head was trained to draft. Beside a target of captured
+    steps, chains are captured too (`captured_chain.py`), and the head's cache goes on to the next decode.
     """
+
+    capture = True                                 # beside such a target, unless a head is told otherwise
 
     def __init__(self, state: Mapping[str, Tensor], taps: Sequence[int], target: Target,
                  packed: EagleNetwork | None = None,      # packed earlier, from the same state if it is ours
@@ -57,11 +62,14 @@ class EagleHead:
                                       else packed)
         self.shape, self.embedding = self.weights.shape, self.weights.embedding
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
-        self.cache = KVCache(self.shape, 1, self.dtype, target.device)
-        self.cache.hidden = self.cache.stream()    # the output of every row; a node's row reads its parent's
+        static = self.capture and isinstance(target, Transformer) and target.static
+        self.lease = ChainLease(self.weights) if static else None
+        self.cache = KVCache(self.shape, 1, self.dtype, target.device) if self.lease is None else self.lease.held.cache
+        if self.cache.hidden is None:
+            self.cache.hidden = self.cache.stream()              # the output of every row; a node's reads its parent's
         self.paths = compiled_attention(self.shape, self.dtype, target.device)
         self.compiled = compiled_rows(self.weights, len(taps), self.paths)
-        self.rope = self.angles()
+        self.rope = (None if self.lease is None else self.lease.held.rope) or self.angles()
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
@@ -110,6 +118,8 @@ class EagleHead:
         Each token goes from one row to the next on the device. The rows of the nodes are not kept.
         """
         self.check(tokens)
+        if self.lease is not None:
+            return self.lease.held.chain(self, tokens, count)
         for rows in self.missing(tokens, Draft()):
             self.run(rows)
         self.answers = LogitsCache()               # they are of rows that go

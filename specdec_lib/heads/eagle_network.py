@@ -7,8 +7,8 @@ Source: Li et al. 2025 (EAGLE-3). `EagleHead` caches the rows; the networks of p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +44,9 @@ class EagleNetwork(Protocol):
     @property
     def text(self) -> TextRows | None: ...         # None: it drafts no other tokens
 
+    @property
+    def free(self) -> list[Any]: ...               # see `captured_chain.py`
+
     def feature(self, taps: Tensor) -> Tensor:
         """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""
         ...
@@ -72,6 +75,7 @@ class EagleWeights:
     shape: LlamaConfig                             # the target's, and so is the embedding [V, hidden]
     embedding: Tensor
     text: TextRows | None = None
+    free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)
 
     @staticmethod
     def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> EagleWeights:

@@ -53,6 +53,7 @@ class Eagle1Network:
     layer: LayerWeights                            # its qkv reads what `fc` gives, without a norm
     head: Callable[[Tensor], Tensor]               # the target's output matrix, or its own
     text: None = None                              # it drafts all tokens
+    free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)
 
     def feature(self, taps: Tensor) -> Tensor:
         return taps[:, 0]
@@ -81,6 +82,7 @@ class Eagle3Network:
     hidden_norm: Tensor | None                     # [hidden], where the residual is the normed feature
     norm_output: bool                              # a row's output is what the head reads
     text: None = None                              # its output rows are its own: it drafts no other tokens
+    free: list[Any] = field(init=False, default_factory=list, repr=False, compare=False)
 
     def feature(self, taps: Tensor) -> Tensor:
         rows, eps = taps.reshape(len(taps), -1), self.shape.eps

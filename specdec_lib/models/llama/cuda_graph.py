@@ -57,50 +57,37 @@ class Head(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
-class CapturedStep:
-    """A step of one width over the first `columns` rows of a cache, through the first `depth` layers and a head."""
+class CapturedWork:
+    """Arithmetic on inputs that always lie in the same place, so that a CUDA graph holds it.
 
-    def __init__(self, width: int, columns: int, weights: LlamaWeights, cache: KVCache, rope: tuple[Tensor, Tensor],
-                 depth: int, head: Head | None = None, products: bool = False):
-        self.width, self.columns, self.weights, self.cache, self.rope = width, columns, weights, cache, rope
-        self.depth, self.head, self.products = depth, head, products
-        self.ids = weights.ids if head is None else head.ids
-        self.device = weights.device
-        size = 8 * (3 * width + 1)                 # tokens, positions, rows, and the first column that may be hidden
-        total = size + width * (width + EARLIER)
-        pinned = self.device.type == "cuda" and torch.cuda.is_available()
-        self.staged = torch.zeros(total, dtype=torch.uint8, pin_memory=pinned)
-        flat = self.staged.numpy()
-        self.numbers, self.seen = flat[:size].view(np.int64), flat[size:].reshape(width, -1)
-        self.inputs = torch.zeros(total, dtype=torch.uint8, device=self.device)
-        self.size, self.copied = size, torch.cuda.Event() if pinned else None
-        self.out: tuple[Tensor, Tensor, Tensor] | None = None
+    A caller writes `staged` after `wait`, and `send` copies it to `inputs`. `compute` runs on any device.
+    """
+
+    def __init__(self, size: int, device: torch.device):
+        pinned = device.type == "cuda" and torch.cuda.is_available()
+        self.device = device
+        self.staged = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
+        self.inputs = torch.zeros(size, dtype=torch.uint8, device=device)
+        self.copied = torch.cuda.Event() if pinned else None
+        self.out: tuple[Tensor, ...] | None = None
         self.graph = None
 
-    def __call__(self, tokens: tuple[int, ...], positions: list[int], start: int, earlier: int,
-                 seen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Hidden states, logits and statistics of these rows, which begin at row `start`; valid until the next step.
+    def compute(self) -> tuple[Tensor, ...]:
+        """What the graph holds: from `inputs` to tensors."""
+        raise NotImplementedError
 
-        `seen` is the window of columns from `earlier` rows before `start` on.
-        """
-        width, rows = self.width, len(tokens)
+    def wait(self) -> None:
+        """Returns when the last copy has left the pinned memory."""
         if self.copied is not None:
-            self.copied.synchronize()              # the last copy has left the pinned memory
-        numbers = self.numbers
-        numbers[:] = 0
-        numbers[:rows], numbers[width:width + rows] = tokens, positions
-        numbers[2 * width:3 * width] = range(start, start + width)
-        numbers[-1] = start - earlier
-        self.seen[:] = seen
-        if start == earlier:
-            self.seen[:, 0] = 1                    # nothing is before the window, and padding must see something
+            self.copied.synchronize()
+
+    def send(self) -> None:
+        """Copies what is staged to the device; the host does not wait for it."""
         self.inputs.copy_(self.staged, non_blocking=True)
         if self.copied is not None:
             self.copied.record()
-        hidden, logits, packed = self.launch()
-        return hidden[:rows], logits[:rows], packed[:rows]
 
-    def launch(self) -> tuple[Tensor, Tensor, Tensor]:
+    def launch(self) -> tuple[Tensor, ...]:
         """One launch of the graph, which the first call captures; elsewhere than on a GPU the same arithmetic."""
         if self.copied is None:
             return self.compute()
@@ -110,6 +97,51 @@ class CapturedStep:
         assert self.out is not None
         self.graph.replay()
         return self.out
+
+    def capture(self) -> None:
+        """Records the work once; every later call is a single launch. All graphs of a device share their memory."""
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):              # a first run outside the graph initialises the libraries
+            self.compute()
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=first_graph(self.device.index or 0).pool()):
+            self.out = self.compute()
+
+
+class CapturedStep(CapturedWork):
+    """A step of one width over the first `columns` rows of a cache, through the first `depth` layers and a head."""
+
+    def __init__(self, width: int, columns: int, weights: LlamaWeights, cache: KVCache, rope: tuple[Tensor, Tensor],
+                 depth: int, head: Head | None = None, products: bool = False):
+        self.width, self.columns, self.weights, self.cache, self.rope = width, columns, weights, cache, rope
+        self.depth, self.head, self.products = depth, head, products
+        self.ids = weights.ids if head is None else head.ids
+        self.size = 8 * (3 * width + 1)            # tokens, positions, rows, and the first column that may be hidden
+        super().__init__(self.size + width * (width + EARLIER), weights.device)
+        flat = self.staged.numpy()
+        self.numbers, self.seen = flat[:self.size].view(np.int64), flat[self.size:].reshape(width, -1)
+
+    def __call__(self, tokens: tuple[int, ...], positions: list[int], start: int, earlier: int,
+                 seen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden states, logits and statistics of these rows, which begin at row `start`; valid until the next step.
+
+        `seen` is the window of columns from `earlier` rows before `start` on.
+        """
+        width, rows = self.width, len(tokens)
+        self.wait()
+        numbers = self.numbers
+        numbers[:] = 0
+        numbers[:rows], numbers[width:width + rows] = tokens, positions
+        numbers[2 * width:3 * width] = range(start, start + width)
+        numbers[-1] = start - earlier
+        self.seen[:] = seen
+        if start == earlier:
+            self.seen[:, 0] = 1                    # nothing is before the window, and padding must see something
+        self.send()
+        hidden, logits, packed = self.launch()
+        return hidden[:rows], logits[:rows], packed[:rows]
 
     def compute(self) -> tuple[Tensor, Tensor, Tensor]:
         """From the inputs to hidden states [width, hidden], logits [width, V] and their packed statistics."""
@@ -132,17 +164,6 @@ class CapturedStep:
         hidden = torch.full((), float("-inf"), dtype=dtype, device=self.device)
         full = torch.where(whole.bool().expand(group, -1, -1), torch.zeros_like(hidden), hidden)
         return full.view(group * width, self.columns)
-
-    def capture(self) -> None:
-        """Records the step once; every later call is a single launch. All graphs of a device share their memory."""
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):              # a first run outside the graph initialises the libraries
-            self.compute()
-        torch.cuda.current_stream(self.device).wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=first_graph(self.device.index or 0).pool()):
-            self.out = self.compute()
 
 
 @lru_cache
