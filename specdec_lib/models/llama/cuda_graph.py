@@ -7,6 +7,7 @@ and sees the first column at least, so it stays finite. The arithmetic runs on a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Protocol
 
@@ -57,7 +58,7 @@ class Head(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
-class CapturedWork:
+class CapturedWork(ABC):
     """Arithmetic on inputs that always lie in the same place, so that a CUDA graph holds it.
 
     A caller writes `staged` after `wait`, and `send` copies it to `inputs`. `compute` runs on any device.
@@ -72,9 +73,9 @@ class CapturedWork:
         self.out: tuple[Tensor, ...] | None = None
         self.graph = None
 
+    @abstractmethod
     def compute(self) -> tuple[Tensor, ...]:
         """What the graph holds: from `inputs` to tensors."""
-        raise NotImplementedError
 
     def wait(self) -> None:
         """Returns when the last copy has left the pinned memory."""
