@@ -19,6 +19,7 @@ typedef struct {
     int64_t depth, width, size, k;                 /* levels; children of a node and nodes of a level that go on; nodes of
                                                     * the final tree; tokens that a row's statistics hold */
     double least;                                  /* no level below a path that is less probable */
+    double sharpness;                              /* of the probabilities, see `token_logp` */
     int64_t ends;
     const int64_t *end;                            /* [ends] tokens without children */
     Node *nodes;                                   /* room for width + (depth - 1) width^2 */
@@ -26,15 +27,29 @@ typedef struct {
     int64_t found, count, levels;                  /* candidates; of `fed`; groups of rows that were computed */
 } Tree;
 
+/* The log-sum-exp of a row's first k logits times the sharpness; of all its logits where that is 1. */
+static double sum_of(const Tree *tree, const double *stats) {
+    if (tree->sharpness == 1) return stats[2 * tree->k];
+    double sum = 0;
+    for (int64_t j = 0; j < tree->k; j++) sum += exp(tree->sharpness * (stats[j] - stats[0]));
+    return tree->sharpness * stats[0] + log(sum);
+}
+
+/* The sharpened log-probability of the j-th token; at most 0, since rounding must not raise a child above its parent. */
+static double token_logp(const Tree *tree, const double *stats, int64_t j, double sum) {
+    double logp = tree->sharpness * stats[j] - sum;
+    return logp > 0 ? 0 : logp;
+}
+
 /* Appends the best children of these parents, best first; `stats` [count, 2k + 2] are of the rows after the parents. */
 static void expand(Tree *tree, const int64_t *parents, int64_t count, const double *stats) {
     int64_t first = tree->found;
     for (int64_t i = 0; i < count; i++, stats += 2 * tree->k + 2) {
         const double *ids = stats + tree->k, lse = stats[2 * tree->k], entropy = stats[2 * tree->k + 1];
-        double above = parents[i] < 0 ? 0 : tree->nodes[parents[i]].score, best[2];
+        double above = parents[i] < 0 ? 0 : tree->nodes[parents[i]].score, sum = sum_of(tree, stats), best[2];
         for (int j = 0; j < 2; j++) best[j] = exp(stats[j] - lse > 0 ? 0 : stats[j] - lse);
         for (int64_t j = 0; j < tree->width; j++) {
-            double own = stats[j] - lse > 0 ? 0 : stats[j] - lse;      /* no child is above its parent by rounding */
+            double own = token_logp(tree, stats, j, sum);
             Node node = {ids[j], (double)parents[i], above + own, exp(own), best[0], best[1], entropy < 0 ? 0 : entropy};
             int64_t at = tree->found++;
             for (; at > first && tree->nodes[at - 1].score < node.score; at--) tree->nodes[at] = tree->nodes[at - 1];

@@ -19,7 +19,8 @@ NUMBERS = 7                                        # of a candidate, doubles: to
 class TreeRecord(ctypes.Structure):
     """`Tree` of the C code."""
 
-    _fields_ = (*((name, INT64) for name in ("depth", "width", "size", "k")), ("least", DOUBLE), ("ends", INT64),
+    _fields_ = (*((name, INT64) for name in ("depth", "width", "size", "k")), ("least", DOUBLE),
+                ("sharpness", DOUBLE), ("ends", INT64),
                 *((name, ADDRESS) for name in ("end", "nodes", "fed")),
                 *((name, INT64) for name in ("found", "count", "levels")))
 
@@ -32,6 +33,7 @@ class Growth(NamedTuple):
     size: int
     least: float                                   # no level below a path that is less probable
     end: frozenset[int]
+    sharpness: float = 1.0                         # of the probabilities, see `what/eagle2.py: sharpened`
 
 
 class ScoredNode(NamedTuple):
@@ -39,7 +41,7 @@ class ScoredNode(NamedTuple):
 
     token: int
     parent: int                                    # its index in the pool of all candidates, or ROOT
-    score: float                                   # log-probability of its path, raw softmax at temperature 1
+    score: float                                   # log-probability of its path, sharpened
     stat: TokenStats
 
 
@@ -51,8 +53,8 @@ class TreeMemory:
         self.nodes = (DOUBLE * (NUMBERS * (growth.width + inner * growth.width)))()
         self.fed = (INT64 * max(1, inner))()
         self.end = (INT64 * len(growth.end))(*growth.end)
-        self.record = TreeRecord(growth.depth, growth.width, growth.size, k, growth.least, len(growth.end),
-                                 *map(ctypes.addressof, (self.end, self.nodes, self.fed)))
+        self.record = TreeRecord(growth.depth, growth.width, growth.size, k, growth.least, growth.sharpness,
+                                 len(growth.end), *map(ctypes.addressof, (self.end, self.nodes, self.fed)))
         self.address = ctypes.addressof(self.record)
 
     def candidates(self) -> Iterator[ScoredNode]:

@@ -20,17 +20,19 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, least: float = 0.25,
-         price: float | None = None, text_tokens: bool = True) -> Method:
+         price: float | None = None, text_tokens: bool = True, sharpness: float | None = None) -> Method:
     """Nodes default to twice those that the cost curve allows, width to 4 or to what `depth` levels need for them.
 
     With a `price` a node is submitted from that path probability on, instead of where it is worth its row.
 
-    With `text_tokens` the tree holds tokens of the text as well as those that the head was trained for.
+    With `text_tokens` the tree holds tokens of the text as well as those that the head was trained for. `sharpness` is
+    that of `what/eagle2.py`.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
     when = kit.part("path-chance", depth=depth, width=width, nodes=nodes, least=least)
-    return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens), kit.part("match"))
+    return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens, sharpness=sharpness),
+                  kit.part("match"))
 
 
 CARD = Card("eagle2", idea="verify the tree that a trained layer finds most probable", source="Li et al. 2024, EAGLE-2",

@@ -24,7 +24,7 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
          key: str = "diagonal", query: int = 2, least: float = 0.3, shape: str = "likely", kept: int = 4,
          longest: int | None = None, copy: int | None = None, depth: int = 5, width: int = 4, nodes: int | None = None,
          grow: float = 0.25, price: float | None = None, remember: int = 0, lengthen: bool = False,
-         further: float | None = None) -> Method:
+         sharpness: float | None = None, further: float | None = None) -> Method:
     """Parameters of the trigger, the candidates and `eagle2`; see the three parts.
 
     Trigger: `theta`, `penalty`, `look_back`, `reading`. Candidates: `key`, `query`, `least`, `shape`, `kept`,
@@ -39,7 +39,7 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
                     model_nodes=nodes, least=grow)
     candidates = {"key": key, "query": query, "least": least, "shape": shape, "kept": kept, "longest": longest,
                   "remember": remember}
-    head: dict[str, Any] = {"price": price}
+    head: dict[str, Any] = {"price": price, "sharpness": sharpness}
     if lengthen:
         head = {"part": "lengthened", "drafter": "eagle2", "given": head, "price": further}
     what = kit.part("switch", drafters={"feedback-retrieval": candidates, "eagle2": head})

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "eagle2"
+GREEDY = 1.18                                      # sharpness where decoding is greedy; chosen on the tuning prompts
 GAIN = 1.25                                        # tokens per forward time; less, since greedy rows are surer
 
 
@@ -49,17 +50,20 @@ class Eagle2:
     head: EagleHead
     price: float = 0.0                             # nodes whose path probability is lower are not submitted
     rows: RowCosts = FREE                          # and no more nodes than are worth their rows
+    sharpness: float = 1.0                         # of the probabilities, see `sharpened`
 
     def __post_init__(self):
         if not 0 <= self.price <= 1:
             raise Refusal(f"price must be a probability between 0 and 1, got {self.price}")
+        if not 0 < self.sharpness < inf:
+            raise Refusal(f"sharpness must be above 0 and finite, got {self.sharpness}")
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2 or not budget.size:     # one token has no hidden state yet
             return Draft()
         pool = self.grown_at_once(session, budget)
         if not pool:
-            pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed))
+            pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed), self.sharpness)
         worth = [node for node in ranking(pool)[:budget.size] if not self.price or pool[node].score >= log(self.price)]
         return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(pool[node].score) for node in worth])]))
 
@@ -68,11 +72,13 @@ class Eagle2:
         compiled, stop = self.head.compiled, budget.stop
         if compiled is None or budget.width > compiled.widest or not (stop is None or isinstance(stop, UnlikelyPath)):
             return []
-        growth = Growth(budget.depth, budget.width, budget.size, 0.0 if stop is None else stop.least, session.end)
+        growth = Growth(budget.depth, budget.width, budget.size, 0.0 if stop is None else stop.least, session.end,
+                        self.sharpness)
         return self.head.tree(session.tokens, growth)
 
 
-def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores]) -> list[ScoredNode]:
+def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores],
+                    sharpness: float = 1.0) -> list[ScoredNode]:
     """Every candidate scored while growing the tree, level by level; one call of `ask` per level, for its frontier."""
     pool: list[ScoredNode] = []
     fed: list[int] = []
@@ -80,7 +86,7 @@ def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], 
     for _ in range(budget.depth):
         scores = ask(candidate_tree(pool, fed))
         level = len(pool)
-        pool += expand(pool, frontier, scores, budget.width)
+        pool += expand(pool, frontier, scores, budget.width, sharpness)
         if budget.stop and budget.stop(candidate_trail(pool, level)):
             break                                  # scored candidates stay; no further level
         frontier = next_frontier(pool, level, budget, end)
@@ -90,7 +96,8 @@ def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], 
     return pool
 
 
-def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int) -> list[ScoredNode]:
+def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int,
+           sharpness: float = 1.0) -> list[ScoredNode]:
     """The best `width` children of each parent, best first; the last rows of `scores` belong to the parents."""
     first_row = len(scores) - len(parents)
     rows = tuple(range(first_row, len(scores)))
@@ -99,11 +106,26 @@ def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width
     found = []
     for parent, ids, logits, lse, entropy in zip(parents, *tops, row_stats.lse, row_stats.entropy, strict=True):
         above = 0.0 if parent == ROOT else pool[parent].score
-        logp = [min(logit - lse, 0.0) for logit in logits]     # rounding must not raise a child above its parent
-        first, second = exp(logp[0]), exp(logp[1])
+        logp = sharpened(logits, lse, sharpness)
+        first, second = (exp(min(logit - lse, 0.0)) for logit in logits[:2])
         found += [ScoredNode(token, parent, above + of, TokenStats(exp(of), first, second, entropy))
                   for token, of in zip(ids[:width], logp, strict=False)]
     return sorted(found, key=lambda node: -node.score)
+
+
+def sharpened(logits: Sequence[float], lse: float, sharpness: float) -> list[float]:
+    """Log-probabilities of a row's best tokens after softmax(sharpness x logits) over these alone; at 1 over all.
+
+    Under greedy decoding a token counts as right where the target likes it best, and the likeliest one is right more
+    often than the head's probability says, which is learned at temperature 1. That is temperature scaling (Guo et al.
+    2017, arXiv 1706.04599). Rounding raises no probability above 1, so no child ranks above its parent.
+    """
+    if sharpness != 1:
+        total = 0.0                                # `sum` rounds otherwise from Python 3.12 on, and the C code does not
+        for logit in logits:
+            total += exp(sharpness * (logit - logits[0]))
+        lse = sharpness * logits[0] + log(total)
+    return [min(sharpness * logit - lse, 0.0) for logit in logits]
 
 
 def next_frontier(pool: list[ScoredNode], level: int, budget: Budget, end: frozenset[int]) -> list[int]:
@@ -141,16 +163,22 @@ def candidate_tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
                  source=(NAME,) * len(kept), confidence=tuple(stat.prob for stat in stats))
 
 
-def make(kit: Kit, price: float | None = None, text_tokens: bool = True) -> Eagle2:
+def make(kit: Kit, price: float | None = None, text_tokens: bool = True, sharpness: float | None = None) -> Eagle2:
     """The head of `eagle`, which is trained on chains; width, depth and nodes come with the budget.
 
     Without a price the kit's cost curve says which nodes are worth their rows. `text_tokens`: the text's own tokens can
-    be drafted as well as those that the head was trained to draft.
+    be drafted as well as those that the head was trained to draft. Without a `sharpness` it is GREEDY where decoding is
+    greedy, else 1: where the target samples, its own probabilities decide.
     """
     from specdec_lib.heads.eagle import eagle_head
 
     return Eagle2(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target), text_tokens),
-                  *node_costs(kit, GAIN, price))
+                  *node_costs(kit, GAIN, price), usual_sharpness(kit) if sharpness is None else sharpness)
+
+
+def usual_sharpness(kit: Kit) -> float:
+    """The sharpness for the sampling of this kit."""
+    return GREEDY if kit.sampling is None or kit.sampling.greedy else 1.0
 
 
 CARD = Card(NAME, idea="grow a tree by the head's confidence", source="Li et al. 2024, EAGLE-2", make=make,

@@ -20,9 +20,9 @@ BUDGETS = (Budget(1, 1), Budget(5, 1), Budget(1, 8, 3), Budget(3, 4, 12), Budget
            Budget(4, 4, stop=UnlikelyPath(0.04)))
 
 
-def grown(head, tokens, budget, end):
+def grown(head, tokens, budget, end, sharpness=1.0):
     least = budget.stop.least if budget.stop else 0.0
-    return head.tree(tokens, Growth(budget.depth, budget.width, budget.size, least, frozenset(end)))
+    return head.tree(tokens, Growth(budget.depth, budget.width, budget.size, least, frozenset(end), sharpness))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,9 +32,9 @@ def test_candidates_rows_and_counts_are_those_of_a_tree_grown_in_python(kind):
     text = words(12)
     for _ in range(6):
         for budget in BUDGETS:
-            end = frozenset(dice.sample(range(97), dice.choice((0, 2, 30))))
-            mine = grown(one, text, budget, end)
-            assert mine == grow_candidates(end, budget, lambda fed, text=text: other(text, fed))
+            end, sharpness = frozenset(dice.sample(range(97), dice.choice((0, 2, 30)))), dice.choice((1.0, 0.7, 1.18))
+            mine = grown(one, text, budget, end, sharpness)
+            assert mine == grow_candidates(end, budget, lambda fed, text=text: other(text, fed), sharpness)
             assert (one.forwards, one.fed) == (other.forwards, other.fed)
             assert one.cache.rows.draft == Draft(other.cache.rows.draft.tokens, other.cache.rows.draft.parents)
             assert torch.equal(one.hidden[:len(one.cache.rows)], other.hidden[:len(other.cache.rows)])

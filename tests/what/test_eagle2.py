@@ -253,12 +253,12 @@ def test_the_stop_rule_is_called_once_per_level_with_the_best_path():
 
 @pytest.mark.parametrize("sampling", [None, WARM], ids=["greedy", "sampling"])
 def test_nodes_are_deterministic_and_the_same_at_any_temperature(sampling):
-    part = network_kit(sampling).part("eagle2")
+    part = network_kit(sampling).part("eagle2", sharpness=2.0)
     draft = part(begin(PROMPT, 30, sampling=sampling), Budget(3, 2, 5), NO_DICE)      # NO_DICE raises on a draw
     assert len(draft) == 5
     assert draft.q == ()
     assert draft.source == ("eagle2",) * 5
-    assert draft == network_kit(None).part("eagle2")(begin(PROMPT, 30), Budget(3, 2, 5), NO_DICE)
+    assert draft == network_kit(None).part("eagle2", sharpness=2.0)(begin(PROMPT, 30), Budget(3, 2, 5), NO_DICE)
 
 
 def test_a_prompt_of_one_token_or_an_empty_budget_gives_no_draft():
