@@ -70,6 +70,24 @@ def lines_by_mode(gpu: GpuMeasurement, context: int) -> tuple[list[int], dict[st
     return widths, lines | {"what memory allows": [1000 * gpu.floors[context]] * len(widths)}
 
 
+def bench_rows(runs: Mapping[str, str | Path]) -> list[dict[str, Any]]:
+    """One row a method of the first run: its share of time in drafting there, and its gain in each run that has it.
+
+    `runs` are folders of `specdec bench` by the names of their machines. Refusal for a damaged summary.
+    """
+    found = {name: read_object(Path(folder) / "summary.json")["methods"] for name, folder in runs.items()}
+    first = next(iter(found))
+    rows = []
+    for method, measured in found[first].items():
+        row = {"method": method, f"time spent drafting, {first}": measured["time_share"]["drafter"]}
+        for name, methods in found.items():
+            one = methods.get(method, {})
+            row |= {f"tokens per forward, {name}": one.get("tokens_per_target_forward"),
+                    f"times plain, {name}": one.get("speedup")}
+        rows.append(row)
+    return rows
+
+
 def floor_rows(gpu: GpuMeasurement, target: str, context: int, wide: int = 16) -> list[dict[str, Any]]:
     """One row a model: what memory allows, a forward of one token, and what a wide one costs in these."""
     floors: dict[str | None, float] = {None: gpu.floors[context], **{name: gpu.floor(context, name)

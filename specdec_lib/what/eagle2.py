@@ -8,7 +8,8 @@ level.
 
 Nodes are chosen by score and none is drawn, so every node is deterministic at every temperature. That is lossless under
 any rule that treats them so (`match`, `rejection`). With `width` >= `nodes` no tree of this size and depth has more
-expected accepted tokens under the head; a narrower one may miss some. Of these nodes only those are submitted that gain
+expected accepted tokens under the head; a narrower one may miss some. Where decoding is greedy, q is sharpened
+(`sharpened`), which the paper does not do. Of these nodes only those are submitted that gain
 more than their rows cost, by `cost.row_costs`, or with a `price` those of at least that path probability. The paper
 submits all it may, `price=0`.
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from specdec_lib.models.llama.decoder import Transformer
 
 NAME = "eagle2"
-GREEDY = 1.1                                       # sharpness where decoding is greedy; chosen on the tuning prompts
+GREEDY = 1.1                                       # sharpness where decoding is greedy; see `data/results/tuning`
 GAIN = 1.25                                        # tokens per forward time; less, since greedy rows are surer
 
 

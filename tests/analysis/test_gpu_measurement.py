@@ -9,6 +9,7 @@ from specdec_lib.analysis.gpu_measurement import (
     DRAFTED,
     FREE,
     SHIPPED,
+    bench_rows,
     floor_rows,
     lines_by_mode,
     load_gpu,
@@ -92,3 +93,25 @@ def test_the_kept_measurement_of_an_h100_is_read():
     for shape in (None, *gpu.shapes):
         for context in (256, 2048):
             assert sorted(gpu.curve(PRODUCTS, context, shape)) == [1, 2, 4, 8, 16, 32, 64, 128]
+
+
+def test_methods_of_the_first_run_stand_beside_the_others(tmp_path):
+    def kept(name, **speeds):
+        (tmp_path / name).mkdir()
+        methods = {method: {"tokens_per_target_forward": 2.0, "speedup": speed, "time_share": {"drafter": 0.25}}
+                   for method, speed in speeds.items()}
+        (tmp_path / name / "summary.json").write_text(json.dumps({"methods": methods}))
+        return tmp_path / name
+
+    rows = bench_rows({"there": kept("there", ar=1.0, eagle=1.5), "here": kept("here", ar=1.0, sam=1.25)})
+    assert [row["method"] for row in rows] == ["ar", "eagle"]
+    assert rows[1] == {"method": "eagle", "time spent drafting, there": 0.25, "tokens per forward, there": 2.0,
+                       "times plain, there": 1.5, "tokens per forward, here": None, "times plain, here": None}
+    (tmp_path / "here" / "summary.json").write_text("{")
+    with pytest.raises(Refusal, match="damaged"):
+        bench_rows({"here": tmp_path / "here"})
+
+
+def test_the_shipped_run_of_a_gpu_has_methods_that_the_shipped_report_has():
+    rows = bench_rows({"GPU": SHIPPED / "h200" / "bench", "CPU": SHIPPED / "report"})
+    assert {"ar", "eagle2", "respec"} <= {row["method"] for row in rows if row["times plain, CPU"]}
