@@ -7,7 +7,7 @@ known of the paper's setting is
 with sizes for a GPU; ours come from the cost curve. Cost: no draft forward in rounds that retrieve, else EAGLE-2's.
 
 The threshold is 5 nats and not 1.5, so the trigger seldom decides: on the tuning prompts that is not told apart from
-1.5 (1.02 times as fast, 0.99 to 1.05) nor from 3 (1.00, 0.97 to 1.03). Where the target's entropy is high the head
+1.5 (1.01 times as fast, 0.98 to 1.04) nor from 3 (1.00, 0.98 to 1.03). Where the target's entropy is high the head
 drafts badly, too; and where no candidate remains the head drafts anyway, which is the purpose of the trigger. Measured
 in `data/results/tuning`.
 """
