@@ -39,6 +39,8 @@ def load_lm(folder: str | Path, dtype: Dtype | Literal["auto"] = "auto", device:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     refuse_missing(device)
     dtype = dtype_for(Path(folder), device) if dtype == "auto" else dtype
+    if isinstance(dtype, str) and dtype != INT4:
+        raise Refusal(f"no weights are loaded in {dtype!r}: give a dtype of torch, such as torch.bfloat16, or {INT4!r}")
     if dtype == INT4:
         refuse_device(device)
     for_model(threads)

@@ -91,6 +91,11 @@ def test_auto_decodes_in_bfloat16_where_ours_or_torchs_kernels_are_fast(torchs, 
     assert torchs_dtype("cpu") == (torch.bfloat16 if torchs else torch.float32)
 
 
+def test_a_dtype_by_another_name_is_refused_and_not_taken_for_four_bits(folder):
+    with pytest.raises(Refusal, match="no weights are loaded in 'bfloat16': give a dtype of torch"):
+        load_lm(folder, "bfloat16", "cpu")
+
+
 def test_auto_is_for_a_model_what_it_is_for_the_plan(folder):
     assert load_lm(folder, "auto", "cpu").dtype == default_dtype("cpu")
 
