@@ -13,6 +13,7 @@ import torch
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.heads.eagle import EagleHead
+from specdec_lib.heads.eagle_tree import Growth
 from specdec_lib.hub import default_model, locate
 from specdec_lib.loop import decode
 from specdec_lib.models.llama.batched import BatchedLlama
@@ -27,7 +28,8 @@ from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.data.ngram_counts import count_ngrams
 from specdec_lib.training.eval.card import teacher_forced_rates
 from specdec_lib.training.recipes import RECIPES
-from specdec_lib.types import Draft
+from specdec_lib.types import Budget, Draft
+from specdec_lib.what.eagle2 import grow_candidates
 from tests.conftest import random_rounds, random_text, random_tree
 from tests.worlds import random_block_diffusion, random_diffusion, random_eagle, random_exits, random_lengths
 
@@ -122,15 +124,38 @@ def test_a_captured_chain_equals_its_arithmetic_bit_by_bit_and_drafts_what_an_ea
     assert {chain.columns for chain in fixed.lease.held.chains.values()} == {256, 512}
 
 
-def test_eagle_with_captured_chains_emits_plain_decodings_ids(device):
+def test_a_captured_tree_equals_its_arithmetic_bit_by_bit_and_is_the_one_that_is_grown_in_python(device):
+    state, dice = random_eagle(SHAPE, TAPS, IDS).state, random.Random(6)
+    fixed, eager = (EagleHead(state, TAPS, model("tiny", device, static), text_tokens=True) for static in (True, False))
+    eager.compiled = None
+    text = random_text(dice, 230)                  # it grows beyond the 256 columns of the first trees
+    for width, size in ((4, 12), (4, 3), (1, 5), (6, 40), (4, 12)):
+        budget = Budget(5, width, size)
+        mine = fixed.tree(text, Growth(5, width, budget.size, 0.0, frozenset((7, 9)), 1.1))
+        want = grow_candidates(frozenset((7, 9)), budget, lambda fed, text=text: eager(text, fed), 1.1)
+        assert [(node.token, node.parent) for node in mine] == [(node.token, node.parent) for node in want]
+        assert all(abs(one.score - other.score) < CLOSE for one, other in zip(mine, want, strict=True))
+        tree = fixed.lease.held.last
+        with torch.inference_mode():
+            launched = [part.clone() for part in tree.launch()]
+            assert all(map(torch.equal, launched, tree.compute()))
+        text += random_text(dice, 7)
+    assert {tree.columns for tree in fixed.lease.held.trees.values()} == {256, 512}
+
+
+@pytest.mark.parametrize("name", ["eagle", "eagle2"])
+def test_eagle_with_captured_drafts_emits_plain_decodings_ids(device, name):
     for length in (11, 300):
         kit, prompt = output_kit(device, True), random_text(random.Random(length), length)
-        method = catalog.build("eagle", kit)
+        method = catalog.build(name, kit)
         *_, session = decode(prompt, kit.target, *method, max_new_tokens=40)
         *_, plain = decode(prompt, model("tiny", device, True), *catalog.build("ar", kit), max_new_tokens=40)
         assert session.output == plain.output
         head = method.what.head
-        assert bool(head.lease.held.chains) == head.on_device    # a CPU asks token by token
+        if name == "eagle":
+            assert bool(head.lease.held.chains) == head.on_device    # a CPU asks token by token
+        else:
+            assert head.lease.held.trees
 
 
 def output_kit(device: str, static: bool | None = None) -> Kit:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.heads.base import Target, new_features, tap_levels
-from specdec_lib.heads.captured_chain import ChainLease
+from specdec_lib.heads.captured_memory import DraftLease
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
 from specdec_lib.heads.eagle_rows import compiled_rows
@@ -29,7 +29,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import LayerView, attended, columns, invariant_view, view_of
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import row_stats_of, tells
+from specdec_lib.models.llama.row_stats import TOP, row_stats_of, tells
 from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import ROOT, Draft
 
@@ -48,7 +48,7 @@ class EagleHead:
     It taps the target when made, so make it before the prompt is fed. Each call computes missing rows from
     `target.features`, however many rounds passed since the last call; it reads only features before the last token.
     With `text_tokens` the tokens of the text join those that the head was trained to draft. Beside a target of captured
-    steps, chains are captured too (`captured_chain.py`), and the head's cache goes on to the next decode.
+    steps, chains and trees are captured too (`captured_draft.py`), and the head's cache goes on to the next decode.
     """
 
     capture = True                                 # beside such a target, unless a head is told otherwise
@@ -63,7 +63,7 @@ class EagleHead:
         self.shape, self.embedding = self.weights.shape, self.weights.embedding
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         static = self.capture and isinstance(target, Transformer) and target.static
-        self.lease = ChainLease(self.weights) if static else None
+        self.lease = DraftLease(self.weights) if static else None
         self.cache = KVCache(self.shape, 1, self.dtype, target.device) if self.lease is None else self.lease.held.cache
         if self.cache.hidden is None:
             self.cache.hidden = self.cache.stream()              # the output of every row; a node's reads its parent's
@@ -138,14 +138,24 @@ class EagleHead:
         whole = torch.cat(logits)
         return Scores(whole, self.ids, row_stats_of(whole, self.ids))
 
-    def tree(self, tokens: tuple[int, ...], growth: Growth) -> list[ScoredNode]:
-        """Every candidate of a tree that compiled code grows behind the context, in one call.
+    @property
+    def widest(self) -> int:
+        """The largest width of a tree that `tree` grows; 0: it grows none."""
+        if self.lease is not None:
+            return min(TOP, len(self.weights.ids))
+        return 0 if self.compiled is None else self.compiled.widest
 
-        The rows of the candidates that were asked for children stay; ValueError without compiled code.
+    def tree(self, tokens: tuple[int, ...], growth: Growth) -> list[ScoredNode]:
+        """Every candidate of a tree that grows behind the context in one call: compiled, or captured on a GPU.
+
+        On a CPU the rows of the candidates that were asked for children stay. ValueError where `widest` is less.
         """
         self.check(tokens)
-        if self.compiled is None or growth.width > self.compiled.widest:
-            raise ValueError("this head grows no tree in compiled code")
+        if growth.width > self.widest:
+            raise ValueError("this head grows no tree of this width in one call")
+        if self.lease is not None:
+            return self.lease.held.tree(self, tokens, growth)
+        assert self.compiled is not None           # `widest` asked
         for rows in self.missing(tokens, Draft()):
             self.run(rows)
         self.answers = LogitsCache()               # the logits of these rows are not kept

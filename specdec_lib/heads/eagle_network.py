@@ -45,7 +45,7 @@ class EagleNetwork(Protocol):
     def text(self) -> TextRows | None: ...         # None: it drafts no other tokens
 
     @property
-    def free(self) -> list[Any]: ...               # see `captured_chain.py`
+    def free(self) -> list[Any]: ...               # see `captured_memory.py`
 
     def feature(self, taps: Tensor) -> Tensor:
         """The features [rows, hidden] of committed tokens from the target's hidden states [rows, taps, hidden]."""

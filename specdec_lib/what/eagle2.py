@@ -13,8 +13,9 @@ expected accepted tokens under the head; a narrower one may miss some. Where dec
 more than their rows cost, by `cost.row_costs`, or with a `price` those of at least that path probability. The paper
 submits all it may, `price=0`.
 
-On a CPU one call of C grows the tree (`heads/eagle_tree.h`), where the budget's stop rule is a path's probability or
-none. `grow_candidates` is the same in Python, for every other head and rule.
+On a CPU one call of C grows the tree (`heads/eagle_tree.h`), and on a GPU one launch of a graph
+(`heads/captured_tree.py`), where the budget's stop rule is a path's probability or none. `grow_candidates` is the same
+in Python, for every other head and rule.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class Eagle2:
         return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(pool[node].score) for node in worth])]))
 
     def grown_at_once(self, session: Session, budget: Budget) -> list[ScoredNode]:
-        """The candidates of `grow_candidates` by one call of compiled code; empty where that cannot grow this tree."""
-        compiled, stop = self.head.compiled, budget.stop
-        if compiled is None or budget.width > compiled.widest or not (stop is None or isinstance(stop, UnlikelyPath)):
+        """The candidates of `grow_candidates` by one call of the head; empty where that cannot grow this tree."""
+        stop = budget.stop
+        if budget.width > self.head.widest or not (stop is None or isinstance(stop, UnlikelyPath)):
             return []
         growth = Growth(budget.depth, budget.width, budget.size, 0.0 if stop is None else stop.least, session.end,
                         self.sharpness)

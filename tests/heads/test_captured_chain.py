@@ -1,47 +1,30 @@
 """A captured chain says what the eager one says; its arithmetic runs here without a graph."""
 
 import random
-from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
-from specdec_lib.heads import captured_chain
-from specdec_lib.heads.captured_chain import room_for_text, width_of
-from specdec_lib.heads.eagle import EagleHead, EagleWeights
+from specdec_lib.heads import captured_draft, captured_memory
+from specdec_lib.heads.captured_draft import room_for_text, width_of
+from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.models.llama.cuda_graph import columns_for
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.kernels import compiled_attention
-from specdec_lib.models.llama.weights import random_weights
 from specdec_lib.types import ROOT, Draft
+from tests.heads.captured_heads import CLOSE, WEIGHTS, packed_weights, pair_of, words
 from tests.heads.eagle_head import CHECKPOINT, SHAPE, TAPS, far
-
-WEIGHTS = random_weights(replace(SHAPE, tied=True), seed=2)      # in float32; the output rows lie open in memory
-CLOSE = 1e-4
 
 
 @pytest.fixture
 def packed():
-    return EagleWeights.pack(CHECKPOINT.state, len(TAPS), WEIGHTS)
+    return packed_weights()
 
 
 @pytest.fixture
 def pair(packed):
-    """(fixed, eager): heads on targets of their own, the first one's in captured steps."""
-    def made(text_tokens: bool = True):
-        heads = []
-        for static in (True, False):
-            target = Transformer(WEIGHTS, static=static)
-            heads.append(EagleHead(CHECKPOINT.state, TAPS, target, packed, text_tokens))
-            heads[-1].compiled = None              # which would take the chain from the eager head
-        assert [head.lease is None for head in heads] == [False, True]
-        return heads
-    return made
-
-
-def words(n, seed=0):
-    dice = random.Random(seed)
-    return tuple(dice.randrange(97) for _ in range(n))
+    return partial(pair_of, packed)
 
 
 def same(fixed, eager, text, count):
@@ -89,7 +72,7 @@ def test_chains_stand_between_scores_of_trees(pair):
 
 
 def test_a_cache_that_grows_drops_the_chains_that_know_its_old_place(pair, monkeypatch):
-    monkeypatch.setattr(captured_chain, "ROWS", 512)
+    monkeypatch.setattr(captured_memory, "ROWS", 512)
     fixed, eager = pair()
     held, text = fixed.lease.held, words(700)
     for size in (240, 250, 500, 503, 509, 700):    # the bucket of columns changes from 256 to 512, then the cache grows
@@ -101,7 +84,7 @@ def test_a_cache_that_grows_drops_the_chains_that_know_its_old_place(pair, monke
 
 
 def test_tokens_of_a_text_that_outgrow_their_room_go_on_in_a_larger_one(pair, monkeypatch):
-    monkeypatch.setattr(captured_chain, "ROOM", 8)
+    monkeypatch.setattr(captured_draft, "ROOM", 8)
     fixed, eager = pair()
     for size in (4, 12, 13, 14, 15, 30, 60, 97):
         same(fixed, eager, tuple(range(size)), 3)

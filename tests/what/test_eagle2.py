@@ -27,7 +27,7 @@ TEXT = (1, 2, 3, 4, 5, 6)
 class Head:
     """Scores of every path from a seed; a large `sharp` makes confident rows, `coarse` makes ties."""
 
-    compiled = None
+    widest = 0                                     # it grows no tree in one call
 
     def __init__(self, seed: int, sharp: float = 1.0, coarse: bool = False):
         self.seed, self.sharp, self.coarse, self.calls = seed, sharp, coarse, []

@@ -40,7 +40,7 @@ class Head:
 
     seed: int
     sharp: float = 1.0
-    compiled: ClassVar[None] = None                # no C code grows its trees
+    widest: ClassVar[int] = 0                      # it grows no tree in one call
 
     def __call__(self, tokens, draft):
         paths = [()] + [tuple(draft.tokens[i] for i in draft.path(node)) for node in range(len(draft))]
