@@ -15,6 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from specdec_lib.heads.eagle_tree import NUMBERS
+
 NAME = "absent"
 TOGETHER = ("ar", "eagle", "draft-model")          # also decoded three at once
 
@@ -53,6 +55,10 @@ class AbsentDevice(TorchDispatchMode):
             tokens = torch.randint(0, 40, tensor.shape[1:], generator=self.dice)
             return torch.stack((tokens, -1. - torch.arange(tensor.shape[2]).expand(tensor.shape[1:]))).to(tensor.dtype)
         rows, columns = tensor.shape
+        if columns == NUMBERS + 1:                 # candidates of a tree: each another token after the context
+            one = torch.tensor([0, -1, 0, 0.9, 0.9, 0.05, 1, 0], dtype=tensor.dtype).repeat(rows, 1)
+            one[:, 0], one[:, 2] = torch.arange(rows), -0.01 * torch.arange(rows)
+            return one
         k = (columns - 1) // 2                     # an odd number of columns is something else, and any numbers do
         tokens = torch.randint(0, 40, (rows, k), generator=self.dice)
         return torch.cat((torch.arange(k, 0, -1).expand(rows, k), tokens, torch.full((rows, 1), k + 1),

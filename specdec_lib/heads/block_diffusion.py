@@ -13,88 +13,27 @@ the first slots, so a shorter draft is the beginning of the longer one, here as 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.base import (
-    PerTarget,
-    TargetWeights,
-    checked_tensors,
-    draft_vocabulary,
-    every_output_row,
-    new_features,
-    tap_levels,
-)
+from specdec_lib.heads.base import PerTarget, new_features, tap_levels
+from specdec_lib.heads.block_network import BlockWeights
 from specdec_lib.heads.block_rows import compiled_block
 from specdec_lib.heads.block_walk import Block, CompiledLinks, Slots, link, walk, walked
-from specdec_lib.heads.draft_vocabulary import DraftVocabulary, TextRows, text_rows
-from specdec_lib.heads.drafter_linear import drafter_layer, drafter_linear, output_rows
+from specdec_lib.heads.captured_block import BlockMemory
+from specdec_lib.heads.captured_draft import width_of
+from specdec_lib.heads.draft_vocabulary import DraftVocabulary
+from specdec_lib.heads.memory_lease import MemoryLease
 from specdec_lib.linked_slots import LinkedSlots
-from specdec_lib.models.device import to_device
+from specdec_lib.models.device import to_device, to_host
 from specdec_lib.models.llama.cache import KVCache
-from specdec_lib.models.llama.compiled_linear import normed
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.models.llama.decoder import Transformer
-from specdec_lib.models.llama.forward import attended, block_view, columns, decoder_layer, layer_after, scaled, view_of
+from specdec_lib.models.llama.forward import block_view, columns, view_of
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.row_stats import packed_stats
-from specdec_lib.models.llama.weights import MATRICES, LayerWeights, Linear, code_of
 from specdec_lib.types import Draft, Lattice, Refusal
-
-
-@dataclass(frozen=True)
-class BlockWeights:
-    """The tensors of a block drafter, packed for one target."""
-
-    fc: Linear                                     # concatenated taps -> a token's feature [hidden]
-    first: LayerWeights                            # its qkv reads a token and a feature, concatenated
-    inject_first: Linear                           # the same pair -> its keys and values
-    inject: Linear                                 # feature -> keys and values of every other layer, layer after layer
-    layers: tuple[LayerWeights, ...]               # the other layers
-    norm: Tensor                                   # [hidden], before the head
-    head: Linear                                   # the target's output rows of `ids`
-    rows: Tensor                                   # the same [rows, hidden] unpacked, for candidates
-    text: TextRows | None                          # the output rows of all tokens, where they lie open
-    masks: Tensor                                  # [slots - 1, hidden] stand in for unknown tokens, slot by slot
-    correction: Linear                             # the token before -> what it adds to a slot's hidden state
-    confidence: Tensor                             # [2 hidden] reads a slot's hidden state and the token before
-    ids: Tensor                                    # [rows] the draft vocabulary
-    embedding: Tensor                              # [V, hidden] the target's
-
-    @staticmethod
-    def pack(state: Mapping[str, Tensor], taps: int, target: TargetWeights) -> BlockWeights:
-        """From a checkpoint's tensors, for `taps` tapped layers. Refusal where they do not fit the target."""
-        shape, h = target.shape, target.shape.hidden
-        queries, keys = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-        sizes = {"qkv": (queries + keys, h), "out": (h, queries), "gate_up": (-1, h), "down": (h, -1)}
-        put = checked_tensors(state, {**sizes, "qkv": (queries + keys, 2 * h), "fc": (h, taps * h), "norm": (h,),
-                                      "mask": (-1, h), "correction": (h, h), "confidence": (2 * h,)}, target)
-        others = [gated_layer(state, i, sizes, target) for i in range(sum("down" in name for name in state) - 1)]
-        ids = draft_vocabulary(state, target)
-        head = output_rows(target, ids)
-        inject = torch.cat([layer["qkv"][queries:] for layer in others])
-        return BlockWeights(drafter_linear(put["fc"], target), drafter_layer(put, "", target),
-                            drafter_linear(put["qkv"][queries:], target), drafter_linear(inject, target),
-                            tuple(drafter_layer(layer, "", target) for layer in others), put["norm"],
-                            head, head.dense().contiguous(), text_rows(state["ids"], every_output_row(target)),
-                            put["mask"].to(target.embedding.dtype), drafter_linear(put["correction"], target),
-                            put["confidence"], ids, target.embedding)
-
-
-def gated_layer(state: Mapping[str, Tensor], i: int, sizes: Mapping[str, tuple[int, ...]], target: TargetWeights
-                ) -> dict[str, Tensor]:
-    """The matrices of the i-th layer behind the first, `out` and `down` multiplied by their gates; as stored else."""
-    h = target.shape.hidden
-    layer = checked_tensors(state, {f"layers.{i}.{name}": size for name, size in sizes.items()}, target)
-    gates = checked_tensors(state, {f"gates.{i}.attention": (h,), f"gates.{i}.mlp": (h,)}, target)
-    made = {name: layer[f"layers.{i}.{name}"] for name in MATRICES}
-    for name, gate in (("out", "attention"), ("down", "mlp")):
-        made[name] = gates[f"gates.{i}.{gate}"].double()[:, None] * made[name].double()
-    return made
 
 
 class BlockHead:
@@ -102,8 +41,11 @@ class BlockHead:
 
     It taps the target when made, so make it before the prompt is fed. Each call reads missing hidden states from
     `target.features`, however many rounds passed since the last call; it reads only those before the last token.
-    With `text_tokens` the tokens of the text join those that it was trained to draft.
+    With `text_tokens` the tokens of the text join those that it was trained to draft. Beside a target of captured steps
+    a block is captured too (`captured_block.py`), and the cache goes on to the next decode.
     """
+
+    capture = True                                 # beside such a target, unless a head is told otherwise
 
     def __init__(self, state: Mapping[str, Tensor], meta: Mapping, target: Transformer, block: int | None = None,
                  packed: BlockWeights | None = None,      # packed earlier from the same state
@@ -118,9 +60,12 @@ class BlockHead:
         self.embedding = self.weights.embedding
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         self.candidates = min(max(2, meta["candidates"]), len(self.weights.ids))
-        self.cache = KVCache(self.shape, 1 + len(self.weights.layers), self.embedding.dtype, target.device)
+        static = self.capture and isinstance(target, Transformer) and target.static
+        self.lease = MemoryLease(self.weights.free, lambda: BlockMemory(self.weights)) if static else None
+        self.cache = (KVCache(self.shape, 1 + len(self.weights.layers), self.embedding.dtype, target.device)
+                      if self.lease is None else self.lease.held.cache)
         self.attention = compiled_attention(self.shape, self.embedding.dtype, target.device)
-        self.rope = self.angles()
+        self.rope = (None if self.lease is None else self.lease.held.rope) or self.angles()
         self.feature = self.embedding.new_zeros(1, self.shape.hidden)          # of the token before the anchor
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
         self.compiled = compiled_block(self)
@@ -133,14 +78,15 @@ class BlockHead:
     def __call__(self, tokens: tuple[int, ...], depth: int) -> Block:
         """The block after these tokens, its chain `depth` slots long. ValueError for an impossible depth."""
         self.check(depth)
+        if found := self.captured(tokens):
+            return walked(self.slots(found[0][:depth]), to_host(found[1][:depth]).tolist())
         if self.compiled is not None:
             told, chain = self.fill(tokens, depth, self.candidates, walk=True)
             assert chain is not None               # it was asked for
             return walked(self.slots(told), chain.tolist())
         with torch.inference_mode():
-            x, slots = self.drafted(tokens, depth, self.candidates)
-            return walk(tokens[-1], x, slots, self.output_rows(slots), self.word, self.weights.correction,
-                        self.weights.confidence)
+            (x, slots), w = self.drafted(tokens, depth, self.candidates), self.weights
+            return walk(tokens[-1], x, slots, w.output_rows(slots), w.word, w.correction, w.confidence)
 
     def lattice(self, tokens: tuple[int, ...], depth: int, top: int) -> Lattice:
         """The `top` candidates of each slot of the same block under the slot's own distribution.
@@ -156,17 +102,20 @@ class BlockHead:
         See `block_walk.link`. They are read before the next block is drafted. ValueError for an impossible depth.
         """
         self.check(depth)
-        if self.compiled is not None:
+        if self.compiled is not None and self.lease is None:
             told, _ = self.fill(tokens, depth, min(top, self.candidates))
             return CompiledLinks(self, self.compiled, told)
         with torch.inference_mode():
             slots = self.candidates_of(tokens, depth, top)
-            return link(slots, self.output_rows(slots), self.word, self.weights.correction)
+            return link(slots, self.weights.output_rows(slots), self.weights.word, self.weights.correction)
 
     def candidates_of(self, tokens: tuple[int, ...], depth: int, top: int) -> Slots:
         """The `top` candidates of each slot; ValueError for an impossible depth."""
         self.check(depth)
         top = min(top, self.candidates)
+        if found := self.captured(tokens):
+            told, k = found[0][:depth], self.candidates
+            return self.slots(torch.cat((told[:, :top], told[:, k:k + top], told[:, -2:]), 1))
         if self.compiled is not None:
             return self.slots(self.fill(tokens, depth, top)[0])
         return self.drafted(tokens, depth, top)[1]
@@ -180,15 +129,6 @@ class BlockHead:
         """The candidates, from the packed statistics of the slots."""
         return Slots(told, self.ids, torch.promote_types(self.embedding.dtype, torch.float32))
 
-    def output_rows(self, slots: Slots) -> Tensor:
-        """The output rows [slots, k, hidden] of the candidates."""
-        text = self.weights.text
-        return self.weights.rows[slots.columns] if text is None else text.every[slots.lattice.ids]
-
-    def word(self, tokens: Tensor) -> Tensor:
-        """The normed embeddings [n, hidden] of these tokens."""
-        return scaled(F.embedding(tokens, self.embedding), self.shape.eps, code_of(self.weights.head))
-
     def fill(self, tokens: tuple[int, ...], depth: int, top: int, walk: bool = False) -> tuple[Tensor, Tensor | None]:
         """The first `depth` slots of the block in compiled code: statistics of each, and the walk through them."""
         assert self.compiled is not None           # the caller asked
@@ -198,17 +138,31 @@ class BlockHead:
         self.forwards += 1
         return self.compiled.draft(self, tokens[-1], start, depth, top, walk)
 
+    def captured(self, tokens: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
+        """Statistics of all slots, and the walk through them until the next block, in one launch.
+
+        None without captured steps, and where no token stands before the anchor.
+        """
+        if self.lease is None or len(tokens) < 2:
+            return None
+        taps, start = self.read(tokens, width_of(self.block))
+        self.forwards += 1
+        told, chain = self.lease.held.fill(self, tokens, taps, start)
+        return told.clone(), chain
+
     def drafted(self, tokens: tuple[int, ...], depth: int, top: int) -> tuple[Tensor, Slots]:
         """Normed hidden states [depth, hidden] of the slots, and their `top` candidates."""
         self.read(tokens)
         x = self.streams(tokens)[:depth]
         return x, self.slots(packed_stats(self.vocabulary.joined(self.weights.head(x), x), None, top))
 
-    def read(self, tokens: tuple[int, ...]) -> None:
-        """Computes missing rows of committed tokens from the target's hidden states.
+    def read(self, tokens: tuple[int, ...], most: int = 0) -> tuple[Tensor, int]:
+        """Computes missing rows of committed tokens from the target's hidden states, all but the last `most`.
 
-        Row j holds token j + 1. That of the last token is the block's own, so only its feature is kept.
+        Row j holds token j + 1. That of the last token is the block's own, so only its feature is kept. Returns the
+        hidden states [rows, taps, hidden] of those that are left, and the first of them.
         """
+        left = self.embedding.new_zeros(0), len(tokens) - 1
         self.vocabulary.read(tokens)
         if self.first != tokens[:1]:
             del self.cache.rows.depth[:]
@@ -217,53 +171,44 @@ class BlockHead:
         if len(tokens) == 1:
             self.feature = torch.zeros_like(self.feature)
         for at, streams in new_features(self.target, tokens, len(self.cache.rows), self.levels):
+            ends = at + len(streams) == len(tokens) - 1
+            here = max(0, len(streams) - most) if ends else len(streams)
             with torch.inference_mode():
-                self.keep(streams.to(self.embedding.dtype), tokens[at + 1:at + 1 + len(streams)], at)
+                taps = streams.to(self.embedding.dtype)
+                if here:
+                    self.keep(taps[:here], tokens[at + 1:at + 1 + here], at)
+            left = taps[here:], at + here
             done = min(at + len(streams), len(tokens) - 2) - at
             self.cache.rows.depth += [1] * done
             self.fed += len(streams)
+        return left
 
     def keep(self, taps: Tensor, tokens: tuple[int, ...], start: int) -> None:
         """Writes the rows from `start` on, with these tokens, from their hidden states `taps` [rows, taps, hidden]."""
-        shape, w, stop = self.shape, self.weights, start + len(taps)
+        stop = start + len(taps)
         self.reserve(stop)
         if self.compiled is not None:
             self.compiled.keep(self, taps, tokens, start)
             return
-        cos, sin = (table[start:stop] for table in self.rope)
-        feature = w.fc(scaled(taps.reshape(-1, shape.hidden), shape.eps, code_of(w.fc)).view(len(taps), -1))
-        alone, pair = self.joined(F.embedding(to_device(tokens, feature.device), self.embedding), feature)
-        kv = torch.cat((w.inject_first(pair), w.inject(alone)), -1)
-        kv = kv.view(len(taps), 1 + len(w.layers), 2, shape.kv_heads, shape.head_dim).permute(1, 2, 3, 0, 4)
-        keys = kv[:, 0]
-        self.cache.kv[:, 0, :, start:stop] = keys * cos + keys.roll(shape.head_dim // 2, -1) * sin
-        self.cache.kv[:, 1, :, start:stop] = kv[:, 1]
+        feature, where = self.weights.feature(taps), slice(start, stop)
+        cos, sin = (table[where] for table in self.rope)
+        tokens_there = to_device(tokens, feature.device)
+        self.cache.kv[:, 0, :, where], self.cache.kv[:, 1, :, where] = self.weights.injected(tokens_there, feature,
+                                                                                             cos, sin)
         self.feature = feature[-1:]
-
-    def joined(self, words: Tensor, feature: Tensor) -> tuple[Tensor, Tensor]:
-        """What layers read of rows with these embedded tokens and features: the features normed, and both joined."""
-        count, hidden = feature.shape
-        pair = scaled(torch.cat((words, feature), -1).view(2 * count, hidden), self.shape.eps, code_of(self.weights.fc))
-        return pair[1::2].contiguous(), pair.view(count, 2 * hidden)
 
     def streams(self, tokens: tuple[int, ...]) -> Tensor:
         """Normed hidden states [block, hidden] of the anchor and the masks behind it; their rows are not kept."""
-        w, shape = self.weights, self.shape
         start = max(0, len(tokens) - 2)
         stop = start + self.block
         self.reserve(stop)
         cos, sin = (table[start:stop] for table in self.rope)
         where = slice(start, stop)
-        view = (view_of(where, cos, sin, None, shape.group, self.cache.capacity) if self.attention is None
+        view = (view_of(where, cos, sin, None, self.shape.group, self.cache.capacity) if self.attention is None
                 else block_view(self.attention, where, start, cos, sin))
-        first, *others = columns(self.cache.kv, view)
-        x = self.feature.repeat(self.block, 1)
-        pair = self.joined(torch.cat((self.embedding[tokens[-1]][None], self.masks)), x)[1]
-        x = layer_after(x, w.first.qkv(pair), w.first, shape, partial(attended, kv=first, view=view))
-        for layer, kv in zip(w.layers, others, strict=True):
-            x = decoder_layer(x, layer, shape, kv, view)
+        words = torch.cat((self.embedding[tokens[-1]][None], self.masks))
         self.forwards += 1
-        return normed(code_of(w.head), x, w.norm, shape.eps)
+        return self.weights.filled(self.feature, words, columns(self.cache.kv, view), view)
 
     @property
     def masks(self) -> Tensor:

@@ -105,14 +105,20 @@ def link(slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor], correct: 
 
 def walk(anchor: int, x: Tensor, slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor],
          correct: Callable[[Tensor], Tensor], confidence: Tensor) -> Block:
-    """The greedy chain: the token chosen before a slot corrects the scores of its candidates [n, K].
+    """The greedy chain of `steps` after this token; it moves to the host in one transfer."""
+    found = steps(to_device([anchor], x.device), x, slots, rows, word, correct, confidence)
+    return walked(slots, to_host(found).tolist())
 
-    x [n, hidden] are the slots' hidden states and `rows` [n, K, hidden] the candidates' output rows; `word` embeds a
-    token, and `correct` says what it adds to the state of the slot behind it. Everything moves to the host in one
-    transfer after the last slot is chosen.
+
+def steps(token: Tensor, x: Tensor, slots: Slots, rows: Tensor, word: Callable[[Tensor], Tensor],
+          correct: Callable[[Tensor], Tensor], confidence: Tensor) -> Tensor:
+    """The greedy chain [n, 5] on the device: the token before a slot corrects the scores of its candidates [n, K].
+
+    `token` [1] stands before the first slot. x [n, hidden] are the slots' hidden states and `rows` [n, K, hidden] the
+    candidates' output rows; `word` embeds a token, and `correct` says what it adds to the state of the slot behind it.
     """
     before, weighed, chosen = [], [], []
-    token, lattice = to_device([anchor], x.device), slots.lattice
+    lattice = slots.lattice
     for logp, ids, each in zip(lattice.logp, lattice.ids, rows.to(lattice.logp.dtype), strict=True):
         before.append(word(token))
         weighed.append(torch.addmv(logp, each, correct(before[-1])[0].to(logp.dtype)))
@@ -123,4 +129,4 @@ def walk(anchor: int, x: Tensor, slots: Slots, rows: Tensor, word: Callable[[Ten
     entropy = torch.special.entr(logp.exp()).sum(-1)
     sure = torch.sigmoid(torch.mv(torch.cat((x, torch.cat(before)), -1), confidence))
     columns = (torch.cat(chosen), two[:, 0], two[:, 1], entropy, sure)
-    return walked(slots, to_host(torch.stack([column.double() for column in columns], 1)).tolist())
+    return torch.stack([column.double() for column in columns], 1)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec_lib.heads.draft_vocabulary import NEVER
+from specdec_lib.heads.draft_vocabulary import NEVER, TextRows
 from specdec_lib.heads.eagle_network import EagleNetwork
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.cuda_graph import CapturedWork
@@ -71,6 +71,20 @@ class JoinedVocabulary(NamedTuple):
     rows: Tensor | None                            # [room, hidden] their output rows; None: none can join
     unused: Tensor                                 # [room] bool
 
+    @staticmethod
+    def of(trained: Tensor, text: TextRows | None, added: Tensor, joined: Tensor) -> JoinedVocabulary:
+        """With the first `joined` of these tokens of the text [room]."""
+        unused = torch.arange(len(added), device=added.device) >= joined
+        rows = text.every[added] if text is not None and len(added) else None
+        return JoinedVocabulary(torch.cat((trained, added)), rows, unused)
+
+    def logits(self, known: Tensor, read: Tensor) -> Tensor:
+        """Logits [rows, trained + room], from those of the trained tokens and what output rows read [rows, hidden]."""
+        if self.rows is None:
+            return known.float()
+        more = F.linear(read, self.rows).float().masked_fill_(self.unused, NEVER)
+        return torch.cat((known.float(), more), 1)
+
 
 class CapturedDraft(CapturedWork):
     """A draft of at most `count` levels and `nodes` rows over the first columns of a cache."""
@@ -114,12 +128,10 @@ class CapturedDraft(CapturedWork):
     def compute(self) -> tuple[Tensor, ...]:
         """From the inputs, by way of the committed rows, to what is drafted behind the last of them."""
         tokens, where, last, joined, added, more = self.inputs.view(torch.long).split(self.parts)
-        tables, width, text = self.tables(where), self.width, self.weights.text
+        tables, width = self.tables(where), self.width
         known = self.layer(self.weights.feature(self.taps), tokens, tables.view(slice(0, width), self.group))
         self.outputs.index_copy_(0, where[:width], known)
-        vocabulary = JoinedVocabulary(torch.cat((self.weights.ids, added)),
-                                      text.every[added] if text is not None and self.room else None,
-                                      self.column(self.room) >= joined)
+        vocabulary = JoinedVocabulary.of(self.weights.ids, self.weights.text, added, joined)
         return self.drafted(self.outputs[last], vocabulary, tables, more)
 
     @abstractmethod
@@ -147,8 +159,4 @@ class CapturedDraft(CapturedWork):
     def logits(self, x: Tensor, vocabulary: JoinedVocabulary) -> Tensor:
         """Logits [rows, trained + room] of these outputs."""
         read = self.weights.readout(x)
-        known = self.weights.head(read).float()
-        if vocabulary.rows is None:
-            return known
-        more = F.linear(read, vocabulary.rows).float().masked_fill_(vocabulary.unused, NEVER)
-        return torch.cat((known, more), 1)
+        return vocabulary.logits(self.weights.head(read), read)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
 import torch
@@ -109,18 +108,3 @@ def depths(pool: list[ScoredNode]) -> list[int]:
     for node in pool:
         out.append(1 if node.parent < 0 else out[node.parent] + 1)
     return out
-
-
-class DraftLease:
-    """Holds a `DraftMemory` for as long as a head uses it; the free ones lie on the network and go with it."""
-
-    def __init__(self, weights: EagleNetwork):
-        if not weights.free:
-            gc.collect()                           # what only a cycle holds is free, too, and costs less than a capture
-        self.free = weights.free
-        self.held: DraftMemory = weights.free.pop() if weights.free else DraftMemory(weights)
-        self.held.cache.tap(())                    # empty, whoever had it before
-
-    def __del__(self):
-        if hasattr(self, "held"):
-            self.free.append(self.held)

@@ -16,6 +16,7 @@ from torch import Tensor
 from specdec_lib.heads.captured_draft import CapturedDraft, DraftTables, JoinedVocabulary, Place
 from specdec_lib.heads.eagle_network import EagleNetwork
 from specdec_lib.heads.eagle_tree import NUMBERS, Growth, ScoredNode
+from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.forward import LayerView
 from specdec_lib.models.llama.row_stats import packed_stats
@@ -45,7 +46,7 @@ class CapturedTree(CapturedDraft):
                  rope: tuple[Tensor, Tensor]):
         self.growth = growth
         super().__init__(growth.depth, growth.width * (growth.depth - 1), place, weights, cache, rope, more=1)
-        self.end = torch.tensor(sorted(growth.end), dtype=torch.float64, device=self.device)
+        self.end = to_device(sorted(growth.end), self.device)
 
     def drafted(self, x: Tensor, vocabulary: JoinedVocabulary, tables: DraftTables, more: Tensor) -> tuple[Tensor, ...]:
         one = torch.zeros(1, dtype=torch.float64, device=self.device)

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from specdec_lib.heads.base import Target, new_features, tap_levels
-from specdec_lib.heads.captured_memory import DraftLease
+from specdec_lib.heads.captured_memory import DraftMemory
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
 from specdec_lib.heads.eagle_rows import compiled_rows
 from specdec_lib.heads.eagle_tree import Growth, ScoredNode
+from specdec_lib.heads.memory_lease import MemoryLease
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.attention import hidden_block
 from specdec_lib.models.llama.cache import KVCache
@@ -63,7 +64,7 @@ class EagleHead:
         self.shape, self.embedding = self.weights.shape, self.weights.embedding
         self.vocabulary = DraftVocabulary(self.weights.ids, self.weights.text if text_tokens else None)
         static = self.capture and isinstance(target, Transformer) and target.static
-        self.lease = DraftLease(self.weights) if static else None
+        self.lease = MemoryLease(self.weights.free, lambda: DraftMemory(self.weights)) if static else None
         self.cache = KVCache(self.shape, 1, self.dtype, target.device) if self.lease is None else self.lease.held.cache
         if self.cache.hidden is None:
             self.cache.hidden = self.cache.stream()              # the output of every row; a node's reads its parent's

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from specdec_lib.heads.block_diffusion import PACKED, BlockHead, BlockWeights, block_head
+from specdec_lib.heads.block_diffusion import PACKED, BlockHead, block_head
+from specdec_lib.heads.block_network import BlockWeights
 from specdec_lib.models.llama.config import LlamaConfig, rope_table
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import Draft, Refusal

@@ -98,10 +98,10 @@ def test_the_walk_is_the_greedy_chain_by_hand():
     head = head_of(target_of("fp32"), compiled=True, text_tokens=True)
     text = words(30)
     found, before = head(text, 5), text[-1]
-    rows, own = head.output_rows(found.slots).double(), found.lattice
+    rows, own = head.weights.output_rows(found.slots).double(), found.lattice
     changed = 0
     for slot, token in enumerate(found.tokens):
-        read = head.word(torch.tensor([before])).double()
+        read = head.weights.word(torch.tensor([before])).double()
         added = head.weights.correction(read.float()).double()[0]
         scores = own.logp[slot].double() + rows[slot] @ added
         chance = scores.softmax(-1)
