@@ -6,7 +6,7 @@ from math import isfinite
 import pytest
 import torch
 
-from specdec_lib.heads.captured_tree import grown
+from specdec_lib.heads.captured_tree import grown, ranks_before
 from specdec_lib.heads.eagle_tree import Growth
 from specdec_lib.loop import begin
 from specdec_lib.trees import UnlikelyPath
@@ -106,6 +106,10 @@ def test_eagle2_takes_the_captured_tree_where_it_can(monkeypatch):
     assert asked == [Growth(3, 4, 12, 0.0, frozenset()), Growth(3, 4, 12, 0.01, frozenset())]
     with pytest.raises(ValueError, match="grows no tree"):
         fixed.tree(words(20), growth_of(Budget(2, 8)))
+
+
+def test_of_equal_scores_the_earlier_ranks_before():
+    assert ranks_before(torch.tensor([3.0, 1.0, 2.0, 2.0, 1.0]), 2).tolist() == [1, 2, 4]
 
 
 def test_what_lies_behind_the_end_of_the_growth_is_dropped():
