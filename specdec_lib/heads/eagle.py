@@ -72,6 +72,7 @@ class EagleHead:
         self.compiled = compiled_rows(self.weights, len(taps), self.paths)
         self.rope = (None if self.lease is None else self.lease.held.rope) or self.angles()
         self.first: tuple[int, ...] = ()           # no row holds the first token, so it is stored here
+        self.read = -1                             # the last committed row; the outputs of others may not be there
         self.answers = LogitsCache()
         self.forwards = self.fed = 0
 
@@ -192,6 +193,8 @@ class EagleHead:
         self.first = tokens[:1]
         self.vocabulary.read(tokens)
         self.cache.align(tokens[1:], draft)
+        if self.read != len(tokens) - 2:           # the text became shorter: its last row is computed again
+            del rows.depth[len(tokens) - 2:]
 
     def missing(self, tokens: tuple[int, ...], draft: Draft) -> Iterator[HeadRows]:
         """The rows that scores of this draft lack, in turn: each of these must be computed before the next is taken."""
@@ -237,6 +240,8 @@ class EagleHead:
 
     def count(self, rows: int) -> None:
         """Keeps account of so many rows, computed in one forward."""
+        if len(self.cache.rows) < len(self.cache.rows.tokens):
+            self.read = len(self.cache.rows) + rows - 1
         self.cache.rows.depth += [1] * rows
         self.forwards, self.fed = self.forwards + 1, self.fed + rows
 

@@ -41,10 +41,12 @@ typedef struct {
     const int32_t *ends, *nodes;                   /* as in `Rows` */
 } Group;
 
-/* Computes the rows into the cache, and their outputs; 1 = no memory. */
+/* Computes the rows into the cache, and the outputs of nodes. Of committed rows only the last one's is ever read: the
+ * others go no further than their keys and values. 1 = no memory. */
 int run_rows(const Head *head, const Group *group) {
     const Network *net = head->network;
     int64_t n = group->count, row = net->hidden * net->size, angles = n * net->angles * (int64_t)sizeof(float);
+    int64_t read = group->states ? 1 : n, before = n - read;
     int64_t sizes[] = {n * net->levels * row, n * row, 2 * n * row, n * net->qkv.out * net->size,
                        n * net->attended * net->size, angles, angles};
     size_t all = 0;
@@ -72,8 +74,9 @@ int run_rows(const Head *head, const Group *group) {
     rows.nodes = group->nodes, rows.cosines = cosines, rows.sines = sines;
     failed = failed || net->qkv.multiply(net->qkv.matrix, both, n, -1, qkv, head->threads)
         || net->attend(&rows, qkv, head->keys, head->values, head->stride, attended)
-        || net->finish(net->out, net->gate_up, net->down, g, attended, n, net->eps,
-                       head->outputs + group->first * row, head->threads);
+        || net->finish(net->out, net->gate_up, net->down, g + before * row,
+                       attended + before * net->attended * net->size, read, net->eps,
+                       head->outputs + (group->first + before) * row, head->threads);
     free(memory);
     return failed;
 }

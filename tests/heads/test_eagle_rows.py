@@ -48,6 +48,12 @@ def same(mine, other) -> bool:
             and torch.equal(one.logits, two.logits) and (one.lse, one.entropy) == (two.lse, two.entropy))
 
 
+def kept(head: EagleHead) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values of all rows, and the outputs from the last committed row on: compiled code makes no others."""
+    rows = len(head.cache.rows)
+    return head.cache.kv[:, :, :, :rows], head.hidden[len(head.cache.rows.tokens) - 1:rows]
+
+
 @pytest.mark.parametrize("text_tokens", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_of_rounds_of_chains_and_trees_are_the_same(kind, text_tokens, rounds):
@@ -60,7 +66,17 @@ def test_scores_of_rounds_of_chains_and_trees_are_the_same(kind, text_tokens, ro
             assert [(head.forwards, head.fed) for head in heads][1:] == [(heads[0].forwards, heads[0].fed)]
         target(tokens, draft)
     assert (len(mine.ids) > len(IDS)) == text_tokens   # tokens of the text joined
-    assert torch.equal(heads[0].hidden[:len(heads[0].cache.rows)], heads[1].hidden[:len(heads[1].cache.rows)])
+    assert all(map(torch.equal, *map(kept, heads)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_that_becomes_shorter_is_drafted_behind_as_if_it_had_never_been_longer(kind):
+    target, text = target_of(kind), words(30)
+    mine, other = (head_of(target, compiled) for compiled in (True, False))
+    for stop, more in ((30, 0), (25, 1), (25, 0), (27, 2), (26, 1), (2, 1)):
+        fed = mine.fed
+        assert same(mine(text[:stop], TREE), other(text[:stop], TREE))
+        assert mine.fed - fed == (29 if stop == 30 else more) + (len(TREE) if more or stop == 30 else 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
