@@ -126,8 +126,9 @@ def prepare(options: RunOptions) -> PreparedRun:
     eagle_source.check_eagle(plan.eagle, needed)
     chosen = prompt_files.balanced(prompt_files.load_prompts(path), plan.limit)
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
+    plan = replace(plan, checkpoints=used, dtype=asked_dtype(options, plan.device))      # last: it may fetch the target
     saved = None if options.cost is None else matching_curve(options.cost, plan)
-    return PreparedRun(replace(plan, checkpoints=used), tuple(chosen), saved, shelf, needed, options.methods is None)
+    return PreparedRun(plan, tuple(chosen), saved, shelf, needed, options.methods is None)
 
 
 def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[str, ...]:
@@ -138,7 +139,7 @@ def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[st
 
 
 def plan_of(options: RunOptions) -> tuple[Plan, Path]:
-    """The plan without its checkpoints, and the file of its prompts."""
+    """The plan without its checkpoints and with its dtype as it was asked for, and the file of its prompts."""
     device = device_of(options.device)
     names = REPORT_METHODS if options.methods is None else split_specs(options.methods)
     if not names:
@@ -149,8 +150,8 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
     path = options.prompts or (PROMPTS if is_seq2seq(options.target) else prompt_files.default_path())
     threads = torch.get_num_threads() if options.threads is None else options.threads
     plan = Plan(tuple(map(catalog.method_spec, names)), tuple(split_specs(options.peers)), path.name,
-                prompt_files.file_sha256(path), options.limit, options.target, device, asked_dtype(options, device),
-                threads, options.max_new_tokens, options.repeats, options.temperature, options.seed,
+                prompt_files.file_sha256(path), options.limit, options.target, device, options.dtype, threads,
+                options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle,
                 batch=options.batch)

@@ -62,7 +62,9 @@ def test_a_limit_takes_from_every_family_alike(prepared):
     ({"methods": "ar,nope"}, "no method named 'nope'"), ({"peers": "hf-nope"}, "no peer named 'hf-nope'"),
     ({"methods": " , "}, "name at least one method"), ({"device": "abacus"}, "no device named 'abacus'"),
     ({"dtype": "int3"}, "no dtype named 'int3'"), ({"methods": "early-exit"}, "`specdec train early-exit` makes it"),
-    ({"orders": "backwards"}, "got backwards")])
+    ({"orders": "backwards"}, "got backwards"),
+    ({"methods": "prompt-lookup(longest=0)", "dtype": "auto"}, "n-gram lengths must"),
+    ({"methods": "early-exit", "dtype": "auto"}, "`specdec train early-exit` makes it")])
 def test_a_bad_word_is_refused_before_the_target_is_looked_for(prepared, words, sentence):
     with pytest.raises(Refusal, match=sentence) as refused:
         prepared(**words)
