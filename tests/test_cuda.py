@@ -21,6 +21,7 @@ from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.cuda_graph import WIDTHS
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.models.llama.greedy_chain import captured_chain, greedy_chain
 from specdec_lib.models.llama.weights import fuse, size_of
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.toys.tiny_target import ToyText, fit_toy, toy_answers
@@ -118,6 +119,22 @@ def test_a_captured_chain_equals_its_arithmetic_bit_by_bit_and_drafts_what_an_ea
         assert far(mine.logits, want.logits) < CLOSE
         chain = fixed.lease.held.last
         assert chain.count == count
+        with torch.inference_mode():
+            launched = [part.clone() for part in chain.launch()]
+            assert all(map(torch.equal, launched, chain.compute()))
+        text += mine.best[:dice.randrange(count + 1)] + random_text(dice, 2)
+    assert {chain.columns for chain in fixed.lease.held.chains.values()} == {256, 512}
+
+
+def test_a_draft_models_chain_equals_its_arithmetic_bit_by_bit_and_is_the_one_that_is_asked_token_by_token(device):
+    fixed, eager, dice = model("tiny", device, True), model("tiny", device, False), random.Random(6)
+    text = random_text(dice, 230)                  # it grows beyond the 256 columns of the first chains
+    for count in (5, 5, 1, 8, 5, 3, 5, 12, 5):
+        mine = greedy_chain(fixed, text, count)
+        want = eager(text, Draft(mine.best[:-1], tuple(range(-1, count - 2))))
+        assert mine.best == want.best
+        assert far(mine.logits, want.logits) < CLOSE
+        chain = captured_chain(fixed, len(text), count)
         with torch.inference_mode():
             launched = [part.clone() for part in chain.launch()]
             assert all(map(torch.equal, launched, chain.compute()))

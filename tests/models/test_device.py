@@ -10,7 +10,7 @@ import pytest
 from tests.test_cuda import METHODS
 
 ONCE = ("ar", "sam", "prompt-lookup", "token-recycling", "sam+token-recycling")      # the statistics of its rows
-TWICE = ("eagle", "eagle2", "block-diffusion", "ddtree", "diffusion-draft")          # and the draft, made at once
+TWICE = ("eagle", "eagle2", "block-diffusion", "ddtree", "diffusion-draft", "draft-model")   # and the draft, at once
 ROOT = Path(__file__).parents[2]
 SPECS = {"specdiff": "specdiff(steps=1)"}          # in more steps it meets a token in two tensors; invented ones differ
 
@@ -25,7 +25,7 @@ def decoded_there(how: str, *names: str):
 
 @pytest.fixture(scope="module")
 def told():
-    return decoded_there("captured", *ONCE, *TWICE, "diffuspec", "draft-model")
+    return decoded_there("captured", *ONCE, *TWICE, "diffuspec")
 
 
 def rounds(one):
@@ -52,9 +52,8 @@ def test_sequences_of_a_batch_move_their_statistics_at_once_and_their_chains_at_
     assert max(told["draft-model"]["together"]) == 1 + max(told["draft-model"]["drafted"])
 
 
-def test_a_lattice_moves_two_things_and_a_draft_model_one_a_token(told):
+def test_a_lattice_moves_two_things(told):
     assert max(told["diffuspec"]["moved"]) <= 3
-    assert all(moved == 1 + drafted for moved, drafted in rounds(told["draft-model"]))
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from torch import Tensor
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.cache_rows import CacheRows
 from specdec_lib.models.llama.config import rope_table
-from specdec_lib.models.llama.cuda_graph import CapturedStep, Head, columns_for, room_for, window
+from specdec_lib.models.llama.cuda_graph import CapturedStep, CapturedWork, Head, columns_for, room_for, window
 from specdec_lib.models.llama.weights import LlamaWeights
 
 ROWS = 2048                                        # of a new cache: most prompts never make it grow
@@ -26,7 +26,7 @@ def earlier_nodes(rows: CacheRows, start: int) -> int:
 
 
 class StepCache:
-    """A cache, its rotary table and the steps that were captured on both."""
+    """A cache, its rotary table, and the steps and chains (`greedy_chain.py`) that were captured on both."""
 
     def __init__(self, weights: LlamaWeights, taps: tuple[int, ...]):
         if weights.device.type == "cuda":
@@ -34,15 +34,17 @@ class StepCache:
         capacity = max(512, min(ROWS, 1 << (weights.shape.context - 1).bit_length()))
         self.cache = KVCache(weights.shape, len(weights.layers), weights.dtype, weights.device, taps, capacity)
         self.steps: dict[tuple, CapturedStep] = {}
+        self.chains: dict[tuple, CapturedWork] = {}
         self.last: CapturedStep | None = None      # that ran
         self.rope = rope_table(weights.shape, capacity, weights.dtype, weights.device)
 
     def reserve(self, weights: LlamaWeights, rows: int, half_way: bool) -> None:
-        """Makes room; a cache that grew lies elsewhere, so its steps are dropped."""
+        """Makes room; a cache that grew lies elsewhere, so what was captured on it is dropped."""
         before = self.cache.capacity
         self.cache.reserve(rows, half_way)
         if self.cache.capacity != before:
             self.steps.clear()
+            self.chains.clear()
             self.rope = rope_table(weights.shape, self.cache.capacity, weights.dtype, weights.device)
 
     def run(self, weights: LlamaWeights, width: int, stop: int, depth: int, head: Head | None, both_ways: bool,
@@ -57,10 +59,10 @@ class StepCache:
             self.steps[key] = CapturedStep(width, columns, weights, self.cache, self.rope, depth, head, products)
         ahead = len(rows.tokens)
         committed, parents = max(0, min(stop, ahead) - start), rows.draft.parents[:max(0, stop - ahead)]
-        self.last = self.steps[key]
+        step = self.last = self.steps[key]
         with torch.inference_mode():
-            return self.last(rows.flat(start, stop), [rows.position(row) for row in range(start, stop)], start,
-                             earlier, window(parents, committed, stop - start, both_ways, width))
+            return step(rows.flat(start, stop), [rows.position(row) for row in range(start, stop)], start,
+                        earlier, window(parents, committed, stop - start, both_ways, width))
 
 
 class Lease:
