@@ -3,7 +3,7 @@
 Source: Leviathan et al. 2023; Chen et al. 2023. The kit provides the model, which is any model with the target's
 tokenizer: one of the family, a trained `draft-lm`, an n-gram, or the target's first layers. At temperature 0 its nodes
 are deterministic. Cost: one small forward per drafted token; its cache aligns itself to the accepted tokens. On a GPU a
-greedy chain is one launch (`models/llama/greedy_chain.py`), a policy that stops it cuts it afterwards.
+greedy chain is one launch (`models/llama/greedy_chain.py`); a policy that would stop it cuts it afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DraftModel:
         return grow(session, room, dice, lambda draft: self.model(session.tokens, draft), NAME)
 
     def at_once(self, session: Session) -> bool:
-        """Whether one launch drafts the whole chain, where the host would else wait for every token."""
+        """Whether one launch drafts the whole chain, where the host would otherwise wait for every token."""
         device, greedy = getattr(self.model, "device", None), session.sampling is None or session.sampling.greedy
         if not greedy or device is None or device.type == "cpu":
             return False

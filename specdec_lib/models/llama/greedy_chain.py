@@ -1,8 +1,8 @@
 """The greedy chain of a draft model as one launch: its tokens go from row to row on the device.
 
-Else a draft model is launched, and waited for, once a token. Here the last committed rows, the chain and
-the statistics of its rows are one graph (`cuda_graph.py`), and one transfer brings them to the host. The rows of the
-chain stay in the cache: the next context keeps those that were accepted.
+Otherwise a draft model is launched, and waited for, once a token. Here the last committed rows, the chain and the
+statistics of its rows are one graph (`cuda_graph.py`), and one transfer brings them to the host. The rows of the chain
+stay in the cache: the next context keeps those that were accepted.
 """
 
 from __future__ import annotations
