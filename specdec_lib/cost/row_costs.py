@@ -69,6 +69,11 @@ class RowCosts:
             hull.append(nodes)
         return tuple(reversed(out))
 
+    @cached_property
+    def least(self) -> tuple[float, ...]:
+        """By rank among all candidates, best first: below it no node of that rank or a later one gains in any draft."""
+        return tuple(accumulate(reversed(self.slopes), min))[::-1]
+
 
 FREE = RowCosts()                                  # rows that cost nothing
 

@@ -50,9 +50,12 @@ class DraftMemory:
         return Scores(logits[:, :len(head.ids)], head.ids, stats)
 
     def tree(self, head: EagleHead, tokens: tuple[int, ...], growth: Growth) -> list[ScoredNode]:
-        """See `EagleHead.tree`. A tree of another size, or with another `least`, runs in the same graph."""
+        """See `EagleHead.tree`. A tree of another size, or with another `least`, runs in the same graph.
+
+        Nothing is counted: the head alone scores. Every candidate that can be chosen is found, with others beside.
+        """
         rows, late = self.begin(head, tokens, growth.depth)
-        nodes, shape = growth.width * (growth.depth - 1), growth._replace(size=0, least=0.0)
+        nodes, shape = growth.width * (growth.depth - 1), growth._replace(size=0, least=0.0, counts=None, worth=())
         place = self.place(head, len(tokens) - 1 + max(width_of(growth.depth), nodes))
         if (shape, place) not in self.trees:
             self.trees[shape, place] = CapturedTree(shape, place, self.weights, self.cache, head.rope)

@@ -89,7 +89,7 @@ def children(stats: Tensor, rows: TreeRows, growth: Growth) -> Tensor:
     k = stats.shape[1] // 2 - 1
     logits, ids, lse, entropy = stats[:, :k], stats[:, k:-2], stats[:, -2:-1], stats[:, -1:]
     own, sharp = lse, growth.sharpness
-    if sharp != 1:                                 # over the best tokens alone, see `what/eagle2.py: sharpened`
+    if sharp != 1:                                 # over the best tokens alone, see `what/eagle2.py: log_chances`
         own = sharp * logits[:, :1] + (sharp * (logits - logits[:, :1])).exp().sum(1, keepdim=True).log()
     logp = (sharp * logits - own).clamp(max=0)[:, :growth.width]
     best = (logits[:, :2] - lse).clamp(max=0).exp()

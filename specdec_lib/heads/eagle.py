@@ -32,7 +32,7 @@ from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.row_stats import TOP, row_stats_of, tells
 from specdec_lib.scores import ListedRowStats, Scores
-from specdec_lib.types import ROOT, Draft
+from specdec_lib.types import Draft
 
 
 class HeadRows(NamedTuple):
@@ -147,7 +147,7 @@ class EagleHead:
             return min(TOP, len(self.weights.ids))
         return 0 if self.compiled is None else self.compiled.widest
 
-    def tree(self, tokens: tuple[int, ...], growth: Growth) -> list[ScoredNode]:
+    def tree(self, tokens: tuple[int, ...], growth: Growth) -> Sequence[ScoredNode]:
         """Every candidate of a tree that grows behind the context in one call: compiled, or captured on a GPU.
 
         On a CPU the rows of the candidates that were asked for children stay. ValueError where `widest` is less.
@@ -164,10 +164,8 @@ class EagleHead:
         base = len(tokens) - 1
         self.reserve(base + growth.width * (growth.depth - 1))
         grown = self.compiled.tree(self, base, growth)
-        found, asked = list(grown.candidates()), grown.computed()
-        place = {ROOT: ROOT} | {node: row for row, node in enumerate(asked)}
-        self.cache.rows.draft = Draft(tuple(found[node].token for node in asked),
-                                      tuple(place[found[node].parent] for node in asked))
+        found, asked = grown.candidates(), grown.computed()
+        self.cache.rows.draft = Draft(*found.edges(asked))
         self.cache.rows.depth += [1] * len(asked)
         self.forwards, self.fed = self.forwards + grown.record.levels, self.fed + len(asked)
         return found

@@ -115,6 +115,7 @@ typedef struct {
     double *stats;                                 /* [width, 2k + 2] */
     int64_t *frontier, *tokens, *positions, *parents;      /* [width] */
     int64_t *places;                               /* [candidates] which row of `fed` a candidate is */
+    int64_t *path;                                 /* [depth] */
     int32_t *ends, *paths;                         /* as `ends` and `nodes` of `Rows`, for all of `fed` */
 } Growing;
 
@@ -145,14 +146,15 @@ int run_tree(const Head *head, int64_t context, Tree *tree) {
     int64_t width = tree->width, most = width * (tree->depth - 1), columns = columns_of(&head->vocabulary);
     size_t sizes[] = {(size_t)(width * columns * head->network->size), (size_t)(width * (2 * tree->k + 2)) * 8,
                       (size_t)width * 8, (size_t)width * 8, (size_t)width * 8, (size_t)width * 8,
-                      (size_t)(width + most * width) * 8, (size_t)(most + 1) * 4, (size_t)(most * tree->depth) * 4};
+                      (size_t)(width + most * width) * 8, (size_t)tree->depth * 8, (size_t)(most + 1) * 4,
+                      (size_t)(most * tree->depth) * 4};
     size_t all = 0;
-    for (int i = 0; i < 9; i++) all += whole_lines(sizes[i]);
+    for (int i = 0; i < 10; i++) all += whole_lines(sizes[i]);
     char *memory = aligned_alloc(64, all), *at = memory;
     if (!memory) return 1;
-    void *parts[9];
-    for (int i = 0; i < 9; i++) parts[i] = take(&at, (int64_t)sizes[i]);
-    Growing now = {parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6], parts[7], parts[8]};
+    void *parts[10];
+    for (int i = 0; i < 10; i++) parts[i] = take(&at, (int64_t)sizes[i]);
+    Growing now = {parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6], parts[7], parts[8], parts[9]};
     int64_t count = 1, row = context - 1;
     int failed = 0, chain = 1;
     now.frontier[0] = -1, now.ends[0] = 0;
@@ -161,7 +163,7 @@ int run_tree(const Head *head, int64_t context, Tree *tree) {
         int64_t first = tree->found;
         failed = score_rows(head, row, count, tree->k, now.logits, now.stats);
         if (failed) break;
-        expand(tree, now.frontier, count, now.stats);
+        expand(tree, now.frontier, count, now.stats, now.path);
         if (level + 1 == tree->depth || path_chance(tree, first) < tree->least) break;
         count = next_frontier(tree, first, now.frontier), row = context + tree->count;
         failed = count && run_level(head, tree, &now, context, count, &chain);

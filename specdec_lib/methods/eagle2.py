@@ -21,18 +21,19 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, least: float = 0.25,
-         price: float | None = None, text_tokens: bool = True, sharpness: float | None = None) -> Method:
+         price: float | None = None, text_tokens: bool = True, sharpness: float | None = None,
+         counts: float = 0.0) -> Method:
     """Nodes default to twice those that the cost curve allows, width to 4 or to what `depth` levels need for them.
 
     With a `price` a node is submitted from that path probability on, instead of where it is worth its row.
 
-    With `text_tokens` the tree holds tokens of the text as well as those that the head was trained for. `sharpness` is
-    that of `what/eagle2.py`.
+    With `text_tokens` the tree holds tokens of the text as well as those that the head was trained for. `sharpness` and
+    `counts` are those of `what/eagle2.py`; EAGLE-2 counts nothing.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     width = max(width, -(-nodes // max(1, depth)))
     when = kit.part("path-chance", depth=depth, width=width, nodes=nodes, least=least)
-    return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens, sharpness=sharpness),
+    return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens, sharpness=sharpness, counts=counts),
                   kit.part("match"))
 
 

@@ -14,11 +14,12 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, further: float | None = None, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
-         reading: str = "switch", least: float = 0.3, shape: str = "likely", depth: int = 5, width: int = 4,
-         nodes: int | None = None, grow: float = 0.25, price: float | None = None) -> Method:
+         reading: str = "switch", least: float = 0.6, shape: str = "likely", depth: int = 5, width: int = 4,
+         nodes: int | None = None, grow: float = 0.25, price: float | None = None,
+         counts: float | None = None) -> Method:
     """Added nodes have paths of at least the probability `further`, by default from the curve; the rest as `respec`."""
     return respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, depth=depth, width=width,
-                       nodes=nodes, grow=grow, price=price, lengthen=True, further=further)
+                       nodes=nodes, grow=grow, price=price, lengthen=True, counts=counts, further=further)
 
 
 CARD = Card("respec+lengthened", idea="ReSpec whose head's tree goes on with copies and recycled successors",

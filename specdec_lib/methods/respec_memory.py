@@ -16,7 +16,7 @@ from specdec_lib.types import Method
 
 
 def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5.0, penalty: float = 1.0,
-         look_back: int = 3, reading: str = "switch", least: float = 0.3, shape: str = "likely",
+         look_back: int = 3, reading: str = "switch", least: float = 0.6, shape: str = "likely",
          nodes: int | None = None) -> Method:
     """`remember` bounds the tokens of earlier answers, `prompts` stores prompts as well; the rest is `respec`'s."""
     earlier_answers(kit, remember, prompts)

@@ -14,7 +14,7 @@ from specdec_lib.types import Method
 
 def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5, eps: float = 0.09, delta: float = 0.3,
          most: int = 2, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3, reading: str = "switch",
-         least: float = 0.3, shape: str = "likely", nodes: int | None = None) -> Method:
+         least: float = 0.6, shape: str = "likely", nodes: int | None = None) -> Method:
     """The parameters up to `most` are those of the relaxed verification, the others those of `respec`."""
     strict = respec.make(kit, theta, penalty, look_back, reading, least=least, shape=shape, nodes=nodes)
     relaxed = kit.part("relaxed", rule=rule, rank=rank, margin=margin, eps=eps, delta=delta, most=most)

@@ -9,9 +9,13 @@ level.
 Nodes are chosen by score and none is drawn, so every node is deterministic at every temperature. That is lossless under
 any rule that treats them so (`match`, `rejection`). With `width` >= `nodes` no tree of this size and depth has more
 expected accepted tokens under the head; a narrower one may miss some. Where decoding is greedy, q is sharpened
-(`sharpened`), which the paper does not do. Of these nodes only those are submitted that gain
-more than their rows cost, by `cost.row_costs`, or with a `price` those of at least that path probability. The paper
-submits all it may, `price=0`.
+(`log_chances`), which the paper does not do. Of these nodes only those are submitted that gain more than their rows
+cost, by `cost.row_costs`, or with a `price` those of at least that path probability; candidates whose children cannot
+be among them are not asked for any (`next_frontier`). The paper submits all it may, `price=0`.
+
+With `counts` a node's score is s(parent) + ln softmax(sharpness x logits + counts x p), where p is the probability of
+its token by what followed the same tokens earlier in the text (`heads/text_counts.py`). That is ours, and off unless a
+method asks for it. Captured graphs do not count yet.
 
 On a CPU one call of C grows the tree (`heads/eagle_tree.h`), and on a GPU one launch of a graph
 (`heads/captured_tree.py`), where the budget's stop rule is a path's probability or none. `grow_candidates` is the same
@@ -27,7 +31,8 @@ from typing import TYPE_CHECKING, cast
 
 from specdec_lib.cards import Card, Kit
 from specdec_lib.cost.row_costs import FREE, RowCosts, node_costs
-from specdec_lib.heads.eagle_tree import Growth, ScoredNode
+from specdec_lib.heads.eagle_tree import Candidates, Growth, ScoredNode
+from specdec_lib.heads.text_counts import TextCounts
 from specdec_lib.scores import KEPT, Scores, TokenStats
 from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import ROOT, Budget, Draft, RandomNumbers, Refusal, Session, Trail
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 
 NAME = "eagle2"
 GREEDY = 1.1                                       # sharpness where decoding is greedy; see `data/results/tuning`
+COUNTS = 2.75                                      # weight of counts there, where a method takes them
 GAIN = 1.25                                        # tokens per forward time; less, since greedy rows are surer
 
 
@@ -52,7 +58,8 @@ class Eagle2:
     head: EagleHead
     price: float = 0.0                             # nodes whose path probability is lower are not submitted
     rows: RowCosts = FREE                          # and no more nodes than are worth their rows
-    sharpness: float = 1.0                         # of the probabilities, see `sharpened`
+    sharpness: float = 1.0                         # of the probabilities, see `log_chances`
+    counts: TextCounts | None = None               # of the text, likewise
 
     def __post_init__(self):
         if not 0 <= self.price <= 1:
@@ -63,43 +70,55 @@ class Eagle2:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         if len(session.tokens) < 2 or not budget.size:     # one token has no hidden state yet
             return Draft()
+        if self.counts:
+            self.counts.read(session.tokens)
         pool = self.grown_at_once(session, budget)
         if not pool:
-            pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed), self.sharpness)
-        worth = [node for node in ranking(pool)[:budget.size] if not self.price or pool[node].score >= log(self.price)]
-        return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(pool[node].score) for node in worth])]))
+            pool = grow_candidates(session.end, budget, lambda fed: self.head(session.tokens, fed), self.sharpness,
+                                   self.counts, self.worth)
+        scores = scores_of(pool)
+        worth = [node for node in ranking(scores)[:budget.size] if not self.price or scores[node] >= log(self.price)]
+        return candidate_tree(pool, sorted(worth[:self.rows.worth([exp(scores[node]) for node in worth])]))
 
-    def grown_at_once(self, session: Session, budget: Budget) -> list[ScoredNode]:
+    @property
+    def worth(self) -> tuple[float, ...]:
+        """By rank, what the probability of a path must be for its node to be worth its row."""
+        return (self.price,) if self.price else self.rows.least
+
+    def grown_at_once(self, session: Session, budget: Budget) -> Sequence[ScoredNode]:
         """The candidates of `grow_candidates` by one call of the head; empty where that cannot grow this tree."""
         stop = budget.stop
         if budget.width > self.head.widest or not (stop is None or isinstance(stop, UnlikelyPath)):
             return []
         growth = Growth(budget.depth, budget.width, budget.size, 0.0 if stop is None else stop.least, session.end,
-                        self.sharpness)
+                        self.sharpness, self.counts, self.worth)
         return self.head.tree(session.tokens, growth)
 
 
-def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores],
-                    sharpness: float = 1.0) -> list[ScoredNode]:
-    """Every candidate scored while growing the tree, level by level; one call of `ask` per level, for its frontier."""
+def grow_candidates(end: frozenset[int], budget: Budget, ask: Callable[[Draft], Scores], sharpness: float = 1.0,
+                    counts: TextCounts | None = None, worth: Sequence[float] = ()) -> list[ScoredNode]:
+    """Every candidate scored while growing the tree, level by level; one call of `ask` per level, for its frontier.
+
+    `counts` have read the text that `ask` drafts behind.
+    """
     pool: list[ScoredNode] = []
     fed: list[int] = []
     frontier: list[int] = [ROOT]
     for _ in range(budget.depth):
         scores = ask(candidate_tree(pool, fed))
         level = len(pool)
-        pool += expand(pool, frontier, scores, budget.width, sharpness)
+        pool += expand(pool, frontier, scores, budget.width, sharpness, counts)
         if budget.stop and budget.stop(candidate_trail(pool, level)):
             break                                  # scored candidates stay; no further level
-        frontier = next_frontier(pool, level, budget, end)
+        frontier = next_frontier(pool, level, budget, end, worth)
         if not frontier:
             break
         fed += frontier
     return pool
 
 
-def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int,
-           sharpness: float = 1.0) -> list[ScoredNode]:
+def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width: int, sharpness: float = 1.0,
+           counts: TextCounts | None = None) -> list[ScoredNode]:
     """The best `width` children of each parent, best first; the last rows of `scores` belong to the parents."""
     first_row = len(scores) - len(parents)
     rows = tuple(range(first_row, len(scores)))
@@ -108,43 +127,62 @@ def expand(pool: list[ScoredNode], parents: Sequence[int], scores: Scores, width
     found = []
     for parent, ids, logits, lse, entropy in zip(parents, *tops, row_stats.lse, row_stats.entropy, strict=True):
         above = 0.0 if parent == ROOT else pool[parent].score
-        logp = sharpened(logits, lse, sharpness)
+        bonus = counts.bonus(path_to(pool, parent), ids) if counts and counts.weight else ()
         first, second = (exp(min(logit - lse, 0.0)) for logit in logits[:2])
+        best = sorted(zip(log_chances(logits, lse, sharpness, bonus), ids, strict=True), key=lambda pair: -pair[0])
         found += [ScoredNode(token, parent, above + of, TokenStats(exp(of), first, second, entropy))
-                  for token, of in zip(ids[:width], logp, strict=False)]
+                  for of, token in best[:width]]
     return sorted(found, key=lambda node: -node.score)
 
 
-def sharpened(logits: Sequence[float], lse: float, sharpness: float) -> list[float]:
-    """Log-probabilities of a row's best tokens after softmax(sharpness x logits) over these alone; at 1 over all.
+def log_chances(logits: Sequence[float], lse: float, sharpness: float, bonus: Sequence[float] = ()) -> list[float]:
+    """Log-probabilities of a row's best tokens: softmax(sharpness x logits + bonus) over these alone.
 
-    Under greedy decoding a token counts as right where the target likes it best, and the likeliest one is right more
-    often than the head's probability says, which is learned at temperature 1. That is temperature scaling (Guo et al.
-    2017, arXiv 1706.04599). Rounding raises no probability above 1, so no child ranks above its parent.
+    At sharpness 1 without a bonus over all, whose log-sum-exp is `lse`. Under greedy decoding a token counts as right
+    where the target likes it best, and the likeliest one is right more often than the head's probability says, which is
+    learned at temperature 1. That is temperature scaling (Guo et al. 2017, arXiv 1706.04599). The bonus joins both
+    models log-linearly. Rounding raises no probability above 1, so no child ranks above its parent.
     """
-    if sharpness != 1:
-        total = 0.0                                # `sum` rounds otherwise from Python 3.12 on, and the C code does not
-        for logit in logits:
-            total += exp(sharpness * (logit - logits[0]))
-        lse = sharpness * logits[0] + log(total)
-    return [min(sharpness * logit - lse, 0.0) for logit in logits]
+    joined = [sharpness * logit + more for logit, more in zip(logits, bonus or [0.0] * len(logits), strict=True)]
+    if sharpness != 1 or bonus:
+        best, total = max(joined), 0.0             # `sum` rounds otherwise from Python 3.12 on, and the C code does not
+        for score in joined:
+            total += exp(score - best)
+        lse = best + log(total)
+    return [min(score - lse, 0.0) for score in joined]
 
 
-def next_frontier(pool: list[ScoredNode], level: int, budget: Budget, end: frozenset[int]) -> list[int]:
+def path_to(pool: list[ScoredNode], node: int) -> tuple[int, ...]:
+    """The tokens of the path to this candidate, or to the root."""
+    out: list[int] = []
+    while node != ROOT:
+        out.append(pool[node].token)
+        node = pool[node].parent
+    return tuple(reversed(out))
+
+
+def next_frontier(pool: list[ScoredNode], level: int, budget: Budget, end: frozenset[int],
+                  worth: Sequence[float] = ()) -> list[int]:
     """The best `width` nodes from index `level` on that may have a child in the final tree.
 
     Scores only fall along a path, so the child of a node ranks after it and after all better candidates. Where
     `nodes` - 1 or more candidates rank before the node, no child of it can be chosen, and leaving it out changes no
-    tree.
+    tree. Nor does it where the node's own probability is not `worth` a row at the first rank that a child can have.
     """
-    possible = set(ranking(pool)[:budget.size - 1])
-    nodes = [node for node in range(level, len(pool)) if node in possible and pool[node].token not in end]
+    ranks = {node: rank for rank, node in enumerate(ranking(scores_of(pool))[:budget.size - 1], 1)}
+    nodes = [node for node in range(level, len(pool)) if node in ranks and pool[node].token not in end
+             and (not worth or exp(pool[node].score) >= worth[min(ranks[node], len(worth) - 1)])]
     return nodes[:budget.width]
 
 
-def ranking(pool: list[ScoredNode]) -> list[int]:
-    """Indices of the pool, best score first; at equal scores the earlier one, so parents come before children."""
-    return sorted(range(len(pool)), key=lambda node: -pool[node].score)
+def scores_of(pool: Sequence[ScoredNode]) -> Sequence[float]:
+    """The score of every candidate."""
+    return pool.scores if isinstance(pool, Candidates) else [node.score for node in pool]
+
+
+def ranking(scores: Sequence[float]) -> list[int]:
+    """The places of these scores, best first; at equal scores the earlier one, so parents come before children."""
+    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
 
 
 def candidate_trail(pool: list[ScoredNode], node: int) -> Trail:
@@ -156,7 +194,7 @@ def candidate_trail(pool: list[ScoredNode], node: int) -> Trail:
     return tuple(reversed(out))
 
 
-def candidate_tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
+def candidate_tree(pool: Sequence[ScoredNode], nodes: Sequence[int]) -> Draft:
     """The draft of these candidates, all deterministic; every parent must be among them, before its children."""
     place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
     kept = [pool[node] for node in nodes]
@@ -165,22 +203,31 @@ def candidate_tree(pool: list[ScoredNode], nodes: Sequence[int]) -> Draft:
                  source=(NAME,) * len(kept), confidence=tuple(stat.prob for stat in stats))
 
 
-def make(kit: Kit, price: float | None = None, text_tokens: bool = True, sharpness: float | None = None) -> Eagle2:
+def make(kit: Kit, price: float | None = None, text_tokens: bool = True, sharpness: float | None = None,
+         counts: float | None = 0.0) -> Eagle2:
     """The head of `eagle`, which is trained on chains; width, depth and nodes come with the budget.
 
     Without a price the kit's cost curve says which nodes are worth their rows. `text_tokens`: the text's own tokens can
     be drafted as well as those that the head was trained to draft. Without a `sharpness` it is GREEDY where decoding is
-    greedy, else 1: where the target samples, its own probabilities decide.
+    greedy, else 1: where the target samples, its own probabilities decide. `counts` is the weight of what followed the
+    same tokens earlier in the text; None is COUNTS where decoding is greedy, else 0.
     """
     from specdec_lib.heads.eagle import eagle_head
 
+    counts = (COUNTS if is_greedy(kit) else 0.0) if counts is None else counts
     return Eagle2(eagle_head(kit.checkpoints["eagle"], cast("Transformer", kit.target), text_tokens),
-                  *node_costs(kit, GAIN, price), usual_sharpness(kit) if sharpness is None else sharpness)
+                  *node_costs(kit, GAIN, price), usual_sharpness(kit) if sharpness is None else sharpness,
+                  TextCounts(counts) if counts else None)
 
 
 def usual_sharpness(kit: Kit) -> float:
     """The sharpness for the sampling of this kit."""
-    return GREEDY if kit.sampling is None or kit.sampling.greedy else 1.0
+    return GREEDY if is_greedy(kit) else 1.0
+
+
+def is_greedy(kit: Kit) -> bool:
+    """Whether this kit decodes greedily."""
+    return kit.sampling is None or kit.sampling.greedy
 
 
 CARD = Card(NAME, idea="grow a tree by the head's confidence", source="Li et al. 2024, EAGLE-2", make=make,

@@ -1,13 +1,17 @@
 """A tree that compiled code grows in one call is that of `grow_candidates`, number by number."""
 
 import random
+import re
 
 import pytest
 import torch
 
+from specdec_lib.heads.eagle_rows import SOURCE
 from specdec_lib.heads.eagle_tree import Growth
+from specdec_lib.heads.text_counts import LONGEST, PLACES, TextCounts
 from specdec_lib.loop import begin
 from specdec_lib.models.llama.path_attention import has_vectors
+from specdec_lib.models.llama.row_stats import TOP
 from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import NO_DICE, Budget, Draft
 from specdec_lib.what.eagle2 import Eagle2, grow_candidates
@@ -20,9 +24,10 @@ BUDGETS = (Budget(1, 1), Budget(5, 1), Budget(1, 8, 3), Budget(3, 4, 12), Budget
            Budget(4, 4, stop=UnlikelyPath(0.04)))
 
 
-def grown(head, tokens, budget, end, sharpness=1.0):
+def grown(head, tokens, budget, end, sharpness=1.0, *counts_and_worth):
     least = budget.stop.least if budget.stop else 0.0
-    return head.tree(tokens, Growth(budget.depth, budget.width, budget.size, least, frozenset(end), sharpness))
+    return head.tree(tokens, Growth(budget.depth, budget.width, budget.size, least, frozenset(end), sharpness,
+                                    *counts_and_worth))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,7 +39,7 @@ def test_candidates_rows_and_counts_are_those_of_a_tree_grown_in_python(kind):
         for budget in BUDGETS:
             end, sharpness = frozenset(dice.sample(range(97), dice.choice((0, 2, 30)))), dice.choice((1.0, 0.7, 1.18))
             mine = grown(one, text, budget, end, sharpness)
-            assert mine == grow_candidates(end, budget, lambda fed, text=text: other(text, fed), sharpness)
+            assert list(mine) == grow_candidates(end, budget, lambda fed, text=text: other(text, fed), sharpness)
             assert (one.forwards, one.fed) == (other.forwards, other.fed)
             assert one.cache.rows.draft == Draft(other.cache.rows.draft.tokens, other.cache.rows.draft.parents)
             assert all(map(torch.equal, kept(one), kept(other)))
@@ -42,6 +47,35 @@ def test_candidates_rows_and_counts_are_those_of_a_tree_grown_in_python(kind):
             text += tuple(words(dice.randrange(1, 4), dice.randrange(99)))
             target.prefill(text[:-1])
     assert len(sizes) > 5                          # trees of many shapes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_of_the_text_and_what_a_row_must_be_worth_are_taken_as_in_python(kind):
+    target, dice, fewer, other_best = target_of(kind), random.Random(9), 0, 0
+    one, other = (head_of(target, compiled) for compiled in (True, False))
+    text, counts = tuple(word % 7 for word in words(40)), TextCounts(9.0)
+    for asked in range(24):
+        budget, end = BUDGETS[asked % len(BUDGETS)], frozenset(dice.sample(range(97), 2))
+        sharpness, worth = dice.choice((1.0, 1.1)), tuple(dice.choices((0.0, 0.1, 0.3), k=dice.randrange(4)))
+        counts.read(text)
+        mine = grown(one, text, budget, end, sharpness, counts, worth)
+        want = [grow_candidates(end, budget, lambda fed, text=text: other(text, fed), sharpness, counts, worth)]
+        assert list(mine) == want[0]
+        assert (one.forwards, one.fed) == (other.forwards, other.fed)
+        for without in ((None, worth), (counts, ())):
+            want.append(grow_candidates(end, budget, lambda fed, text=text: other(text, fed), sharpness, *without))
+        one.forwards, one.fed = other.forwards, other.fed
+        other_best, fewer = other_best + (want[0][0].token != want[1][0].token), fewer + (len(want[0]) < len(want[2]))
+        text += tuple(dice.randrange(7) for _ in range(dice.randrange(1, 4)))
+        target.prefill(text[:-1])
+    assert other_best > 3
+    assert fewer > 3
+
+
+def test_numbers_in_the_c_code_are_those_in_python():
+    headers = "".join((SOURCE.parent / name).read_text() for name in ("eagle_tree.h", "text_counts.h"))
+    told = dict(re.findall(r"(\w+) = (\d+)[,\s}]", " ".join(re.findall(r"enum \{(.*?\})", headers))))
+    assert {name: int(value) for name, value in told.items()} == {"MOST": TOP, "LONGEST": LONGEST, "PLACES": PLACES}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,7 +94,7 @@ def test_a_cache_without_room_grows_with_the_tree():
     target = target_of("bf16")
     one, other = (head_of(target, compiled) for compiled in (True, False))
     text, budget = words(508), Budget(6, 4, 24)
-    assert grown(one, text, budget, ()) == grow_candidates(frozenset(), budget, lambda fed: other(text, fed))
+    assert list(grown(one, text, budget, ())) == grow_candidates(frozenset(), budget, lambda fed: other(text, fed))
     assert one.cache.capacity == 1024
 
 
@@ -74,7 +108,7 @@ def test_eagle2_takes_the_compiled_tree_where_it_can(monkeypatch):
         draft = Eagle2(head)(session, budget, NO_DICE)
         python = Eagle2(head_of(head.target, False))(session, budget, NO_DICE)
         assert draft == python
-    assert asked == [Growth(3, 4, 12, 0.0, frozenset()), Growth(3, 4, 12, 0.01, frozenset())]
+    assert asked == [Growth(3, 4, 12, least, frozenset(), worth=(0.0,)) for least in (0.0, 0.01)]
 
 
 def test_a_head_without_compiled_code_and_a_tree_too_wide_are_refused():

@@ -40,8 +40,8 @@ def test_one_position_gives_a_chain_and_several_give_a_tree():
     def drafted(name):
         text = begin((1, 2, 0, 1, 2, 1, 1, 2), 20)
         return catalog.build(name, network_kit(None)).what(text, Budget.of("feedback-retrieval", 8, 8, 8), NO_DICE)
-    assert all(len(below) == 1 for below in drafted("respec(kept=1)").children.values())
-    assert len(drafted("respec").children[ROOT]) == 2
+    assert all(len(below) == 1 for below in drafted("respec(kept=1,least=0.3)").children.values())
+    assert len(drafted("respec(least=0.3)").children[ROOT]) == 2
 
 
 def test_a_trigger_that_never_fires_uses_the_head_only_and_one_that_always_fires_retrieves_first():

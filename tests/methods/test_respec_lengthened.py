@@ -33,7 +33,7 @@ def test_trees_of_the_head_begin_as_respecs_and_go_on():
     session = begin(PROMPT, 20)
     budget = Budget.of("eagle2", 5, 2, 9)
     one, two = (catalog.build(spec, network_kit(None)).what(session, budget, NO_DICE)
-                for spec in ("respec(price=0.3)", f"{NAME}(price=0.3,further=0.001)"))
+                for spec in ("respec(price=0.3,counts=0.0)", f"{NAME}(price=0.3,counts=0.0,further=0.001)"))
     assert 0 < len(one) < len(two) <= 9
     assert (two.tokens[:len(one)], two.parents[:len(one)]) == (one.tokens, one.parents)
     assert set(two.source[len(one):]) <= {"copied", "recycled"}
