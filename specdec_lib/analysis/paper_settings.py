@@ -35,7 +35,8 @@ RESPEC: Mapping[str, KnownValue] = {
     "copy": KnownValue(60, OURS, "as many nodes for copies as for the tree"),
     "longest": KnownValue(40, OURS, "the copy length of the SAM-Decoding that it is compared with"),
     "grow": KnownValue(0, OURS, "the tree of EAGLE-2 grows without a limit on the path's probability"),
-    "price": KnownValue(0, OURS, "the same for its nodes")}
+    "price": KnownValue(0, OURS, "the same for its nodes"),
+    "counts": KnownValue(0, OURS, "counts of the text in the head's scores are our addition")}
 DIFFUSPEC: Mapping[str, KnownValue] = {
     "rule": KnownValue("printed", PAPER, "Eqs. 9 to 11"),
     "shortest": KnownValue(20, PAPER, "k_min"), "longest": KnownValue(30, PAPER, "k_max"),

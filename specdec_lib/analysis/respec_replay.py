@@ -21,7 +21,7 @@ from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.replay import Recording
 from specdec_lib.recordings.folder import ByFamily
 from specdec_lib.recordings.replay_method import STAND_INS, predicted_rates, replay_method
-from specdec_lib.specs import PartSpec, write_part
+from specdec_lib.specs import PartSpec, parse_part, write_part
 from specdec_lib.types import Session
 
 KNOBS = ("theta", "penalty", "least", "kept")      # of respec that the sliders move
@@ -66,8 +66,11 @@ class AnswerReplays:
                                rates["predicted speed"] or 0.0)
 
     def respec(self, match: int = 2, **values) -> tuple[ReplayedSetting, ...]:
-        """`respec` with these parameters, our defaults, the paper's setting as far as known, the rival at `match`."""
-        asked = {HERE: respec_spec(**values), "ours": "respec", "respec(paper)": paper_spec("respec"),
+        """`respec` with these parameters, our defaults, the paper's setting as far as known, the rival at `match`.
+
+        Nothing is counted in any of them: see `replayable`.
+        """
+        asked = {HERE: respec_spec(**values), "ours": respec_spec(), "respec(paper)": paper_spec("respec"),
                  "rival": rival_spec(match)}
         return tuple(self.setting(name, spec) for name, spec in asked.items())
 
@@ -85,8 +88,8 @@ def our_values(method: str = "respec") -> dict[str, Any]:
 
 
 def respec_spec(**values) -> str:
-    """`respec` with these parameters."""
-    return write_part(PartSpec("respec", values))
+    """`respec` with these parameters, which counts nothing."""
+    return write_part(PartSpec("respec", values | {"counts": 0.0}))
 
 
 def rival_spec(match: int) -> str:
@@ -122,8 +125,17 @@ def ladder_rows(report: Report, steps: Mapping[str, str], replays: Sequence[Answ
 
 
 def replayable(spec: str) -> bool:
-    """Whether a replay is exact: not for a lossy method, nor for Token Recycling, which learns from rejected tokens."""
-    return catalog.card_of(spec).lossless and "recycling" not in spec
+    """Whether a replay is exact: not for a lossy method, nor for Token Recycling, which learns from rejected tokens.
+
+    Nor where counts of the text join the head's scores, since recorded trees were grown without them.
+    """
+    return catalog.card_of(spec).lossless and "recycling" not in spec and not counts_text(spec)
+
+
+def counts_text(spec: str) -> bool:
+    """Whether the head's scores of this method hold counts of the text."""
+    name, values = parse_part(spec.split("@")[0])
+    return values.get("counts", our_values(name).get("counts", 0.0)) != 0
 
 
 def pooled_rates(spec: str, replays: Sequence[AnswerReplays]) -> tuple[float | None, float | None]:

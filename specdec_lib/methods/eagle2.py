@@ -5,7 +5,7 @@ its 5 the steps after the root's own, so here it is `eagle2(nodes=59, depth=6, w
 are for a GPU. Here the measured cost curve says how many nodes of a tree are worth their rows (`cost.row_costs`), of at
 most twice those that cost little. The head's step for a level is paid even when no node of the level is submitted, so
 no level is grown below a tree whose best new path has a lower probability than `least`. On the tuning prompts that is
-1.32 times (1.28 to 1.37) as fast as `eagle2(least=0, price=0)`, all twelve nodes in every round
+1.12 times (1.08 to 1.17) as fast as `eagle2(least=0, price=0)`, all twelve nodes in every round
 (`data/results/tuning`).
 Width is 4, because a few rows cost the head little more than one.
 

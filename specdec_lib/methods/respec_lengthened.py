@@ -2,8 +2,8 @@
 
 Source: ReSpec (arXiv 2511.01282) for who drafts when; ours that the head's tree goes on below its leaves, where a node
 costs no step of the head. Lossless. Cost: as `respec`. On the tuning prompts it is 1.02 times (1.00 to 1.04) as fast as
-`respec` with AMX, where a row costs little (`data/results/lengthened`, with an earlier head), and 1.03 times (1.01 to
-1.06) on an EPYC with AVX-512 (`data/results/tuning`).
+`respec` with AMX, where a row costs little (`data/results/lengthened`, with an earlier head and without counts), and
+not told from it on an EPYC with AVX-512 (1.01, 0.98 to 1.04; `data/results/tuning`).
 """
 
 from __future__ import annotations

@@ -50,15 +50,16 @@ def test_a_spec_with_another_policy_is_no_step_and_one_with_parameters_is():
     assert respec_ablation.ablation_step("respec@fixed") == "respec@fixed"
     assert respec_ablation.ablation_step("respec(theta=1.0)") == respec_ablation.CANDIDATES
     for spec in ("respec", "respec(depth=3)"):
-        assert respec_ablation.ablation_step(spec) == respec_ablation.THRESHOLD
+        assert respec_ablation.ablation_step(spec) == respec_ablation.COUNTS
+    assert respec_ablation.ablation_step("respec(counts=0.0)") == respec_ablation.THRESHOLD
     found = respec_ablation.ablation_steps(["respec", "respec(theta=1.0)", "respec(theta=2.0)", "sam+token-recycling"])
-    assert found == {respec_ablation.CANDIDATES: "respec(theta=1.0)", respec_ablation.THRESHOLD: "respec"}
+    assert found == {respec_ablation.CANDIDATES: "respec(theta=1.0)", respec_ablation.COUNTS: "respec"}
 
 
 def test_each_step_is_compared_with_the_one_before_and_missing_ones_are_skipped():
     at = report(PLAIN, ALL, HEAD, BOTH)
     assert [(one.base, one.other, one.ratio) for one in respec_ablation.step_gains(at)] == [
-        ("ar", "eagle2", 1.0), ("eagle2", "sam+eagle2", 2.0), ("sam+eagle2", "+ our threshold", 2.0)]
+        ("ar", "eagle2", 1.0), ("eagle2", "sam+eagle2", 2.0), ("sam+eagle2", "+ counts", 2.0)]
     assert [one.verdict for one in respec_ablation.step_gains(at)] == ["not told apart", "faster", "faster"]
     assert respec_ablation.step_gains(report(PLAIN, ALL, SLOW))[1].verdict == "slower"
 

@@ -23,7 +23,8 @@ def answer():
 def test_the_four_settings_of_the_sliders_write_the_recorded_answer(answer):
     here, ours, paper, rival = answer.respec(3, theta=1.5, penalty=1.0, least=0.3, kept=4)
     assert [one.name for one in (here, ours, paper, rival)] == ["these sliders", "ours", "respec(paper)", "rival"]
-    assert here.spec == "respec(theta=1.5, penalty=1.0, least=0.3, kept=4)"
+    assert here.spec == "respec(theta=1.5, penalty=1.0, least=0.3, kept=4, counts=0.0)"
+    assert ours.spec == "respec(counts=0.0)"
     assert rival.spec == "sam+eagle2(threshold=3)"
     assert all(one.session.tokens == answer.recording.tokens for one in (here, ours, paper, rival))
     assert here.tokens == len(here.session.output) / len(here.session.rounds)
@@ -73,13 +74,14 @@ def test_the_table_of_the_settings_names_the_evidence_of_the_papers_values(answe
 
 def test_the_ladder_ends_with_the_papers_settings_and_replays_lossless_steps_alone(answer):
     report = load_report(SHIPPED.parent / "results" / "respec")
-    steps = {"ar": "ar", "+ our threshold": "respec", "+ relaxation": "respec-relaxed",
+    steps = {"ar": "ar", "+ our threshold": "respec(least=0.3,counts=0.0)", "+ counts": "respec",
+             "+ relaxation": "respec-relaxed",
              "respec+token-recycling": "respec+token-recycling"}
     rows = {row["ablation step"]: row for row in respec_replay.ladder_rows(report, steps, [answer])}
     assert list(rows) == [*steps, "respec(paper)", "diffuspec(paper)"]
     assert rows["ar"]["tokens per forward (replayed)"] == 1
-    assert rows["+ our threshold"]["measured speed"] == report.entries["respec"]["speedup"]
-    for lossy in ("+ relaxation", "respec+token-recycling"):
+    assert rows["+ our threshold"]["measured speed"] == report.entries["respec(least=0.3,counts=0.0)"]["speedup"]
+    for lossy in ("+ counts", "+ relaxation", "respec+token-recycling"):
         assert rows[lossy]["tokens per forward (replayed)"] is None
     held = {paper_setting(spec): entry["speedup"] for spec, entry in report.entries.items()}
     assert rows["respec(paper)"]["measured speed"] == held.get("respec(paper)")
