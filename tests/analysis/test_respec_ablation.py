@@ -114,7 +114,7 @@ def test_a_reason_names_tokens_and_time_of_both_sides():
 
 
 def test_quality_shows_four_measures_with_intervals_and_the_prompts_that_stayed_the_same():
-    line = respec_ablation.quality_by_step(report(PLAIN, ALL), ["respec"])["+ our threshold"]
+    line = respec_ablation.quality_by_step(report(PLAIN, ALL), ["respec"])["+ counts"]
     assert line["overlap with ar"] == "1.000 (1.00 to 1.00)"
     assert line["same ids"] == "5 of 5"
     assert line["reference score"] == "–"
