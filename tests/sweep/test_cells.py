@@ -84,10 +84,10 @@ def test_another_checkpoint_of_those_that_a_method_reads_is_another_cell(method,
 
 def test_two_texts_of_one_method_are_one_cell(world):
     found = cells(world, methods=[{"method": "respec", "parameters": {"theta": [1, 5.0]}},
-                                  {"method": "respec", "parameters": {"least": [0.1, 0.3]}},
+                                  {"method": "respec", "parameters": {"least": [0.1, 0.6]}},
                                   "respec(theta=1.0)"])
-    assert len(found) == 3                         # 5.0 and 0.3 are the defaults
-    assert [cell.named for cell in found] == [{"theta": 1.0, "least": .3}, {"theta": 5.0, "least": .3},
+    assert len(found) == 3                         # 5.0 and 0.6 are the defaults
+    assert [cell.named for cell in found] == [{"theta": 1.0, "least": .6}, {"theta": 5.0, "least": .6},
                                               {"theta": 5.0, "least": .1}]
 
 
