@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
+from operator import index
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -73,13 +74,17 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
         raise Refusal("the prompt is empty: give at least one token")
     if not hasattr(prompt[0], "__index__") or getattr(prompt[0], "ndim", 0):
         raise Refusal("one prompt at a time: give the token ids of one sequence, a batch above 1 is not supported")
+    try:
+        ids = tuple(map(index, prompt))
+    except TypeError:
+        raise Refusal("a prompt holds token ids, which are whole numbers") from None
     if max_new_tokens < 1:
         raise Refusal(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     if context is not None and len(prompt) >= context:
         raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds {context}:"
                       " shorten it, since nothing is cut silently")
     remaining = max_new_tokens if context is None else min(max_new_tokens, context - len(prompt))
-    return Session(tuple(int(token) for token in prompt), len(prompt), remaining, frozenset(end), sampling, id,
+    return Session(ids, len(prompt), remaining, frozenset(end), sampling, id,
                    source=tuple(int(token) for token in source))
 
 

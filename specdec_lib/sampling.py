@@ -46,7 +46,7 @@ class Sampling:
         probs = torch.softmax(scaled, -1)
         if self.top_p < 1:
             probs, order = torch.sort(probs, descending=True)
-            keep = int((torch.cumsum(probs, 0) - probs < self.top_p).sum())       # keeps the token that crosses
+            keep = max(1, int((torch.cumsum(probs, 0) - probs < self.top_p).sum()))       # with the token that crosses
             probs, order = probs[:keep] / probs[:keep].sum(), order[:keep]
             columns = order if columns is None else columns[order]
         if columns is None:

@@ -36,6 +36,11 @@ def test_top_p_keeps_the_token_that_crosses():
     assert float(dist.probs.sum()) == pytest.approx(1)
 
 
+def test_logits_that_are_no_numbers_still_give_a_token_for_the_loop_to_refuse():
+    nothing = Sampling(1.0, 0, 0.9).distribution(torch.full((5,), float("nan")))
+    assert len(nothing.ids) == 1
+
+
 def test_a_smaller_head_keeps_its_token_ids():
     dist = Sampling(1.0, top_k=1).distribution(LOGITS, ids=torch.tensor([7, 8, 9, 10]))
     assert dist.ids.tolist() == [8]

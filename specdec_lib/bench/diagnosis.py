@@ -6,8 +6,6 @@ over the bytes of weights that one forward reads. Computing takes time besides, 
 
 from __future__ import annotations
 
-import os
-import shutil
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from time import perf_counter
@@ -24,6 +22,7 @@ from specdec_lib.files import cache_home
 from specdec_lib.hub.default_model import SHA256
 from specdec_lib.hub.load import default_dtype, free_memory, parameter_count
 from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of
+from specdec_lib.models.llama.compiled import find_compiler
 from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
 from specdec_lib.models.llama.dense_linear import dense_code
 from specdec_lib.models.llama.four_bit_linear import compiled_with, tile_name
@@ -125,8 +124,8 @@ def instructions() -> dict[str, bool] | None:
 
 def compiler() -> str | None:
     """The C compiler that attention is compiled with."""
-    named = os.environ.get("CC", "").split()
-    return next((word for word in (*named[:1], "cc", "gcc", "clang") if shutil.which(word)), None)
+    found = find_compiler()
+    return None if found is None else Path(found[0]).name
 
 
 def four_bit_tile() -> str | None:

@@ -17,6 +17,7 @@ from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
 from specdec_lib.loop import run
 from specdec_lib.schedules.workers import INLINE
+from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal, Session
 
 WARM = 4                                           # tokens of a warm-up
@@ -50,8 +51,8 @@ def check_race(specs: Sequence[str]) -> None:
 
 def order_for(plan: Plan, specs: Sequence[str]) -> str:
     """How these methods take turns so that none computes while another one does."""
-    beside = plan.workers != INLINE and any(catalog.card_of(spec).parallel for spec in specs)
-    return ANSWERS if beside else ROUNDS
+    kinds = [parse_part(spec)[1].get("workers", plan.workers) for spec in specs if catalog.card_of(spec).parallel]
+    return ROUNDS if all(kind == INLINE for kind in kinds) else ANSWERS
 
 
 def begin_decode(spec: str, plan: Plan, world: Environment, curve: CostCurve | None,

@@ -53,11 +53,13 @@ class CostCurve:
     def __call__(self, width: float, context: float | None = None) -> float:
         """Seconds of a forward of `width` tokens: linear between measurements, extrapolated after the last.
 
-        Linear between contexts too, constant outside of them; None is the shortest context measured.
+        A wider forward than the last one measured takes at least as long. Linear between contexts too, constant outside
+        of them; None is the shortest context measured.
         """
         if width < 1:
             raise ValueError(f"a forward has at least one token, got {width}")
-        rows = [interpolated(self.widths, row, width) for row in self.seconds]
+        least = 1 if width > self.widths[-1] else 0
+        rows = [max(interpolated(self.widths, row, width), least * row[-1]) for row in self.seconds]
         if context is None or len(rows) == 1:
             return rows[0]
         return interpolated(self.contexts, rows, min(max(context, self.contexts[0]), self.contexts[-1]))

@@ -45,7 +45,10 @@ class RowCosts:
         return best
 
     def too_dear(self, nodes: int, chance: float) -> bool:
-        """Whether no draft of more than `nodes` can gain by them, if none of them has a higher chance than this."""
+        """Whether no draft of more than `nodes` can gain by them, if none of them has a higher chance than this.
+
+        Drafts up to one node beyond the costs count: many more at a cheap last step could still gain.
+        """
         return chance < (self.slopes[nodes] if nodes < len(self.slopes) else self.step)
 
     @property
@@ -57,7 +60,7 @@ class RowCosts:
     def slopes(self) -> tuple[float, ...]:
         """By nodes drafted: the least mean cost of those that follow, from the lower hull of the costs to the right."""
         out: list[float] = []
-        hull: list[int] = [len(self.tokens)]       # one node beyond the last stands for all of them
+        hull: list[int] = [len(self.tokens)]       # one node beyond the last: further ones rest on a single step
 
         def slope(left: int, right: int) -> float:
             return (self(right) - self(left)) / (right - left)

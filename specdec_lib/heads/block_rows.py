@@ -29,7 +29,7 @@ from specdec_lib.models.llama.compiled_layers import address_of
 from specdec_lib.models.llama.compiled_linear import ADDRESS, FLOAT, INT64, threads_record
 from specdec_lib.models.llama.dense_linear import dense_code
 from specdec_lib.models.llama.path_attention import DTYPES, PathAttention, RowsRecord, every_node
-from specdec_lib.models.llama.row_stats import compiled_stats
+from specdec_lib.models.llama.row_stats import MOST, compiled_stats
 
 if TYPE_CHECKING:
     from specdec_lib.heads.block_diffusion import BlockHead
@@ -136,7 +136,7 @@ def compiled_block(head: BlockHead) -> CompiledBlock | None:
     if head.attention is None or own is None or own.dtype != dtype or None in layers or not plain:
         return None
     code = library(SOURCE, *DTYPES[dtype])
-    if code is None or stats is None or dense_code(dtype) is None:
+    if code is None or stats is None or dense_code(dtype) is None or head.candidates > MOST:
         return None
     return CompiledBlock(with_arguments(code), head, head.attention, stats)
 

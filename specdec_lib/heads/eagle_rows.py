@@ -128,8 +128,9 @@ class CompiledRows:
         """The tree that grows behind the `context` rows that are computed, for which there is room in the cache."""
         self.place(head)
         self.read(head)
-        if self.growth is None or self.growth[0] != growth:
-            self.growth = growth, TreeMemory(growth, min(TOP, self.columns + self.head.vocabulary.added))
+        k = min(TOP, self.columns + self.head.vocabulary.added)
+        if self.growth is None or self.growth[0] != growth or self.growth[1].record.k != k:
+            self.growth = growth, TreeMemory(growth, k)
         memory = self.growth[1]
         checked(self.code.run_tree(self.address, context, memory.address))
         return memory

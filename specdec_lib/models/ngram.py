@@ -159,6 +159,6 @@ def checked_arrays(arrays: Mapping[str, Array]) -> None:
         sizes, tokens, mass = (np.asarray(arrays[f"{order}.{part}"]) for part in ("sizes", "tokens", "mass"))
         if len(sizes) != contexts or not sizes.sum(dtype=np.int64) == len(tokens) == len(mass):
             raise bad
-        if len(tokens) and not (tokens.max() < vocab and mass.min() >= 0):
+        if len(tokens) and not (tokens.min() >= 0 and tokens.max() < vocab and mass.min() >= 0 and sizes.min() >= 0):
             raise bad
         contexts = len(tokens)

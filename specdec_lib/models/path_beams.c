@@ -147,7 +147,7 @@ int64_t search_paths(const Search *s) {
     memcpy(beams[0][0].last, s->last, sizeof s->last);
     for (int64_t slot = 0; slot < s->slots; slot++) describe(s, slot), s->kept[slot] = 0;
     while (last < s->slots - 1 && !is_end(s, s->ids[last * s->top])) last++;         /* a slot whose best is an end */
-    for (int64_t slot = 0; slot <= last; slot++) {
+    for (int64_t slot = 0; slot <= last && slot < s->slots; slot++) {
         int64_t open = 0, columns[MOST];
         for (int64_t b = 0; b < count; b++) open += !beams[now][b].over;
         if (open) count = step(s, slot, beams[now], count, beams[!now]), now = !now;

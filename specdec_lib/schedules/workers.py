@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -243,17 +244,35 @@ def split_cores(cores: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
     return (frozenset(ordered[:-1] or ordered), frozenset(ordered[-1:]))
 
 
+class Restrictions(threading.local):
+    """Those in force in a thread, the latest last, and the cores and torch threads that it had before the first."""
+
+    def __init__(self):
+        self.cores: list[list[int]] = []
+        self.before: tuple[frozenset[int], int] = frozenset(), 1
+
+    def apply(self) -> None:
+        """Keeps this thread and torch to the latest restriction, or gives back what they had."""
+        first, threads = self.before
+        cores = self.cores[-1] if self.cores else first
+        torch.set_num_threads(min(threads, len(cores)) if self.cores else threads)
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
+
+
+HELD = Restrictions()
+
+
 @contextmanager
 def computing_on(cores: frozenset[int]) -> Iterator[None]:
-    """Keeps this thread and torch to these cores, and gives back what they had."""
-    before, threads = cores_here(), torch.get_num_threads()
-    pinned = hasattr(os, "sched_setaffinity")
+    """Keeps this thread and torch to these cores, and gives back what they had; several may close in any order."""
+    if not HELD.cores:
+        HELD.before = cores_here(), torch.get_num_threads()
+    own = list(cores)                              # an object of its own: equal cores may be held twice
+    HELD.cores.append(own)
     try:
-        if pinned:
-            os.sched_setaffinity(0, cores)
-        torch.set_num_threads(min(threads, len(cores)))
+        HELD.apply()
         yield
     finally:
-        torch.set_num_threads(threads)
-        if pinned:
-            os.sched_setaffinity(0, before)
+        HELD.cores[:] = [one for one in HELD.cores if one is not own]
+        HELD.apply()

@@ -79,6 +79,13 @@ def test_a_model_that_is_not_here_is_not_fetched(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_compiler_named_is_the_one_that_compiles(monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert doctor.compiler() is None
+    monkeypatch.setenv("CC", "'cc' -O1")
+    assert doctor.compiler() == "cc"
+
+
 def test_missing_packages_are_named_by_extra(monkeypatch):
     wanted = ["torch>=2", "nowhere-to-be-found>=1", 'numpy<0.1; extra == "old"', 'also-missing; extra == "old"']
     monkeypatch.setattr(doctor, "requires", lambda name: wanted)

@@ -173,6 +173,8 @@ def test_methods_with_a_worker_of_their_own_answer_one_after_another():
     assert order_for(asked, ["ar", "pearl"]) == ANSWERS
     assert order_for(asked, ["ar", "sam"]) == ROUNDS
     assert order_for(replace(asked, workers="inline"), ["ar", "pearl"]) == ROUNDS
+    assert order_for(replace(asked, workers="inline"), ["ar", "pearl(workers='process')"]) == ANSWERS
+    assert order_for(asked, ["ar", "pearl(workers='inline')"]) == ROUNDS
 
 
 def test_a_warm_up_decodes_with_every_method_and_no_more_than_asked(monkeypatch):

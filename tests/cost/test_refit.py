@@ -79,3 +79,10 @@ def test_a_forward_wider_than_the_curve_belongs_to_its_last_width():
 @pytest.mark.parametrize(("width", "place"), [(1, 0), (3, 0), (4, 1), (5, 1), (7, 1), (8, 2), (9, 2), (40, 2)])
 def test_the_nearest_width_is_the_narrower_one_of_two(width, place):
     assert nearest((1, 5, 9), width) == place
+
+
+def test_a_curve_that_falls_at_its_end_is_not_extrapolated_below_it():
+    falling = CostCurve((1, 2, 16, 32), (256,), ((.010, .0101, .0140, .0115),))
+    assert [falling(width) for width in (32, 64, 500)] == [.0115] * 3
+    same = refitted(falling, [(1, .010)] * 20 + [(96, .0115)] * 200)
+    assert flat(same) == pytest.approx(flat(falling))

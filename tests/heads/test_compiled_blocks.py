@@ -8,6 +8,7 @@ import torch
 from specdec_lib.heads.block_diffusion import BlockHead
 from specdec_lib.heads.diffusion import DiffusionLM, diffusion_weights
 from specdec_lib.models.llama.path_attention import has_vectors
+from specdec_lib.models.llama.row_stats import MOST
 from specdec_lib.types import Draft
 from tests.heads.test_eagle_rows import IDS, SHAPE, TAPS, target_of
 from tests.worlds import random_block_diffusion, random_diffusion
@@ -62,3 +63,12 @@ def test_one_more_mask_changes_what_the_slots_before_it_are(kind):
     model = DiffusionLM(weights)
     assert not torch.equal(model.dists(words(30), 2)[1], model.dists(words(30), 5)[1])
     assert model.model.cache.rows.draft != Draft()
+
+
+def test_more_candidates_than_the_c_code_keeps_are_drafted_in_python():
+    checkpoint = random_block_diffusion(SHAPE, TAPS, tuple(range(97)), candidates=MOST + 6)
+    head = BlockHead(checkpoint.state, checkpoint.meta, target_of("bf16"))
+    assert (head.candidates, head.compiled) == (MOST + 6, None)
+    assert head(words(20), 4).lattice.ids.shape == (4, MOST + 6)
+    few = BlockHead(checkpoint.state, {**checkpoint.meta, "candidates": MOST}, target_of("bf16"))
+    assert few.compiled is not None

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.heads.eagle_rows import SOURCE
 from specdec_lib.heads.eagle_tree import Growth
 from specdec_lib.heads.text_counts import LONGEST, PLACES, TextCounts
@@ -15,8 +16,9 @@ from specdec_lib.models.llama.row_stats import TOP
 from specdec_lib.trees import UnlikelyPath
 from specdec_lib.types import NO_DICE, Budget, Draft
 from specdec_lib.what.eagle2 import Eagle2, grow_candidates
-from tests.heads.test_eagle_rows import TREE, Failing, head_of, kept, same, target_of, words
+from tests.heads.test_eagle_rows import SHAPE, TAPS, TREE, Failing, head_of, kept, same, target_of, words
 from tests.models.llama.test_compiled_layers import KINDS
+from tests.worlds import random_eagle
 
 pytestmark = pytest.mark.skipif(not has_vectors(), reason="attention is compiled for AVX2 and AVX-512")
 BUDGETS = (Budget(1, 1), Budget(5, 1), Budget(1, 8, 3), Budget(3, 4, 12), Budget(5, 4, 12), Budget(6, 8, 40),
@@ -124,3 +126,13 @@ def test_missing_memory_is_an_error():
     head.compiled.code = Failing(head.compiled.code, "run_tree")
     with pytest.raises(MemoryError, match="no memory"):
         grown(head, words(20), Budget(3, 4), ())
+
+
+def test_a_tree_counts_the_columns_of_its_own_text_and_not_of_an_earlier_one():
+    target, few = target_of("bf16"), random_eagle(SHAPE, TAPS, (1, 2, 3)).state
+    head = EagleHead(few, TAPS, target, text_tokens=True)
+    for text in ((1, 2, 10, 11, 12, 13, 14, 15, 16), (1, 2), (1, 2, 20, 21)):
+        fresh = EagleHead(few, TAPS, target, text_tokens=True)
+        session = begin(text, 30)
+        one, other = (Eagle2(each, sharpness=1.1)(session, Budget(3, 2, 6), NO_DICE) for each in (head, fresh))
+        assert one == other

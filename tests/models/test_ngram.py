@@ -115,7 +115,9 @@ def test_a_truncated_or_missing_file_is_refused_in_a_sentence(tmp_path):
 
 @pytest.mark.parametrize("wrong", [{"unigram": np.zeros(0)}, {"bigram.sizes": ARRAYS["bigram.sizes"][:-1]},
                                    {"trigram.mass": ARRAYS["trigram.mass"][1:]}, {"unigram": ARRAYS["unigram"] * 0},
-                                   {"bigram.tokens": ARRAYS["bigram.tokens"] + 99}])
+                                   {"bigram.tokens": ARRAYS["bigram.tokens"] + 99},
+                                   {"bigram.tokens": ARRAYS["bigram.tokens"].astype(np.int32) - 1},
+                                   {"bigram.sizes": np.array([-1, 1 + len(ARRAYS["bigram.tokens"]), *[0] * 10])}])
 def test_arrays_that_contradict_each_other_are_refused(wrong):
     with pytest.raises(Refusal, match="not an n-gram's"):
         Ngram(ARRAYS | wrong)

@@ -103,3 +103,10 @@ def test_where_the_code_does_not_fit_numpy_searches(monkeypatch, trigram, case):
         raw = Lattice(torch.arange(65)[None] % VOCAB, torch.full((1, 65), 1 / 65, dtype=torch.float64).log())
     found = find_paths(raw, TEXTS[0], frozenset(), proxy, rules)
     assert found == found_in_numpy(raw, TEXTS[0], frozenset(), proxy, rules)
+
+
+def test_a_lattice_without_slots_has_one_empty_path(trigram):
+    raw = Lattice(torch.zeros(0, 8, dtype=torch.int64), torch.zeros(0, 8, dtype=torch.float64))
+    found = found_in_c(compiled(), raw, (1, 2), frozenset(), trigram, PathRules())
+    assert found == found_in_numpy(raw, (1, 2), frozenset(), trigram, PathRules())
+    assert [path.tokens for path in found.paths] == [()]

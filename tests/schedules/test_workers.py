@@ -11,7 +11,7 @@ import torch
 
 from specdec_lib.loop import begin
 from specdec_lib.schedules import workers
-from specdec_lib.schedules.workers import Workers, cores_here, shared_prefix, split_cores
+from specdec_lib.schedules.workers import Workers, computing_on, cores_here, shared_prefix, split_cores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal
 
@@ -76,6 +76,18 @@ def test_a_process_is_another_one_with_its_own_core_and_one_thread():
     assert frozenset(cores) == split_cores(before)[1]
     assert cores_here() == before
     assert torch.get_num_threads() == threads
+
+
+def test_restrictions_that_close_in_any_order_give_back_what_the_first_one_found():
+    before, threads = cores_here(), torch.get_num_threads()
+    some = split_cores(before)[0]
+    one, two = computing_on(some), computing_on(some)
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)
+    assert cores_here() == some                    # the second one is still in force
+    two.__exit__(None, None, None)
+    assert (cores_here(), torch.get_num_threads()) == (before, threads)
 
 
 def decode_with(what, kill: str = "") -> None:
