@@ -37,6 +37,13 @@ class Claim(NamedTuple):
     family: str | None = None
 
 
+def drafts_with_diffusion_lm(spec: str) -> bool:
+    """Whether the diffusion model that drafts is `diffusion-lm`, aligned or not."""
+    name, values = parse_part(spec)
+    usual = "diffusion-lm" if name in DRAFTING else None
+    return values.get("drafter", usual) == "diffusion-lm"
+
+
 def testable_claims(report: Report) -> list[Claim]:
     """The claims that this run can test."""
     held = diffuspec_ablation.specs_by_cell(report.entries)
@@ -97,7 +104,7 @@ def prediction_table(report: Report) -> list[dict]:
     out = []
     for spec in report.entries:
         name, values = parse_part(spec)
-        if name in DRAFTING:
+        if name in DRAFTING or drafts_with_diffusion_lm(spec):
             tokens = report.entries[spec]["tokens_per_target_forward"]
             forwards = values.get("steps", 2 if name == "specdiff" else 1)
             searched = name.startswith("diffuspec") and values.get("weight") != 1

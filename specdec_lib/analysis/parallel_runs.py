@@ -154,17 +154,18 @@ def simulated_speed(report: Report, spec: str, kappa: float = 1.0) -> float | No
 
 
 def time_table(report: Report, kappa: float = 1.0) -> dict[str, dict]:
-    """Speeds over plain decoding, each kind of time in a column of its own; empty cells where there is none."""
+    """Speeds over plain decoding, each kind of time in its own column; empty where there is none to quote."""
     return {spec: _times(report, spec, kappa) for spec in report.methods if rounds_of(report, spec)}
 
 
 def _times(report: Report, spec: str, kappa: float) -> dict:
-    entry, beside = report.entries[spec], check_method(report, spec).kind == "in parallel"
+    entry, check = report.entries[spec], check_method(report, spec)
+    beside = check.kind == "in parallel"
     return {"tokens per forward": entry["tokens_per_target_forward"],
             "measured in turn": None if beside else entry["speedup"],
             "measured in parallel": entry["speedup"] if beside else None,
             "95 % interval of the measured": interval_text(entry["speedup_ci"]),
-            f"simulated in parallel, kappa {kappa:g}": simulated_speed(report, spec, kappa)}
+            f"simulated in parallel, kappa {kappa:g}": simulated_speed(report, spec, kappa) if check.passes else None}
 
 
 def gate_table(report: Report) -> dict[str, dict]:

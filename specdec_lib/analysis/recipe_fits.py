@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from specdec_lib.analysis.learning_curves import PowerLaw, fit_power_law
+from specdec_lib.analysis.learning_curves import PowerLaw, power_laws
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
@@ -128,10 +128,14 @@ def ends_of(fits: Sequence[RecipeFit]) -> list[tuple[float, float]]:
 
 
 def law_of(fits: RecipeFits, base: str) -> tuple[PowerLaw, float]:
-    """The law through the ends of the base's fits, and the farthest that one of them lies from it."""
+    """The law through the ends of the base's fits, and the farthest that one of them lies from the law of the others.
+
+    Of three fits no law leaves one out, so they are held against their own, which lies closer.
+    """
     ends = ends_of(fits.like(base))
-    law = fit_power_law(ends)
-    return law, max(abs(value - law.at(tokens)) for tokens, value in ends)
+    law, without = power_laws(ends)
+    return law, max(abs(value - other.at(tokens)) for (tokens, value), other
+                    in zip(ends, without or [law] * len(ends), strict=True))
 
 
 def gap(one: RecipeFit, law: PowerLaw) -> float:
@@ -151,7 +155,8 @@ def recipe_findings(fits: RecipeFits, base: str, law: PowerLaw, noise: float) ->
     """For every other recipe from the base's start a sentence, and whether it is over twice `noise` from the law."""
     own = fits.fits[base]
     return [(f"{one.changed(own)} differs from the base after as much text: {gap(one, law):+.3f} tokens per forward,"
-             f" where the base's own fits lie up to {noise:.3f} from their law", abs(gap(one, law)) > 2 * noise)
+             f" where the base's own fits lie up to {noise:.3f} from the law of the others",
+             abs(gap(one, law)) > 2 * noise)
             for one in fits.others(base)]
 
 

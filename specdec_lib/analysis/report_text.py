@@ -119,7 +119,8 @@ def node_budget_text(settings: dict) -> str:
     if not refitted:
         return f"The node budget was {nodes} for every prompt"
     low, high = min(refitted), max(refitted)
-    told = f"stayed at {low}" if low == high else f"went from {low} to {high}"
+    told = (f"stayed at {low}" if low == high else
+            f"began at {refitted[0]}, lay between {low} and {high}, and ended at {refitted[-1]}")
     return f"The node budget {told}: the curve was refitted to the run's own forwards after each prompt"
 
 

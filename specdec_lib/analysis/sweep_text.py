@@ -39,16 +39,19 @@ def listed(values: Iterable[object]) -> str:
     return ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in values)
 
 
-def sensitivity_sentence(found: list[Sensitivity], measure: str) -> str:
-    """Which parameters surely matter."""
+def sensitivity_sentence(found: list[Sensitivity], measure: str, clock: float = 1.0) -> str:
+    """Which parameters surely matter: by their intervals, and by more than the factor that equal work differs by."""
     if not found:
         return f"No parameter has two values for which {measure} is defined."
-    sure = [one for one in found if one.interval is not None and one.interval[0] > 1]
+    likely = [one for one in found if one.interval is not None and one.interval[0] > 1]
+    sure = [one for one in likely if one.effect > clock]
+    lost = f" The intervals of {len(likely) - len(sure)} more lie above 1, and their effects below the factor" \
+           f" {clock:.2f} between cells of equal work." if len(likely) > len(sure) else ""
     most = found[0]
     verb = "changes" if len(sure) == 1 else "change"
     return (f"{wording.how_many(one in sure for one in found)} parameters surely {verb} {measure}. The largest effect"
             f" is {most.parameter}'s: {most.best} is {most.effect:.2f} times as good as {most.worst}"
-            f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.")
+            f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.{lost}")
 
 
 def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:

@@ -34,6 +34,10 @@ SERIES = (                                         # several methods in one figu
     ("#56B4E9", "longdashdot", "star", "-"),
     ("#4D4D4D", "solid", "triangle-down", "+"),
     ("#8C6D00", "dash", "hexagon", "|"),
+    ("#0072B2", "dashdot", "circle-open", "\\"),
+    ("#D55E00", "dot", "square-open", "x"),
+    ("#009E73", "longdash", "diamond-open", "/"),
+    ("#CC79A7", "solid", "triangle-up-open", "-"),
 )
 
 INK = "#222222"                                    # of letters and of intervals
@@ -91,7 +95,7 @@ def wrapped(title: str, width: int = 66) -> str:
 
 
 def series(place: int) -> dict[str, str]:
-    """Colour, dash, symbol and pattern of the n-th method of a figure; they repeat after eight."""
+    """Colour, dash, symbol and pattern of the n-th method of a figure; they repeat after twelve."""
     colour, dash, symbol, pattern = SERIES[place % len(SERIES)]
     return {"colour": colour, "dash": dash, "symbol": symbol, "pattern": pattern}
 

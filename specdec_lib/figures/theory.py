@@ -42,8 +42,8 @@ def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], titl
     padded = {name: [*values, *[None] * (deepest - len(values))] for name, values in by_method.items()}
     first = {name: values[0] for name, values in by_method.items() if len(values) and values[0] is not None}
     best = max(first, key=first.__getitem__, default=None)
-    said = (f"The first token of a draft is accepted most often with “{best}”: {first[best]:.0%}" if best
-            else "No drafts")
+    most = f" most often with “{best}”: " if len(first) > 1 else " in "
+    said = f"The first token of a draft is accepted{most}{first[best]:.0%}" if best else "No drafts"
     figure = curves(range(1, deepest + 1), padded, "depth in the draft (tokens)",
                     "accepted, given the path above was", title or said)
     return figure.update_yaxes(range=[-.03, 1.04], tickformat=".0%").update_xaxes(dtick=1)

@@ -74,4 +74,5 @@ def _most_gained(names: Sequence[str], stages: Sequence[Sequence[float | None]])
     if not spans:
         return NOTHING
     _, name, first, last = max(spans)
-    return f"{name} gains most: from {first:.2f} to {last:.2f} tokens per target forward"
+    verb = "gains most: from" if len(spans) > 1 else "goes from"
+    return f"{name} {verb} {first:.2f} to {last:.2f} tokens per target forward"

@@ -21,7 +21,7 @@ from specdec_lib.figures.theme import (
 
 Interval = Sequence[float] | None
 Point = tuple[float, float]
-GAIN, LOSS = "accepted", "rejected"                # roles: their colours and patterns
+KINDS = {"gains": "accepted", "loses": "rejected", "is not told apart": "target"}   # roles: colours and patterns
 
 
 def waterfall(names: Sequence[str], factors: Sequence[float], intervals: Sequence[Interval], first: str = "ar",
@@ -29,19 +29,22 @@ def waterfall(names: Sequence[str], factors: Sequence[float], intervals: Sequenc
     """Speed over plain decoding, built up step by step: each bar spans from the speed before a step to that after it.
 
     `factors` are the ratios of a step to the step before, `intervals` theirs. The scale is logarithmic, so that equal
-    factors have equal heights; a step that loses has its own colour and pattern.
+    factors have equal heights. A step gains or loses if its whole interval does; each kind has a colour and a pattern.
     """
     same_length(names=names, factors=factors, intervals=intervals)
     speeds = [1.0]
     for factor in factors:
         speeds.append(speeds[-1] * factor)
-    lost = [name for name, factor in zip(names, factors, strict=True) if factor < 1]
+    kinds = [_kind(factor, interval) for factor, interval in zip(factors, intervals, strict=True)]
+    lost = [name for name, kind in zip(names, kinds, strict=True) if kind == "loses"]
     said = f"From {first} to {names[-1]}: {speeds[-1]:.2f} times plain decoding" if names else "No step was measured"
     figure = canvas(title or said + (f"; {', '.join(lost)} loses" if len(lost) == 1 else
                                      f"; {', '.join(lost)} lose" if lost else ""), "", "times plain decoding")
     order = [first, *names]
-    for kind, role, wanted in (("gains", GAIN, False), ("loses", LOSS, True)):
-        rows = [n for n, factor in enumerate(factors) if (factor < 1) is wanted]
+    for kind, role in KINDS.items():
+        rows = [n for n, own in enumerate(kinds) if own == kind]
+        if not rows:
+            continue
         figure.add_bar(x=[names[n] for n in rows], base=[min(speeds[n], speeds[n + 1]) for n in rows],
                        y=[abs(speeds[n + 1] - speeds[n]) for n in rows], name=f"the step {kind}", width=.6,
                        marker=hatched(PALETTE[role], PATTERN[role]),
@@ -84,6 +87,12 @@ def break_even_plane(points: Mapping[str, Point], verify: float, published: Mapp
     figure.update_xaxes(type="log", range=[log10(low), log10(high)], tickvals=[.01, .02, .05, .1, .2, .5, 1, 2, 5])
     figure.update_yaxes(type="log", range=[log10(end) for end in tokens], tickvals=[1, 1.5, 2, 3, 4, 5, 6, 8, 10])
     return with_legend(figure.update_layout(height=460))
+
+
+def _kind(factor: float, interval: Interval) -> str:
+    """What a step does by its interval, or where it has none by its factor."""
+    low, high = interval or (factor, factor)
+    return "loses" if high < 1 else "gains" if low > 1 or interval is None else "is not told apart"
 
 
 def _hint(factor: float, interval: Interval) -> str:

@@ -23,5 +23,5 @@ def make(kit: Kit, further: float | None = None, theta: float = 5.0, penalty: fl
 
 
 CARD = Card("respec+lengthened", idea="ReSpec whose head's tree goes on with copies and recycled successors",
-            source="ReSpec, arXiv 2511.01282", make=make, notebook="40_respec", off_path=True,
+            source="ours, on ReSpec, arXiv 2511.01282", make=make, notebook="40_respec", off_path=True,
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "lengthened", "switch", "match"))

@@ -25,6 +25,6 @@ def make(kit: Kit, remember: int = MOST, prompts: bool = False, theta: float = 5
 
 
 CARD = Card("respec+memory", idea="ReSpec that also copies from earlier answers",
-            source="ReSpec, arXiv 2511.01282", make=make, notebook="25_what_feedback_retrieval", off_path=True,
+            source="ours, on ReSpec, arXiv 2511.01282", make=make, notebook="25_what_feedback_retrieval", off_path=True,
             learns_across_prompts=True,
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "match"))

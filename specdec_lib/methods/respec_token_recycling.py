@@ -24,5 +24,5 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
 
 
 CARD = Card("respec+token-recycling", idea="ReSpec with Token Recycling in place of a trained head",
-            source="ReSpec, arXiv 2511.01282", make=make, off_path=True, notebook="40_respec",
+            source="ours, on ReSpec, arXiv 2511.01282", make=make, off_path=True, notebook="40_respec",
             parts=("entropy-trigger", "feedback-retrieval", "token-recycling", "switch", "match"))

@@ -94,7 +94,8 @@ def test_where_rows_do_not_depend_on_each_other_no_difference_is_forgiven():
 
 def test_the_node_budget_is_told_with_its_range_where_it_was_refitted():
     assert report_text.node_budget_text({"nodes": 5}) == "The node budget was 5 for every prompt"
-    assert "went from 3 to 8" in report_text.node_budget_text({"nodes": 5, "refitted_nodes": [5, 8, 3]})
+    said = report_text.node_budget_text({"nodes": 5, "refitted_nodes": [5, 8, 3, 4]})
+    assert "began at 5, lay between 3 and 8, and ended at 4" in said
     assert "stayed at 5" in report_text.node_budget_text({"nodes": 5, "refitted_nodes": [5, 5]})
 
 

@@ -77,7 +77,8 @@ def test_fits_by_one_recipe_make_the_curve_and_others_are_held_against_it(fits):
     assert ends_of(fits.like("base"))[-1] == (0.8, pytest.approx(LAW.at(.8)))
     law, noise = law_of(fits, "base")
     assert law.at(1.0) == pytest.approx(LAW.at(1.0), abs=0.02)
-    assert 0.001 < noise < 0.01
+    assert 0.01 < noise < 0.02                      # from the law of the others; from their own less than 0.01
+    assert max(abs(value - law.at(tokens)) for tokens, value in ends_of(fits.like("base"))) < 0.01
     rows = {row["what differs"]: row for row in fit_rows(fits, "base", LAW)}
     assert set(rows) == {"nothing", "seed 1", "draft vocabulary 16384", "loss tv"}
     assert rows["loss tv"]["more than the law"] == pytest.approx(-.1)

@@ -144,6 +144,10 @@ def test_sentences_follow_the_numbers():
     found = factorial()
     said = sweep_text.sensitivity_sentence(sweep.sensitivities(found, "respec", TAU), TAU)
     assert said.startswith("1 of 2 parameters surely changes")
+    effects = sweep.sensitivities(found, "respec", TAU)
+    said = sweep_text.sensitivity_sentence(effects, TAU, clock=effects[0].effect + .01)
+    assert said.startswith("none of 2 parameters surely change")
+    assert "The intervals of 1 more lie above 1, and their effects below the factor" in said
     said = sweep_text.best_sentence(sweep.best_setting(found, TAU), TAU)
     assert "respec(theta=2, least=0.1)" in said
     assert "not told apart from: 1." in said

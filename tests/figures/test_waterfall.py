@@ -15,6 +15,14 @@ def test_every_bar_spans_the_speed_before_and_after_its_step_and_losses_have_the
     assert list(line.y) == [1.0, 2.0, 1.0, 3.0]
 
 
+def test_a_step_whose_interval_holds_one_neither_gains_nor_loses():
+    figure = figures.waterfall(["a", "b", "c"], [0.98, 1.02, 0.9], [(0.95, 1.01), (0.99, 1.05), (0.8, 0.95)])
+    losses, unclear, _ = figure.data
+    assert (list(losses.x), list(unclear.x)) == (["c"], ["a", "b"])
+    assert "not told apart" in unclear.name
+    assert figure.layout.title.text.replace("<br>", " ").endswith("; c loses")
+
+
 def test_the_title_gives_the_whole_and_names_the_step_that_loses():
     figure = figures.waterfall(NAMES, FACTORS, SPANS)
     assert figure.layout.title.text.replace("<br>", " ") == ("From ar to + more: 3.00 times plain decoding; "
