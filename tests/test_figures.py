@@ -242,7 +242,9 @@ def test_weights_of_depths_are_shown_as_shares_of_their_rule():
 
 def test_a_drafter_measured_once_has_no_gain():
     figure = figures.gains(["eagle", "ngram"], {"untrained": [1.0, None], "trained": [1.2, 3.0]})
-    assert figure.layout.title.text.startswith("eagle gains most: from 1.00 to 1.20")
+    assert figure.layout.title.text.startswith("eagle goes from 1.00 to 1.20")
+    both = figures.gains(["eagle", "ngram"], {"untrained": [1.0, 1.1], "trained": [1.2, 1.2]})
+    assert both.layout.title.text.startswith("eagle gains most: from 1.00 to 1.20")
     assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter yet"
     assert figures.training_curves({}).layout.title.text == "No trained drafter yet"
 

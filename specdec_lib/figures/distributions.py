@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, hover, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, hover, numbers, same_length, series, with_legend
 
 ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted", "rejected": "rejected"}
 
@@ -22,7 +22,7 @@ def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float | Non
         told = ["" if value is None else f"{value:.2f}" for value in values]
         figure.add_bar(x=list(words), y=numbers(values), name=name, text=told, textposition="outside",
                        cliponaxis=False, marker=marker, hovertemplate=hover())
-    return figure.update_layout(showlegend=True).update_yaxes(rangemode="tozero").update_xaxes(type="category")
+    return with_legend(figure).update_yaxes(rangemode="tozero").update_xaxes(type="category")
 
 
 def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None = None,

@@ -17,6 +17,7 @@ from specdec_lib.figures.theme import (
     same_length,
     series,
     whiskers,
+    with_legend,
 )
 
 Interval = tuple[float, float] | None
@@ -54,7 +55,7 @@ def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | N
             figure.add_scatter(x=list(families), y=numbers(expected[name]), name=f"{name}, expected", mode="markers",
                                offsetgroup=name, marker={"color": look["colour"], "symbol": "line-ew-open", "size": 14})
     figure.update_layout(scattermode="group", scattergap=0.3)
-    return _with_one(figure)
+    return with_legend(_with_one(figure))
 
 
 def tokens_per_forward(names: Sequence[str], values: Sequence[float | None], title: str | None = None) -> go.Figure:
