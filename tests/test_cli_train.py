@@ -79,7 +79,7 @@ def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
-    (["answers", "--own", "2"], "a share lies between 0 and 1"),
+    (["answers", "--own", "2"], "a number from 0 to 1, got 2.0"), (["train", "eagle", "eagle"], "eagle is named twice"),
     (["answers", "--prompts", "none.jsonl"], "no prompt file"),
     (["train", "eagle", "--unroll", "0"], "--unroll is a number of steps"),
     (["train", "draft-lm", "--unroll", "3"], "of eagle alone"),

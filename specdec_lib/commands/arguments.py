@@ -98,8 +98,8 @@ Workers = Annotated[str, typer.Option("--workers", help="Where methods that draf
 MaxNew = Annotated[int, typer.Option("--max-new-tokens", help="Maximum output tokens.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="At most this many, spread evenly over the families.")]
 Batch = Annotated[int, typer.Option("--batch", help="Sequences that share a forward; above 1, the first turn of each "
-                                    "prompt is decoded, by ar, prompt-lookup, sam, token-recycling, draft-model, "
-                                    "eagle or, for the target g2p, specdec.")]
+                                    "prompt is decoded, by ar, prompt-lookup, sam, token-recycling, "
+                                    "sam+token-recycling, draft-model, eagle or, for the target g2p, specdec.")]
 Repeats = Annotated[int, typer.Option("--repeats", help="Measurements of each decode.")]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]

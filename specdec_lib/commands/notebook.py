@@ -88,9 +88,9 @@ def values_of(path: Path, words: Sequence[str], recordings: Path | None = None) 
 
 
 def _value(path: Path, known: Parameter, text: str) -> Any:
-    """The text as a value of the parameter's type."""
+    """The text as a value of the parameter's type; a path that exists here does so in the notebook's folder, too."""
     if known.kind == "str":
-        return text
+        return str(Path(text).resolve()) if "/" in text and "://" not in text and Path(text).exists() else text
     try:
         return TRUTH[text.lower()] if known.kind == "bool" else ast.literal_eval(text)
     except (KeyError, ValueError, SyntaxError, RecursionError, MemoryError):

@@ -82,7 +82,7 @@ def show_repetition(run: Path, out: Path, quiet: bool = False, console: Console 
         raise Refusal(f"{run} and {out} have no turn of a prompt in common: repeat a run into a folder of its own")
     shown = console or Console()
     print_table(table(rows), shown, plain=quiet)
-    for phrase in changed_places(kept_json(run, "summary.json"), kept_json(out, "summary.json")):
+    for phrase in dict.fromkeys(changed_places(kept_json(run, "summary.json"), kept_json(out, "summary.json"))):
         shown.print(f"Different: {phrase}.", highlight=False, markup=False, soft_wrap=True)
     for sentence in verdict(rows, run.name):
         shown.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -93,7 +93,9 @@ def train_by_names(names: Sequence[str], **given: Any) -> list[str]:
     for name in names:
         if name not in (*NAMES, *OWN_MODELS):
             recipe(name)                           # its refusal lists the names
-        if len(names) > 1 and (name in OWN_MODELS or names.count(name) > 1):
+        if names.count(name) > 1:
+            raise Refusal(f"{name} is named twice: name it once")
+        if len(names) > 1 and name in OWN_MODELS:
             raise Refusal(f"{name} is trained in a command of its own: several names are for different drafters")
     opening, prepare = kept_first(open_target), kept_first(prepare_dataset)
     return [train_by_name(name, **given, opening=opening, prepare=prepare) for name in names]

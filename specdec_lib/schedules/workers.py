@@ -195,7 +195,7 @@ class Workers:
 
     def __post_init__(self):
         if self.kind not in KINDS:
-            raise Refusal(f"workers take one of {', '.join(KINDS)}, got {self.kind!r}")
+            raise Refusal(f"workers are one of {', '.join(KINDS)} or auto, got {self.kind!r}")
 
     @contextmanager
     def open(self, what: What, session: Session) -> Iterator[DraftWorker]:

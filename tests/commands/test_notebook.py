@@ -48,6 +48,14 @@ def test_recordings_of_another_folder_bring_their_families_along(tmp_path):
     assert notebook.values_of(path, ["family=other"], tmp_path)["family"] == "other"
 
 
+def test_a_folder_that_exists_here_is_found_from_the_notebooks_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "mine").mkdir(parents=True)
+    path = notebook.notebook_called("91")
+    assert notebook.values_of(path, ["sweep=results/mine"]) == {"sweep": str(tmp_path / "results" / "mine")}
+    assert notebook.values_of(path, ["sweep=results/other"]) == {"sweep": "results/other"}
+
+
 def test_the_page_is_not_written_over_the_notebook(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_text("{}")

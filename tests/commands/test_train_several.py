@@ -56,7 +56,7 @@ def test_drafters_of_one_command_share_what_they_read_and_are_those_of_single_co
 @pytest.mark.parametrize(("names", "sentence"), [
     (("draft-lm", "medusa"), "no drafter named 'medusa'"),
     (("draft-lm", "digits"), "digits is trained in a command of its own"),
-    (("draft-lm", "eagle", "draft-lm"), "draft-lm is trained in a command of its own")])
+    (("draft-lm", "eagle", "draft-lm"), "draft-lm is named twice")])
 def test_names_that_do_not_go_together_are_refused_before_training(asked, counted, tmp_path, names, sentence):
     with pytest.raises(Refusal, match=sentence):
         asked(names, tmp_path)

@@ -68,8 +68,10 @@ class AnswerPlan:
     mix: tuple[float, ...] = MIX                   # temperatures, in turn for the answers from one source
 
     def __post_init__(self):
-        if self.size < 1 or self.max_new < 1 or not 0 <= self.own <= 1:
-            raise Refusal(f"a shard needs a record, an answer a token, and a share lies between 0 and 1, got {self}")
+        if self.size < 1 or self.max_new < 1:
+            raise Refusal(f"a shard needs a record and an answer a token, got {self.size} and {self.max_new}")
+        if not 0 <= self.own <= 1:
+            raise Refusal(f"the share of prompts that the target makes up is a number from 0 to 1, got {self.own}")
 
     def key(self, *place: str | int) -> int:
         """A seed for the coins of one text."""
