@@ -247,8 +247,8 @@ run_commands.register(app)
 
 
 def run(words: list[str] | None = None) -> int:
-    """Runs these words; every expected failure is one sentence on stderr and an exit code."""
-    return exit_code(app, words)
+    """Runs these words, or prints the help if there are none; expected failures are a sentence and an exit code."""
+    return exit_code(app, (sys.argv[1:] if words is None else words) or ["--help"])
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import typer
 
 from specdec_lib.commands import arguments as opt
 from specdec_lib.commands.exit_codes import Stopped, say
+from specdec_lib.types import Refusal
 
 OUT = Path("results")
 
@@ -30,6 +31,8 @@ def notebook(name: Annotated[str, typer.Argument(help="A number or name, such as
     """Executes a notebook with your values and writes one page that needs no network."""
     from specdec_lib.commands import notebook as nb
 
+    if not name and (values or parameters):
+        raise Refusal("-p and --parameters are of one notebook: name it, such as 40 or respec")
     if not name:
         typer.echo("\n".join(nb.listing()))
         return

@@ -23,6 +23,14 @@ def test_a_full_disk_names_the_file_and_the_space_and_other_errors_their_reason(
         "the output cannot be written: its disk is full; free some space, or send it elsewhere")
 
 
+def test_no_words_at_all_print_the_help(capsys):
+    assert cli.run([]) == 0
+    told = capsys.readouterr()
+    assert "Usage:" in told.out
+    assert len(told.out.splitlines()) > 20
+    assert told.err == ""
+
+
 def test_a_folder_that_is_gone_while_one_is_in_it_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()

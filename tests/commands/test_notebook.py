@@ -23,6 +23,7 @@ def test_a_notebook_is_found_by_its_number_its_name_or_its_path(word):
     (["03", "-p", "dept=3"], "03_one_loop.ipynb has no parameter 'dept'; it has:"),
     (["03", "-p", "depth=deep"], "depth of 03_one_loop.ipynb is of type int, got 'deep'"),
     (["03", "-p", "depth"], "-p takes name=value, got 'depth'"),
+    (["-p", "depth=3"], "-p and --parameters are of one notebook: name it"),
     (["04", "--recordings", "data/recordings"], "replays no recordings: leave --recordings away"),
     (["03", "--recordings", "tests"], "there are no recordings in")])
 def test_what_does_not_fit_is_one_sentence_and_exit_code_2(words, said, capsys, tmp_path, monkeypatch):
