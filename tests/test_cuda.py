@@ -222,6 +222,11 @@ def test_a_lossless_method_emits_plain_decodings_ids(device, method):
     assert output(method, device) == output("ar", device)
 
 
+@pytest.mark.parametrize("method", ["pearl", "ppsd", "specbranch", "duodecoding", "double"])
+def test_a_drafter_in_a_thread_has_a_stream_and_graphs_of_its_own(device, method):
+    assert output(f"{method}(workers='thread')", device) == output("ar", device)
+
+
 def test_plain_decoding_emits_the_ids_of_a_cpu(device):
     assert output("ar", device) == output("ar", "cpu")
 

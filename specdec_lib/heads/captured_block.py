@@ -44,11 +44,11 @@ class CapturedBlock(CapturedWork):
     def __init__(self, place: BlockPlace, masks: Tensor, weights: BlockWeights, cache: KVCache,
                  rope: tuple[Tensor, Tensor]):
         self.place, self.masks, self.width = place, masks, width_of(place.slots)
-        self.weights, self.cache, self.rope = weights, cache, rope
+        self.weights, self.rope = weights, rope
         # tokens of committed rows, their rows and those of slots, which of the first holds the feature that slots read,
         # the anchor, how many tokens of the text joined, and those
         self.parts = [self.width, self.width + place.slots, 1, 1, 1, place.room]
-        super().__init__(8 * sum(self.parts), weights.ids.device)
+        super().__init__(8 * sum(self.parts), cache)
         self.numbers = self.staged.numpy().view(np.int64)
         self.taps = torch.zeros(self.width, place.levels, weights.shape.hidden, dtype=weights.embedding.dtype,
                                 device=self.device)

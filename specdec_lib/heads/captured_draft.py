@@ -93,11 +93,11 @@ class CapturedDraft(CapturedWork):
                  rope: tuple[Tensor, Tensor], more: int = 0):
         self.count, self.nodes, self.width = count, nodes, width_of(count)
         self.columns, self.room, levels = place
-        self.weights, self.cache, self.rope = weights, cache, rope
+        self.weights, self.rope = weights, rope
         # tokens of committed rows, their rows and those of nodes, the last committed row, how many tokens of the text
         # joined, those, and what a kind of draft reads besides
         self.parts = [self.width, self.width + nodes, 1, 1, self.room, more]
-        super().__init__(8 * sum(self.parts), weights.ids.device)
+        super().__init__(8 * sum(self.parts), cache)
         self.numbers = self.staged.numpy().view(np.int64)
         self.taps = torch.zeros(self.width, levels, weights.shape.hidden, dtype=weights.embedding.dtype,
                                 device=self.device)

@@ -79,15 +79,19 @@ class ThreadWorker:
     def __init__(self, what: What):
         self.what, self.pool = what, ThreadPoolExecutor(1, "drafter")
         self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+        self.ready: Any = None                     # when what this process launched before the call is computed
         self.waiting: Future[Drafted] = Future()
 
     def start(self, session: Session, budget: Budget, dice: RandomNumbers) -> None:
+        if self.stream is not None:
+            self.ready = torch.cuda.current_stream().record_event()
         self.waiting = self.pool.submit(self.work, session, budget, dice)
 
     def work(self, *call: Any) -> Drafted:
         if self.stream is None:
             return draft_timed(self.what, *call)
         with torch.cuda.stream(self.stream):
+            self.stream.wait_event(self.ready)
             done = draft_timed(self.what, *call)
             self.stream.synchronize()
             return done

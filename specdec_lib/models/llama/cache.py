@@ -5,6 +5,8 @@ One copy for all layers moves accepted rows behind the context. Knows nothing ab
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,7 @@ class KVCache:
         self.hidden: Tensor | None = None
         self.features: Tensor | None = None
         self.kept: dict[tuple[int, ...], Tensor] = {}            # features by taps: captured steps know their address
+        self.first_graph: Any = None               # keeps the memory of the CUDA graphs over this cache
         self.tap(taps)
 
     @property

@@ -7,6 +7,7 @@ and sees the first column at least, so it stays finite. The arithmetic runs on a
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Protocol
@@ -24,6 +25,8 @@ from specdec_lib.models.llama.weights import LlamaWeights
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 EARLIER = 64                                       # nodes before the step's rows that a draft may already have
 FIRST = 256                                        # columns of the smallest step
+ALONE = "thread_local"                             # what other threads do meanwhile does not end a capture
+CAPTURING = threading.Lock()                       # a drafter in a thread may capture as well, see schedules/workers.py
 
 
 def width_for(rows: int, earlier: int = 0) -> int | None:
@@ -61,14 +64,15 @@ class Head(Protocol):
 class CapturedWork(ABC):
     """Arithmetic on inputs that always lie in the same place, so that a CUDA graph holds it.
 
-    A caller writes `staged` after `wait`, and `send` copies it to `inputs`. `compute` runs on any device.
+    A caller writes `staged` after `wait`, and `send` copies it to `inputs`. `compute` runs on any device; it reads and
+    writes `cache`, so no two of one cache run at once.
     """
 
-    def __init__(self, size: int, device: torch.device):
-        pinned = device.type == "cuda" and torch.cuda.is_available()
-        self.device = device
+    def __init__(self, size: int, cache: KVCache):
+        self.cache, self.device = cache, cache.kv.device
+        pinned = self.device.type == "cuda" and torch.cuda.is_available()
         self.staged = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
-        self.inputs = torch.zeros(size, dtype=torch.uint8, device=device)
+        self.inputs = torch.zeros(size, dtype=torch.uint8, device=self.device)
         self.copied = torch.cuda.Event() if pinned else None
         self.out: tuple[Tensor, ...] | None = None
         self.graph = None
@@ -100,15 +104,21 @@ class CapturedWork(ABC):
         return self.out
 
     def capture(self) -> None:
-        """Records the work once; every later call is a single launch. All graphs of a device share their memory."""
+        """Records the work once; every later call is a single launch.
+
+        The graphs of one cache share their memory, and those of another have their own: they may run at the same time.
+        """
         side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):              # a first run outside the graph initialises the libraries
             self.compute()
         torch.cuda.current_stream(self.device).wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=first_graph(self.device.index or 0).pool()):
-            self.out = self.compute()
+        with CAPTURING:
+            if self.cache.first_graph is None:
+                self.cache.first_graph = first_graph(self.device)
+            with torch.cuda.graph(self.graph, self.cache.first_graph.pool(), capture_error_mode=ALONE):
+                self.out = self.compute()
 
 
 class CapturedStep(CapturedWork):
@@ -116,11 +126,11 @@ class CapturedStep(CapturedWork):
 
     def __init__(self, width: int, columns: int, weights: LlamaWeights, cache: KVCache, rope: tuple[Tensor, Tensor],
                  depth: int, head: Head | None = None, products: bool = False):
-        self.width, self.columns, self.weights, self.cache, self.rope = width, columns, weights, cache, rope
+        self.width, self.columns, self.weights, self.rope = width, columns, weights, rope
         self.depth, self.head, self.products = depth, head, products
         self.ids = weights.ids if head is None else head.ids
         self.size = 8 * (3 * width + 1)            # tokens, positions, rows, and the first column that may be hidden
-        super().__init__(self.size + width * (width + EARLIER), weights.device)
+        super().__init__(self.size + width * (width + EARLIER), cache)
         flat = self.staged.numpy()
         self.numbers, self.seen = flat[:self.size].view(np.int64), flat[self.size:].reshape(width, -1)
 
@@ -167,13 +177,12 @@ class CapturedStep(CapturedWork):
         return full.view(group * width, self.columns)
 
 
-@lru_cache
-def first_graph(device: int):
-    """A graph whose memory pool all graphs of this device share: they never run at once, and what they return stays.
+def first_graph(device: torch.device):
+    """A graph whose memory the other graphs of a cache share: they never run at once, and what they return stays.
 
-    A pool goes with its last graph and cannot be had again, so this one is kept when all steps are dropped.
+    That memory goes with its last graph and cannot be had again, so this one is kept when all others are dropped.
     """
-    graph, one = torch.cuda.CUDAGraph(), torch.zeros(1, device=f"cuda:{device}")
-    with torch.cuda.graph(graph):
+    graph, one = torch.cuda.CUDAGraph(), torch.zeros(1, device=device)
+    with torch.cuda.graph(graph, capture_error_mode=ALONE):
         one.add(1)
     return graph

@@ -59,7 +59,7 @@ class Transformer:
         if self.lease is None:
             self.table = self.angles()
         self.tells = self.static or tells(self.device, self.dtype)        # statistics of logits are taken at once
-        self.answers = LogitsCache()
+        self.answers = LogitsCache(self.static)
         self.forwards = self.fed = 0
 
     @staticmethod

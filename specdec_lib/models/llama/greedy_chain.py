@@ -32,9 +32,9 @@ class GreedyChain(CapturedWork):
 
     def __init__(self, count: int, columns: int, weights: LlamaWeights, cache: KVCache, rope: tuple[Tensor, Tensor],
                  products: bool):
-        self.count, self.columns, self.weights, self.cache, self.rope = count, columns, weights, cache, rope
+        self.count, self.columns, self.weights, self.rope = count, columns, weights, rope
         self.products = products
-        super().__init__(8 * (2 * LATE + count), weights.device)       # tokens, their rows, and those of the chain
+        super().__init__(8 * (2 * LATE + count), cache)          # tokens, their rows, and those of the chain
         self.numbers = self.staged.numpy().view(np.int64)
 
     def __call__(self, tokens: tuple[int, ...], start: int) -> tuple[Tensor, Tensor]:
@@ -99,7 +99,7 @@ def greedy_chain(lm: Transformer, tokens: tuple[int, ...], count: int) -> Scores
     rows.draft = Draft(drafted, tuple(range(-1, len(drafted) - 1)))
     rows.depth += [lm.depth] * (stop - start + len(drafted))
     lm.forwards, lm.fed = lm.forwards + count, lm.fed + stop - start + len(drafted)
-    lm.answers = LogitsCache()                     # those of the last call are of other rows
+    lm.answers = LogitsCache(lm.static)            # those of the last call are of other rows
     return Scores(logits, lm.ids, stats)
 
 

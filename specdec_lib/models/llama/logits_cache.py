@@ -15,9 +15,13 @@ AHEAD = 8                                          # spare rows for a draft that
 
 
 class LogitsCache:
-    """Logits after `tokens` and after the nodes of `draft`, in a buffer with spare rows; their statistics, if given."""
+    """Logits after `tokens` and after the nodes of `draft`, in a buffer with spare rows; their statistics, if given.
 
-    def __init__(self):
+    `copies`: the model's next call overwrites what it gave, as captured steps do.
+    """
+
+    def __init__(self, copies: bool = False):
+        self.copies = copies
         self.tokens: tuple[int, ...] = ()
         self.draft = Draft()
         self.logits: Tensor | None = None          # [rows and spare rows, V]
@@ -31,9 +35,9 @@ class LogitsCache:
 
     def keep(self, tokens: tuple[int, ...], draft: Draft, known: int, new: Tensor,
              row_stats: ListedRowStats | None = None) -> None:
-        """Stores the first `known` rows of the last call followed by `new`, which is fresh unless it is on a GPU."""
+        """Stores the first `known` rows of the last call followed by `new`."""
         rows, logits = 1 + len(draft), self.logits
-        if not known and not new.is_cuda:
+        if not known and not self.copies:
             self.logits = new
         else:
             if logits is None or not (known and known == 1 + len(self.draft) and rows <= len(logits)):
