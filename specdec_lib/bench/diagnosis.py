@@ -21,7 +21,7 @@ from specdec_lib.checkpoints.card import checkpoint_names
 from specdec_lib.files import cache_home
 from specdec_lib.hub.default_model import SHA256
 from specdec_lib.hub.load import default_dtype, free_memory, parameter_count
-from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of
+from specdec_lib.hub.locate import DEFAULT, is_model_folder, path_of, refuse_no_folder
 from specdec_lib.models.llama.compiled import find_compiler
 from specdec_lib.models.llama.config import LlamaConfig, UnsupportedConfig, config_of
 from specdec_lib.models.llama.dense_linear import dense_code
@@ -88,6 +88,7 @@ def model_facts(target: str, dtype: torch.dtype, device: str) -> dict[str, Any]:
                              "bytes_per_forward": None, "batch_invariant": None, "compiled_attention": None,
                              "four_bit": None}
     if not (folder / "manifest.json" if default else folder).exists():
+        refuse_no_folder(target)
         return facts
     shape = shape_of(is_model_folder(folder))
     facts |= {"present": True, "parameters": parameter_count(folder),

@@ -92,6 +92,8 @@ class GpuRun:
         """
         for place, group in enumerate(self.plan.groups if "bench" in self.plan.steps else ()):
             prepare(self.options(place, group))
+        if self.plan.device == "cpu":
+            self.say("no GPU is used: all that follows is measured on the CPU")
         with alone_in(self.plan.out):
             for name in self.plan.steps:
                 self.check()

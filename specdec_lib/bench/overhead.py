@@ -62,7 +62,8 @@ def overheads(spec: str = "respec", sizes: Sequence[int] = SIZES, nodes: int = 8
     """
     sizes = tuple(sorted(set(sizes)))
     if not sizes or sizes[0] <= PROMPT:
-        raise Refusal(f"sizes are tokens of context above the {PROMPT} of the prompt, got {list(sizes)}")
+        raise Refusal(f"sizes are tokens of context above the {PROMPT} of the prompt, got {list(sizes)}:"
+                      " give larger ones")
     if steps < 1 or nodes < 1:
         raise Refusal(f"steps and nodes are at least 1, got {steps} and {nodes}")
     text, entropies = passages(sizes[-1] + BEYOND, seed)

@@ -187,6 +187,8 @@ def writing_run(folder: Path) -> Iterator[None]:
             yield
     except DiskFull as error:
         raise Refusal(f"{error}; finished prompts are kept") from None
+    except FileExistsError:
+        raise Refusal(f"{folder} is a file, and a run is a folder: choose another --out") from None
     except OSError as error:
         raise Refusal(f"{folder} cannot be written ({error.strerror or error}: choose another --out, and run the same"
                       " command again; finished prompts are kept)") from None

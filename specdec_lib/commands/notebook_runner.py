@@ -35,6 +35,10 @@ class NotebookError(RuntimeError):
     """A cell failed or took too long; what was executed until then is kept where the message says."""
 
 
+class CellRefusal(NotebookError, Refusal):
+    """A cell refused what the parameters say."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One line of a notebook's parameters cell."""
@@ -94,8 +98,8 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
     `env` is set for the kernel, `cell_seconds` bounds every cell, `progress` shows a bar with an estimate of what is
     left, `echo` gets what the cells print while they print it, `kernels` the kernel. `fork` lets the kernels of all
     such calls share their imports, where the system can (`forked_kernels`). Raises Refusal before anything
-    runs, NotebookError if a cell fails; then the output so far is kept. An interrupted or killed run leaves an
-    older output as it was.
+    runs, and NotebookError, one of which is CellRefusal, if a cell fails; then the output so far is kept. An
+    interrupted or killed run leaves an older output as it was.
     """
     from papermill.exceptions import PapermillExecutionError
 
@@ -121,9 +125,11 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
         for error in failed:
             raise error
     except PapermillExecutionError as error:
-        why = one_line(f"{error.ename}: {error.evalue}")
-        raise NotebookError(f"{Path(notebook).name} failed in cell {error.cell_index}:"
-                            f" {why if len(why) <= SHOWN else f'{why[:SHOWN]}...'} (kept in {output})") from error
+        kind, did, of = (CellRefusal, "refused", "") if error.ename == "Refusal" else (
+            NotebookError, "failed", f"{error.ename}: ")
+        why = one_line(f"{of}{error.evalue}")
+        raise kind(f"{Path(notebook).name} {did} in cell {error.cell_index}:"
+                   f" {why if len(why) <= SHOWN else f'{why[:SHOWN]}...'} (kept in {output})") from error
     except Refusal:
         raise
     except Exception as error:                     # a cell over its time, a kernel that died or never came up

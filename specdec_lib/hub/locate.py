@@ -41,12 +41,20 @@ def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES, c
     local = path_of(name)
     if name.strip() and local.is_dir():
         return is_model_folder(local, convert)
+    refuse_no_folder(name, instead)
+    return is_model_folder(from_hub(name, say, instead), convert)
+
+
+def refuse_no_folder(name: str, instead: str = TAKES) -> None:
+    """Refuses a path that leads to no folder; what is no path may be a name on the hub."""
+    local = path_of(name)
+    if name.strip() and local.is_dir():
+        return
     if name.strip() and os.path.lexists(local):    # a file, or a link that leads nowhere or in a circle
         what = "a link that leads to no folder" if local.is_symlink() else "a file"
         raise Refusal(f"{name} is {what}, and a model is a folder: give {instead}")
     if looks_like_path(name):
         raise Refusal(f"there is no folder {name!r}: give {instead}")
-    return is_model_folder(from_hub(name, say, instead), convert)
 
 
 def folder_at_hand(name: str = DEFAULT) -> Path | None:

@@ -76,9 +76,10 @@ class TrainingOrder:
         if not 0 <= self.cache < inf or abs(self.seed) >= 2 ** 63:
             raise Refusal(f"--cache-gb is 0 or more and --seed has at most 63 bits, got {self.cache / 1e9} and"
                           f" {self.seed}")
-        if self.optimiser not in (None, "adamw", "muon") or self.rate is not None and not 0 < self.rate < inf:
-            raise Refusal("drafters are fitted by adamw or muon at a rate above 0 that is finite: give these, got "
-                          f"{self.optimiser} at {self.rate}")
+        if self.optimiser not in (None, "adamw", "muon"):
+            raise Refusal(f"--optimiser is adamw or muon, got {self.optimiser}")
+        if self.rate is not None and not 0 < self.rate < inf:
+            raise Refusal(f"--rate is above 0 and finite, got {self.rate}")
         if self.rows < 1 or self.batch is not None and self.batch < 1:
             raise Refusal(f"--rows and --batch are at least 1, got {self.rows} and {self.batch}")
         for path in (*self.prompts, *self.data, *self.forbidden, *self.watch):

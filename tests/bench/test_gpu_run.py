@@ -36,6 +36,7 @@ def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(pl
     monkeypatch.setattr(gpu_cells, "REPEATS", 2)
     said = []
     assert run_gpu(plan, False, said.append), said
+    assert "measured on the CPU" in said[0]
     floor, cost, shapes, bench = (json.loads((plan.out / name).read_text()) for name in FILES)
     assert floor["bandwidth"] > 1e8
     assert floor["cells"][0]["seconds"] == floor["cells"][0]["bytes"] / floor["bandwidth"]

@@ -102,7 +102,7 @@ def test_a_broken_settings_file_and_a_file_in_the_place_of_the_folder_are_refuse
     with pytest.raises(Refusal, match=r"settings\.json cannot be read"):
         RunFolder(tmp_path / "run", PLAN)
     (tmp_path / "file").write_text("")
-    with pytest.raises(Refusal, match="cannot be written"):
+    with pytest.raises(Refusal, match="is a file, and a run is a folder"):
         RunFolder(tmp_path / "file", PLAN)
 
 

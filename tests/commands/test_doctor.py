@@ -95,3 +95,11 @@ def test_the_command_ends_with_0_and_gives_the_same_as_json(tmp_path, capsys):
     assert str(tmp_path) not in json.dumps(found)
     assert cli.run([*words[:-1], "-1"]) == 2
     assert "0 to 60 seconds" in capsys.readouterr().err
+
+
+def test_a_path_without_a_folder_is_refused_and_a_name_on_the_hub_is_not(tmp_path, capsys):
+    words = ["doctor", "--checkpoints", str(tmp_path), "--seconds", "0", "--target"]
+    assert cli.run([*words, str(tmp_path / "missing")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert cli.run([*words, "you/your-model"]) == 0
+    assert "target you/your-model: not on this disk" in capsys.readouterr().out

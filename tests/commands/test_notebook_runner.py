@@ -131,6 +131,13 @@ def test_a_failing_cell_is_named_and_what_ran_is_kept(write, tmp_path):
     assert "before" in (tmp_path / "out.ipynb").read_text()
 
 
+def test_a_cell_that_refuses_is_a_refusal_and_what_ran_is_kept(write, tmp_path):
+    refuses = write("print('before')", "from specdec_lib.types import Refusal; raise Refusal('steps are at least 1')")
+    with pytest.raises(Refusal, match=r"refused in cell \d+: steps are at least 1 \(kept in .*out.ipynb"):
+        notebook_runner.run_notebook(refuses, tmp_path / "out.ipynb")
+    assert "before" in (tmp_path / "out.ipynb").read_text()
+
+
 def test_why_a_cell_failed_is_one_line_of_a_bearable_length(write, tmp_path):
     with pytest.raises(notebook_runner.NotebookError) as failed:
         notebook_runner.run_notebook(write("raise ValueError('one\\ntwo\\x1b[2J' + 'x' * 5000)"), tmp_path / "o.ipynb")

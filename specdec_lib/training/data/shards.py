@@ -147,7 +147,8 @@ def manifest(folder: Path) -> dict:
         if isinstance(written["target"], str) and all(starmap(is_shard, written["shards"].items())):
             return written
     except FileNotFoundError:
-        raise Refusal(f"{folder} holds no generated data: it has no {MANIFEST}") from None
+        raise Refusal(f"{folder} holds no generated data: it has no {MANIFEST}; `specdec answers` or"
+                      " `specdec train` makes some") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise Refusal(f"{folder / MANIFEST} cannot be read: delete the folder and generate again")
