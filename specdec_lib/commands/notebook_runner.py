@@ -90,6 +90,15 @@ def checked_values(notebook: str | Path, values: Mapping[str, Any]) -> dict[str,
     return dict(values)
 
 
+def failed_in(error: Any, name: str, kept: Path) -> NotebookError:
+    """Which cell of the notebook with this name failed, and why, in a line of bearable length."""
+    refused = error.ename == "Refusal"
+    why = one_line(error.evalue if refused else f"{error.ename}: {error.evalue}")
+    said = why if len(why) <= SHOWN else f"{why[:SHOWN]}..."
+    kind, did = (CellRefusal, "refused") if refused else (NotebookError, "failed")
+    return kind(f"{name} {did} in cell {error.cell_index}: {said} (kept in {kept})")
+
+
 def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, Any] | None = None, *,
                  env: Mapping[str, str] | None = None, cell_seconds: int = 600, progress: bool = False,
                  echo: TextIO | None = None, kernels: list[Any] | None = None, fork: bool = False) -> NotebookRun:
@@ -125,11 +134,7 @@ def run_notebook(notebook: str | Path, output: str | Path, values: Mapping[str, 
         for error in failed:
             raise error
     except PapermillExecutionError as error:
-        kind, did, of = (CellRefusal, "refused", "") if error.ename == "Refusal" else (
-            NotebookError, "failed", f"{error.ename}: ")
-        why = one_line(f"{of}{error.evalue}")
-        raise kind(f"{Path(notebook).name} {did} in cell {error.cell_index}:"
-                   f" {why if len(why) <= SHOWN else f'{why[:SHOWN]}...'} (kept in {output})") from error
+        raise failed_in(error, Path(notebook).name, output) from error
     except Refusal:
         raise
     except Exception as error:                     # a cell over its time, a kernel that died or never came up
