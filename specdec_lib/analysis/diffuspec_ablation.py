@@ -150,12 +150,6 @@ def printed_cells() -> dict[str, dict]:
                          "MAT": said.tokens, "speed-up": said.speed} for one, said in ABLATION.items()}
 
 
-def depth_shares(report: Report, spec: str) -> dict[str, float]:
-    """Depth of the draft -> share of rounds, the shallowest first; 0 is a round without a draft."""
-    own = [row.depth for row in compare.method_rounds(report, spec)]
-    return {f"{depth}": own.count(depth) / len(own) for depth in sorted(set(own))}
-
-
 def search_ms(report: Report) -> float | None:
     """Milliseconds a round that the search adds to drafting: fixed length with search less fixed length without.
 

@@ -111,8 +111,3 @@ def change_table(some: Iterable[RulePoint]) -> dict[str, dict]:
     """Every point: the differences of the four measures from plain decoding, with intervals."""
     return {one.spec: {f"{said}, less ar's": estimate_text(*one.change[gate], signed=True)
                        for gate, said in QUALITIES.items()} for one in some}
-
-
-def measure_table(some: Iterable[RulePoint]) -> dict[str, dict]:
-    """The four measures themselves, with their intervals."""
-    return {one.spec: {said: estimate_text(*one.quality[gate]) for gate, said in QUALITIES.items()} for one in some}

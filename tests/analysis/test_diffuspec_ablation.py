@@ -74,11 +74,6 @@ def test_the_search_costs_what_drafting_takes_more_at_one_length():
         "3.00 tokens a round in 1750.0 ms, against 2.00 in 1500.0 ms")
 
 
-def test_depths_are_shares_of_rounds():
-    own = report(PLAIN, decodes(SPECS[0], [1], .5) + decodes(SPECS[0], [1], .5, drafted=2))
-    assert diffuspec_ablation.depth_shares(own, SPECS[0]) == {"2": .5, "4": .5}
-
-
 def test_claims_follow_the_interval_and_claims_without_their_methods_are_left_out():
     said = {line["claim (7B drafting for 32B, as published)"]: line["does it hold here"]
             for line in diffuspec_claims.claim_table(RUN)}
