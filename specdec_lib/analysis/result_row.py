@@ -1,4 +1,4 @@
-"""The row of a finished run that a notebook ends with: predicted and measured speed, and whether they agree."""
+"""The rows of a finished run that a notebook ends with: predicted and measured speed, and how they compare."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.types import Refusal
 
 
-def agreement(predicted: float | None, interval: tuple[float, float] | list[float] | None) -> str:
-    """Whether a prediction lies within the interval of what was measured."""
+def place(predicted: float | None, interval: tuple[float, float] | list[float] | None) -> str:
+    """Where a prediction lies beside the interval of what was measured, at the two digits that tables show."""
     if predicted is None or interval is None:
-        return "not comparable: " + ("no prediction" if predicted is None else "no interval")
-    low, high = interval
-    return "agree" if low <= predicted <= high else "predicted faster" if predicted > high else "predicted slower"
+        return "no prediction" if predicted is None else "no interval"
+    at, low, high = (round(value, 2) for value in (predicted, *interval))
+    return "in the interval" if low <= at <= high else "above it" if at > high else "below it"
+
+
+def machine(report: Report) -> str:
+    """By how much of their median the forwards of plain decoding spread; `busy` where the run warns of that."""
+    settings = report.summary.get("settings", {})
+    spread = settings.get("spread_within_decode")
+    busy = any("busy" in warning for warning in settings.get("warnings") or ())
+    return f"{'busy' if busy else 'calm'}{'' if spread is None else f' ({spread:.0%})'}"
 
 
 def result_rows(report: Report, specs: Iterable[str]) -> list[dict]:
-    """A row for each of these methods in the run: speed predicted from the cost curve, measured speed, verdict."""
-    return [_row(spec, report.entries[spec]) for spec in dict.fromkeys(specs) if spec in report.entries]
+    """A row for each of these methods in the run: predicted and measured speed, and what is between them."""
+    return [_row(spec, report.entries[spec], machine(report)) for spec in dict.fromkeys(specs)
+            if spec in report.entries]
 
 
-def _row(spec: str, entry: dict) -> dict:
+def _row(spec: str, entry: dict, state: str) -> dict:
     predicted = entry.get("expected_speedup")
-    return {"method": spec, "prompts": entry["prompts"], "tokens per forward": entry["tokens_per_target_forward"],
-            "predicted speed": predicted, "measured speed": entry["speedup"],
-            "95 % interval": interval_text(entry["speedup_ci"]), "they": agreement(predicted, entry["speedup_ci"])}
+    return {"method": spec if entry.get("lossless") is not False else f"{spec} (lossy)", "prompts": entry["prompts"],
+            "tokens per forward": entry["tokens_per_target_forward"], "predicted speed": predicted,
+            "measured speed": entry["speedup"], "95 % interval": interval_text(entry["speedup_ci"]),
+            "the prediction is": place(predicted, entry["speedup_ci"]), "machine": state}
 
 
 def kept_rows(folder: str | Path, specs: Iterable[str]) -> list[dict]:
@@ -36,5 +46,5 @@ def kept_rows(folder: str | Path, specs: Iterable[str]) -> list[dict]:
     path = Path(folder) / "summary.json"
     try:
         return result_rows(Report(json.loads(path.read_text(encoding="utf-8")), ()), specs)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Refusal(f"{folder} holds no finished run ({error}): measure one with `specdec bench`") from None

@@ -6,7 +6,7 @@ Pure: reads no file and no clock. Peers have no rounds, so what needs rounds is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from specdec_lib import measure
@@ -52,7 +52,8 @@ def method_summary(base: Sequence[Decode], own: Sequence[Decode], lossless: bool
             "draft_round_share": measure.draft_round_share(rows), "width": measure.width(rows),
             "conditional_acceptance": measure.conditional_acceptance(rows), **speeds(base, own),
             **overlap_measures(rows),
-            "expected_speedup": predicted_speedup(rows, curve), "time_share": measure.time_share(rows),
+            "expected_speedup": predicted_speedup(rows, [row for one in base for row in one.outcome.rows], curve),
+            "time_share": measure.time_share(rows),
             **identical_prompts(base, own), "target_nll": measure.target_nll(rows),
             "not_best_per_100": measure.not_best_per_100(rows), **quality_measures(base, own)}
 
@@ -97,16 +98,21 @@ def in_parallel(rows: Sequence[measure.Row]) -> bool:
     return any(row.wall is not None for row in rows)
 
 
-def predicted_speedup(rows: Sequence[measure.Row], curve: CostCurve | None) -> float | None:
-    """Predicted from the curve at the mean width, with the measured seconds of drafting and overhead per round.
+def predicted_speedup(rows: Sequence[measure.Row], plain: Sequence[measure.Row], curve: CostCurve | None
+                      ) -> float | None:
+    """Predicted from what the curve says of a forward of the mean width, in forwards of one row.
 
-    None where drafting and verifying overlapped: their seconds do not add up.
+    All else is measured in this run: the seconds of such a forward, of drafting and of overhead. So a machine that is
+    slower than when its curve was measured is slower in both. None where drafting and verifying overlapped: their
+    seconds do not add up.
     """
     tokens, width = measure.tokens_per_target_forward(rows), measure.width(rows)
-    if in_parallel(rows) or curve is None or tokens is None or width is None:
+    if in_parallel(rows) or curve is None or tokens is None or width is None or not plain:
         return None
-    drafting, overhead = (sum(x) / len(rows) for x in ([r.what for r in rows], [r.when + r.how for r in rows]))
-    return curve.expected_speedup(tokens, width, drafting, overhead)
+    forward = fmean(row.target for row in plain)
+    other = fmean(row.what + row.when + row.how for row in rows)
+    whole = forward + fmean(row.what + row.when + row.how for row in plain)
+    return tokens * whole / (forward * curve(width) / curve(1) + other)
 
 
 def identical_prompts(base: Sequence[Decode], own: Sequence[Decode]) -> dict:

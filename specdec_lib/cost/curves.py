@@ -77,9 +77,9 @@ class CostCurve:
         nodes = 4 * self.nodes()
         return max(0.0, self(nodes + 1) / self(1) - 1) / nodes
 
-    def expected_speedup(self, tokens: float, width: float, draft: float = 0.0, overhead: float = 0.0) -> float:
-        """Predicted from the curve: `tokens` per forward of mean `width`, seconds of both per round."""
-        return tokens * self(1) / (self(width) + draft + overhead)
+    def expected_speedup(self, tokens: float, width: float, draft: float = 0.0) -> float:
+        """Predicted from the curve: `tokens` per forward of mean `width`, and seconds of drafting per round."""
+        return tokens * self(1) / (self(width) + draft)
 
     def as_dict(self) -> dict:
         """For JSON."""

@@ -46,8 +46,19 @@ def test_a_family_with_fewer_than_five_prompts_has_no_interval():
 def test_the_expected_speedup_uses_the_curve_and_the_measured_time_of_drafting():
     curve = CostCurve((1, 4), (8,), ((2.0, 3.5),))
     entry = summary.method_summaries([*PLAIN, *FAST], {}, curve)["fast"]
-    assert entry["expected_speedup"] == 4 * 2 / (3.5 + 0.5)
+    assert entry["expected_speedup"] == 4 * 1 / (3.5 / 2 + 0.5)
     assert summary.method_summaries(PLAIN, {}, None)["ar"]["expected_speedup"] is None
+
+
+def test_the_expected_speedup_of_plain_decoding_is_1_and_a_machine_that_is_slower_changes_none():
+    def told(times):
+        rows = [row(7)._replace(target=1.0 * times, how=0.25 * times)] * 4
+        drafted = [row(7, 1.5, 3, 2)._replace(target=1.5 * times, what=0.5 * times, when=0.125 * times)]
+        made = summary.method_summaries([*(one("ar", q, rows) for q in range(5)),
+                                         *(one("fast", q, drafted) for q in range(5))], {}, curve)
+        return made["ar"]["expected_speedup"], made["fast"]["expected_speedup"]
+    curve = CostCurve((1, 4), (8,), ((2.0, 3.5),))
+    assert told(1.0) == told(3.0) == (1.0, 3 * 1.25 / (3.5 / 2 + 0.625))
 
 
 def test_one_other_token_in_one_repeat_makes_a_prompt_differ_and_shows_its_margin():

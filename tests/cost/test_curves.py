@@ -41,7 +41,7 @@ def test_the_price_of_a_node_is_its_share_of_a_plain_forward_over_four_times_the
 
 def test_the_expected_speedup_of_a_method_is_its_tokens_over_the_price_of_its_round():
     assert CURVE.expected_speedup(2.0, 1) == 2
-    assert CURVE.expected_speedup(2.0, 5, draft=5, overhead=3) == 2.0 * 10 / 20
+    assert CURVE.expected_speedup(2.0, 5, draft=8) == 2.0 * 10 / 20
 
 
 def test_expected_tokens_is_the_sum_of_the_powers_of_alpha():
