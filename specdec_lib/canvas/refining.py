@@ -86,7 +86,7 @@ def drawn_again(session: CanvasSession, row: RowForecast, hidden: tuple[int, ...
     """New tokens for the share of hidden positions whose old token is least probable now; the others keep theirs."""
     old = {position: row.confidence_of(position, session.canvas.tokens[position]) for position in hidden}
     doubtful = sorted(hidden, key=lambda position: (old[position], position))
-    chosen = sorted(doubtful[:max(1, math.ceil(rule.update * len(hidden)))])
+    chosen = sorted(doubtful[:max(1, math.ceil(rule.update * len(hidden) - 1e-9))])
     out = []
     for position in chosen:
         token = row.distribution(position, rule.temperature).draw(dice.at(position))

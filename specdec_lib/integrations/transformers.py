@@ -8,7 +8,8 @@ the other way that it offers, a folder with generate.py, which hands on everythi
     model.generate(**inputs, custom_generate=FOLDER, trust_remote_code=True, method="sam", streamer=streamer)
 
 Not supported, and refused by name: beams, batches, logits processors besides temperature, top_k and top_p, caches of
-the caller's, attentions and hidden states as output. A tie at the border of top_k keeps one token here, and all that
+the caller's, attentions and hidden states as output, texts that outgrow the length from which a model's positions
+change (dynamic and longrope). A tie at the border of top_k keeps one token here, and all that
 tie in transformers.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.integrations.generation_request import GenerationRequest, request_of
 from specdec_lib.integrations.opened_model import OpenedModel, open_model
-from specdec_lib.loop import begin, run
+from specdec_lib.loop import begin, finish, run
+from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.scores import RandomNumbers, Scores
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import Draft, How, Refusal, Session, Verdict
@@ -94,11 +96,37 @@ class Speculative:
                 raise Refusal(f"output_logits and output_scores are not supported with {self.method}, which verifies"
                               " beside its drafter: take a method that drafts in turn")
             method = method._replace(how=KeptRows(method.how, out.rows))
+        refuse_moving_positions(kit.target, len(asked.prompt) + asked.max_new_tokens)
         session = begin(asked.prompt, asked.max_new_tokens, asked.end, asked.sampling, "given")
-        for session in run(session, kit.target, method, dice, kit.memory):        # noqa: B020
-            if out.push(session.rounds[-1].verdict.tokens):
-                break
+        try:
+            for session in run(session, kit.target, method, dice):                # noqa: B020
+                if out.push(session.rounds[-1].verdict.tokens):
+                    break
+        finally:
+            session = up_to(session, out.ids.shape[1])
+            finish(kit.memory, session)
         return out.finish(session, kit.target)
+
+
+def refuse_moving_positions(target: HuggingFace, longest: int) -> None:
+    """Refuses a text that grows beyond the length from which the model's positions depend on it."""
+    end = target.moves_after
+    if end is not None and longest > end:
+        raise Refusal(f"the positions of {type(target.model).__name__} change with the length beyond {end} tokens, so"
+                      f" drafts could change the answer: ask for at most {end} tokens with the prompt, or generate"
+                      " without custom_generate")
+
+
+def up_to(session: Session, length: int) -> Session:
+    """The session whose last round ends after so many tokens: a criterion may stop within it."""
+    more = len(session.tokens) - length
+    if more <= 0:
+        return session
+    *before, last = session.rounds
+    stop = len(last.verdict.tokens) - more
+    cut = replace(last, verdict=Verdict(last.verdict.path[:stop], last.verdict.tokens[:stop]),
+                  logprobs=last.logprobs[:stop])
+    return replace(session, tokens=session.tokens[:length], remaining=session.remaining + more, rounds=(*before, cut))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from specdec_lib.models.attention_span import is_windowed, moves_after
 from specdec_lib.models.huggingface_cache import PastRows
 from specdec_lib.models.llama.attention import visible
 from specdec_lib.models.llama.config import LlamaConfig
@@ -63,7 +64,14 @@ class HuggingFace:
 
     @property
     def context(self) -> int | None:
-        return getattr(self.config, "max_position_embeddings", None)
+        """The tokens that the model holds, before its positions change with the length."""
+        ends = getattr(self.config, "max_position_embeddings", None), self.moves_after
+        return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def moves_after(self) -> int | None:
+        """See `attention_span.py`."""
+        return moves_after(self.config)
 
     @property
     def vocab(self) -> int:
@@ -229,8 +237,7 @@ class HuggingFace:
 
     def obeys_tree_masks(self) -> bool:
         """Whether a path in a tree of two siblings scores as the same path alone: a trial with two short inputs."""
-        windows = getattr(self.config, "layer_types", None) or ()
-        if "position_ids" not in self.options or any("sliding" in kind or "chunk" in kind for kind in windows):
+        if "position_ids" not in self.options or is_windowed(self.config):       # a mask of ours replaces the window
             return False
         a, b, c = (min(token, self.vocab - 1) for token in (1, 2, 3))
         try:

@@ -138,18 +138,35 @@ def level_model(kit: Kit, name: str) -> LM:
         if layer and not (part == "early-exit" and layer.isdigit()):
             raise Refusal(f"only early-exit takes a layer, a whole number as in early-exit:10, got {name!r}")
         return kit.part(part, **{"layer": int(layer)} if layer else {}).model
-    if name not in kit.checkpoints:
-        raise Refusal(f"the checkpoint {name} is missing (`specdec train {name}` makes it)")
-    return kit.checkpoints[name].fresh()
+    return trigram_of(kit)
+
+
+def trigram_of(kit: Kit) -> LM:
+    """The trigram; Refusal where none was counted for this vocabulary."""
+    if TRIGRAM not in kit.checkpoints:
+        raise Refusal(f"the checkpoint {TRIGRAM} is missing (`specdec train {TRIGRAM}` makes it)")
+    found = kit.checkpoints[TRIGRAM]
+    if kit.facts.vocab and found.vocab != kit.facts.vocab:
+        raise Refusal(f"the checkpoint {TRIGRAM} counts {found.vocab} tokens and the target knows {kit.facts.vocab}:"
+                      f" `specdec train {TRIGRAM}` makes one that fits")
+    return found.fresh()
+
+
+def lowest_of(kit: Kit) -> str:
+    """The drafter at the bottom where none is named: a trigram where one fits, else copies."""
+    try:
+        trigram_of(kit)
+    except Refusal:
+        return COPIES[0]
+    return TRIGRAM
 
 
 def make(kit: Kit, stack: str | None = None, blocks: tuple[int, ...] | None = None) -> Hierarchy:
     """`stack` names the drafters from the lowest up, `blocks` their T_0, T_1, ...
 
-    By default a trigram under the draft model, or copies of the text where no trigram was counted; every block is 2.
+    By default a trigram under the draft model, or copies of the text where no trigram fits; every block is 2.
     """
-    lowest = TRIGRAM if TRIGRAM in kit.checkpoints else COPIES[0]
-    names = drafter_names(f"{lowest}+draft-model" if stack is None else stack)
+    names = drafter_names(f"{lowest_of(kit)}+draft-model" if stack is None else stack)
     sizes = (BLOCK,) * len(names) if blocks is None else blocks
     if len(sizes) != len(names) or min(sizes) < 1:
         raise Refusal(f"a stack has one block of at least 1 token for each of {', '.join(names)}, got {sizes}")

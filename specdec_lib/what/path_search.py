@@ -99,9 +99,12 @@ def proxy_of(kit: Kit) -> tuple[Proxy | None, str]:
     if PROXY not in kit.checkpoints:
         return None, ALONE
     try:
-        return kit.checkpoints[PROXY], ""
+        found = kit.checkpoints[PROXY]
     except Refusal as why:                         # the checkpoint belongs to another tokenizer
         return None, f"{ALONE} ({why})"
+    if kit.facts.vocab and found.vocab != kit.facts.vocab:
+        return None, f"{ALONE} (the trigram counts {found.vocab} tokens and the target knows {kit.facts.vocab})"
+    return found, ""
 
 
 CARD = Card(NAME, idea="search a diffusion draft's candidates for tokens that follow each other",

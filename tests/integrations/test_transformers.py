@@ -1,6 +1,7 @@
 """`generate` with a speculative custom_generate gives what plain `generate` gives, and refuses the rest by name."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import tokenizers
@@ -170,6 +171,21 @@ def test_stopping_criteria_see_every_token_and_stop_within_a_round(tiny):
     assert torch.equal(got, want)
     assert got.shape[1] < len(whole)
     assert ours.seen == plain.seen
+
+
+def test_session_and_memory_hold_what_was_returned_where_a_criterion_stops_within_a_round(tiny):
+    model, plug, told = tiny("gpt2"), Speculative("sam"), []
+    whole = model.generate(ids(), **PLAIN)[0].tolist()
+    plug.open(model).memory["answers"] = SimpleNamespace(finish=told.append)
+    got = model.generate(ids(), stopping_criteria=[StopAfter(whole[len(PROMPT) + 9])], custom_generate=plug,
+                         return_dict_in_generate=True, **PLAIN)
+    answer = tuple(got.sequences[0, len(PROMPT):].tolist())
+    *before, last = got.session.rounds
+    assert [got.session] == told
+    assert got.session.output == answer
+    assert sum(len(one.verdict.tokens) for one in got.session.rounds) == len(answer)
+    assert len(last.verdict.tokens) == len(last.logprobs) < 1 + len(last.draft)
+    assert got.session.remaining == PLAIN["max_new_tokens"] - len(answer)
 
 
 def test_end_tokens_and_the_longest_length_end_an_answer(tiny):

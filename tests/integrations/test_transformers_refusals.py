@@ -8,6 +8,7 @@ from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
 
 from specdec_lib.integrations.opened_model import open_model
 from specdec_lib.integrations.transformers import Speculative
+from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.types import Refusal
 from tests.integrations.tiny import (  # noqa: F401
     PROMPT,
@@ -15,6 +16,8 @@ from tests.integrations.tiny import (  # noqa: F401
     tiny_fixture,
 )
 
+SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": None}
 REFUSED = {
     "beam_search": {"num_beams": 2},
     "batch of 2": {"do_sample": True, "num_return_sequences": 2},
@@ -51,6 +54,33 @@ def test_a_batch_and_scores_beside_a_pipeline_are_refused(tiny):
     with pytest.raises(Refusal, match="output_logits and output_scores are not supported with pearl"):
         model.generate(ids(), custom_generate=Speculative("pearl", draft=model), max_new_tokens=2, output_scores=True,
                        return_dict_in_generate=True)
+
+
+@pytest.mark.parametrize("config", [transformers.MistralConfig, transformers.Phi3Config])
+def test_trees_are_refused_where_a_window_slides_and_chains_are_lossless(config):
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_config(config(**SMALL, max_position_embeddings=256, sliding_window=8)).eval()
+    given = {"max_new_tokens": 16, "do_sample": False, "pad_token_id": 0}
+    want = model.generate(ids(), **given)
+    assert torch.equal(model.generate(ids(), custom_generate=Speculative("sam"), **given), want)
+    with pytest.raises(Refusal, match="takes chains only"):
+        model.generate(ids(), custom_generate=Speculative("token-recycling"), **given)
+
+
+@pytest.mark.parametrize("rope", [{"rope_type": "dynamic", "factor": 8.0},
+                                  {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
+                                   "factor": 2.0, "original_max_position_embeddings": 32}])
+def test_texts_that_outgrow_the_length_from_which_positions_move_are_refused(rope):
+    context = 32 if rope["rope_type"] == "dynamic" else 64
+    config = transformers.LlamaConfig(**SMALL, max_position_embeddings=context,
+                                      rope_parameters={"rope_theta": 100.0, **rope})
+    model, given = AutoModelForCausalLM.from_config(config).eval(), {"do_sample": False, "pad_token_id": 0}
+    want = model.generate(ids(), max_new_tokens=32 - len(PROMPT), **given)
+    plug = Speculative("sam")
+    assert torch.equal(model.generate(ids(), max_new_tokens=32 - len(PROMPT), custom_generate=plug, **given), want)
+    with pytest.raises(Refusal, match="change with the length beyond 32 tokens"):
+        model.generate(ids(), max_new_tokens=33 - len(PROMPT), custom_generate=plug, **given)
+    assert HuggingFace(model).context == 32
 
 
 def test_an_encoder_decoder_is_refused():

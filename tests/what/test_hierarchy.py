@@ -1,5 +1,7 @@
 """A stack of drafters: what a level hands up, how inner rounds are kept, and that no random number serves twice."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib.dice import Dice
@@ -205,6 +207,14 @@ def test_the_default_stack_has_a_trigram_where_one_was_counted():
     assert network_kit().part(NAME).drafter.name == "ngram"
     assert [level.name for level in network_kit().part(NAME).levels] == ["draft-model"]
     assert type(kit().part(NAME).drafter).__name__ == "PromptLookup"
+
+
+def test_a_trigram_that_counts_other_tokens_is_not_taken_by_default_and_refused_by_name():
+    counted = network_kit()
+    other = replace(counted, facts=replace(counted.facts, vocab=counted.facts.vocab + 1))
+    assert type(other.part(NAME).drafter).__name__ == "PromptLookup"
+    with pytest.raises(Refusal, match="`specdec train ngram` makes one that fits"):
+        other.part(NAME, stack="ngram+draft-model")
 
 
 def test_an_exit_of_the_target_stands_anywhere():

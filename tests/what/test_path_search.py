@@ -112,6 +112,12 @@ def test_a_trigram_of_another_tokenizer_is_not_used_and_the_note_gives_the_reaso
     assert alone.alone.endswith("(another tokenizer)")
 
 
+def test_a_trigram_that_counts_other_tokens_is_not_used_and_the_note_gives_the_reason():
+    alone = replace(world(), facts=replace(world().facts, vocab=33)).part("path-search")
+    assert alone.weight == 1.0
+    assert alone.alone.endswith("(the trigram counts 32 tokens and the target knows 33)")
+
+
 def test_a_note_has_the_length_of_the_raw_draft():
     best = world().part("diffusion-lm").lattice(begin(TEXT, 20), 6).ids[:, 0].tolist()
     assert part()(begin(TEXT, 20), Budget(6), NO_DICE).notes["generated"] == 6
