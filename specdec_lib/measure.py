@@ -45,6 +45,7 @@ class Row(NamedTuple):
     branches: int | None = None                    # of them first tokens, alternatives for one position
     discarded: int | None = None                   # drafted tokens that this round's verdict made useless
     forward: int | None = None                     # number of the forward that a batch shared; None: its own
+    kept: int | None = None                        # drafted tokens that were emitted, without a guide's; None: unknown
 
     @property
     def seconds(self) -> float:
@@ -71,7 +72,7 @@ def row(round: Round) -> Row:
                tuple(said[i] or "draft" for i in path) + ("",) * (len(emitted) - len(path)),
                tuple(pair[0] - pair[-1] for pair in two),
                sum(token not in ids for token, ids in zip(emitted, best, strict=True)), round.seconds.wall,
-               *(round.ahead[:3] if round.ahead else ()))
+               *(round.ahead[:3] if round.ahead else ()), kept=round.ahead.kept if round.ahead else None)
 
 
 def likeliest(ids: Tensor, logits: Tensor) -> list[set[int]]:
@@ -136,7 +137,7 @@ def discarded_share(rows: Sequence[Row]) -> float | None:
     if any(r.ahead is None for r in rows):
         return None
     discarded = sum(r.discarded or 0 for r in rows)
-    return share(discarded, discarded + sum(r.accepted for r in rows))
+    return share(discarded, discarded + sum(r.accepted if r.kept is None else r.kept for r in rows))
 
 
 def target_nll(rows: Sequence[Row]) -> float | None:

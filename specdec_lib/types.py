@@ -191,11 +191,12 @@ class DraftedAhead(NamedTuple):
     made: int | None = None                        # drafted in this round's seconds, before the forward as well
     scored: int | None = None                      # rows of the forward; None: one more than the draft has nodes
     asked: Budget | None = None                    # of the draft made beside; the round's own is of the tested one
+    kept: int | None = None                        # drafted tokens that this verdict emitted; None: all it accepted
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round of the loop, with no tensor of size V: what recordings, traces and reports read."""
+    """One round of the loop, without tensors of size V: what recordings, traces and reports read."""
 
     budget: Budget
     draft: Draft                                   # without its distributions
@@ -284,7 +285,6 @@ How = Callable[[Session, Draft, Scores, RandomNumbers], Verdict]
 
 class SharingWhat(Protocol):
     """A drafter that can leave its forwards to a batch: `asking` yields what it asks for and is sent the answer."""
-
     def asking(self, session: Session, budget: Budget, dice: RandomNumbers) -> Generator[Any, Any, Draft]: ...
 
 

@@ -31,7 +31,8 @@ from specdec_lib.schedules.simulate import (
     LaneTotals,
     Simulation,
 )
-from specdec_lib.schedules.traces import TraceReader, pending, pipeline_trace, replay, trace
+from specdec_lib.schedules.traces import TraceReader, guided_trace, pending, pipeline_trace, replay, trace
+from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
 GATE = 0.15                                        # how far a simulated time may be from the measured one
@@ -84,9 +85,16 @@ def pipelined(spec: str) -> bool:
     return spec.partition("(")[0].partition("@")[0] == "ppsd"
 
 
+def guided(spec: str) -> bool:
+    """Whether a guide's tokens stand beside the drafter's in the rounds of this method."""
+    name, given, *_ = parse_part(spec.partition("@")[0])
+    return name == "double" and given.get("guide", True)
+
+
 def reader_of(spec: str) -> TraceReader:
-    """How the logged rounds of this method become a trace: a pipeline's counts mean something else."""
-    return pipeline_trace if pipelined(spec) else trace
+    """How the logged rounds of this method become a trace: counts of a pipeline, or with a guide, mean something else.
+    """
+    return pipeline_trace if pipelined(spec) else guided_trace if guided(spec) else trace
 
 
 def calibrate(decodes: Decodes, read: TraceReader = trace) -> Calibration:

@@ -31,7 +31,7 @@ COUNTED = (*SECONDS, "prefill", "seconds", "repeat", "turn", "round", "prompt_to
            "accepted", "offered", "emitted", "depth", "width")             # from 0 on, and finite
 NULLABLE = NEWER = ("score", "not_best")          # what a run may not know, and what older tables lack
 SPAN = ("began", "ended")                         # of a batch, in decodes
-AHEAD = [(name, pa.int32()) for name in ("ahead", "branches", "discarded")]      # of schedules that draft ahead
+AHEAD = [(name, pa.int32()) for name in ("ahead", "branches", "discarded", "kept")]   # of those that draft ahead
 DECODES = pa.schema(Q + [("peer", pa.bool_()), ("prompt_tokens", pa.int32()), ("prefill", pa.float64()),
                          ("seconds", pa.float64()), ("bought", pa.int32()), ("forwards", pa.int32()),
                          ("tokens", pa.list_(pa.int64())), ("pieces", pa.list_(pa.string())),

@@ -96,7 +96,7 @@ class Speculative:
                 raise Refusal(f"output_logits and output_scores are not supported with {self.method}, which verifies"
                               " beside its drafter: take a method that drafts in turn")
             method = method._replace(how=KeptRows(method.how, out.rows))
-        refuse_moving_positions(kit.target, len(asked.prompt) + asked.max_new_tokens)
+        refuse_moving_positions(opened.target, len(asked.prompt) + asked.max_new_tokens)
         session = begin(asked.prompt, asked.max_new_tokens, asked.end, asked.sampling, "given")
         try:
             for session in run(session, kit.target, method, dice):                # noqa: B020

@@ -245,6 +245,6 @@ def account(flight: Flight, new: Draft, verdict: Verdict, after: Flight) -> Draf
 
     What the guide has more is not counted: no model drafted it.
     """
-    accepted = sum(node < len(flight.pending) for node in verdict.path)
-    needed = accepted + len(emitted_along(flight, new, verdict)) + len(after.pending)
-    return DraftedAhead(len(new), len(new.children.get(ROOT, ())), len(flight.pending) + len(new) - needed)
+    kept = sum(node < len(flight.pending) for node in verdict.path) + len(emitted_along(flight, new, verdict))
+    discarded = len(flight.pending) + len(new) - kept - len(after.pending)
+    return DraftedAhead(len(new), len(new.children.get(ROOT, ())), discarded, kept=kept)

@@ -117,6 +117,11 @@ def trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
     return out
 
 
+def guided_trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
+    """The same beside a guide (`overlap.Overlap`): its nodes are drafted by nobody, and all others beside a forward."""
+    return [one._replace(before=DraftWork()) for one in trace(rows)]
+
+
 def pipeline_trace(rows: Sequence[RoundCounts]) -> list[TraceRound]:
     """The rounds of one decode in `schedules.pipeline`, whose first stage is the drafter and whose second the target.
 

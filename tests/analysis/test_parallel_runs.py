@@ -6,7 +6,7 @@ from specdec_lib.analysis import parallel_runs as runs
 from specdec_lib.analysis.parallel_published import PRICES, PUBLISHED
 from specdec_lib.cost.contention import ContentionRun, SecondsPair
 from specdec_lib.schedules.simulate import DRAFTER, TARGET
-from specdec_lib.schedules.traces import overlapped_rounds, pipeline_trace
+from specdec_lib.schedules.traces import guided_trace, overlapped_rounds, pipeline_trace, trace
 from specdec_lib.types import Refusal
 from tests.bench.made_up import decodes, report, turn
 from tests.schedules.test_traces import piped
@@ -155,6 +155,12 @@ def test_a_pipelines_rounds_are_simulated_as_they_were_measured_and_stand_in_the
         FORWARD * len(mine) / sum(row.seconds for row in mine))
     assert runs.gate_table(found)["ppsd(layer=9)"]["within 15%"] == "yes"
     assert runs.acceptance_and_ratio(found, "ppsd(layer=9)") is None
+
+
+def test_rounds_are_read_as_their_schedule_counts():
+    readers = {"pearl": trace, "double": guided_trace, "double(depth=2)@svip": guided_trace,
+               "double(guide=False)": trace, "ppsd(layer=9)": pipeline_trace}
+    assert {spec: runs.reader_of(spec) for spec in readers} == readers
 
 
 def test_rounds_of_a_pipeline_read_as_pearls_would_fail_the_gate():

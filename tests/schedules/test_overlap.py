@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from specdec_lib import catalog
+from specdec_lib import catalog, measure
 from specdec_lib.dice import Dice
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.how.match import Match
@@ -12,6 +12,7 @@ from specdec_lib.how.rejection import Rejection
 from specdec_lib.loop import begin, decode
 from specdec_lib.models.table import Table
 from specdec_lib.schedules.overlap import UNSEEN, Flight, Overlap, WithoutLastRows, verify
+from specdec_lib.schedules.traces import guided_trace
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Method, Verdict
 from specdec_lib.what.draft_model import DraftModel
@@ -249,6 +250,25 @@ def test_the_new_draft_goes_on_below_tokens_that_the_guide_brought():
     _, verdict, _ = verify(begin((1, 2), 10), flight, tree, new, Scripted((1, 2), text)((1, 2), tree), made, NO_DICE)
     assert verdict.tokens == (3, 4, 5)
     assert made.schedule.what_stays(begin((1, 2), 10), flight, new, verdict).pending.tokens == (6,)
+
+
+def test_beside_a_guide_every_drafted_token_is_kept_pending_or_discarded_and_the_guides_are_not_counted():
+    for seed in range(5):
+        made = method(2, DRAFT, guide=told(2, 0), reach=2)
+        *_, session = decode(PROMPT, TARGET, *made, max_new_tokens=60, sampling=WARM, dice=Dice(seed))
+        aheads = [round.ahead for round in session.rounds]
+        left, seen = 2, []                         # both tokens of the first draft are pending after the prefill
+        for ahead in aheads:
+            left += ahead.tokens - ahead.discarded - ahead.kept
+            seen.append(left)
+        assert min(seen) >= 0
+        assert max(seen) <= 2
+        rows = measure.rows(session)
+        accepted, kept = sum(row.accepted for row in rows), sum(row.kept for row in rows)
+        assert kept < accepted                     # the guide had a part in it
+        lost = sum(row.discarded for row in rows)
+        assert measure.discarded_share(rows) == lost / (lost + kept)
+        assert {one.before.tokens for one in guided_trace(rows)} == {0}
 
 
 def test_a_guide_reaches_no_further_than_what_may_still_be_emitted():
