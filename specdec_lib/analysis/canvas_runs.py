@@ -8,7 +8,7 @@ from typing import NamedTuple
 from specdec_lib.analysis.wording import Interval, number, verdict
 from specdec_lib.bench.canvas_results import CanvasRun
 from specdec_lib.bench.canvas_summary import solved_difference
-from specdec_lib.canvas.catalog import canvas_spec
+from specdec_lib.canvas.catalog import canvas_cards, canvas_spec
 from specdec_lib.canvas.types import CanvasRound, CanvasSession
 from specdec_lib.types import Refusal
 
@@ -166,8 +166,9 @@ def quality_rows(run: CanvasRun) -> dict[str, dict[str, float | int | None]]:
         told = entry.get("quality") or {}
         if "target_nll" not in told:
             raise Refusal("this run holds no quality of text: make one with `specdec canvas --world text`")
-        rows[method] = {"forwards": entry["forwards"], "times as fast": entry["times_as_fast"],
-                        "nats per token": told["target_nll"], "distinct pairs": told.get("distinct_2")}
+        name = method if canvas_cards()[canvas_spec(method).name].lossless else f"{method} (lossy)"
+        rows[name] = {"forwards": entry["forwards"], "times as fast": entry["times_as_fast"],
+                      "nats per token": told["target_nll"], "distinct pairs": told.get("distinct_2")}
     return rows
 
 

@@ -102,10 +102,10 @@ def test_the_quality_of_text_is_the_target_s_and_a_run_without_it_is_refused():
                  for one in made.decodes)
     texts = CanvasRun({**made.summary, "methods": method_entries(told)}, told, made.tasks)
     rows = canvas_runs.quality_rows(texts)
-    assert list(rows) == ["parallel(forwards=4)", "tolerator(forwards=8)"]
-    assert rows["parallel(forwards=4)"]["nats per token"] == pytest.approx(5.5)
-    assert rows["parallel(forwards=4)"]["distinct pairs"] == pytest.approx(.5)
-    assert rows["tolerator(forwards=8)"]["forwards"] == 4
-    assert canvas_runs.examples(texts, "3") == {method: {"answer": "text 3"} for method in rows}
+    assert list(rows) == ["parallel(forwards=4) (lossy)", "tolerator(forwards=8) (lossy)"]
+    assert rows["parallel(forwards=4) (lossy)"]["nats per token"] == pytest.approx(5.5)
+    assert rows["parallel(forwards=4) (lossy)"]["distinct pairs"] == pytest.approx(.5)
+    assert rows["tolerator(forwards=8) (lossy)"]["forwards"] == 4
+    assert canvas_runs.examples(texts, "3") == {method: {"answer": "text 3"} for method in texts.methods}
     with pytest.raises(Refusal, match="specdec canvas --world text"):
         canvas_runs.quality_rows(made)
