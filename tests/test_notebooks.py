@@ -22,7 +22,7 @@ ENV = {"PYTHONPATH": str(ROOT), "SPECDEC_EXPLORE": "html", "OMP_NUM_THREADS": "1
 LIVE = """
 import gc
 import ipywidgets
-again = explore(by_budget, most=Choices(2, 8, start=8))
+again = explore(by_budget, place=Choices(1, 2, 3, start=2))
 display(show.stack(show.text("above"), again))
 kinds = (ipywidgets.SelectionSlider, ipywidgets.Dropdown)
 for control in [one for one in gc.get_objects() if type(one) in kinds]:
@@ -83,8 +83,10 @@ def test_a_notebook_with_a_stack_of_controls_runs_live_and_each_control_redraws_
     said = "".join(one.text for one in outputs if one.get("name") == "stdout").splitlines()
     assert len(said) == shown + 1
     assert len(set(said)) == 1
-    changes = r"'At most {} sequences instead of one change the tokens per forward by [+-]\d\.\d\d to [+-]\d\.\d\d'"
-    assert re.fullmatch(rf"most \[{changes.format(2)}, {changes.format(8)}\]", said[0].replace("<br>", " ")), said
+    by = r"[+-]\d\.\d\d to [+-]\d\.\d\d"
+    titles = [f"'Right token in place {place}: at most 2 sequences change tokens per forward by {by}, 8 by {by}'"
+              for place in (1, 2, 3)]
+    assert re.fullmatch(rf"place \[{', '.join(titles)}\]", said[0].replace("<br>", " ")), said
 
 
 @every_book
