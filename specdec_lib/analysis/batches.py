@@ -246,20 +246,3 @@ def gain_lines(table: BatchTable, dtype: str, method: str) -> tuple[list[int], d
     return [row.batch for row in rows], {
         "measured": [row.speedup for row in rows], "predicted, batch full": [predicted(table, row) for row in rows],
         "predicted, as full as measured": [predicted_as_filled(table, row) for row in rows]}
-
-
-def loss_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
-    """For each method, that at its largest batch drafting takes a larger share, and fewer places are full."""
-    out: list[tuple[str, bool | None]] = []
-    for name in table.methods(dtype):
-        first, last = table.of(dtype, name)[0], table.of(dtype, name)[-1]
-        share, full = "drafting_share", "sequences_per_forward"
-        out.append((f"{name}: drafting's share of the time is larger at batch {last.batch} than at batch "
-                    f"{first.batch}, {number(last.measures[share])} against {number(first.measures[share])}",
-                    last.measures[share] > first.measures[share]))
-        plain = next((row for row in table.of(dtype, PLAIN) if row.batch == last.batch), None)
-        if plain is not None:
-            out.append((f"{name}: fewer sequences share a forward at batch {last.batch} than with plain decoding, "
-                        f"{number(last.measures[full])} against {number(plain.measures[full])}",
-                        last.measures[full] < plain.measures[full]))
-    return out

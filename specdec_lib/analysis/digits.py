@@ -64,13 +64,6 @@ def milliseconds(found: Mapping[str, Any]) -> float | None:
     return each and 1000 * each
 
 
-def speed_sentences(run: DigitsRun) -> list[tuple[str, bool | None]]:
-    """For each method that speculates, whether it is faster than the target alone, and whether that holds."""
-    return [(f"{row['method']} is faster than the target alone: {number(row['speed-up'])} times",
-             None if row["speed-up"] is None else row["speed-up"] > 1)
-            for row in speed_rows(run) if run.methods[row["method"]]["speculates"]]
-
-
 def quality_rows(run: DigitsRun) -> list[dict]:
     """By method: accuracy and Frechet distance with 95 % intervals, and the energy test against the target alone."""
     return [{"method": name, "lossless": found["lossless"], "accuracy": spanned(found, "accuracy"),

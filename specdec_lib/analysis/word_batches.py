@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.run_table import read_table, write_table
-from specdec_lib.analysis.wording import number
 from specdec_lib.bench.batch_summary import BatchMeasures, batch_measures, speedup
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import identical_prompts
@@ -149,18 +148,3 @@ def speed_rows(table: WordBatches, kind: str) -> list[dict[str, Any]]:
              "phoneme errors": row.phoneme_error_rate, "word errors": row.word_error_rate,
              "same ids": f"{row.identical} of {row.prompts}"}
             for name in table.methods() for batch in table.batches if (row := table.row(kind, batch, name))]
-
-
-def batch_sentences(table: WordBatches) -> list[tuple[str, bool | None]]:
-    """For each kind and speculating method, whether its end-to-end gain is smaller at the largest batch."""
-    first, last, out = table.batches[0], table.batches[-1], []
-    for kind in table.kinds:
-        for name in table.methods():               # a kind that was measured at one batch has no such sentence
-            one, two = table.row(kind, first, name), table.row(kind, last, name)
-            if name == PLAIN or one is None or two is None or one is two:
-                continue
-            known = one.end_to_end is not None and two.end_to_end is not None
-            out.append((f"{kind}, {name}: times greedy end to end is smaller at batch {last} than at batch {first}, "
-                        f"{number(two.end_to_end)} against {number(one.end_to_end)}",
-                        (two.end_to_end or 0) < (one.end_to_end or 0) if known else None))
-    return out

@@ -80,20 +80,6 @@ def test_the_largest_miss_of_the_prediction_is_named(measured, side, holds):
     assert near is holds
 
 
-def test_losses_are_claims_with_their_numbers_and_hold_or_do_not():
-    small, large = table(2.0, 1.5), table(2.0, 1.5)
-    fuller = [one._replace(measures={**one.measures, "drafting_share": 0.1 * one.batch,
-                                     "sequences_per_forward": 1.5 if one.method == "sam" else 2.0})
-              for one in large.rows]
-    said = found.loss_sentences(replace(large, rows=tuple(fuller)), "float32")
-    assert [holds for _, holds in said] == [True, True]
-    assert "larger at batch 2 than at batch 1, 0.20 against 0.10" in said[0][0]
-    assert "fewer sequences share a forward at batch 2 than with plain decoding, 1.50 against 2.00" in said[1][0]
-    missed = found.loss_sentences(small, "float32")
-    assert [holds for _, holds in missed] == [False, False]
-    assert ["larger at" in missed[0][0], "fewer sequences" in missed[1][0]] == [True, True]
-
-
 def test_runs_of_plain_decoding_alone_have_no_gain_to_show(tmp_path):
     told = {"rows": [row(1, 1.0, "ar")._asdict()], "runs": [], "curves": {}}
     (tmp_path / "batches.json").write_text(json.dumps(told))

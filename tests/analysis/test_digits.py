@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, speed_rows, speed_sentences, told_apart
+from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, speed_rows, told_apart
 
 
 def found(seconds, acceptance, p_value, **more):
@@ -20,13 +20,11 @@ RUN = DigitsRun(Path(), {"methods": {"diffusion-plain": found(2.0, None, 0.5), "
 def test_speed_is_taken_against_the_target_alone():
     assert [row["speed-up"] for row in speed_rows(RUN)] == [1, 2, 0.5]
     assert [row["ms per image"] for row in speed_rows(RUN)] == [200, 100, 400]
-    assert [holds for _, holds in speed_sentences(RUN)] == [True, False]
 
 
 def test_a_run_that_was_not_timed_says_nothing_of_speed():
     untimed = DigitsRun(Path(), {"methods": {name: {**one, "seconds": None} for name, one in RUN.methods.items()}})
     assert [row["speed-up"] for row in speed_rows(untimed)] == [None] * 3
-    assert [holds for _, holds in speed_sentences(untimed)] == [None, None]
 
 
 def test_the_factor_of_alignment_is_the_ratio_of_both_acceptances():
