@@ -25,7 +25,7 @@ class CopySource(NamedTuple):
     score: float = NEUTRAL
 
     def odds(self, depth: int) -> float:
-        """Odds that this copy is right at `depth` if it was right before: those of `copy_probability` times the score's."""
+        """Odds that this copy is right at `depth` if it was right before: of `copy_probability`, times the score's."""
         score = min(max(self.score, 1 - SURE), SURE)
         prob = copy_probability(self.match + depth)
         return prob / (1 - prob) * score / (1 - score)
