@@ -33,6 +33,11 @@ class Report:
         return [name for name in self.entries if name != "ar"]
 
     @property
+    def warnings(self) -> list[str]:
+        """What the run warns of, a sentence each."""
+        return list(self.summary.get("settings", {}).get("warnings") or ())
+
+    @property
     def shown(self) -> list[str]:
         """Methods for a slider: at most twelve; plain decoding if there is no other."""
         return self.methods[:12] or ["ar"]

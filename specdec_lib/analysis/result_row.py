@@ -21,9 +21,8 @@ def place(predicted: float | None, interval: tuple[float, float] | list[float] |
 
 def machine(report: Report) -> str:
     """By how much of their median the forwards of plain decoding spread; `busy` where the run warns of that."""
-    settings = report.summary.get("settings", {})
-    spread = settings.get("spread_within_decode")
-    busy = any("busy" in warning for warning in settings.get("warnings") or ())
+    spread = report.summary.get("settings", {}).get("spread_within_decode")
+    busy = any("busy" in warning for warning in report.warnings)
     return f"{'busy' if busy else 'calm'}{'' if spread is None else f' ({spread:.0%})'}"
 
 

@@ -86,8 +86,8 @@ def ablation_sentences(run: str) -> list[str]:
     """Whether each part of SpecBranch discards less than PEARL at equal length in this run, or what measures it."""
     if not (Path(run) / "summary.json").is_file():
         return [f"No ablation was measured here: `{COMMAND}` does it."]
-    rows = ablation_rows(load_report(run))
-    out = []
+    report = load_report(run)
+    rows, out = ablation_rows(report), report.warnings
     for spec, row in rows.items():
         span = None if row["95 % from"] is None else (row["95 % from"], row["to"])
         said = verdict(span, "surely more than", "surely less than", "not surely more or less than", line=0.0)
