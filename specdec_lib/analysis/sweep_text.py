@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from specdec_lib.analysis import wording
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.analysis.sweep import MEASURES, BestSetting, Sensitivity, SweepRun
+from specdec_lib.analysis.sweep import MEASURES, BestSetting, Sensitivity, SweepRun, ranked
 from specdec_lib.analysis.sweep_held_out import HeldOutChoice
 
 TIMING = "timing"
+LINES = 8                                          # settings that a terminal shows
 
 
 def headline(run: SweepRun) -> str:
@@ -32,6 +33,12 @@ def best_sentence(best: BestSetting | None, measure: str) -> str:
     lead = wording.over(best.label, best.lead, best.lead_interval, best.second, "better", "worse")
     close = len(best.not_told_apart)
     return f"{said}. {lead}. Settings that it is not told apart from: {close}."
+
+
+def best_rows(run: SweepRun, measure: str, lines: int = LINES) -> list[dict[str, str]]:
+    """The best settings as texts for a terminal, the best first."""
+    return [{"setting": label, measure: wording.number(run.value(label, measure)),
+             "95 %": interval_text(run.interval(label, measure))} for label in ranked(run, measure)[:lines]]
 
 
 def listed(values: Iterable[object]) -> str:

@@ -9,8 +9,29 @@ import typer
 
 from specdec_lib.commands import arguments as opt
 from specdec_lib.commands.exit_codes import FAILED, Stopped, say
+from specdec_lib.types import Refusal
 
 SHOWN = 5                                          # failed cells that are named on the terminal
+
+
+def show_best(folder: Path) -> None:
+    """Prints the best settings of a finished sweep, what is known of the best one, and where all are."""
+    from rich.console import Console
+
+    from specdec_lib.analysis.sweep import best_setting, load_sweep
+    from specdec_lib.analysis.sweep_text import best_rows, best_sentence
+    from specdec_lib.commands.text_table import print_table
+
+    try:
+        run = load_sweep(folder)
+    except Refusal as why:                         # settings on other prompts are kept, and do not compare
+        say(str(why))
+        return
+    rows = best_rows(run, run.first_measure)
+    if rows:
+        print_table(rows, Console())
+    typer.echo(best_sentence(best_setting(run, run.first_measure), run.first_measure))
+    typer.echo(f"all of it: `specdec notebook 91 -p sweep={folder}`")
 
 
 def sweep(grid: Annotated[Path, typer.Argument(help="The YAML file of the grid.", parser=opt.some_path,
@@ -34,6 +55,8 @@ def sweep(grid: Annotated[Path, typer.Argument(help="The YAML file of the grid."
     for one in failed[:SHOWN]:
         say(f"failed: {one['spec']}: {one['why']}")
     typer.echo(f"{len(summary['sweep']['cells'])} cells in {out}, {ran} of them run now")
+    if len(failed) < len(summary["sweep"]["cells"]):
+        show_best(out)
     if failed:
         say(f"{len(failed)} cells failed; the same command runs them again")
         raise typer.Exit(FAILED)

@@ -136,6 +136,8 @@ def test_a_failed_cell_is_a_sentence_the_others_go_on_and_it_is_run_again(world,
     assert cli.run(["sweep", grid, "--out", out]) == 0
     assert "3 cells" in (told := capsys.readouterr().out)
     assert "1 of them run now" in told
+    assert {line.split()[0] for line in told.splitlines()[2:5]} == {"draft-model(depth=1)", "draft-model(depth=2)", "ar"}
+    assert f"`specdec notebook 91 -p sweep={out}`" in told
 
 
 def bug(*words):
