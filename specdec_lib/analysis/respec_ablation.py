@@ -79,9 +79,14 @@ def claims_table(report: Report) -> list[dict]:
 
 
 def eagle2_step_seconds(report: Report) -> float:
-    """Seconds of drafting per tree level, over the rounds that `eagle2` drafted; 0 if it drafted none."""
+    """Seconds of drafting per tree level, over the rounds that `eagle2` drafted; 0 if it drafted none.
+
+    On a machine as fast as when the run's cost curve was measured: in plain forwards, times the curve's plain forward.
+    """
     own = [row for spec in report.entries for row in method_rounds(report, spec) if row.source == "eagle2"]
-    return sum(row.what for row in own) / max(1, sum(row.depth for row in own))
+    plain, curve = [row.target for row in method_rounds(report, "ar")], report.curve
+    slower = sum(plain) / len(plain) / curve(1) if plain and curve else 1.0
+    return sum(row.what for row in own) / max(1, sum(row.depth for row in own)) / (slower or 1.0)
 
 
 def step_sentence(report: Report, one: Comparison) -> str:

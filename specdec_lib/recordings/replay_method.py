@@ -1,20 +1,24 @@
 """Replays a recorded answer with an assembled method, without a model: what it would draft, round by round.
 
 Parts that need only the text run live. A drafter that needs a trained checkpoint is replayed as it was recorded; if it
-was not, another recorded one stands in for it (`model_drafter`). A lossy rule is replaced by strict matching, since a
+was not, another recorded one stands in for it (`model_drafter`). Of the trees of `eagle2` those nodes are submitted
+that are worth their rows, as live. A lossy rule is replaced by strict matching, since a
 recording holds one text. Drafts and acceptance are exact for what was recorded; a speed from them is a prediction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from specdec_lib import catalog, measure
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.cost import curves
+from specdec_lib.cost.row_costs import node_costs
 from specdec_lib.loop import decode
 from specdec_lib.models.replay import Recording, Replay
 from specdec_lib.types import Method, Refusal, Round, Session
+from specdec_lib.what.eagle2 import GAIN
 
 STAND_INS = ("eagle2", "eagle", "draft-model")
 
@@ -36,7 +40,9 @@ def assembled(spec: str, recording: Recording, curve: curves.CostCurve | None, s
     def part(name: str, kit: Kit, **values):
         card = catalog.part_card(name)
         if set(card.needs) - {"recording"}:
-            return catalog.make_part("recorded", kit, drafter=model_drafter(recording, name))
+            found = catalog.make_part("recorded", kit, drafter=model_drafter(recording, name))
+            price, rows = node_costs(kit, GAIN, values.get("price"))
+            return replace(found, price=price, rows=rows) if name == "eagle2" else found
         return catalog.make_part(name, kit, **values)
     stands_in = dict.fromkeys(catalog.needs(catalog.cards_of(spec)))
     kit = Kit(Replay(recording), TokenizerFacts(end=recording.end, vocab=recording.about.get("vocab", 0)), cost=curve,

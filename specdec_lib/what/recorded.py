@@ -18,6 +18,7 @@ from math import prod
 from typing import Any
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.cost.row_costs import FREE, RowCosts
 from specdec_lib.trees import prune
 from specdec_lib.types import ROOT, Budget, Draft, Lattice, RandomNumbers, Session
 
@@ -29,12 +30,13 @@ class Recorded:
     recording: Any                                 # models.replay.Recording
     drafter: str
     price: float = 0.0                             # of trees: minimal path probability of a node under the drafter
+    rows: RowCosts = FREE                          # and no more nodes than are worth their rows
 
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         kept = self.recording.draft(self.drafter, len(session.tokens), budget.depth)
         if self.drafter in self.recording.trees:
             tree = regrow(kept, limit_budget(budget, self.recording.trees[self.drafter]), session.end)
-            return prune_by_price(tree, self.price) if self.price else tree
+            return worthwhile(tree, self.price, self.rows) if self.price or self.rows is not FREE else tree
         return prune(kept, budget)
 
     def lattice(self, session: Session, depth: int, top: int = 16) -> Lattice:
@@ -67,10 +69,14 @@ def regrow(forest: Draft, budget: Budget, end: frozenset[int] = frozenset()) -> 
     return forest.keep(tuple(sorted(best, key=lambda node: (forest.depths[node], node))))
 
 
-def prune_by_price(draft: Draft, price: float) -> Draft:
-    """The nodes whose path probability, the product of confidences, is at least `price`; a parent's is never lower."""
-    nodes = [node for node in range(len(draft)) if prod(draft.confidence[i] for i in draft.path(node)) >= price]
-    return draft.keep(tuple(nodes))
+def worthwhile(draft: Draft, price: float, rows: RowCosts) -> Draft:
+    """The nodes whose path probability, the product of confidences, is at least `price`, as many as gain most.
+
+    A parent's probability is never lower than its child's.
+    """
+    chances = [prod(draft.confidence[i] for i in draft.path(node)) for node in range(len(draft))]
+    best = sorted((node for node in range(len(draft)) if chances[node] >= price), key=lambda node: -chances[node])
+    return draft.keep(tuple(sorted(best[:rows.worth([chances[node] for node in best])])))
 
 
 def make(kit: Kit, drafter: str = "suffix-automaton", price: float = 0.0) -> Recorded:

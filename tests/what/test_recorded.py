@@ -8,6 +8,8 @@ from typing import ClassVar
 import pytest
 import torch
 
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.cost.row_costs import FREE, row_costs
 from specdec_lib.loop import begin
 from specdec_lib.models.replay import Recording
 from specdec_lib.recordings.tree_union import union_tree
@@ -65,14 +67,14 @@ class Faint:
 HEADS = [Head(seed, sharp) for seed in range(4) for sharp in (.5, 2, 5)]
 
 
-def live(head, budget, end=(), price=0.0):
-    return Eagle2(head, price)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
+def live(head, budget, end=(), price=0.0, rows=FREE):
+    return Eagle2(head, price, rows)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
 
 
-def replayed(head, budget, end=(), largest=LARGEST, price=0.0):
+def replayed(head, budget, end=(), largest=LARGEST, price=0.0, rows=FREE):
     trees = {9: (union_tree(lambda asked: live(head, asked, end), largest),)}
     rec = Recording((1, 2, 0), 2, RowStats(None, None), {"eagle2": trees}, {}, trees={"eagle2": largest})
-    return Recorded(rec, "eagle2", price)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
+    return Recorded(rec, "eagle2", price, rows)(begin((1, 2), 30, end=frozenset(end)), budget, NO_DICE)
 
 
 def same(one, other):
@@ -119,6 +121,15 @@ def test_a_price_prunes_the_same_nodes_as_live(price):
         for budget in (LARGEST, Budget(3, 2, 5), Budget(4, 1)):
             assert same(replayed(head, budget, price=price), live(head, budget, price=price))
     assert sum(len(replayed(head, LARGEST, price=price)) for head in HEADS) < 9 * len(HEADS)
+
+
+def test_no_more_nodes_are_kept_than_are_worth_their_rows_as_live():
+    costs = row_costs(CostCurve((1, 4, 10), (8,), ((1.0, 1.2, 2.0),)), 1.25)
+    for head in HEADS:
+        for budget in (LARGEST, Budget(3, 2, 5), Budget(4, 1)):
+            assert same(replayed(head, budget, rows=costs), live(head, budget, rows=costs))
+    few, all_of = (sum(len(replayed(head, LARGEST, rows=one)) for head in HEADS) for one in (costs, FREE))
+    assert 0 < few < all_of
 
 
 def test_a_budget_beyond_the_recorded_one_gives_the_recorded_ones_tree():
