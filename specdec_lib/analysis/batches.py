@@ -172,12 +172,17 @@ class RoundAtOne(NamedTuple):
 
 
 def round_at_one(table: BatchTable, row: BatchRow) -> RoundAtOne | None:
-    """The round of this row's method at batch 1; None where it or the curve was not measured."""
+    """The round of this row's method at batch 1; None where it or the curve was not measured.
+
+    Drafting is timed in plain forwards of the run, since the run may have been slower than its curve.
+    """
     curve = table.curves.get(row.dtype)
-    base = next((one.measures for one in table.of(row.dtype, row.method) if one.batch == 1), None)
+    base, plain = (next((one.measures for one in table.of(row.dtype, method) if one.batch == 1), None)
+                   for method in (row.method, PLAIN))
     if curve is None or base is None:
         return None
-    draft = base["drafting_share"] * base["seconds"] / base["forwards"]
+    slower = 1.0 if plain is None else plain["seconds"] / plain["forwards"] / curve(1, 1)
+    draft = base["drafting_share"] * base["seconds"] / base["forwards"] / slower
     return RoundAtOne(base["tokens_per_forward_and_sequence"], base["rows_per_sequence"], draft, curve)
 
 

@@ -65,12 +65,20 @@ class Report:
                 for name in self.methods}
 
     @property
+    def lossy(self) -> list[str]:
+        return [name for name in self.methods if self.entries[name].get("lossless") is False]
+
+    @property
     def fastest(self) -> str:
-        """The method with the highest speed-up, surely faster ones first; plain decoding if no speed-up is above 1."""
+        """The fastest method that is not lossy, surely faster ones first; plain decoding if no speed-up is above 1."""
+        return self.fastest_of([name for name in self.methods if name not in self.lossy])
+
+    def fastest_of(self, names: Sequence[str]) -> str:
+        """The fastest of these methods, likewise."""
         def speed(name: str) -> float:
             return self.entries[name]["speedup"] or 0.0
 
-        best = max(self.methods, key=lambda name: (surely_faster(self.entries[name]), speed(name)), default="ar")
+        best = max(names, key=lambda name: (surely_faster(self.entries[name]), speed(name)), default="ar")
         return best if speed(best) > 1 else "ar"
 
 

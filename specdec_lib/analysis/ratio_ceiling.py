@@ -12,6 +12,7 @@ from statistics import median
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.parallel_runs import calibrate, rounds_of
 from specdec_lib.bench.results import select
+from specdec_lib.measure import Row
 from specdec_lib.types import Refusal
 
 BASE, METHOD = "pearl", "double"
@@ -33,10 +34,12 @@ def ceiling_rows(report: Report) -> dict[str, dict]:
     """For each method that drafts ahead: tokens per forward over the speed ratio, and the prompts that lie above it."""
     ratio, out = speed_ratio(report), {}
     for spec in report.methods:
-        outcomes = [one.outcome for one in select(report.decodes, method=spec) if one.outcome.rows]
-        if not any(row.ahead is not None for one in outcomes for row in one.rows):
+        rows: dict[int | str, list[Row]] = {}      # by prompt, all its turns together
+        for one in select(report.decodes, method=spec):
+            rows.setdefault(one.question_id, []).extend(one.outcome.rows)
+        if not any(row.ahead is not None for some in rows.values() for row in some):
             continue
-        each = [sum(row.emitted for row in one.rows) / len(one.rows) for one in outcomes]
+        each = [sum(row.emitted for row in some) / len(some) for some in rows.values() if some]
         whole = report.entries[spec]["tokens_per_target_forward"]
         out[spec] = {"tokens per forward": whole, "speed ratio": ratio, "tokens per forward / ratio": whole / ratio,
                      "best prompt": max(each), "prompts above the ratio": sum(one > ratio for one in each),

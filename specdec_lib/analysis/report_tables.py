@@ -38,9 +38,9 @@ def advice(report: Report) -> list[dict]:
 
 
 def fastest_for(report: Report, family: str | None) -> dict:
-    """The fastest method for a family (None: all prompts), the reason, and how sure that is."""
+    """The fastest method that is not lossy for a family (None: all prompts), the reason, and how sure that is."""
     at = {name: entry if family is None else entry["by_family"][family] for name, entry in report.entries.items()
-          if family is None or family in entry["by_family"]}
+          if name not in report.lossy and (family is None or family in entry["by_family"])}
     ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
     best, here = ranked[0], at[ranked[0]]
     return {"text": family or "all prompts", "take": best, "speed-up": times_text(here["speedup"], here["speedup_ci"]),

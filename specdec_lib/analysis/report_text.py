@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from specdec_lib.analysis.bench_report import Report, first_differences, surely_faster
@@ -11,12 +12,27 @@ from specdec_lib.bench.results import Decode
 
 
 def headline(report: Report) -> str:
-    """One sentence: what was measured, on what, and the result."""
+    """What was measured, on what, and the result; a second sentence for a lossy method that is faster."""
+    return lossless_headline(report) + lossy_headline(report)
+
+
+def lossy_headline(report: Report) -> str:
+    """A sentence on the fastest lossy method, where it has the higher speed-up; else nothing."""
+    name = report.fastest_of(report.lossy)
+    entry, other = report.entries[name], report.entries[report.fastest]
+    if name == "ar" or (entry["speedup"] or 0.0) <= (other["speedup"] or 0.0):
+        return ""
+    return (f" A lossy method, {name}, which may write another text, decoded"
+            f" {times_text(entry['speedup'], entry['speedup_ci'])} as fast.")
+
+
+def lossless_headline(report: Report) -> str:
+    """One sentence on the fastest method that is not lossy."""
     best, entry, about = report.fastest, report.entries[report.fastest], report.summary
     where = f"{about['target']['name']} on {about['target']['device']} in {about['target']['dtype']}"
     said = f"On {about['prompts']['count']} prompts with {where}, "
     if best == "ar":
-        return said + "no method was faster than plain decoding."
+        return said + f"no {'lossless ' * bool(report.lossy)}method was faster than plain decoding."
     said += f"{best} decoded {times_text(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding"
     if surely_faster(entry):
         return f"{said}."
@@ -38,10 +54,12 @@ def interval_text(interval: Sequence[float] | None) -> str:
 def reason_text(name: str, entry: dict) -> str:
     """The reason for choosing this method, from its own numbers."""
     if name == "ar":
-        return "no method's drafts pay for their verification"
-    kept = entry["tokens_per_target_forward"] - 1
-    return (f"{kept / (kept + 1):.0%} of its tokens came from drafts, {entry['width']:.1f} tokens wide;"
-            f" the drafter took {entry['time_share']['drafter']:.0%} of the time")
+        return "no method was faster"
+    kept = entry["tokens_per_target_forward"] - 1              # a round in turn emits one token of the target's own
+    said = (f"{kept / (kept + 1):.0%} of its tokens came from drafts" if entry.get("discarded_share") is None else
+            f"{entry['discarded_share']:.0%} of what it drafted ahead was discarded")
+    return (f"{said}, {entry['width']:.1f} tokens wide; the drafter took {entry['time_share']['drafter']:.0%} of the"
+            " time")
 
 
 def certainty_text(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
@@ -77,13 +95,16 @@ def equality_sentence(report: Report) -> str:
         why = ", and must: a row's bits do not depend on the rows computed with it" if about["target"].get(
             "batch_invariant") else ""
         return f"All {outputs} outputs of lossless methods equal plain decoding's in every id{why}."
-    widest, dtype = max(row["margin (logits)"] or 0.0 for row in found), about["target"]["dtype"]
+    widest, dtype = max(inf if row["margin (logits)"] is None else row["margin (logits)"] for row in found), \
+        about["target"]["dtype"]
     bound = 1e-3 if "32" in dtype or "64" in dtype else 0.5
     if about["target"].get("batch_invariant"):
         return (f"{len(found)} of {outputs} outputs of lossless methods differ from plain decoding, although a row's"
                 " bits do not depend on the other rows here: investigate it.")
     verdict = f"at most {widest:.3g} logits between the two best tokens there, a near tie in {dtype}."
-    if widest >= bound:
+    if widest == inf:
+        verdict = "and one of them goes on where the other ends: investigate it."
+    elif widest >= bound:
         verdict = f"one of them at a margin of {widest:.3g} logits, too wide for a tie in {dtype}: investigate it."
     return f"{len(found)} of {outputs} outputs of lossless methods differ from plain decoding, {verdict}"
 

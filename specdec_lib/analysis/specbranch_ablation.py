@@ -62,12 +62,14 @@ def at_equal_length(report: Report) -> dict[str, str]:
 
 
 def discarded_pairs(report: Report, spec: str) -> list[tuple[float, float]]:
-    """By prompt: drafted tokens that were discarded, and those and the accepted ones together."""
-    out = []
-    for one in sorted(select(report.decodes, method=spec), key=lambda one: (str(one.question_id), one.turn)):
+    """By prompt, all its turns together: drafted tokens that were discarded, and those and the kept ones together."""
+    found: dict[str, tuple[float, float]] = {}
+    for one in sorted(select(report.decodes, method=spec), key=lambda one: str(one.question_id)):
         lost = sum(row.discarded or 0 for row in one.outcome.rows)
-        out.append((lost, lost + sum(row.accepted for row in one.outcome.rows)))
-    return out
+        kept = sum(row.accepted if row.kept is None else row.kept for row in one.outcome.rows)
+        before = found.get(str(one.question_id), (0, 0))
+        found[str(one.question_id)] = before[0] + lost, before[1] + lost + kept
+    return list(found.values())
 
 
 def ablation_rows(report: Report) -> dict[str, dict]:

@@ -17,7 +17,7 @@ BASE = "ar"
 def speed_rows(report: Report, lines: int = LINES) -> list[dict[str, str]]:
     """The fastest first, plain decoding always among them; a peer says that it is one."""
     entries = {**report.entries, **report.summary["peers"]}
-    ranked = sorted(entries, key=lambda name: entries[name]["speedup"] or 0.0, reverse=True)
+    ranked = sorted(entries, key=lambda name: entries[name].get("batch", entries[name])["speedup"] or 0.0, reverse=True)
     shown = ranked[:lines]
     if BASE not in shown:
         shown[-1] = BASE
@@ -26,14 +26,18 @@ def speed_rows(report: Report, lines: int = LINES) -> list[dict[str, str]]:
 
 
 def speed_row(name: str, entry: dict, decodes: Sequence[Decode], peer: bool) -> dict[str, str]:
-    """One line: speed with its interval, tokens per forward, tokens/s, equal outputs, time to the first token."""
-    times = number(entry["speedup"])
-    if entry["speedup_ci"] is not None:
+    """One line: speed with its interval, tokens per forward, tokens/s, equal outputs, time to the first token.
+
+    Speed and tokens/s are of all sequences of a batch together, without an interval.
+    """
+    whole = entry.get("batch", entry)              # of a batch, what all sequences generate; prompts share its forwards
+    times = number(whole["speedup"])
+    if whole is entry and entry["speedup_ci"] is not None:
         times += f" ({interval_text(entry['speedup_ci'])})"
     first = first_token_seconds(decodes)
     return {"method": f"{name} (peer)" if peer else name, "times ar (95 %)": times,
             "tokens per forward": number(entry["tokens_per_target_forward"]),
-            "tokens/s": number(entry["tokens_per_second"], 1),
+            "tokens/s": number(whole["tokens_per_second"], 1),
             "same ids": f"{entry['identical_prompts']} of {entry['prompts']}",
             "ms to first token": number(first and 1000 * first, 0)}
 

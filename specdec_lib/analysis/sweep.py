@@ -172,8 +172,12 @@ def ranked(run: SweepRun, measure: str, labels: Iterable[str] | None = None) -> 
     return sorted(known, key=lambda label: known[label], reverse=MEASURES[measure].more_is_better)
 
 
-def best_setting(run: SweepRun, measure: str, labels: Iterable[str] | None = None) -> BestSetting | None:
-    """The best of these settings with its interval; None where none has the measure."""
+def best_setting(run: SweepRun, measure: str, labels: Iterable[str] | None = None, clock: float = 1.0
+                 ) -> BestSetting | None:
+    """The best of these settings with its interval; None where none has the measure.
+
+    A lead below `clock`, the factor between cells of equal work, tells nothing apart, whatever its interval.
+    """
     order = ranked(run, measure, labels)
     if not order:
         return None
@@ -181,7 +185,8 @@ def best_setting(run: SweepRun, measure: str, labels: Iterable[str] | None = Non
     value = run.value(best, measure)
     assert value is not None                       # `ranked` leaves the others out
     leads = {label: lead_over(run, measure, best, label) for label in others}
-    close = tuple(label for label, (_, span) in leads.items() if span is None or span[0] <= 1)
+    close = tuple(label for label, (lead, span) in leads.items() if span is None or span[0] <= 1
+                  or (lead or 1.0) <= clock)
     second = others[0] if others else None
     return BestSetting(best, value, run.interval(best, measure), second, *(leads[second] if second else (None, None)),
                        close)

@@ -40,6 +40,12 @@ def same_decodes(run: SweepRun) -> list[SameDecodes]:
     return sorted(found, key=lambda one: -one.spread)
 
 
+def clock_factor(run: SweepRun, measure: str) -> float:
+    """The widest factor between cells of equal work; 1 for what is counted, and where no two did the same."""
+    found = same_decodes(run) if measure == SPEED else []
+    return found[0].spread if found else 1.0
+
+
 def noise_sentence(found: list[SameDecodes]) -> str:
     """What equal work says of the times: differences below that spread are no evidence, whatever their intervals."""
     if not found:

@@ -30,9 +30,10 @@ def best_sentence(best: BestSetting | None, measure: str) -> str:
     said = f"{best.label} has the best {measure}: {best.value:.2f} ({interval_text(best.interval)})"
     if best.second is None:
         return f"{said}; there is no other setting."
-    lead = wording.over(best.label, best.lead, best.lead_interval, best.second, "better", "worse")
-    close = len(best.not_told_apart)
-    return f"{said}. {lead}. Settings that it is not told apart from: {close}."
+    lead = (f"{best.label} is not told apart from {best.second}" if best.second in best.not_told_apart else
+            wording.over(best.label, best.lead, best.lead_interval, best.second, "better", "worse"))
+    return (f"{said}, chosen on these prompts. {lead}. Settings that it is not told apart from:"
+            f" {len(best.not_told_apart)}.")
 
 
 def best_rows(run: SweepRun, measure: str, lines: int = LINES) -> list[dict[str, str]]:

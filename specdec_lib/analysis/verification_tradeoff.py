@@ -34,7 +34,7 @@ OWN = {"respec-relaxed": ("respec", "relaxed")}    # methods that are another me
 LOOSER = {"relaxed": (("margin", -1), ("rank", 1)), "relaxed, typical": (("eps", -1), ("delta", -1)),
           "typical": (("eps", -1), ("delta", -1)), "top-beta": (("tolerance", 1), ("beta", 1)),
           "consultant": (("eps", 1),)}             # rule -> parameters that loosen it, 1: by growing, -1: by shrinking
-NOISE = 1e-6                                       # of arithmetic: a smaller change is none
+NOISE = 2e-5                                       # of kept numbers, which are rounded: a smaller change is none
 
 
 class Estimate(NamedTuple):

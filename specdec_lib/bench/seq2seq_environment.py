@@ -25,7 +25,7 @@ from specdec_lib.seq2seq.alphabet import END, NAMES, VOCAB, phoneme_text, source
 from specdec_lib.seq2seq.dictionary import HELD_OUT, spoken_ids
 from specdec_lib.seq2seq.errors import Errors, errors, total
 from specdec_lib.seq2seq.network import EncoderDecoder
-from specdec_lib.seq2seq.search import beam_searches
+from specdec_lib.seq2seq.search import beam_searches, read_sources, searched
 from specdec_lib.seq2seq.stored import VERIFIER, load_verifier
 from specdec_lib.seq2seq.verifier import Verifier
 from specdec_lib.types import Refusal
@@ -51,12 +51,17 @@ class BeamSearch:
 
     def __call__(self, ids: Sequence[int], max_new_tokens: int, seed: int = 0) -> Outcome:
         start = perf_counter()
-        [(tokens, forwards)] = self.together([ids], max_new_tokens)
-        return Outcome(tokens, 0.0, perf_counter() - start, len(tokens), forwards)
+        memory = read_sources(self.net, [ids])
+        begun = perf_counter()
+        [(tokens, forwards)] = searched(self.net, memory, 1, self.longest(max_new_tokens), self.width)
+        return Outcome(tokens, begun - start, perf_counter() - begun, len(tokens), forwards)
+
+    def longest(self, max_new_tokens: int) -> int:
+        return min(max_new_tokens, self.net.sizes.positions - 1)
 
     def together(self, many: Sequence[Sequence[int]], max_new_tokens: int) -> list[tuple[tuple[int, ...], int]]:
         """The output of each source, and the forwards that it took part in: they start together and share them."""
-        return beam_searches(self.net, many, min(max_new_tokens, self.net.sizes.positions - 1), self.width)
+        return beam_searches(self.net, many, self.longest(max_new_tokens), self.width)
 
 
 def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers: Sequence[str],

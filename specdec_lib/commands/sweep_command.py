@@ -19,6 +19,7 @@ def show_best(folder: Path) -> None:
     from rich.console import Console
 
     from specdec_lib.analysis.sweep import best_setting, load_sweep
+    from specdec_lib.analysis.sweep_noise import clock_factor
     from specdec_lib.analysis.sweep_text import best_rows, best_sentence
     from specdec_lib.commands.text_table import print_table
 
@@ -30,7 +31,8 @@ def show_best(folder: Path) -> None:
     rows = best_rows(run, run.first_measure)
     if rows:
         print_table(rows, Console())
-    typer.echo(best_sentence(best_setting(run, run.first_measure), run.first_measure))
+    best = best_setting(run, run.first_measure, clock=clock_factor(run, run.first_measure))
+    typer.echo(best_sentence(best, run.first_measure))
     typer.echo(f"all of it: `specdec notebook 91 -p sweep={folder}`")
 
 

@@ -61,9 +61,21 @@ def beam_searches(net: EncoderDecoder, sources: Sequence[Sequence[int]], longest
     `width` outputs have finished, or at `longest` tokens. Only an end among the `width` best steps counts. All sources
     start together, share every forward, and leave it when their search ends; nobody takes their place.
     """
+    return searched(net, read_sources(net, sources), len(sources), longest, width, penalty)
+
+
+@torch.inference_mode()
+def read_sources(net: EncoderDecoder, sources: Sequence[Sequence[int]]) -> Memory:
+    """What the encoder makes of these sources, for the decoder to read."""
     encoded, mask = net.encoder.run(padded(sources))
-    memory, past = net.decoder.memory(encoded, mask), None
-    beams = [Beam(width, penalty) for _ in sources]
+    return net.decoder.memory(encoded, mask)
+
+
+@torch.inference_mode()
+def searched(net: EncoderDecoder, memory: Memory, count: int, longest: int, width: int = 5, penalty: float = 1.0
+             ) -> list[tuple[tuple[int, ...], int]]:
+    """`beam_searches` of so many sources that have been read."""
+    past, beams = None, [Beam(width, penalty) for _ in range(count)]
     running, wide, owners, scores = beams, memory, [*range(len(beams))], torch.zeros(len(beams), 1)
     for place in range(longest):
         last = torch.tensor([[token] for beam in running for token in beam.last])

@@ -34,8 +34,8 @@ def test_the_prediction_takes_batch_one_and_the_curve_and_leaves_the_measured_ga
     shown = table(9.0, 9.0, 9.0)
     guesses = [predicted(shown, one) for one in shown.of("float32", "sam")]
     assert guesses == [3 * 10 / 12, 3 * 11 / 18, 3 * 14 / 34]
-    drafting = table(9.0, 9.0, 9.0, drafting_share=0.5)                        # 8 s x 1/2 in 4 rounds: 1 s each
-    assert predicted(drafting, drafting.of("float32", "sam")[2]) == 3 * 14 / (34 + 4)
+    drafting = table(9.0, 9.0, 9.0, drafting_share=0.5)                        # 8 s x 1/2 in 4 rounds: 1 s each,
+    assert predicted(drafting, drafting.of("float32", "sam")[2]) == 3 * 14 / (34 + 4 * 5)    # half a plain forward
     assert predicted(table(9.0, curves={}), row(1, 9.0)) is None
     assert predicted(shown, row(2, 9.0, "eagle")) is None                      # never measured at batch 1
 

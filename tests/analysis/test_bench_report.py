@@ -45,6 +45,28 @@ def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
     assert "without an interval" in report_text.headline(report(*PLAIN[:2], *FAST[:2]))
 
 
+def test_a_lossy_method_is_never_the_fastest_and_the_headline_says_so_where_it_is_faster():
+    lossy = [one("loose", q, [row(7, 1.0, accepted=3)]) for q in range(5)]
+    at = report(*PLAIN, *FAST, *lossy)
+    at.entries["loose"]["lossless"] = False
+    assert (at.fastest, at.lossy) == ("fast", ["loose"])
+    assert "fast decoded 2.00 times" in report_text.headline(at)
+    assert "A lossy method, loose, which may write another text, decoded 4.00 times" in report_text.headline(at)
+    assert {one["take"] for one in report_tables.advice(at)} == {"fast"}
+    alone = report(*PLAIN, *lossy)
+    alone.entries["loose"]["lossless"] = False
+    assert "no lossless method was faster than plain decoding. A lossy method, loose" in report_text.headline(alone)
+    slow = report(*PLAIN, *FAST, *SLOW)
+    slow.entries["slow"]["lossless"] = False
+    assert "lossy" not in report_text.headline(slow)
+
+
+def test_what_a_method_that_drafts_ahead_discards_is_its_reason():
+    at = report(*PLAIN, *FAST)
+    said = report_text.reason_text("fast", {**at.entries["fast"], "discarded_share": 0.4})
+    assert said.startswith("40% of what it drafted ahead was discarded")
+
+
 def test_a_method_that_is_surely_faster_goes_before_one_that_only_looks_so():
     wild = [one("slow", q, [row(7, 0.01 if q else 3.0)] * 4) for q in range(5)]
     at = report(*PLAIN, *FAST, *wild)
@@ -63,7 +85,7 @@ def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_r
 def test_advice_is_plain_decoding_where_no_draft_pays_and_a_point_with_few_prompts():
     few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
     assert few["take"] == "ar"
-    assert few["because"] == "no method's drafts pay for their verification"
+    assert few["because"] == "no method was faster"
     assert few["how sure"].startswith("no interval: fewer than five prompts")
 
 
@@ -81,6 +103,8 @@ def test_equality_is_a_promise_of_greedy_lossless_methods_and_a_wide_margin_is_n
     assert "near tie in bfloat16" in report_text.equality_sentence(report(*close, *OTHER))
     assert "too wide for a tie in float32" in report_text.equality_sentence(report(*close, *OTHER, dtype="float32"))
     assert "sampled" in report_text.equality_sentence(report(*PLAIN, *OTHER, temperature=1.0))
+    longer = [one("fast", q, [row(7, 1.0)] * 5) for q in range(5)]
+    assert "goes on where the other ends: investigate it" in report_text.equality_sentence(report(*PLAIN, *longer))
 
 
 def test_where_rows_do_not_depend_on_each_other_no_difference_is_forgiven():

@@ -34,6 +34,15 @@ def test_the_fastest_stands_first_with_its_interval_and_its_counts():
     assert rows[0]["ms to first token"] == "250"
 
 
+def test_of_a_batch_the_speed_of_all_sequences_is_shown_without_an_interval():
+    made = with_peer(PLAIN, FAST)
+    made.entries["fast"]["batch"] = {"speedup": 0.5, "tokens_per_second": 40.0}
+    made.entries["ar"]["batch"] = {"speedup": 1.0, "tokens_per_second": 80.0}
+    rows = {row["method"]: row for row in speed_rows(made)}
+    assert (rows["fast"]["times ar (95 %)"], rows["fast"]["tokens/s"]) == ("0.50", "40.0")
+    assert list(rows).index("ar") < list(rows).index("fast")
+
+
 def test_the_first_token_takes_the_prefill_and_the_first_round_in_the_median():
     some = decodes("x", turn(0, 0, target=2.0), turn(0, 0, target=9.0), slow=(1.0, 2.0, 30.0), prompts=3)
     assert first_token_seconds(some) == 1.0 + 4.0

@@ -65,6 +65,17 @@ def test_the_best_is_the_best_in_the_measures_own_direction():
     assert sweep.best_setting(found, NLL).lead == pytest.approx(1.8)
 
 
+def test_a_lead_below_the_factor_between_cells_of_equal_work_tells_nothing_apart():
+    found = factorial()
+    best = sweep.best_setting(found, TAU)
+    others = len(found.settings) - 1
+    assert len(best.not_told_apart) < others
+    assert len(sweep.best_setting(found, TAU, clock=100.0).not_told_apart) == others
+    said = sweep_text.best_sentence(sweep.best_setting(found, TAU, clock=100.0), TAU)
+    assert f"is not told apart from {best.second}" in said
+    assert "chosen on these prompts" in said
+
+
 def test_settings_that_write_the_same_are_not_told_apart():
     best = sweep.best_setting(factorial(), TAU)
     assert best.label == "respec(theta=2, least=0.1)"
