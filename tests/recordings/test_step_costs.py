@@ -1,0 +1,33 @@
+"""Costs of recorded drafters in plain forwards: the clock of a recording is set by layers whose cost is counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from specdec_lib.recordings.folder import load_recordings
+from specdec_lib.recordings.step_costs import CLOCK, FIRST, SHAPE, first_layers_cost, step_costs
+
+
+def test_the_cost_of_first_layers_is_what_they_read():
+    layer, head = 576 * (64 * 24 + 3 * 1536), 576 * 49152
+    assert first_layers_cost(SHAPE, FIRST) == pytest.approx((6 * layer + head) / (30 * layer + head))
+    assert first_layers_cost(SHAPE, 30) == 1
+
+
+def test_all_drafters_are_timed_by_the_clock_of_their_recording():
+    one = next(iter(load_recordings().values()))
+    costs = step_costs(one, 123.0)
+    assert costs[CLOCK] == first_layers_cost(SHAPE, FIRST)
+    assert costs["suffix-automaton"] < 0.01 < costs["eagle"] < costs[CLOCK]
+    slower = replace(one, seconds={name: {length: [3 * s for s in some] for length, some in took.items()}
+                                   for name, took in one.seconds.items()})
+    assert step_costs(slower, 123.0) == pytest.approx(costs)
+
+
+@pytest.mark.parametrize("lacking", ["clock", "target"])
+def test_without_the_clock_seconds_are_those_of_the_machine_that_is_asked_about(lacking):
+    one = next(iter(load_recordings().values()))
+    other = replace(one, about={**one.about, "target": {"name": "another"}}) if lacking == "target" else replace(
+        one, seconds={name: took for name, took in one.seconds.items() if name != CLOCK})
+    costs = step_costs(other, 2.0)
+    assert costs["eagle"] == pytest.approx(2 * step_costs(other, 4.0)["eagle"])
