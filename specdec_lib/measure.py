@@ -194,8 +194,8 @@ def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..
 
     Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides, so that
     differences between prompts cancel. `statistic` gets the totals [draws, numbers] of every side; draws for
-    which it is undefined are left out. scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the
-    core needs only torch and numpy.
+    which it is undefined are left out. Over a dozen prompts or fewer the interval is somewhat too narrow.
+    scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the core needs only torch and numpy.
     """
     count = len(sides[0])
     if count < FEWEST:

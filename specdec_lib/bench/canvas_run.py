@@ -50,11 +50,13 @@ def run_canvases(plan: CanvasPlan, world: CanvasWorld, out: Path, progress: Prog
         if folder.finished:
             return finished_summary(out)
         everything: list[CanvasDecode] = []
+        warmed = False
         for number, task in enumerate(world.tasks):
             progress(number, len(world.tasks), task.id)
             found = folder.part(number)
             if found is None:
-                found = decode_task(plan, world, task, keep=number < plan.keep)
+                warmed = warmed or warm_up(plan, world)
+                found = decode_task(plan, world, task, number, keep=number < plan.keep)
                 folder.write_part(number, found)
             everything += found
         told = summary(plan, world, everything)
@@ -80,14 +82,18 @@ def summary(plan: CanvasPlan, world: CanvasWorld, decodes: Sequence[CanvasDecode
             "row_cost": cost_ratios(costs)}
 
 
-def decode_task(plan: CanvasPlan, world: CanvasWorld, task: CanvasTask, keep: bool) -> list[CanvasDecode]:
-    """All methods on one task, with the same random numbers; the references come first."""
-    dice, done, out = Dice(plan.seed).fork(task.id), {}, []
-    for spec in plan.methods:
-        session = finished(task.canvas, world.model, make_canvas_method(spec, world.model), dice)
-        done[write_part(spec)] = session
-        out.append(decoded(spec, session, done, world, task, keep, dice))
-    return out
+def warm_up(plan: CanvasPlan, world: CanvasWorld) -> bool:
+    """Fills the first canvas once, so that no method pays for what only the first forwards take."""
+    finished(world.tasks[0].canvas, world.model, make_canvas_method(plan.methods[0], world.model), Dice(plan.seed))
+    return True
+
+
+def decode_task(plan: CanvasPlan, world: CanvasWorld, task: CanvasTask, number: int, keep: bool) -> list[CanvasDecode]:
+    """All methods on one task, with the same random numbers; each task begins with another of them."""
+    dice, first = Dice(plan.seed).fork(task.id), number % len(plan.methods)
+    done = {write_part(spec): finished(task.canvas, world.model, make_canvas_method(spec, world.model), dice)
+            for spec in (*plan.methods[first:], *plan.methods[:first])}
+    return [decoded(spec, done[write_part(spec)], done, world, task, keep, dice) for spec in plan.methods]
 
 
 def decoded(spec: PartSpec, session: CanvasSession, done: dict[str, CanvasSession], world: CanvasWorld,

@@ -14,6 +14,7 @@ from specdec_lib.canvas.catalog import canvas_specs
 from specdec_lib.canvas.forecast import forecast
 from specdec_lib.canvas.types import CanvasTask, CanvasWorld
 from specdec_lib.canvas.worlds import open_world
+from specdec_lib.specs import write_part
 from specdec_lib.types import Refusal
 from tests.canvas.tables import empty
 
@@ -83,14 +84,24 @@ def test_a_stopped_run_continues_with_the_next_task_and_ends_as_one_that_was_not
         run_canvases(plan(), world, tmp_path / "stopped", stop_at)
     asked = []
     known = canvas_run.decode_task
-    monkeypatch.setattr(canvas_run, "decode_task", lambda plan, world, task, keep: asked.append(task.id)
-                        or known(plan, world, task, keep))
+    monkeypatch.setattr(canvas_run, "decode_task", lambda plan, world, task, number, keep: asked.append(task.id)
+                        or known(plan, world, task, number, keep))
     told = run_canvases(plan(), world, tmp_path / "stopped", quiet)
     assert asked == ["table-002", "table-003"]
     assert lasting(told) == lasting(expected)
     numbers = [[(one.task, one.method, one.forwards, one.wrong, one.quality, [each.tokens for each in one.rounds])
                 for one in read_canvas_run(tmp_path / folder).decodes] for folder in ("calm", "stopped")]
     assert numbers[0] == numbers[1]
+
+
+def test_a_run_warms_up_and_each_task_begins_with_another_method(tmp_path, monkeypatch):
+    begun, known = [], canvas_run.make_canvas_method
+    monkeypatch.setattr(canvas_run, "make_canvas_method", lambda spec, model: begun.append(write_part(spec))
+                        or known(spec, model))
+    one = plan("stepwise,parallel(k=2)")
+    told = run_canvases(one, open_world("table", 3), tmp_path, quiet)
+    assert list(told["methods"]) == ["stepwise", "parallel(k=2)"]
+    assert begun == ["stepwise", "stepwise", "parallel(k=2)", "parallel(k=2)", "stepwise", "stepwise", "parallel(k=2)"]
 
 
 def test_a_finished_run_is_returned_and_another_one_refused(tmp_path, monkeypatch):
