@@ -196,7 +196,8 @@ def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: S
                          "spread_of_repeats": summary.spread_of_repeats(decodes),
                          "spread_within_decode": summary.spread_within_decode(decodes),
                          "warnings": [*summary.warnings(decodes), *store_leaks.store_leaks(decodes, plan.store)]},
-            "methods": summary.rounded(with_quality(summary.method_summaries(decodes, lossless, curve), *about_them)),
+            "methods": summary.rounded(with_quality(summary.method_summaries(
+                decodes, lossless, curve, resumed_methods(plan.methods)), *about_them)),
             "peers": summary.rounded(with_quality(summary.peer_summaries(decodes), *about_them))}
 
 

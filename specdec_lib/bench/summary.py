@@ -5,7 +5,7 @@ Pure: reads no file and no clock. Peers have no rounds, so what needs rounds is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import fmean, median
 from typing import Any
 
@@ -19,11 +19,17 @@ GATES = ("target_nll", "ar_overlap", "reference_score", "repeated_4grams")
 BUSY = 0.10                                        # spread of plain decoding's repeats; above it times mean little
 
 
-def method_summaries(decodes: Sequence[Decode], lossless: dict[str, bool], curve: CostCurve | None) -> dict[str, dict]:
-    """The `methods` of a summary: name -> measures, with the same of each family under `by_family`."""
+def method_summaries(decodes: Sequence[Decode], lossless: dict[str, bool], curve: CostCurve | None,
+                     resumed: Collection[str] = ()) -> dict[str, dict]:
+    """The `methods` of a summary: name -> measures, with the same of each family under `by_family`.
+
+    The curve predicts nothing of methods whose verification resumes rows: it is a part of a forward.
+    """
     named = _named(decodes, peer=False)
-    return {name: _with_families(lambda base, own, name=name: method_summary(base, own, lossless.get(name), curve),
-                                 _named(decodes, peer=False)["ar"], own) for name, own in named.items()}
+    prices = {name: None if name in resumed else curve for name in named}
+    return {name: _with_families(lambda base, own, name=name: method_summary(base, own, lossless.get(name),
+                                                                             prices[name]), named["ar"], own)
+            for name, own in named.items()}
 
 
 def peer_summaries(decodes: Sequence[Decode]) -> dict[str, dict]:

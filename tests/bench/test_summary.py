@@ -48,6 +48,8 @@ def test_the_expected_speedup_uses_the_curve_and_the_measured_time_of_drafting()
     entry = summary.method_summaries([*PLAIN, *FAST], {}, curve)["fast"]
     assert entry["expected_speedup"] == 4 * 1 / (3.5 / 2 + 0.5)
     assert summary.method_summaries(PLAIN, {}, None)["ar"]["expected_speedup"] is None
+    resumed = summary.method_summaries([*PLAIN, *FAST], {}, curve, {"fast"})
+    assert (resumed["fast"]["expected_speedup"], resumed["ar"]["expected_speedup"]) == (None, 1.0)
 
 
 def test_the_expected_speedup_of_plain_decoding_is_1_and_a_machine_that_is_slower_changes_none():
