@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
+from specdec_lib.intervals import bootstrap
 from specdec_lib.trees import offered
 from specdec_lib.types import Round, Session
-
-FEWEST = 5                                         # prompts that an interval needs
 
 
 class Row(NamedTuple):
@@ -186,24 +184,6 @@ def share_interval(pairs: Sequence[tuple[float, float]], draws: int = 4000, seed
     if not any(whole for _, whole in pairs):
         return None
     return bootstrap([pairs], lambda totals: totals[:, 0] / totals[:, 1], draws, seed)
-
-
-def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..., np.ndarray], draws: int = 4000,
-              seed: int = 0) -> list[float] | None:
-    """95 % percentile interval of a statistic of totals over prompts, drawn with replacement; None below five prompts.
-
-    Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides, so that
-    differences between prompts cancel. `statistic` gets the totals [draws, numbers] of every side; draws for
-    which it is undefined are left out. Over a dozen prompts or fewer the interval is somewhat too narrow.
-    scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the core needs only torch and numpy.
-    """
-    count = len(sides[0])
-    if count < FEWEST:
-        return None
-    pick = np.random.default_rng(seed).integers(count, size=(draws, count))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        drawn = statistic(*(np.asarray(side, float)[pick].sum(1) for side in sides))
-    return [float(x) for x in np.nanquantile(drawn, (0.025, 0.975))]
 
 
 Shares = Sequence[tuple[float, float]]              # (part, whole) of each prompt

@@ -37,7 +37,13 @@ class BatchRow(NamedTuple):
     identical: int                                 # prompts with the ids of `ar` in the same batch
     as_single: int | None                          # prompts with the method's own ids at batch 1; None: no such run
     speedup: float | None                          # over `ar` in the same batch, of all sequences, measured
-    measures: Mapping[str, Any]                    # of `bench.batch_summary`
+    measures: Mapping[str, Any]                    # of `bench.batch_summary`, all repeats together
+    of_repeats: Sequence[float] = ()               # `speedup` of each repeat
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The lowest and the highest speed-up of its repeats; None where it was run once."""
+        return (min(self.of_repeats), max(self.of_repeats)) if len(self.of_repeats) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -131,8 +137,16 @@ def rows_of(run: Mapping[str, Any], decodes: Sequence[Decode], single: Sequence[
         parted = {one.question_id for one in own if alone.get(key_of(one)) != one.outcome.tokens}
         as_single = None if single is None else same["prompts"] - len(parted)
         rows.append(BatchRow(run["dtype"], run["batch"], name, same["prompts"], same["identical_prompts"], as_single,
-                             speedup(plain, found), found.as_dict()))
+                             speedup(plain, found), found.as_dict(), speedups_of_repeats(by_method[PLAIN], own)))
     return rows
+
+
+def speedups_of_repeats(plain: Sequence[Decode], own: Sequence[Decode]) -> list[float]:
+    """The speed-up of each repeat over plain decoding in the same repeat."""
+    repeats = dict.fromkeys(one.repeat for one in own)
+    found = [speedup(*(batch_measures([one for one in side if one.repeat == repeat]) for side in (plain, own)))
+             for repeat in repeats]
+    return [value for value in found if value is not None]
 
 
 def key_of(one: Decode) -> tuple:
@@ -189,7 +203,7 @@ def round_at_one(table: BatchTable, row: BatchRow) -> RoundAtOne | None:
 def gain_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
     """By method and batch: what was measured, and in columns of its own what was predicted."""
     return [{"method": row.method, "batch": row.batch, "tokens/s, all": row.measures["tokens_per_second"],
-             "measured speed-up": row.speedup,
+             "measured speed-up": row.speedup, "lowest to highest repeat": span_text(row),
              "predicted, batch full": None if name == PLAIN else predicted(table, row),
              "predicted, as full as measured": None if name == PLAIN else predicted_as_filled(table, row),
              "tokens per forward and sequence": row.measures["tokens_per_forward_and_sequence"],
@@ -198,8 +212,16 @@ def gain_rows(table: BatchTable, dtype: str) -> list[dict[str, Any]]:
             for name in (PLAIN, *table.methods(dtype)) for row in table.of(dtype, name)]
 
 
+def span_text(row: BatchRow) -> str | None:
+    """`1.21 to 1.34`; None where the run had one repeat."""
+    return row.span and f"{row.span[0]:.2f} to {row.span[1]:.2f}"
+
+
 def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None]]:
-    """For each method, that its measured gain is smaller at the largest batch than at the smallest; whether it is."""
+    """For each method, that its measured gain is smaller at the largest batch than at the smallest; whether it is.
+
+    Unknown where repeats were measured and those of the two batches overlap.
+    """
     out = []
     for name in table.methods(dtype):
         rows = [row for row in table.of(dtype, name) if row.speedup is not None]
@@ -207,10 +229,11 @@ def gain_sentences(table: BatchTable, dtype: str) -> list[tuple[str, bool | None
             out.append((f"{name} was measured at one batch alone", None))
             continue
         first, last = rows[0], rows[-1]
-        at, than_at = number(last.speedup), number(first.speedup)
-        out.append((f"{name}: the speed-up is smaller at batch {last.batch} than at batch {first.batch}, {at} against "
-                    f"{than_at}; from batch to batch it {trend([row.speedup for row in rows])}",
-                    float(at) < float(than_at)))
+        at, than_at = ((number(row.speedup), f" ({span_text(row)})" if row.span else "") for row in (last, first))
+        known = not (first.span and last.span) or last.span[1] < first.span[0] or first.span[1] < last.span[0]
+        out.append((f"{name}: the speed-up is smaller at batch {last.batch} than at batch {first.batch}, "
+                    f"{''.join(at)} against {''.join(than_at)}; from batch to batch it "
+                    f"{trend([row.speedup for row in rows])}", float(at[0]) < float(than_at[0]) if known else None))
     return out
 
 

@@ -37,7 +37,7 @@ def stack_spec(stack: str, blocks: Sequence[int]) -> str:
 
 
 METHODS = ",".join(["ar", *(stack_spec(*one) for one in STACKS)])
-COMMAND = (f'specdec bench --dtype float32 --cost data/cost/smollm2-135m-cpu2-fp32.json --limit 12 --max-new-tokens 64'
+COMMAND = (f'specdec bench --cost data/cost/smollm2-135m-cpu2-amx-bf16.json --limit 12 --max-new-tokens 64'
            f' --out data/results/hierarchical --methods "{METHODS}"')
 
 SAID = {"step": "steps", "verification": "verifications", "start": "starts", "prompt": "prompts"}      # of the parts

@@ -36,9 +36,9 @@ from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
 GATE = 0.15                                        # how far a simulated time may be from the measured one
-COMMAND = ("specdec bench --limit 24 --max-new-tokens 96 --dtype float32 --out data/results/parallel --methods"
+COMMAND = ("specdec bench --limit 24 --max-new-tokens 64 --out data/results/parallel --methods"
            " \"ar,draft-model,pearl,specbranch,ppsd,duodecoding,double,hierarchical\"")
-CONTENTION = "specdec cost --contention --dtype float32 --threads 1"
+CONTENTION = "specdec cost --contention --threads 1"
 NO_WORK = LaneTotals(0.0, 0.0, 0.0, 0.0)
 Decodes = Sequence[Sequence[Row]]                  # the rounds of each decode of one method
 
@@ -98,24 +98,30 @@ def reader_of(spec: str) -> TraceReader:
 
 
 def calibrate(decodes: Decodes, read: TraceReader = trace) -> Calibration:
-    """Median seconds of a drafted token, of a forward by its width, and of the rest of a round: message and verdict.
+    """Median seconds of a drafted token, of drafts by their tokens, of forwards by their width, and of a round's rest.
 
-    Of a round in parallel the rest is its wall time less the drafting before the forward, and less the longer of the
-    forward and the drafting beside it.
+    The rest is message and verdict: of a round in parallel its wall time less the drafting before the forward, and less
+    the longer of the forward and the drafting beside it.
     """
-    steps, forwards, others = [], {}, []
+    steps, others = list[float](), list[float]()
+    drafts, forwards = dict[int, list[float]](), dict[int, list[float]]()
     for rows in decodes:
         for row, one in zip(rows, read(rows), strict=True):
             made = one.before.tokens + one.beside.tokens
             steps += [row.what / made] if made else []
+            if made and made in (one.before.tokens, one.beside.tokens):        # one draft, not two
+                drafts.setdefault(made, []).append(row.what)
             forwards.setdefault(one.width, []).append(row.target)
             alone = row.what * one.before.tokens / made if made else 0.0
             rest = row.seconds - alone - max(row.what - alone, row.target)
             others.append(row.when + row.how if row.wall is None else max(row.when + row.how, rest))
     if not others:
         raise Refusal("there are no rounds to calibrate from")
-    return Calibration(median(steps) if steps else 0.0, {width: median(some) for width, some in forwards.items()},
-                       median(others))
+    return Calibration(median(steps) if steps else 0.0, medians(forwards), median(others), drafts=medians(drafts))
+
+
+def medians(groups: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    return {name: median(some) for name, some in groups.items()}
 
 
 def simulated(decodes: Decodes, costs: Calibration, kappa: float = 1.0, parallel: bool = True,
@@ -137,14 +143,17 @@ def measured_seconds(decodes: Decodes) -> float:
 
 
 def check_time(decodes: Decodes, read: TraceReader = trace) -> TimeCheck:
-    """The schedule that was measured, simulated: every second decode, at costs calibrated from the others.
+    """The schedule that was measured, simulated: either half of the decodes at costs calibrated from the other half.
 
-    Costs of a run in parallel include contention. One decode alone is simulated at its own costs.
+    The halves are every second decode. Costs of a run in parallel include contention. One decode alone is simulated at
+    its own costs.
     """
     beside = in_parallel([row for rows in decodes for row in rows])
-    held_out, costs = decodes[1::2] or decodes, calibrate(decodes[::2], read)
-    seconds = sum(one.seconds for one in simulated(held_out, costs, parallel=beside, read=read))
-    return TimeCheck("in parallel" if beside else "in turn", measured_seconds(held_out), seconds)
+    even, odd = decodes[::2], decodes[1::2]
+    folds = ((even, odd), (odd, even)) if odd else ((even, even),)
+    seconds = sum(one.seconds for known, others in folds
+                  for one in simulated(others, calibrate(known, read), parallel=beside, read=read))
+    return TimeCheck("in parallel" if beside else "in turn", measured_seconds(decodes), seconds)
 
 
 def check_method(report: Report, spec: str) -> TimeCheck:

@@ -16,7 +16,7 @@ from specdec_lib.measure import Row
 from specdec_lib.types import Refusal
 
 BASE, METHOD = "pearl", "double"
-COMMAND = ('specdec bench --prompts data/prompts/repeating.jsonl --dtype float32 --max-new-tokens 128'
+COMMAND = ('specdec bench --prompts data/prompts/repeating.jsonl --max-new-tokens 128'
            ' --out data/results/parallel-repeating --methods "ar,sam,pearl,double,double(inner=False),'
            'double(guide=False)"')
 

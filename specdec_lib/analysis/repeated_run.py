@@ -15,6 +15,7 @@ from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.run_comparison import PLACE, ComparedRun, differences
 from specdec_lib.bench.results import Decode
 from specdec_lib.bench.summary import paired
+from specdec_lib.intervals import bootstrap
 from specdec_lib.measure import Cost
 
 Interval = Sequence[float] | None
@@ -84,7 +85,7 @@ def ratio_interval(costs: Sequence[tuple[list[Cost], list[Cost]]]) -> Interval:
                        for base, own in ((plain, mine), (plain_here, mine_here)))
         return now / before
 
-    return measure.bootstrap(sides, ratio)
+    return bootstrap(sides, ratio)
 
 
 def changed_places(kept: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

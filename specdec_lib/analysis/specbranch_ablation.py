@@ -19,7 +19,7 @@ RUN = "data/results/parallel-ablations"
 METHODS = ("ar,pearl(depth=4),pearl(depth=4,workers='inline'),specbranch(depth=4),specbranch(depth=4,most=1),"
            "specbranch(depth=4,epsilon=0),specbranch(depth=4,predict='length'),specbranch(depth=4,predict='h-rad'),"
            "ppsd(layer=5),ppsd(layer=10)")
-COMMAND = f'specdec bench --limit 12 --max-new-tokens 48 --dtype float32 --out {RUN} --methods "{METHODS}"'
+COMMAND = f'specdec bench --limit 12 --max-new-tokens 48 --repeats 2 --out {RUN} --methods "{METHODS}"'
 
 
 def confusion(figures: Mapping) -> dict[str, dict[str, int]]:

@@ -1,7 +1,7 @@
 """A finished sweep in numbers: best settings, sensitivities, the Pareto front, and whether a choice holds elsewhere.
 
 Pure functions of the rows of `cells.parquet`. A measure is a ratio of totals over prompts, so every interval is the
-95 % bootstrap over prompts of `measure.bootstrap`, paired wherever two settings are compared. Seeds of a setting are
+95 % bootstrap over prompts of `intervals.bootstrap`, paired wherever two settings are compared. Seeds of a setting are
 pooled: the prompt is what is drawn. What was chosen on the same prompts that it is measured on looks better than it is;
 `sweep_held_out` says how much.
 """
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specdec_lib.measure import bootstrap
+from specdec_lib.intervals import bootstrap
 from specdec_lib.sweep.dataset import PARAMETER, read_dataset
 from specdec_lib.types import Refusal
 

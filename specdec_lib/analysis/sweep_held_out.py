@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specdec_lib.analysis.sweep import MEASURES, SweepRun, ranked
-from specdec_lib.measure import FEWEST
+from specdec_lib.intervals import FEWEST
 
 
 class HeldOutChoice(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from specdec_lib.bench.canvas_results import CanvasDecode
 from specdec_lib.canvas.catalog import canvas_spec, reference_of
 from specdec_lib.canvas.outcome import Corrections
-from specdec_lib.measure import bootstrap
+from specdec_lib.intervals import bootstrap
 from specdec_lib.specs import write_part
 
 OF_A_FAMILY = ("tasks", "solved", "solved_ci", "forwards", "tokens_per_forward", "identical", "promised", "corrections")

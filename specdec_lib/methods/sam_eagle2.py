@@ -2,7 +2,7 @@
 
 Source: Hu et al. 2024 (SAM-Decoding with EAGLE-2 as its second drafter); the published threshold is 5, with copies of
 40 tokens and trees of 60. Ours is 3, because a copy costs no step of the head; on the tuning prompts 3 is 1.08 times
-(1.01 to 1.16) as fast as 1 with the head that is shipped now (`data/results/tuning`). Copies are as long as the nodes
+(1.01 to 1.17) as fast as 1 with the head that is shipped now (`data/results/tuning`). Copies are as long as the nodes
 that the cost curve allows, 6 there. Before its next draft the head processes in one step the tokens it missed while
 others drafted. Cost: no draft forward in rounds that copy, else EAGLE-2's.
 """

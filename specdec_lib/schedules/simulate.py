@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 DRAFTER, TARGET = "drafter", "target"
@@ -80,15 +80,22 @@ class Calibration:
     """Seconds of a draft step, of a forward by its width in tokens, and of message, verdict and rollback together.
 
     `more` is the price of each further branch, in draft steps: 0 where a batch of branches costs what one costs, 1
-    where they are drafted one after another.
+    where they are drafted one after another. `drafts` are whole drafts by their tokens, branches included, where they
+    were measured: a drafter that retrieves makes several tokens in a step, and every draft begins with reading what
+    was emitted.
     """
 
     step: float = 1.0
     forwards: Mapping[int, float] | Callable[[int], float] | float = 1.0
     verdict: float = 0.0
     more: float = 1.0
+    drafts: Mapping[int, float] = field(default_factory=dict)
 
     def draft(self, tokens: int, branches: int = 1) -> float:
+        """Of so many tokens; where drafts were measured and none of so many, as the next longer one, else by steps."""
+        longer = min((one for one in self.drafts if one >= tokens), default=None)
+        if tokens and longer is not None:
+            return self.drafts[longer]
         return self.step * tokens / max(1, branches) * (1 + self.more * (max(1, branches) - 1))
 
     def forward(self, width: int) -> float:

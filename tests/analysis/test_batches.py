@@ -67,6 +67,17 @@ def test_the_sentence_is_the_same_claim_whatever_the_data_say_of_it(speedups, wo
     assert holds is shrank
 
 
+@pytest.mark.parametrize(("first", "last", "shrank"), [((1.9, 2.1), (1.1, 1.3), True), ((1.9, 2.1), (1.5, 1.95), None),
+                                                       ((1.0, 1.1), (1.4, 1.6), False)])
+def test_repeats_that_overlap_carry_no_claim(first, last, shrank):
+    rows = [row(batch, sum(two) / 2)._replace(of_repeats=two) for batch, two in ((1, first), (4, last))]
+    shown = BatchTable(tuple(rows), (), {})
+    ((said, holds),) = found.gain_sentences(shown, "float32")
+    assert f"({last[0]:.2f} to {last[1]:.2f}) against" in said
+    assert holds is shrank
+    assert found.gain_rows(shown, "float32")[0]["lowest to highest repeat"] == f"{first[0]:.2f} to {first[1]:.2f}"
+
+
 def test_a_single_batch_and_a_table_without_a_curve_say_so():
     assert found.gain_sentences(table(2.0), "float32") == [("sam was measured at one batch alone", None)]
     assert found.prediction_sentences(table(2.0, 1.5, curves={}), "float32")[0][1] is None
@@ -91,7 +102,8 @@ def test_runs_of_plain_decoding_alone_have_no_gain_to_show(tmp_path):
 def folder(tmp_path_factory):
     """Runs of three prompts at batch 1 and 2, and a curve beside them."""
     world, out = untrained_environment(4), tmp_path_factory.mktemp("batches")
-    plan = Plan(("ar", "sam(depth=3)"), prompts="p.jsonl", sha256="0" * 64, target="toy", max_new_tokens=8, threads=1)
+    plan = Plan(("ar", "sam(depth=3)"), prompts="p.jsonl", sha256="0" * 64, target="toy", max_new_tokens=8, threads=1,
+                repeats=2)
     run.run_bench(plan, world, ASKED, out / "b1")
     batch_run.run_batches(replace(plan, batch=2), world, ASKED, out / "b2")
     CURVE.save(out / "cost-float32.json")
@@ -103,6 +115,8 @@ def test_a_table_of_runs_is_kept_and_read_again(folder, tmp_path):
     assert [(one.batch, one.method, one.prompts, one.identical, one.as_single) for one in shown.rows] == [
         (1, "ar", 3, 3, 3), (1, "sam(depth=3)", 3, 3, 3), (2, "ar", 3, 3, 3), (2, "sam(depth=3)", 3, 3, 3)]
     assert shown.curves == {"float32": CURVE}
+    assert [len(one.of_repeats) for one in shown.rows] == [2] * 4
+    assert all(one.span[0] <= one.speedup <= one.span[1] for one in shown.rows)
     assert found.same_ids(shown, "float32") == (6, 6)
     assert shown.methods("float32") == ["sam(depth=3)"]
     assert [one["batch"] for one in found.provenance_rows(shown)] == [1, 2]

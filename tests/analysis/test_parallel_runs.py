@@ -44,13 +44,31 @@ def test_a_measured_run_is_simulated_as_it_was_measured():
     assert (turned.kind, beside.kind) == ("in turn", "in parallel")
     assert turned.ratio == pytest.approx(1)
     assert beside.ratio == pytest.approx(1)
-    assert turned.measured == pytest.approx(60 * (10 * STEP + FORWARD + REST))
+    assert turned.measured == pytest.approx(3 * 60 * (10 * STEP + FORWARD + REST))
 
 
-def test_the_gate_is_on_decodes_that_the_costs_do_not_come_from_and_can_fail():
+def test_each_half_of_the_decodes_is_simulated_at_the_costs_of_the_other():
     slow = [row._replace(what=row.what * 1.4, target=row.target * 1.4) for row in logged_rows()]
-    check = runs.check_time([logged_rows(), slow, logged_rows(), slow])
-    assert check.ratio == pytest.approx(.205 / .285)
+    assert runs.check_time([logged_rows(), slow, logged_rows()]).ratio == pytest.approx(
+        (2 * .285 + .205) / (2 * .205 + .285))
+    assert runs.check_time([logged_rows(), slow] * 2).ratio == pytest.approx(1), "a machine that changes is no error"
+
+
+def test_a_drafter_that_makes_several_tokens_in_a_step_is_priced_by_its_drafts():
+    """One step each, whatever a draft holds: by seconds of a token, the long ones would be too dear."""
+    rows = [row._replace(ahead=2 + 9 * (number % 3 == 0), what=.08, discarded=None)
+            for number, row in enumerate(logged_rows())]
+    costs = runs.calibrate([rows])
+    assert costs.drafts == {2: pytest.approx(.08), 11: pytest.approx(.08)}
+    assert runs.check_time([rows] * 2).ratio == pytest.approx(1)
+    assert costs.step * 11 > 3 * costs.draft(11)
+
+
+def test_the_gate_can_fail():
+    waits = [row._replace(target=row.target * (9 if number % 5 == 0 else 1))
+             for number, row in enumerate(logged_rows())]
+    check = runs.check_time([waits] * 2)           # medians leave the long waits out
+    assert check.ratio == pytest.approx(.205 / (.205 + .8 / 5), rel=.1)
     assert not check.passes
     assert runs.TimeCheck("in turn", 1.0, 1.14).passes
     assert not runs.TimeCheck("in turn", 1.0, 1.16).passes

@@ -8,7 +8,7 @@ import pytest
 from specdec_lib.analysis import sweep, sweep_text
 from specdec_lib.analysis.sweep import SweepRun
 from specdec_lib.analysis.sweep_held_out import held_out_choices
-from specdec_lib.measure import bootstrap
+from specdec_lib.intervals import bootstrap
 from specdec_lib.types import Refusal
 
 TAU, ACCEPTED, NLL = "tokens per forward", "acceptance rate", "NLL (nats per token)"

@@ -79,3 +79,5 @@ def test_prices_of_branches_and_widths():
     assert Calibration(2.0).draft(6, 3) == 12              # one after another
     assert [costs.forward(width) for width in (1, 2, 4, 9)] == [5, 6, 6, 6]
     assert Calibration(forwards=lambda width: 10 + width).forward(3) == 13
+    whole = Calibration(2.0, drafts={4: 5.0, 8: 6.0})
+    assert [whole.draft(tokens) for tokens in (0, 3, 4, 8, 9)] == [0, 5, 5, 6, 18]       # 9: by steps

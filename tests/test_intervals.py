@@ -1,0 +1,67 @@
+"""Bootstrap intervals: the quantiles of few prompts, and how often an interval holds what it is an interval of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdec_lib import intervals
+from specdec_lib.bench.results import read_turns
+from specdec_lib.bench.summary import paired
+from specdec_lib.intervals import bootstrap, students_t, tails
+
+RUN = Path(__file__).parents[1] / "data" / "results" / "relaxed"
+PLAIN = (0.025, 0.975)
+
+
+def ratio(totals: np.ndarray) -> np.ndarray:
+    return totals[:, 0] / totals[:, 1]
+
+
+def times_as_fast(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    return one[:, 1] * two[:, 0] / (one[:, 0] * two[:, 1])
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(4, 2.77645), (7, 2.36462), (11, 2.20099), (23, 2.06866), (59, 2.00100)])
+def test_students_t_is_that_of_the_tables(freedom: int, t: float):
+    assert students_t(freedom) == pytest.approx(t, rel=5e-4)
+
+
+def test_the_tails_are_alike_and_over_many_prompts_the_plain_quantiles():
+    assert sum(tails(5)) == pytest.approx(1)
+    assert tails(5)[0] < tails(8)[0] < tails(24)[0] < 0.025
+    assert tails(100_000) == pytest.approx(PLAIN, abs=1e-5)
+
+
+def share_held(count: int, samples: int = 600) -> float:
+    """How many intervals over `count` prompts, drawn from those of a run, hold the speed-up over all of its prompts."""
+    decodes = read_turns(RUN)
+    plain, other = (np.asarray(side, float) for side in paired(
+        *([one for one in decodes if one.method == name] for name in ("ar", "respec"))))
+    known = times_as_fast(plain.sum(0, keepdims=True), other.sum(0, keepdims=True))[0]
+    picks = np.random.default_rng(1).integers(len(plain), size=(samples, count))
+    found = [bootstrap([plain[pick].tolist(), other[pick].tolist()], times_as_fast, draws=1000) for pick in picks]
+    return float(np.mean([low <= known <= high for low, high in found]))
+
+
+@pytest.mark.parametrize("count", [5, 8, 24])
+def test_an_interval_over_few_prompts_holds_the_speed_over_all_nineteen_times_in_twenty(count: int):
+    assert 0.92 <= share_held(count) <= 0.98
+
+
+def test_plain_quantiles_hold_it_less_often(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(intervals, "tails", lambda count: PLAIN)
+    assert share_held(8) < 0.90
+
+
+def test_a_draw_takes_a_prompt_on_all_sides():
+    one = [(x, 1.0) for x in (1.0, 5.0, 2.0, 9.0, 4.0)]
+    other = [(x + 1.0, 1.0) for x, _ in one]
+    assert bootstrap([one, other], lambda a, b: ratio(b) - ratio(a)) == pytest.approx([1.0, 1.0])
+
+
+def test_fewer_than_five_prompts_have_no_interval():
+    assert bootstrap([[(1.0, 1.0)] * 4], ratio) is None
+    assert bootstrap([[(1.0, 1.0)] * 5], ratio) == [1.0, 1.0]
