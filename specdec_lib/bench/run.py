@@ -21,6 +21,7 @@ from specdec_lib.bench.results import Decode, select
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.bench.runners import Runner, make_runners
 from specdec_lib.cost.curves import CostCurve
+from specdec_lib.hub.tokenizer import text_of
 from specdec_lib.index.static_store import open_store
 from specdec_lib.types import Refusal
 
@@ -113,7 +114,7 @@ def decoded(prompt: Prompt, turn: int, ids: tuple[int, ...], world: Environment,
     """One turn by one runner."""
     outcome = entrant.run(ids, (prompt.question_id, turn), repeat)
     text = world.decode(outcome.tokens)
-    pieces = tuple(world.decode((token,)) for token in outcome.tokens)
+    pieces = tuple(text_of(token, world.decode) for token in outcome.tokens)
     return Decode(prompt.question_id, prompt.family, entrant.name, repeat, turn, entrant.peer, len(ids), outcome, text,
                   pieces, score(prompt, turn, text))
 

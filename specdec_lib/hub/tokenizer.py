@@ -9,6 +9,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import date
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell
 FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 AUTO, PLAIN = "AutoTokenizer", "TokenizersBackend"          # classes of transformers
 ROLES = ("user", "assistant")
+DATE = date(2024, 7, 26)                           # what Llama 3's template takes where it is told no date
 History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
 
 
@@ -42,13 +46,18 @@ class Tokenizer:
         return bool(self.tokenizer.chat_template)
 
     def encode_chat(self, history: History) -> tuple[int, ...]:
-        """Ids of a conversation up to where the model's next answer begins. Refusal for an empty turn."""
+        """Ids of a conversation up to where the model's next answer begins. Refusal for an empty turn.
+
+        A template that writes today's date gets the same `DATE` every day, so that prompts stay what they were.
+        """
         messages = as_messages(history)
         if not self.has_template:
             self.warn_once()
             return self.encode("\n".join(message["content"] for message in messages))
         try:
-            written = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            template = dated(self.tokenizer.get_chat_template())
+            written = self.tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False,
+                                                         add_generation_prompt=True)
         except Exception as error:                 # templates are programs and raise anything
             raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}; give other turns, or"
                           " another model") from error
@@ -98,11 +107,17 @@ class Tokenizer:
 
     def name(self, token: int) -> str:
         """The text of one token, control tokens by their name."""
-        return self.decode([token], control=True)
+        return text_of(token, partial(self.decode, control=True))
 
     def stream(self) -> TextStream:
         """A new stream that decodes token by token."""
         return TextStream(self.decode)
+
+
+def text_of(token: int, decode: Callable[[Sequence[int]], str]) -> str:
+    """The text of one token within others: at the start of a text some tokenizers drop its blank."""
+    once, twice = decode((token,)), decode((token, token))
+    return once if HALF in once or not twice.startswith(once) else twice[len(once):]
 
 
 class TextStream:
@@ -135,6 +150,15 @@ class TextStream:
         return new
 
 
+def dated(template: str) -> str:
+    """The template, with `DATE` for today's date where it asks for that."""
+    if "strftime_now" not in template:
+        return template                            # as it is
+    # transformers' templates drop the line break behind a macro, so blanks that begin a template keep their meaning
+    written = "".join(f"|replace('%{code}', '{DATE.strftime('%' + code)}')" for code in "aAbBdeHIjmMpSyYFT")
+    return f"{{% macro strftime_now(format) %}}{{{{ format{written} }}}}{{% endmacro %}}\n{template}"
+
+
 def as_messages(history: History) -> list[dict[str, str]]:
     """Role and content of every turn. Refusal for no turn or an empty one, ValueError for text, not a list."""
     if isinstance(history, str):
@@ -148,15 +172,25 @@ def as_messages(history: History) -> list[dict[str, str]]:
 def load_tokenizer(folder: Path) -> Any:
     """transformers' tokenizer of a folder; Refusal where it cannot be read."""
     try:
-        return pretrained(reader_of(folder), folder)
+        kind = reader_of(folder)
+        return pretrained(kind, folder, **({"mistral_format": False} if kind == AUTO else {}))     # not mistral-common
     except Refusal:
         raise
     except Exception as error:                     # a missing or broken file, or a tokenizer that needs its own code
+        if needs_sentencepiece(folder):
+            raise Refusal(f"the tokenizer of {folder} is a tokenizer.model, which is read with SentencePiece:"
+                          " `pip install sentencepiece protobuf`") from error
         if (folder / "config.json").exists() and any((folder / name).is_file() for name in FILES):
             refuse_broken_config(folder)           # transformers reads it to find the tokenizer
         raise Refusal(f"{folder} holds no tokenizer that transformers can read without running code from the "
                       f"model, or its config.json is broken ({type(error).__name__}): copy or download it again"
                       ) from error
+
+
+def needs_sentencepiece(folder: Path) -> bool:
+    """Whether what reads this folder's tokenizer is not installed."""
+    alone = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
+    return alone and find_spec("sentencepiece") is None
 
 
 def reader_of(folder: Path) -> str:

@@ -21,6 +21,9 @@ from specdec_lib.types import Refusal
 MODES = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 FILTERS = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)      # in the order in which ours apply
 OWN = ("use_cache", "logits_to_keep", "cache_position")      # what `generate` itself prepares, and changes no token
+OFF = {"RepetitionPenaltyLogitsProcessor": "repetition_penalty=1.0", "TypicalLogitsWarper": "typical_p=1.0",
+       "NoRepeatNGramLogitsProcessor": "no_repeat_ngram_size=0", "EpsilonLogitsWarper": "epsilon_cutoff=0.0",
+       "EtaLogitsWarper": "eta_cutoff=0.0"}        # what switches off an option that the model's own files set
 INSTEAD = "leave it out, or generate without custom_generate"
 
 
@@ -99,7 +102,7 @@ def sampling_of(processors: Iterable[Any], do_sample: bool) -> Sampling | None:
         if type(one) not in FILTERS or any(FILTERS.index(kind) >= FILTERS.index(type(one)) for kind in found):
             raise Refusal(f"the logits processor {type(one).__name__} is not supported here by a speculative"
                           " custom_generate, which applies temperature, then top_k, then top_p, once each: leave it out"
-                          ", or generate without custom_generate")
+                          f"{unset(type(one))}, or generate without custom_generate")
         if getattr(one, "filter_value", -float("inf")) != -float("inf") or getattr(one, "min_tokens_to_keep", 1) > 1:
             raise Refusal(f"a {type(one).__name__} with a filter_value or min_tokens_to_keep of its own is not"
                           " supported by a speculative custom_generate: give top_k and top_p as numbers")
@@ -109,6 +112,12 @@ def sampling_of(processors: Iterable[Any], do_sample: bool) -> Sampling | None:
     values: dict[str, Any] = {"temperature": 1.0} | {name: getattr(found[kind], name) for kind, name in
                                      zip(FILTERS, ("temperature", "top_k", "top_p"), strict=True) if kind in found}
     return Sampling(**values)
+
+
+def unset(kind: type) -> str:
+    """How to leave out a processor that the caller may never have asked for; nothing where ours apply it once."""
+    how = f"pass {OFF[kind.__name__]}" if kind.__name__ in OFF else "clear its option there"
+    return "" if kind in FILTERS else f" (if it comes from the model's generation_config, {how})"
 
 
 def end_of(criteria: Iterable[Any]) -> frozenset[int]:

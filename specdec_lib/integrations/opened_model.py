@@ -21,6 +21,7 @@ from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.hub.tokenizer import Tokenizer, token_facts
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.config import LlamaConfig, config_of
+from specdec_lib.models.llama.stored_head import same_numbers
 from specdec_lib.models.llama.weights import LayerWeights, LlamaWeights, fuse_layer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.shared_weights import OutputMatrix, SharedWeights
@@ -117,7 +118,8 @@ def llama_view(model) -> LlamaWeights | SharedWeights | None:
     try:
         shape = config_of(model.config.to_dict())
         embedding, norm = state["model.embed_tokens.weight"], state["model.norm.weight"]
-        head = embedding if shape.tied else state["lm_head.weight"]
+        head = state.get("lm_head.weight", embedding) if shape.tied else state["lm_head.weight"]
+        shape = replace(shape, tied=shape.tied and same_numbers(head, embedding))
         layers = LayersOnDemand(shape, state.__getitem__)
         layers[-1].down.dense()                    # fails now where names are others, and not while decoding
     except (Refusal, KeyError):

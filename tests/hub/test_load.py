@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 
 from specdec_lib.bench.environment import dtype_beside, dtype_of
 from specdec_lib.hub import load as loading
@@ -12,7 +13,9 @@ from specdec_lib.hub.load import default_dtype, dtype_for, load_lm, parameter_co
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.packed_linear import PackedLinear, bfloat16_is_fast, packs_dtype
+from specdec_lib.models.llama.weights import safetensors_files
 from specdec_lib.types import Draft, Refusal
+from tests.conftest import SIZES
 
 
 @pytest.fixture
@@ -29,6 +32,15 @@ def test_the_llama_family_gets_our_decoder_and_others_get_transformers(folder, t
     transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=97, bos_token_id=0,
                                                          eos_token_id=0)).save_pretrained(other)
     assert isinstance(load_lm(other, torch.float32, "cpu"), HuggingFace)
+
+
+def test_a_window_that_slides_runs_in_transformers_as_chains(tmp_path, words):
+    config = transformers.MistralConfig(**SIZES, sliding_window=8, head_dim=16)
+    transformers.MistralForCausalLM(config).save_pretrained(tmp_path)
+    lm = load_lm(tmp_path, torch.float32, "cpu")
+    assert isinstance(lm, HuggingFace)
+    assert not lm.takes_trees
+    assert torch.isfinite(lm(words(30), Draft()).logits).all()
 
 
 def test_weights_in_several_files_are_one_model(folder, tmp_path, checkpoint, words):
@@ -80,6 +92,25 @@ def test_a_model_larger_than_the_free_memory_is_refused_before_it_is_read(folder
 
 def test_parameters_are_counted_from_the_headers(folder, checkpoint):
     assert parameter_count(folder) == sum(weight.numel() for weight in checkpoint("llama").model.parameters())
+
+
+@pytest.mark.parametrize("indexed", [True, False], ids=["index", "no index"])
+def test_weights_that_lie_there_twice_are_counted_and_read_once(tmp_path, checkpoint, indexed):
+    parts, model = tmp_path / "parts", checkpoint("llama").model
+    model.save_pretrained(parts, max_shard_size="20KB")
+    save_file({"layers.0.attention.wq.weight": torch.ones(3, 3)}, parts / "consolidated.safetensors")
+    if not indexed:
+        (parts / "model.safetensors.index.json").unlink()
+    assert parameter_count(parts) == sum(weight.numel() for weight in model.parameters())
+    assert {file.name for file in safetensors_files(parts).values()} == {
+        file.name for file in parts.glob("model*.safetensors")}
+
+
+def test_an_index_says_which_files_are_the_models(folder, tmp_path):
+    (folder / "model.safetensors").rename(tmp_path / "weights.safetensors")
+    save_file({"other": torch.ones(3)}, tmp_path / "model_ema.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"lm_head.weight": "weights.safetensors"}}')
+    assert {file.name for file in safetensors_files(folder).values()} == {"weights.safetensors"}
 
 
 @pytest.mark.parametrize("torchs", [True, False], ids=["torch has kernels", "torch has none"])

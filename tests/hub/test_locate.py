@@ -5,7 +5,9 @@ import json
 import huggingface_hub
 import numpy as np
 import pytest
-from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+from httpx2 import Request, Response
+from huggingface_hub.errors import GatedRepoError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+from huggingface_hub.utils import filter_repo_objects
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -110,6 +112,44 @@ def test_a_name_that_the_hub_cannot_give_is_refused_in_one_sentence(hub, error):
     with pytest.raises(Refusal, match="someone/something cannot be fetched from the Hugging Face hub") as refusal:
         model_folder("someone/something")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("kind", "remedy"), [
+    (GatedRepoError, "accept its licence on its page of the hub and log in with `hf auth login`, or give"),
+    (RepositoryNotFoundError, "check the name, or log in with `hf auth login` if it is private, or give")])
+def test_a_model_that_the_hub_does_not_show_to_everyone_is_refused_with_how_to_log_in(hub, kind, remedy):
+    hub["answer"] = kind("no", response=Response(403, request=Request("GET", "https://hub")))
+    with pytest.raises(Refusal, match=remedy):
+        model_folder("someone/something")
+
+
+def test_a_repository_without_safetensors_is_refused_with_how_to_rewrite_it(hub, folder):
+    (folder / "model.safetensors").unlink()
+    hub["answer"] = folder
+    with pytest.raises(Refusal, match="the repository someone/something has no safetensors.*AutoModelForCausalLM"):
+        model_folder("someone/something")
+    with pytest.raises(Refusal, match="the only weights that are read: do this"):
+        model_folder("someone/something", convert="do this")
+
+
+def test_an_adapter_is_refused_with_how_to_merge_it(folder):
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(Refusal, match="is an adapter and no whole model: merge it with peft's merge_and_unload"):
+        model_folder(str(folder))
+    (folder / "config.json").unlink()
+    with pytest.raises(Refusal, match="is an adapter"):
+        model_folder(str(folder))
+
+
+@pytest.mark.parametrize(("file", "asked"), [
+    ("model.safetensors", True), ("model-00001-of-00003.safetensors", True), ("consolidated.safetensors", False),
+    ("consolidated-00001-of-00002.safetensors", False), ("original/model.safetensors", False)])
+def test_weights_that_a_repository_holds_twice_are_fetched_once(hub, folder, file, asked):
+    hub["answer"] = folder
+    model_folder("someone/something")
+    found = filter_repo_objects([file], allow_patterns=hub["allow_patterns"], ignore_patterns=hub["ignore_patterns"])
+    assert list(found) == [file] * asked
 
 
 def test_the_hub_is_never_asked_for_pickled_weights_or_code(hub, folder):

@@ -9,9 +9,11 @@ import pytest
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.models.auto import tokenization_auto
 
+from specdec_lib.hub import tokenizer as reading
 from specdec_lib.hub.locate import model_folder
-from specdec_lib.hub.tokenizer import Tokenizer, reader_of
+from specdec_lib.hub.tokenizer import Tokenizer, reader_of, text_of
 from specdec_lib.types import Refusal
 
 LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -148,6 +150,17 @@ def test_a_template_that_raises_is_a_refusal(tmp_path):
         text.encode_chat(["Hi"])
 
 
+@pytest.mark.parametrize(("template", "written"), [
+    ("{{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}", "26 Jul 2024: Hi"),
+    ("\n \n  {% set day = strftime_now('%A, %B %d') %}\n{{ day }}", "\n \nFriday, July 26"),
+    ("{%- set day = strftime_now('%y') %} {{ day }}", " 24"),
+    ("{% macro day() %}{{ strftime_now('%Y-%m-%d') }}{% endmacro %}{% if strftime_now is defined %}{{ day() }}{% endif"
+     " %}", "2024-07-26"), ("{{ messages[0].content }}", "Hi")])
+def test_a_template_that_writes_the_date_writes_the_same_one_every_day(tmp_path, template, written):
+    text = Tokenizer(small(tmp_path, template))
+    assert text.decode(text.encode_chat(["Hi"])) == written
+
+
 def test_control_tokens_are_left_out_of_text_unless_asked_for(smol):
     ids = smol.encode("Yes.<|im_end|>")
     assert smol.decode(ids) == "Yes."
@@ -184,6 +197,25 @@ def test_a_stream_that_ends_inside_a_character_shows_it_at_the_end(tmp_path):
     assert stream.finish() == ""
 
 
+def test_a_token_has_its_blank_where_decoding_drops_the_first_one(tmp_path):
+    vocab = {"<unk>": 0, "</s>": 1, "\u2581": 2, "\u2581so": 3, "so": 4, "<0xC3>": 5, "<0xB8>": 6}
+    inner = FastTokenizer(models.BPE(vocab, [], unk_token="<unk>", byte_fallback=True))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                       decoders.Strip(" ", 1, 0)])
+    PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="</s>").save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    text = Tokenizer(tmp_path)
+    assert text.decode([3]) == "so"
+    assert [text.name(token) for token in range(1, 7)] == ["</s>", " ", " so", "so", "\ufffd", "\ufffd"]
+
+
+def test_bytes_of_a_character_are_named_as_they_decode_alone(tmp_path, smol):
+    text = Tokenizer(small(tmp_path))
+    assert [text.name(token) for token in range(259)] == [text.decode([token], control=True) for token in range(259)]
+    assert all(text_of(token, smol.decode) == smol.decode([token]) for token in range(0, 49152, 7))
+
+
 def test_the_facts_of_the_default_target(smol):
     facts = smol.facts
     assert (facts.end, facts.vocab, facts.context) == (frozenset({2}), 49152, 8192)
@@ -207,6 +239,30 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(Refusal, match="holds no tokenizer"):
         Tokenizer(tmp_path)
+
+
+def test_a_sentencepiece_file_that_nothing_here_reads_is_refused_with_what_reads_it(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "tokenizer.model").write_bytes(b"\n\x0e\n\x05<unk>")
+    monkeypatch.setattr(reading, "find_spec", lambda name: None)
+    with pytest.raises(Refusal, match="`pip install sentencepiece protobuf`"):
+        Tokenizer(tmp_path)
+    monkeypatch.setattr(reading, "find_spec", lambda name: name)
+    with pytest.raises(Refusal, match="fetch the model again"):
+        Tokenizer(tmp_path)
+
+
+def test_a_tokenizer_of_mistrals_is_read_without_mistrals_own_package(tmp_path, monkeypatch):
+    small(tmp_path, model_type="mistral")
+    (tmp_path / "tekken.json").write_text("{}")
+    probe = tokenization_auto._use_mistral_format
+    asked = []
+    monkeypatch.setattr(tokenization_auto, "TOKENIZER_MAPPING_NAMES",
+                        {**tokenization_auto.TOKENIZER_MAPPING_NAMES, "mistral": "MistralCommonBackend"})
+    monkeypatch.setattr(tokenization_auto, "_use_mistral_format",
+                        lambda *about, **how: (asked.append(how["mistral_format"]), probe(*about, **how))[1])
+    assert Tokenizer(tmp_path).encode("a") == Tokenizer(small(tmp_path)).encode("a")
+    assert asked == [False]
 
 
 def test_a_broken_configuration_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """`generate` with a speculative custom_generate gives what plain `generate` gives, and refuses the rest by name."""
 
 import itertools
+from copy import deepcopy
 from types import SimpleNamespace
 
 import pytest
@@ -88,6 +89,16 @@ def test_the_weights_that_trained_drafters_see_are_those_of_our_own_decoder(word
         assert all(torch.equal(getattr(one, name).dense(), getattr(other, name).dense())
                    for name in ("qkv", "out", "gate_up", "down"))
     assert torch.equal(view.head.dense(), ours.head.dense())
+
+
+def test_a_head_that_a_tied_config_does_not_share_is_seen_as_the_models_own(tiny):
+    model = deepcopy(tiny("llama3"))
+    assert llama_view(model).shape.tied
+    model.lm_head.weight = torch.nn.Parameter(model.model.embed_tokens.weight.detach().clone())
+    assert llama_view(model).shape.tied
+    model.lm_head.weight.data.mul_(2)
+    assert torch.equal(llama_view(model).head.dense(), model.lm_head.weight)
+    assert not llama_view(model).shape.tied
 
 
 @pytest.mark.parametrize("method", ["eagle", "eagle2", "respec", "sam+eagle2"])

@@ -1,11 +1,14 @@
 """What the plug into transformers does not support: refused by name, in one sentence."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 import transformers
 from transformers import AutoModelForCausalLM
 from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
 
+from specdec_lib.integrations.generation_request import OFF
 from specdec_lib.integrations.opened_model import open_model
 from specdec_lib.integrations.transformers import Speculative
 from specdec_lib.models.huggingface import HuggingFace
@@ -45,6 +48,30 @@ def test_what_is_not_supported_is_refused_by_name_in_one_sentence(tiny, name):
         tiny("gpt2").generate(custom_generate=Speculative("sam"), **given)
     assert "\n" not in str(refusal.value)
     assert ". " not in str(refusal.value)
+
+
+def test_an_option_of_the_models_generation_config_is_refused_with_what_switches_it_off(tiny):
+    model = deepcopy(tiny("gpt2"))
+    model.generation_config.repetition_penalty = 1.05
+    given = {"inputs": ids(), "max_new_tokens": 4, "do_sample": False, "custom_generate": Speculative("sam")}
+    with pytest.raises(Refusal, match=r"from the model's generation_config, pass repetition_penalty=1.0\)"):
+        model.generate(**given)
+    assert torch.equal(model.generate(**given, repetition_penalty=1.0), tiny("gpt2").generate(**given))
+
+
+@pytest.mark.parametrize(("processor", "option"), [
+    ("TypicalLogitsWarper", {"typical_p": 0.5}), ("NoRepeatNGramLogitsProcessor", {"no_repeat_ngram_size": 3}),
+    ("EpsilonLogitsWarper", {"epsilon_cutoff": 0.1}), ("EtaLogitsWarper", {"eta_cutoff": 0.1}),
+    ("RepetitionPenaltyLogitsProcessor", {"repetition_penalty": 1.2})])
+def test_every_value_that_is_said_to_switch_an_option_off_does(tiny, processor, option):
+    model = deepcopy(tiny("gpt2"))
+    model.generation_config.update(**option)
+    name, value = OFF[processor].split("=")
+    given = {"inputs": ids(), "max_new_tokens": 2, "do_sample": True, "custom_generate": Speculative("sam")}
+    with pytest.raises(Refusal, match=processor):
+        model.generate(**given)
+    assert name in option
+    assert model.generate(**given, **{name: type(option[name])(float(value))}).shape[1] == len(PROMPT) + 2
 
 
 def test_a_batch_and_scores_beside_a_pipeline_are_refused(tiny):

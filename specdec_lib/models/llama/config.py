@@ -88,9 +88,9 @@ class LlamaConfig:
 
 
 def config_of(config: Mapping[str, Any]) -> LlamaConfig:
-    """The shape that a `config.json` describes; UnsupportedConfig if not ours, Refusal for an active sliding window.
+    """The shape that a `config.json` describes; UnsupportedConfig if not ours.
 
-    Refusal as well for values that no model can have.
+    Refusal for values that no model can have.
     """
     try:
         return shape_in(config)
@@ -113,7 +113,9 @@ def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
     context = given(config, "max_position_embeddings", 2048)
     if type(context) is not int or context < 1:
         raise Refusal(f"a model's context is a whole number above 0, and its config.json says {context!r}: {FETCH}")
-    refuse_window(config, context)
+    if slides(config, context):
+        raise UnsupportedConfig(f"a layer attends to a sliding window of {config['sliding_window']} tokens inside a"
+                                f" context of {context}")
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     shared = type(hidden) is type(heads) is int and heads > 0 and hidden % heads == 0
     if config.get("head_dim") is None and not shared:
@@ -134,14 +136,17 @@ def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
     return otherwise if config.get(name) is None else config[name]
 
 
-def refuse_window(config: Mapping[str, Any], context: int) -> None:
-    """Raises Refusal where some layer drops tokens before the context is full."""
-    window = config.get("sliding_window")
-    used = config.get("use_sliding_window", config.get("model_type") == "mistral")
-    used = used or "sliding_attention" in (config.get("layer_types") or ())
-    if used and window is not None and window < context:
-        raise Refusal(f"this model attends to a sliding window of {window} tokens inside a context of {context}:"
-                      " choose a model whose config has sliding_window null")
+def slides(config: Mapping[str, Any], context: int) -> bool:
+    """Whether some layer drops tokens before the context is full."""
+    window, kinds = config.get("sliding_window"), config.get("layer_types")
+    if window is None or window >= context:
+        return False
+    if config["model_type"] == "mistral":
+        return config.get("use_sliding_window", True)
+    if kinds:                                      # of each layer; else the first `max_window_layers` attend in full
+        return "sliding_attention" in kinds
+    full = given(config, "max_window_layers", 28)
+    return config.get("use_sliding_window", False) and config["num_hidden_layers"] > full
 
 
 def rope_of(config: Mapping[str, Any], context: int) -> Rope:

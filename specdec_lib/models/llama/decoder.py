@@ -26,7 +26,8 @@ from specdec_lib.models.llama.kernels import compiled_attention, layout_of
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.path_attention import PathAttention
 from specdec_lib.models.llama.row_stats import row_stats_of, tells, unpacked
-from specdec_lib.models.llama.weights import LlamaWeights, check_tensors, random_weights, read_config, reader
+from specdec_lib.models.llama.stored_head import stored_weights
+from specdec_lib.models.llama.weights import LlamaWeights, random_weights, read_config
 from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import Draft
 
@@ -66,9 +67,8 @@ class Transformer:
     def load(folder: str | Path, dtype: Dtype = torch.float32, device="cpu", layers: int | None = None,
              ids: Tensor | None = None) -> Transformer:
         """The checkpoint in this folder; its first `layers` layers, a head with the rows `ids`. Refusal if not ours."""
-        shape = config_of(read_config(folder))
-        check_tensors(shape, folder)
-        return Transformer(weights_of(shape, reader(folder), dtype, device, layers, ids))
+        shape, get = stored_weights(config_of(read_config(folder)), folder)
+        return Transformer(weights_of(shape, get, dtype, device, layers, ids))
 
     @staticmethod
     def random(shape: LlamaConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device="cpu") -> Transformer:

@@ -29,7 +29,7 @@ ALL_ROWS = (3, 9, 17, 64, 150)
 ALL_COUNTS = (192, 448, 960, 1408, 1984)           # before and behind the borders of blocks
 TAIL = 32                                          # columns that are spread in pairs
 TREE = (-1, 0, 0, 1, 3, -1, 2, 6, 4)               # parents of nodes that are compared with plain decoding
-NEAR = {torch.bfloat16: 2 ** -5, torch.float32: 1e-5}        # how far weights and results may be from exact ones
+NEAR = {torch.bfloat16: 2 ** -5, torch.float32: 4e-5}        # how far weights and results may be from exact ones
 
 
 def layout_of(weights: LlamaWeights) -> Layout | PathAttention | None:

@@ -221,14 +221,30 @@ def read_config(folder: str | Path) -> dict:
     return config
 
 
+def model_files(folder: Path) -> list[Path]:
+    """The .safetensors files of the model; some folders hold the same weights under other names beside them."""
+    files, whole = sorted(folder.glob("*.safetensors")), folder / "model.safetensors"
+    theirs = [whole] if whole in files else shards(folder)
+    return theirs or [file for file in files if not file.name.startswith("consolidated")] or files
+
+
+def shards(folder: Path) -> list[Path]:
+    """Files that the index of a split model names; none where the weights are one file."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return []
+    try:
+        return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refusal(f"{index} is not readable: copy or download it again") from error
+
+
 def safetensors_files(folder: str | Path) -> dict[str, Path]:
     """The file of each tensor of a checkpoint folder; Refusal if a file is missing or corrupt."""
     from safetensors import SafetensorError, safe_open
 
     folder, out = Path(folder), {}
-    files = sorted(folder.glob("*.safetensors"))
-    if folder / "model.safetensors" in files:      # some models keep the same weights under other names beside it
-        files = [folder / "model.safetensors"]
+    files = model_files(folder)
     if not files:
         raise Refusal(f"{folder} holds no .safetensors file, the only format that weights are read from")
     for path in files:

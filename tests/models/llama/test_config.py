@@ -9,13 +9,22 @@ CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "num
           "intermediate_size": 80, "max_position_embeddings": 4096}
 
 
-def test_a_sliding_window_shorter_than_the_context_is_refused_in_one_sentence():
-    mistral = CONFIG | {"model_type": "mistral", "sliding_window": 1024}
-    with pytest.raises(Refusal, match="window of 1024 tokens inside a context of 4096") as refusal:
-        config_of(mistral)
-    assert not isinstance(refusal.value, UnsupportedConfig)
-    assert config_of(mistral | {"sliding_window": 4096}).context == 4096
-    assert config_of(CONFIG | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_window": False}).qkv_bias
+QWEN = CONFIG | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_window": True}
+
+
+@pytest.mark.parametrize("config", [
+    CONFIG | {"model_type": "mistral", "sliding_window": 1024}, QWEN | {"max_window_layers": 1},
+    QWEN | {"layer_types": ["full_attention", "sliding_attention"]}])
+def test_a_window_that_slides_within_the_context_is_left_to_transformers(config):
+    with pytest.raises(UnsupportedConfig, match="window of 1024 tokens inside a context of 4096"):
+        config_of(config)
+
+
+@pytest.mark.parametrize("config", [
+    CONFIG | {"model_type": "mistral", "sliding_window": 4096}, QWEN | {"use_sliding_window": False},
+    QWEN | {"max_window_layers": 2}, QWEN, QWEN | {"max_window_layers": 0, "layer_types": ["full_attention"] * 2}])
+def test_a_window_that_no_layer_slides_is_no_obstacle(config):
+    assert config_of(config).context == 4096
 
 
 @pytest.mark.parametrize("change", [{"model_type": "gpt2"}, {"hidden_act": "gelu"},

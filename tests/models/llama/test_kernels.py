@@ -89,6 +89,14 @@ def test_a_trial_notices_compiled_code_whose_bits_depend_on_the_rows(dtype):
     assert not kernels.paths_agree(one_bit)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(8, 2, 256), (4, 4, 384), (96, 8, 128)])
+def test_wide_heads_and_many_heads_pass_the_trial_in_single_precision(heads, kv_heads, head_dim):
+    attention = path_attention(heads, kv_heads, head_dim, torch.float32)
+    if attention is None:
+        return
+    assert kernels.paths_agree(attention)
+
+
 def flip(address: int | None) -> int:
     """Changes the last bit of the 16 bits that are stored first: the last one of a number in either dtype."""
     if address is not None:
