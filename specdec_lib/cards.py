@@ -64,9 +64,24 @@ class Kit:
         return self.indexes[name]
 
 
-def naming(*parameters: str) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
-    """The `named` of a card with these parameters, each of which names a part where it is given."""
-    return lambda values: tuple(values[name] for name in parameters if isinstance(values.get(name), str))
+@dataclass(frozen=True)
+class NamedParts:
+    """The `named` of a card whose parameters name parts: parameter -> the room that the part must be of."""
+
+    rooms: Mapping[str, str]
+
+    def __call__(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(name for parameter in self.rooms for name in self.given(parameter, values))
+
+    def given(self, parameter: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The parts that this parameter names: one, or several where it is a sequence, or a mapping by name."""
+        given = values.get(parameter)
+        return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def naming(**rooms: str) -> NamedParts:
+    """The `named` of a card with these parameters, each of which names a part of its room where it is given."""
+    return NamedParts(rooms)
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,8 @@ class Card:
     notebook: str = ""
     off_path: bool = False                         # it learns from rejected nodes, so it replays its own run only
     parallel: bool = False                         # a method whose drafter works while the target verifies
+    ahead: bool = False                            # a method that drafts after tokens which the target has not read
+    reads_states: bool = False                     # a part that reads the target's hidden states up to its draft
     learns_across_prompts: bool = False            # always, or where its parameter `remember` is on
 
     def __post_init__(self):

@@ -12,7 +12,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, NamedParts
 from specdec_lib.parameters import check_parameters
 from specdec_lib.specs import MethodSpec, PartSpec, parse_part
 from specdec_lib.types import Method, Refusal
@@ -155,12 +155,37 @@ def method_spec(spec: MethodSpec | str) -> MethodSpec:
 def check_parts(own: PartSpec, replaced: Mapping[str, PartSpec]) -> None:
     """Refuses parameters that a card does not take, and a policy of draft length where nothing is drafted."""
     card = methods()[own.name]
-    check_parameters(card, own.values)
-    for room, part in replaced.items():
-        check_parameters(parts()[room][part.name], part.values)
+    others = [(parts()[room][part.name], part.values) for room, part in replaced.items()]
+    for some, values in ((card, own.values), *others):
+        check_values(some, values)
+    if card.ahead:
+        refuse_hidden_states(card, [*named_parts([(card, own.values), *others]), *(other for other, _ in others)])
     if "when" in replaced and "nothing" in card.parts:
         raise Refusal(f"{own.name} drafts nothing, so {replaced['when'].name} has no length to decide: name a method"
                       " that drafts, or leave the policy out")
+
+
+def check_values(card: Card, values: Mapping[str, Any]) -> None:
+    """Refuses parameters that a card does not take, and the name of a part that is not of the parameter's room."""
+    check_parameters(card, values)
+    if not isinstance(card.named, NamedParts):
+        return
+    for parameter, room in card.named.rooms.items():
+        for name in card.named.given(parameter, values):
+            if name not in parts()[room]:
+                raise Refusal("; ".join([f"{parameter} of {card.name} names a part of the room {room}, and {name!r} is "
+                                         f"none; there are: {', '.join(parts()[room])}", *left_out()]))
+
+
+def refuse_hidden_states(card: Card, chosen: Iterable[Card]) -> None:
+    """Refuses parts that read the target's hidden states, which do not exist where this method drafts.
+
+    The target would compute them in forwards of its own, which no round counts.
+    """
+    for part in chosen:
+        if any(some.reads_states for some in with_parts([part])):
+            raise Refusal(f"{card.name} drafts after tokens that the target has not read, where {part.name} finds no "
+                          "hidden states to read: name a drafter such as draft-model, or a policy such as svip")
 
 
 def build(spec: MethodSpec | str, kit: Kit) -> Method:
@@ -183,14 +208,20 @@ def replacing_cards(spec: MethodSpec) -> dict[str, Card]:
 def card_of(spec: MethodSpec | str) -> Card:
     """The card of the method that a spec names, changed by the parts behind an @.
 
-    A policy that learns across prompts makes the method learn across prompts; a lossy rule makes it lossy. A lossless
-    rule in place of a method's own lossy one does not make it lossless.
+    A policy that learns across prompts makes the method learn across prompts; a lossy rule makes it lossy, behind an @
+    or named by a parameter. A lossless rule in place of a method's own lossy one does not make it lossless.
     """
     spec = method_spec(spec)
     card, others = methods()[spec.name], replacing_cards(spec)
     made = [(card, spec.method.values), *((other, spec.replaced[room].values) for room, other in others.items())]
     return replace(card, learns_across_prompts=any(learns_with(*some) for some in made),
-                   lossless=all(some.lossless for some, _ in made))
+                   lossless=all(some.lossless for some in (*(some for some, _ in made), *named_parts(made))))
+
+
+def named_parts(made: Iterable[tuple[Card, Mapping[str, Any]]]) -> list[Card]:
+    """The cards of the parts that the parameters of these cards name."""
+    rooms = {name: card for room in parts().values() for name, card in room.items()}
+    return [rooms[name] for card, values in made for name in card.named(values) if name in rooms]
 
 
 def learns_with(card: Card, values: dict[str, Any]) -> bool:
@@ -240,5 +271,5 @@ def checkpoints_among(needed: Iterable[str]) -> list[str]:
 
 
 def _make(card: Card, kit: Kit, values: dict[str, Any]) -> Any:
-    check_parameters(card, values)
+    check_values(card, values)
     return card.make(kit, **values)

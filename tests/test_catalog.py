@@ -9,12 +9,13 @@ from specdec_lib import catalog, cli, what
 from specdec_lib.cards import Card, Kit
 from specdec_lib.how.match import Match
 from specdec_lib.how.relaxed import Relaxed
+from specdec_lib.loop import decode
 from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 from specdec_lib.when.confidence import Confidence
 from specdec_lib.when.fixed import Fixed
 from specdec_lib.when.svip import Svip
-from tests.worlds import TARGET, kit
+from tests.worlds import PROMPT, TARGET, kit, network_kit
 
 
 def test_plain_decoding_is_the_first_method():
@@ -47,6 +48,12 @@ def test_a_method_with_a_lossy_rule_is_lossy_and_with_a_lossless_one_no_better_t
     assert list(lossless.values()) == [True, True, True, False, False, False]
 
 
+def test_a_lossy_rule_that_a_parameter_names_makes_the_method_lossy():
+    lossless = {spec: catalog.card_of(spec).lossless for spec in
+                ("specdiff2", "specdiff2(how='match')", "specdiff2(how='typical')", "specdiff2(how='consultant')")}
+    assert list(lossless.values()) == [True, True, False, False]
+
+
 def test_what_a_card_leaves_to_remember_is_told_by_the_spec():
     learns = {spec: catalog.card_of(spec).learns_across_prompts for spec in
               ("draft-model@heuristic", "draft-model@heuristic(remember=True)", "draft-model@tapout(remember=False)",
@@ -66,6 +73,57 @@ def test_commas_inside_brackets_do_not_split_a_list():
 def test_a_wrong_spec_is_refused_in_a_sentence(spec, word):
     with pytest.raises(Refusal, match=word):
         catalog.build(spec, kit())
+
+
+@pytest.mark.parametrize(("spec", "word"), [
+    ("specdiff2(how='svip')", "how of specdiff2 .* room how"), ("pearl(drafter='match')", "'match' is none"),
+    ("pearl(drafter='svip')", "drafter of pearl .* room what"), ("pearl(drafter='echo')", "'echo' is none"),
+    ("double(retriever='svip')", "retriever of double .* room what"),
+    ("diffuspec(drafter='svip')", "room what"), ("ddtree(drafter='match')", "room what"),
+    ("draft-model@relaxed(strict='eagle')", "strict of relaxed .* room how"),
+    ("draft-model@tapout(arms=['match'])", "arms of tapout .* room when")])
+def test_a_part_of_another_room_is_refused_before_anything_is_made(spec, word):
+    with pytest.raises(Refusal, match=word):
+        catalog.method_spec(spec)
+
+
+def test_a_part_that_another_part_names_is_of_its_room_too():
+    with pytest.raises(Refusal, match="drafter of lengthened .* room what, and 'svip' is none"):
+        catalog.make_part("lengthened", kit(), drafter="svip")
+
+
+def test_generate_ends_with_one_sentence_on_a_part_of_another_room(capsys):
+    assert cli.run(["generate", "--method", "pearl(drafter='svip')", "a b"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "'svip' is none" in line
+
+
+@pytest.mark.parametrize("spec", [
+    "pearl(drafter='eagle')", "pearl(drafter='slot-tree')", "pearl(drafter='lengthened')", "double(retriever='eagle2')",
+    "pearl@adaeagle", "specbranch@adaeagle", "duodecoding@adaeagle(longest=3)",
+    "pearl@tapout(arms={'adaeagle':{'combined':True}})"])
+def test_hidden_states_are_not_read_where_the_target_has_computed_none(spec):
+    with pytest.raises(Refusal, match="drafts after tokens that the target has not read"):
+        catalog.method_spec(spec)
+
+
+@pytest.mark.parametrize("spec", ["pearl(depth=3)", "pearl(depth=3, drafter='suffix-automaton')@svip",
+                                  "pearl(depth=3, drafter='early-exit')", "pearl(depth=3, drafter='diffusion-lm')",
+                                  "ppsd@adaeagle", "specbranch(depth=3, predict='length')"])
+def test_the_rounds_of_a_parallel_method_count_every_forward_of_the_target(spec):
+    world = network_kit(None)
+    *_, session = decode(PROMPT, world.target, *catalog.build(spec, world), max_new_tokens=20)
+    assert world.target.forwards == 1 + len(session.rounds), "the prompt's, and one a round"
+
+
+@pytest.mark.parametrize("name", sorted(
+    name for room in ("when", "what") for name, card in catalog.parts()[room].items()
+    if not catalog.missing(card, network_kit())))
+def test_a_card_says_whether_its_part_reads_hidden_states(name):
+    world = network_kit()
+    world.part(name)
+    cards = catalog.with_parts([catalog.part_card(name)])
+    assert bool(world.target.cache.taps) == any(card.reads_states for card in cards)
 
 
 BAD = {"wrong_field": ("from specdec_lib.cards import Card\n\nCARD = Card('w', idea='', source='', maker=print)\n",

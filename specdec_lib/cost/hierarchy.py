@@ -11,7 +11,7 @@ Each step increases in Lambda_i, so the minimum is found level by level: a short
 the reduction of Mohri et al. 2025 (arXiv 2510.19705); the formula is a reconstruction, since the paper's text was not
 at hand. The terms s, v and e are ours (`LevelTerms`): what a step, a verification and the start of a block take beyond
 their forwards. A drafter's reading of the prompt is a fixed sum per token of the target, so the programme keeps every
-plan that no other beats in both Lambda and that sum. Without terms the formulas are the paper's.
+plan that no other beats in both Lambda and that sum. Without terms the formulas are the reconstruction's.
 
 The programme ignores that a buffer overshoots its block. `renewal_round` does not: the tokens that a level emits per
 round are the steps of a renewal process, and its buffer B is the first sum to reach T, so T becomes E[B] and E(alpha,

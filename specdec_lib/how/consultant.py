@@ -6,10 +6,11 @@ that passes whole is followed by a bonus token of p. At beta = 0 this is p(x) >=
 lossless: a token x drawn from q, A the set of passing tokens, is emitted with probability q(x) [x in A] + (1 - q(A))
 p(x).
 
-Where the paper is silent, our reading, each a parameter: r begins as the surprise of the first drafted token, is
-carried from round to round (folded from their log-probabilities, nothing is stored beside the session), and becomes the
-new token's own after a rejection; a bonus token counts like a drafted one; end and control tokens pass only as the
-target's own choice. In a tree every path has its own r; the longest that passes is kept, of two the likelier.
+The paper is known to us by its abstract and at second hand. What that does not say is our reading, each a parameter: r
+begins as the surprise of the first drafted token, is carried from round to round (folded from their log-probabilities,
+nothing is stored beside the session), and becomes the new token's own after a rejection; a bonus token counts like a
+drafted one; end and control tokens pass only as the target's own choice. In a tree every path has its own r; the
+longest that passes is kept, of two the likelier.
 """
 
 from __future__ import annotations

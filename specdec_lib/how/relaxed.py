@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from specdec_lib.acceptance import ExactOnly, RankMargin, Rule, Typical, standing
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.scores import Scores
 from specdec_lib.trees import Path, longest_path
 from specdec_lib.types import ROOT, Draft, How, RandomNumbers, Refusal, Session, Verdict
@@ -125,4 +125,4 @@ def make(kit: Kit, rule: str = "rank-margin", rank: int = 3, margin: float = 0.5
 
 CARD = Card("relaxed", idea="retrieved tokens may differ from the target's choice if close enough, a model's may not",
             source="ReSpec, arXiv 2511.01282; the rule is our reading", make=make, lossless=False,
-            notebook="33_how_relaxed")
+            named=naming(strict="how"), notebook="33_how_relaxed")

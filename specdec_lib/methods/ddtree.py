@@ -30,4 +30,4 @@ def make(kit: Kit, drafter: str = "block-diffusion", nodes: int | None = None, d
 
 CARD = Card("ddtree", idea="verify the likeliest paths through one block's slots as a tree",
             source="DDTree, arXiv 2604.12989", make=make, parts=("fixed", "slot-tree", "match"),
-            named=naming("drafter"), notebook="27b_what_slot_tree")
+            named=naming(drafter="what"), notebook="27b_what_slot_tree")

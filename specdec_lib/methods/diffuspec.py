@@ -28,4 +28,4 @@ def make(kit: Kit, drafter: str = "diffusion-lm", depth: int | None = None, rule
 
 CARD = Card("diffuspec", idea="search a diffusion drafter's slots, with an adaptive length",
             source="DiffuSpec, arXiv 2510.02358", make=make, parts=("adaptive-length", "fixed", "path-search", "match"),
-            named=naming("drafter"), notebook="41_diffuspec")
+            named=naming(drafter="what"), notebook="41_diffuspec")

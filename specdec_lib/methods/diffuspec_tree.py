@@ -31,5 +31,5 @@ def make(kit: Kit, drafter: str = "diffusion-lm", nodes: int | None = None, dept
 
 CARD = Card("diffuspec-tree", idea="verify all beams of the search over a diffusion drafter's slots",
             source="ours, on DiffuSpec, arXiv 2510.02358", make=make,
-            parts=("adaptive-length", "fixed", "path-search", "match"), named=naming("drafter"),
+            parts=("adaptive-length", "fixed", "path-search", "match"), named=naming(drafter="what"),
             notebook="41_diffuspec")

@@ -30,5 +30,5 @@ def make(kit: Kit, depth: int | None = None, inner: bool = True, guide: bool = T
 
 CARD = Card("double", idea="retrieval inside the drafter and beside it, drafted while the target verifies",
             source="Double, arXiv 2601.05524", make=make,
-            parts=("draft-forwards", "speculative-draft", "suffix-automaton", "rejection"), named=naming("retriever"),
-            notebook="55_double", parallel=True)
+            parts=("draft-forwards", "speculative-draft", "suffix-automaton", "rejection"),
+            named=naming(retriever="what"), notebook="55_double", parallel=True, ahead=True)

@@ -24,4 +24,4 @@ def make(kit: Kit, depth: int | None = None, most: int = 8, workers: str | None 
 
 CARD = Card("duodecoding", idea="one long draft or several short ones, drafted while the target verifies",
             source="DuoDecoding, arXiv 2503.00784", make=make, parts=("speed-ratio", "multi-sequence", "rejection"),
-            notebook="54_duodecoding", parallel=True)
+            notebook="54_duodecoding", parallel=True, ahead=True)

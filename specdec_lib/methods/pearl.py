@@ -2,9 +2,9 @@
 
 Source: Liu et al. 2024 (PEARL, arXiv 2408.11850). A draft model works while the target verifies; the draft length is
 the ratio of their speeds, so that neither waits. `pre=False` and `post=False` are the paper's two ablations; with
-both off this is serial speculation. `drafter` may be any part that needs no hidden states of the target: the part
-`suffix-automaton` costs nothing. `workers` says where the drafter runs (`schedules.workers.KINDS`); the tokens do not
-depend on it.
+both off this is serial speculation. `drafter` may be any part that reads no hidden states of the target, which has not
+computed them there: the part `suffix-automaton` costs nothing. `workers` says where the drafter runs
+(`schedules.workers.KINDS`); the tokens do not depend on it.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def make(kit: Kit, depth: int | None = None, pre: bool = True, post: bool = True
 
 
 CARD = Card("pearl", idea="draft while the target verifies; test the first new token early", source="Liu et al. 2024",
-            make=make, parts=("speed-ratio", "draft-model", "rejection"), named=naming("drafter"), notebook="51_pearl",
-            parallel=True)
+            make=make, parts=("speed-ratio", "draft-model", "rejection"), named=naming(drafter="what"),
+            notebook="51_pearl", parallel=True, ahead=True)

@@ -5,7 +5,9 @@ tokens where it is uncertain, each continued; the target's own token selects one
 the next uncertain position (`schedules.cut`), and the next draft branches there. `most=1` switches the branches off,
 `epsilon=0` the cut; with both it is PEARL. `predict='h-rad'` adds the paper's trained predictor, which keeps nothing of
 a draft, or all of it, where it is sure; `predict='length'` puts AdaEAGLE's network in its place, whose predicted number
-of accepted tokens gives the class. Both were trained on the shipped draft model.
+of accepted tokens gives the class. Both were trained on the shipped draft model. H-RAD's classes are those of the three
+tokens that stay of a draft of four, so it is right for `depth=4` alone; the predicted number is compared with what the
+budget allowed, at any depth.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ def make(kit: Kit, depth: int | None = None, most: int = 3, epsilon: float = 0.3
     h-rad.
     """
     when = kit.part("branch-point", depth=depth, width=most, epsilon=epsilon)
-    cut = CutAtBranchPoint(epsilon, predictor(kit, predict, depth))
+    cut = CutAtBranchPoint(epsilon, predictor(kit, predict))
     return Method(when, kit.part("branches", most=most), kit.part("rejection"),
                   Overlap(Workers(workers or kit.workers), keep=cut))
 
 
-def predictor(kit: Kit, name: str, depth: int | None) -> Predict:
+def predictor(kit: Kit, name: str) -> Predict:
     """What predicts the class of a draft. Refusal for an unknown name, and where its checkpoint is not at hand."""
     if not name:
         return always_some
@@ -48,14 +50,14 @@ def predictor(kit: Kit, name: str, depth: int | None) -> Predict:
     if name == "h-rad":
         from specdec_lib.heads.hrad import class_predictor
 
-        return class_predictor(checkpoint, target)
+        expected = class_predictor(checkpoint, target)
+        return lambda session, longest: expected(session)      # its network knows one length, that of its training
     from specdec_lib.heads.length import length_predictor
 
-    longest: int = checkpoint.meta["longest"] if depth is None else depth
-    return ClassOfLength(length_predictor(checkpoint, "draft-model", target), longest)
+    return ClassOfLength(length_predictor(checkpoint, "draft-model", target))
 
 
 CARD = Card("specbranch", idea="branches where the drafter is uncertain, drafted while the target verifies",
             source="SpecBranch, arXiv 2506.01979", make=make, parts=("branch-point", "branches", "rejection"),
             named=lambda values: tuple(need for name, need in NEEDED.items() if values.get("predict") == name),
-            notebook="52_specbranch", parallel=True)
+            notebook="52_specbranch", parallel=True, ahead=True)

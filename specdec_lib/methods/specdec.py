@@ -14,7 +14,7 @@ from specdec_lib.types import Method
 
 def make(kit: Kit, k: int = 10) -> Method:
     """Blocks of `k` slots, cut at an end token; the drafter was trained on 5, 10 and 25."""
-    return Method(kit.part("fixed", depth=k), kit.part("spec-drafter"), kit.part("match"))
+    return Method(kit.part("fixed", depth=k), kit.part("spec-drafter", k=k), kit.part("match"))
 
 
 CARD = Card("specdec", idea="a masked block is filled at once and verified by the encoder-decoder",

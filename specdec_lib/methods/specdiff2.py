@@ -39,4 +39,4 @@ def drafter(kit: Kit) -> str:
 
 CARD = Card("specdiff2", idea="several chains of one diffusion draft, one selected by the target",
             source="SpecDiff-2, arXiv 2511.00606", make=make, parts=("fixed", "sampled-chains", "self-selection"),
-            prefers=(ALIGNED,), named=naming("how"), notebook="42_specdiff2")
+            prefers=(ALIGNED,), named=naming(how="how"), notebook="42_specdiff2")

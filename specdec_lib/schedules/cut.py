@@ -7,8 +7,9 @@ or the whole draft does; the next draft starts where the kept one ends, with bra
 The paper's predictor (H-RAD) is an MLP on the states of the target's last four layers at the last verified token and
 the embedding of that token's successor: `heads/hrad.py`. `always_some` is the paper's confidence-driven rule alone, and
 `ClassOfLength` reads the class off a predicted length, that of AdaEAGLE's network (one state, one number). A predictor
-of one's own is any small frozen value with this call. It sees the verified session only: one that read a drafted token
-would drop tokens because of their own value, and the output would be biased.
+of one's own is any small frozen value with this call. It sees the verified session and the longest path that the budget
+allowed the draft: one that read a drafted token would drop tokens because of their own value, and the output would be
+biased. The length that a draft came to is such a value too, since what its tokens lead to may have stopped it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from dataclasses import dataclass
 from specdec_lib.types import ROOT, Draft, Refusal, Session
 
 NONE, SOME, ALL = CLASSES = (0, 1, 2)              # of a draft's tokens that the target will accept
-Predict = Callable[[Session], int]                 # one of CLASSES, from the verified text alone
+Predict = Callable[[Session, int], int]            # one of CLASSES, from the verified text and the draft's longest path
 
 
-def always_some(session: Session) -> int:
+def always_some(session: Session, longest: int) -> int:
     return SOME
 
 
@@ -39,11 +40,10 @@ class ClassOfLength:
     """
 
     length: Callable[[tuple[int, ...]], float | None]
-    longest: int                                   # tokens of a whole draft
 
-    def __call__(self, session: Session) -> int:
+    def __call__(self, session: Session, longest: int) -> int:
         expected = self.length(session.tokens)
-        return SOME if expected is None else length_class(expected, self.longest)
+        return SOME if expected is None else length_class(expected, longest)
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class CutAtBranchPoint:
         if not 0 <= self.epsilon <= 1:
             raise Refusal(f"epsilon must be a probability between 0 and 1, got {self.epsilon}")
 
-    def __call__(self, session: Session, draft: Draft) -> Draft:
-        expected = self.predict(session)
+    def __call__(self, session: Session, draft: Draft, longest: int) -> Draft:
+        expected = self.predict(session, longest)
         return Draft() if expected == NONE else draft if expected == ALL else before_uncertain(draft, self.epsilon)
 
 

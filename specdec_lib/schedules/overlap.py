@@ -47,10 +47,10 @@ from specdec_lib.types import (
 )
 
 UNSEEN = -1                                        # the token after a row that no forward has computed
-Keep = Callable[[Session, Draft], Draft]           # which part of a draft stays pending after the verified session
+Keep = Callable[[Session, Draft, int], Draft]      # which part of a draft stays pending after the verified session
 
 
-def keep_all(session: Session, draft: Draft) -> Draft:
+def keep_all(session: Session, draft: Draft, longest: int) -> Draft:
     return draft
 
 
@@ -110,8 +110,9 @@ class Flight:
 class Overlap:
     """The schedule. `pre` and `post` switch PEARL's two halves off; `keep` cuts what stays pending.
 
-    `keep` sees verified tokens and the distributions that drafted ones were drawn from. A rule that reads the drawn
-    tokens themselves would break the promise of `q`.
+    `keep` sees verified tokens, the distributions that drafted ones were drawn from, and the longest path that the
+    budget allowed this draft. A rule that reads the drawn tokens themselves would break the promise of `q`. So would
+    one that reads how long the draft became, since what a token leads to may have stopped it.
     """
 
     workers: Workers = Workers()
@@ -128,7 +129,7 @@ class Overlap:
             start = perf_counter()
             budget = self.ask(worker, session, Flight(), method, dice.fork("prefill"))
             target.prefill(session.tokens[:-1])
-            flight = Flight(self.keep(session, worker.result().draft), budget)
+            flight = Flight(self.keep(session, worker.result().draft, budget.depth), budget)
             session = replace(session, prefill=perf_counter() - start)
             while not session.done:
                 session, flight = self.round(session, flight, target, method, worker, dice)
@@ -165,7 +166,7 @@ class Overlap:
         row_stats = seen.row_stats(rows)
         tested = flight.budget if len(flight.pending) else budget
         done = Round(tested, draft.bare(), row_stats, verdict, logprobs(scores, row_stats, verdict))
-        after = replace(self.what_stays(session, flight, new.draft, verdict), budget=budget)
+        after = self.what_stays(session, flight, new.draft, budget, verdict)
         inline = 0.0 if worker.parallel else new.seconds
         seconds = Seconds(begun - planning - inline, alone + new.seconds, scored - begun,
                           perf_counter() - waited, perf_counter() - start if worker.parallel else None)
@@ -180,14 +181,14 @@ class Overlap:
             return flight.pending
         return merged(flight.pending, self.guide(session, budget, dice.fork("guide")))
 
-    def what_stays(self, session: Session, flight: Flight, new: Draft, verdict: Verdict) -> Flight:
+    def what_stays(self, session: Session, flight: Flight, new: Draft, budget: Budget, verdict: Verdict) -> Flight:
         """The flight after this verdict: what the new draft holds below the emitted tokens, or nothing."""
         path = emitted_along(flight, new, verdict)
         if not path:
-            return Flight()
+            return Flight(budget=budget)
         emitted = verdict.tokens
         verified = replace(session, tokens=session.tokens + emitted, remaining=session.remaining - len(emitted))
-        return Flight(self.keep(verified, below(new, path[-1])))
+        return Flight(self.keep(verified, below(new, path[-1]), budget.depth - len(path)), budget)
 
 
 def ahead_of(session: Session, flight: Flight) -> Session:

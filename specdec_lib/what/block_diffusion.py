@@ -100,4 +100,4 @@ def make(kit: Kit, block: int | None = None, cut: bool = False, drafting: float 
 
 CARD = Card(NAME, idea="one forward fills a block of masks from the target's hidden states",
             source="DFlash, arXiv 2602.06036; DSpark, arXiv 2607.05147", make=make, needs=(NAME,),
-            notebook="27_what_block_diffusion")
+            notebook="27_what_block_diffusion", reads_states=True)

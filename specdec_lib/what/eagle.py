@@ -73,4 +73,4 @@ def make(kit: Kit, text_tokens: bool = True) -> Eagle:
 
 
 CARD = Card(NAME, idea="one trained layer drafts from the target's hidden states", source="Li et al. 2025, EAGLE-3",
-            make=make, needs=("eagle",), notebook="24_what_eagle")
+            make=make, needs=("eagle",), notebook="24_what_eagle", reads_states=True)

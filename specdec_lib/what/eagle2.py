@@ -231,4 +231,4 @@ def is_greedy(kit: Kit) -> bool:
 
 
 CARD = Card(NAME, idea="grow a tree by the head's confidence", source="Li et al. 2024, EAGLE-2", make=make,
-            needs=("eagle",), notebook="24_what_eagle")
+            needs=("eagle",), notebook="24_what_eagle", reads_states=True)

@@ -134,4 +134,4 @@ def make(kit: Kit, drafter: str = "eagle2", given: Mapping[str, Any] = NOTHING, 
 
 
 CARD = Card(NAME, idea="go on below a drafter's tree with copies and recycled successors", source="ours", make=make,
-            parts=("eagle2",), named=naming("drafter"), notebook="24b_what_lengthened", off_path=True)
+            parts=("eagle2",), named=naming(drafter="what"), notebook="24b_what_lengthened", off_path=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, Draft, RandomNumbers, Session, up_to_end
+from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, up_to_end
 
 if TYPE_CHECKING:
     from specdec_lib.seq2seq.drafter import Block, BlockDrafter, BlockRequest
@@ -51,11 +51,14 @@ class SpecDrafter:
                      confidence=tuple(one.prob for one in stats[:n]))
 
 
-def make(kit: Kit) -> SpecDrafter:
-    """For an encoder-decoder target alone, whose encoder it shares."""
+def make(kit: Kit, k: int | None = None) -> SpecDrafter:
+    """For an encoder-decoder target alone, whose encoder it shares; Refusal where it cannot fill `k` slots at once."""
     from specdec_lib.seq2seq.drafter import block_drafter
 
-    return SpecDrafter(block_drafter(kit.checkpoints[CHECKPOINT], kit.target))
+    head = block_drafter(kit.checkpoints[CHECKPOINT], kit.target)
+    if k is not None and k > head.block:
+        raise Refusal(f"the drafter fills at most {head.block} slots at once, got k={k}: ask for {head.block} or less")
+    return SpecDrafter(head)
 
 
 CARD = Card(NAME, idea="a non-autoregressive decoder fills a block of masked slots at once",

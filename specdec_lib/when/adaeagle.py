@@ -75,4 +75,4 @@ def make(kit: Kit, drafter: str = "", longest: int | None = None, combined: bool
 
 
 CARD = Card(NAME, idea="a trained predictor sets the draft length", source="AdaEAGLE, arXiv 2412.18910",
-            make=make, needs=(NEED,), notebook="15_when_adaeagle")
+            make=make, needs=(NEED,), notebook="15_when_adaeagle", reads_states=True)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Any, NamedTuple, cast
 
-from specdec_lib.cards import Card, Kit
+from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.lazy import torch
 from specdec_lib.memory.value import carried_value
 from specdec_lib.scores import Categorical
-from specdec_lib.types import Budget, RandomNumbers, Refusal, Round, Session, Stop, Trail, When
+from specdec_lib.types import NO_DICE, Budget, RandomNumbers, Refusal, Round, Session, Stop, Trail, When
 
 ARMS = {"confidence": {"of": "best"}, "svip": {}, "adaedl": {}, "svip-difference": {}, "margin": {}}
 LEVELS = ("sequence", "depth")
@@ -177,9 +177,18 @@ def make(kit: Kit, depth: int | None = None, level: str = "sequence", bandit: st
     values = dict(arms) if isinstance(arms, Mapping) else {name: ARMS.get(name, {}) for name in arms}
     key = f"tapout {depth} {level} {bandit} {blend} {exploration} {sorted(map(repr, values.items()))}"
     made = {name: kit.part(name, **({"depth": depth} | dict(some))) for name, some in values.items()}
+    refuse_endless(made)
     rule = TapOut(depth, made, {}, level, bandit, blend, exploration)
     return replace(rule, past=carried_value(kit, key, {}, rule.after)) if remember else rule
 
 
+def refuse_endless(arms: Mapping[str, When]) -> None:
+    """Refuses an arm that has no stop rule; they are asked about no text, which leaves nothing in an index."""
+    for name, arm in arms.items():
+        if arm(Session((), 0, 9), NO_DICE).stop is None:
+            raise Refusal(f"tapout learns which rule stops a draft, and {name} has none: name policies such as "
+                          f"{', '.join(ARMS)}")
+
+
 CARD = Card("tapout", idea="a bandit learns which stop rule to use", source="TapOut, arXiv 2511.02017", make=make,
-            parts=tuple(ARMS), notebook="14_when_tapout", learns_across_prompts=True)
+            parts=tuple(ARMS), named=naming(arms="when"), notebook="14_when_tapout", learns_across_prompts=True)

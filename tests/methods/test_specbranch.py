@@ -166,13 +166,23 @@ def test_the_predicted_class_decides_what_stays_pending():
     for last in (0, 1, 2):
         session = begin((0, 1, last), 9)
         world.target.prefill(session.tokens[:-1])
-        kept[last] = len(keep(session, chain))
+        kept[last] = len(keep(session, chain, 2))
     assert kept == {0: 0, 1: 1, 2: 2}, "none of it, the tokens before the doubtful one, all of it"
+
+
+@pytest.mark.parametrize("depth", ["2", "None"])
+def test_the_predicted_length_is_compared_with_what_waits_not_with_the_training_or_the_whole_draft(depth):
+    """The shipped network knows up to ten tokens; two of two that wait are all of them."""
+    world = replace(WORLD, target=WORLD.target.fresh(), draft=FEW)
+    keep = catalog.build(f"specbranch(depth={depth}, epsilon=.4, predict='length')", world).schedule.keep
+    keep = replace(keep, predict=replace(keep.predict, length=lambda tokens: 1.8))
+    chain = replace(deterministic_chain((0, 1)), stats=(TokenStats(.5, .1, .0, 1.0), TokenStats(.5, .1, .0, 1.0)))
+    assert [len(keep(begin((0, 1), 9), chain, longest)) for longest in (2, 3)] == [2, 0]
 
 
 def test_before_two_tokens_are_known_the_drafters_confidence_decides():
     world = replace(WORLD, target=WORLD.target.fresh(), draft=FEW)
-    assert catalog.build(PREDICTED, world).schedule.keep.predict(begin((2,), 9)) == SOME
+    assert catalog.build(PREDICTED, world).schedule.keep.predict(begin((2,), 9), 2) == SOME
 
 
 def test_a_target_without_hidden_states_is_refused():

@@ -118,3 +118,9 @@ def test_a_text_target_is_refused_in_one_sentence_and_a_missing_drafter_names_it
         catalog.build("specdec", replace(kit(), checkpoints={}))
     with pytest.raises(Refusal, match="encoder-decoder"):
         catalog.build("eagle", replace(text, target=kit().target, checkpoints=CheckpointFolder(SHIPPED, kit().target)))
+
+
+def test_a_block_longer_than_the_drafters_is_refused_with_the_number(shipped):
+    with pytest.raises(Refusal, match="at most 25 slots at once, got k=40: ask for 25 or less"):
+        output(shipped[0], "specdec(k=40)", SPELT[0].source)
+    assert output(shipped[0], "specdec(k=25)", SPELT[0].source).rounds

@@ -15,8 +15,9 @@ from specdec_lib.scores import TokenStats
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import ROOT, Draft, Method, Refusal
 from specdec_lib.what.draft_model import DraftModel
+from specdec_lib.when.branch_point import BranchPoint
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import run, true_law
+from tests.worlds import TARGET, run, true_law
 
 SESSION = begin((1, 2), 10)
 FEW = Table({(): (.4, .3, .3), (0,): (.3, .7, 0.0), (1,): (0.0, 0.0, 1.0), (2,): (.4, .3, .3)})     # of few outcomes
@@ -44,17 +45,17 @@ def test_without_statistics_all_stays():
 
 @pytest.mark.parametrize(("expected", "kept"), [(NONE, 0), (SOME, 1), (ALL, 3)])
 def test_the_predicted_class_decides_how_much_stays(expected, kept):
-    assert len(CutAtBranchPoint(.3, lambda session: expected)(SESSION, chain(.9, .1, .9))) == kept
+    assert len(CutAtBranchPoint(.3, lambda session, longest: expected)(SESSION, chain(.9, .1, .9), 3)) == kept
 
 
 def test_epsilon_zero_keeps_all():
-    assert len(CutAtBranchPoint(0.0)(SESSION, chain(0.0, .1))) == 2
+    assert len(CutAtBranchPoint(0.0)(SESSION, chain(0.0, .1), 2)) == 2
 
 
 def test_the_predictor_sees_the_verified_text():
     seen = []
 
-    def predict(session):
+    def predict(session, longest):
         seen.append(session.tokens)
         return ALL
 
@@ -66,7 +67,7 @@ def test_the_predictor_sees_the_verified_text():
     assert len(set(map(len, seen))) == len(seen), "the verified text has grown from call to call"
 
 
-def by_text(session) -> int:
+def by_text(session, longest) -> int:
     """A predictor that gives every class."""
     return CLASSES[(len(session.tokens) + session.tokens[-1]) % 3]
 
@@ -79,7 +80,7 @@ def test_cutting_keeps_the_distribution(cut):
 
 
 def test_cutting_by_the_drawn_tokens_own_probability_is_caught():
-    def own_value(session, draft):
+    def own_value(session, draft, longest):
         low = next((node for node in range(len(draft)) if draft.stats[node].prob < .35), len(draft))
         return draft.keep(tuple(range(low)))
 
@@ -95,11 +96,39 @@ def test_epsilon_is_a_probability():
 @pytest.mark.parametrize(("length", "expected"), [(0.0, NONE), (0.49, NONE), (0.5, SOME), (3.49, SOME), (3.5, ALL),
                                                   (9.0, ALL), (None, SOME)])
 def test_a_predicted_length_gives_the_class(length, expected):
-    assert ClassOfLength(lambda tokens: length, 4)(SESSION) == expected
+    assert ClassOfLength(lambda tokens: length)(SESSION, 4) == expected
+
+
+def test_a_predicted_length_is_compared_with_what_the_budget_allowed_below_the_accepted_tokens():
+    seen = []
+
+    def predict(session, longest):
+        seen.append((len(session.output), longest))
+        return ALL
+
+    run(Method(Fixed(4), DraftModel(TARGET), Rejection(), Overlap(keep=CutAtBranchPoint(predict=predict))), Dice(3),
+        tokens=12)
+    assert seen[0] == (0, 4), "during the prefill no token of the draft is emitted"
+    assert seen[1] == (5, 3), "four and the first of the next draft are: three of that draft wait"
 
 
 def test_a_class_of_the_verified_text_keeps_the_target_distribution():
     lengths = {0: 0.0, 1: 1.0, 2: 5.0}             # by the last verified token: each class is met
-    keep = CutAtBranchPoint(.45, ClassOfLength(lambda tokens: lengths[tokens[-1]], 2))
+    keep = CutAtBranchPoint(.45, ClassOfLength(lambda tokens: lengths[tokens[-1]]))
     dist = every_outcome(lambda dice: run(Method(Fixed(2), DraftModel(FEW), Rejection(), Overlap(keep=keep)), dice))
     assert distance(dist, true_law()) < 1e-12
+
+
+# a drafter that is sure after 2 alone: a first token 2 leads to a longer draft than 0 or 1
+SURE_AFTER_TWO = Table({(): (.4, .3, .3), (2,): (0.0, 0.0, 1.0)})
+
+
+@pytest.mark.parametrize(("judged", "biased"), [(lambda draft, longest: longest, False),
+                                                (lambda draft, longest: draft.depth, True)],
+                         ids=["what the budget allowed", "what the draft came to"])
+def test_a_class_by_the_length_that_a_draft_came_to_would_move_the_distribution(judged, biased):
+    def keep(session, draft, longest):
+        return CutAtBranchPoint(.45, ClassOfLength(lambda tokens: 1.6))(session, draft, judged(draft, longest))
+
+    made = Method(BranchPoint(Fixed(3), 1, .45), DraftModel(SURE_AFTER_TWO), Rejection(), Overlap(keep=keep))
+    assert (distance(every_outcome(lambda dice: run(made, dice)), true_law()) > .05) == biased

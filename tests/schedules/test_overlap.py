@@ -142,7 +142,7 @@ def test_branches_are_tested_as_siblings_and_the_accepted_ones_subtree_goes_on()
                             method(how=Match()), NO_DICE)
     assert draft.tokens == (4, 5, 6)
     assert verdict == Verdict((0, 2), (4, 6))
-    assert Overlap().what_stays(session, flight, new, verdict).pending.tokens == (8,)
+    assert Overlap().what_stays(session, flight, new, Budget(9), verdict).pending.tokens == (8,)
 
 
 def test_a_wrong_branch_leaves_the_correction_and_nothing_pending():
@@ -151,7 +151,7 @@ def test_a_wrong_branch_leaves_the_correction_and_nothing_pending():
     draft, verdict, _ = verify(session, flight, flight.pending, new, Scripted((1, 2), (4, 6))((1, 2), flight.pending),
                             method(how=Match()), NO_DICE)
     assert verdict.tokens == (4, 6)
-    assert not len(Overlap().what_stays(session, flight, new, verdict).pending)
+    assert not len(Overlap().what_stays(session, flight, new, Budget(9), verdict).pending)
 
 
 def test_rows_that_no_forward_computed_say_so():
@@ -249,7 +249,7 @@ def test_the_new_draft_goes_on_below_tokens_that_the_guide_brought():
     tree = made.schedule.submitted(begin((1, 2), 10), flight, NO_DICE)
     _, verdict, _ = verify(begin((1, 2), 10), flight, tree, new, Scripted((1, 2), text)((1, 2), tree), made, NO_DICE)
     assert verdict.tokens == (3, 4, 5)
-    assert made.schedule.what_stays(begin((1, 2), 10), flight, new, verdict).pending.tokens == (6,)
+    assert made.schedule.what_stays(begin((1, 2), 10), flight, new, Budget(9), verdict).pending.tokens == (6,)
 
 
 def test_beside_a_guide_every_drafted_token_is_kept_pending_or_discarded_and_the_guides_are_not_counted():
@@ -284,4 +284,4 @@ def test_where_the_emitted_text_leaves_the_new_draft_nothing_of_it_stays():
     scores = Scripted((1, 2), (3, 9))((1, 2), tree)
     _, verdict, _ = verify(session, flight, tree, new, scores, method(how=Match()), NO_DICE)
     assert verdict.tokens == (3, 9)
-    assert not len(schedule.what_stays(session, flight, new, verdict).pending)
+    assert not len(schedule.what_stays(session, flight, new, Budget(9), verdict).pending)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.pipeline import TrainingOrder
+from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.training.train_hrad import NAME, length_predictor_for, train_hrad
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
@@ -73,7 +75,7 @@ def test_it_is_stored_with_its_card_and_taken_by_specbranch(world, trained, tmp_
               parts=catalog.make_part)
     predict = catalog.build("specbranch(predict='h-rad')", kit).schedule.keep.predict
     lm.prefill((3, 4))
-    assert predict(begin((3, 4, 5), 5)) in (0, 1, 2)
+    assert predict(begin((3, 4, 5), 5), 3) in (0, 1, 2)
     assert done.meta["longest"] == 2
     assert done.meta["levels"] == [target.layers - 1, target.layers]
     assert done.meta["drafter"] == kept["draft-lm"].card["sha256"]
@@ -140,6 +142,20 @@ def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, m
     whole, again = trained(), killed_and_resumed(trained, world[3], tmp_path / "other", NAME, when)
     assert all(torch.equal(tensor, again.state[name]) for name, tensor in whole.state.items())
     assert again.card["measured"] == whole.card["measured"]
+
+
+def test_the_minutes_of_the_card_are_those_of_all_runs(trained, monkeypatch):
+    clock, real = SimpleNamespace(now=0.0), module.pending_drafts
+
+    def slowly(*given):
+        clock.now += 60
+        return real(*given)
+
+    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, lambda: clock.now))
+    monkeypatch.setattr(module, "pending_drafts", slowly)
+    first = trained().card["made"]["minutes"]
+    assert first >= 2
+    assert trained().card["made"]["minutes"] == first
 
 
 def test_the_same_order_again_reads_no_answer(trained, monkeypatch):

@@ -43,6 +43,12 @@ def test_a_draft_stays_within_its_budget_and_the_trained_block(world, budget):
     assert len(draft(world, budget)) == min(budget.depth, budget.size, 25)
 
 
+def test_more_slots_than_the_trained_block_are_refused_where_they_are_asked_for_by_name(world):
+    assert world.part("spec-drafter", k=25).head.block == 25
+    with pytest.raises(Refusal, match="at most 25 slots"):
+        world.part("spec-drafter", k=26)
+
+
 def test_nothing_follows_an_end_token(world):
     whole = draft(world).tokens
     assert draft(world, end=frozenset({whole[3]})).tokens == whole[:whole.index(whole[3]) + 1]

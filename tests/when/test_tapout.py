@@ -259,3 +259,9 @@ def test_with_every_bandit_the_output_distribution_is_the_targets(choice):
 def test_an_impossible_parameter_is_refused(wrong):
     with pytest.raises(Refusal):
         CARD.make(kit(), **wrong)
+
+
+@pytest.mark.parametrize("arms", [["svip", "fixed"], {"match-length": {}}], ids=str)
+def test_an_arm_without_a_stop_rule_is_refused(arms):
+    with pytest.raises(Refusal, match="has none: name policies such as confidence"):
+        catalog.build(f"draft-model@tapout(depth=3, arms={arms!r})", kit())
