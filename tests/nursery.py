@@ -82,8 +82,8 @@ class Worlds:
 
     def train(self, out: Path) -> int:
         begun_shard.EVERY = 0.05
-        plan = AnswerPlan(size=8, max_new=24)
-        pipeline.make_answers = functools.partial(pipeline.make_answers, plan=plan, batch=4)
+        pipeline.AnswerPlan = functools.partial(AnswerPlan, size=8, max_new=24)
+        pipeline.make_answers = functools.partial(pipeline.make_answers, batch=4)
         pipeline.Settings = lambda **given: Settings(**given | {"steps": 6, "save_every": 0.0})
         train.TrainingOrder = functools.partial(pipeline.TrainingOrder, tokens=900)
         return cli.run(["train", "draft-lm", *self.target, "--minutes", "30", "--out", str(out)])

@@ -85,7 +85,7 @@ def test_answers_are_made_once_and_trained_on(model, tmp_path, capsys):
     (["train", "draft-lm", "--unroll", "3"], "of eagle alone"),
     (["train", "ngram", "--learn-prompts"], "--learn-prompts is for networks that draft, got it for ngram"),
     (["train", "digits", "--learn-prompts"], "learn-prompts"),
-    (["train", "eagle", "--rows", "0"], "--rows and --batch are at least 1"),
+    (["train", "eagle", "--rows", "1"], "--rows is at least 2"),
     (["train", "eagle", "--from", "none"], "there is no folder of checkpoints at none"),
     (["train", "block-diffusion", "--from", "."], "--from is for eagle, draft-lm, early-exit"),
     (["train", "eagle", "--watch", "none.jsonl"], "there is no file none.jsonl")])

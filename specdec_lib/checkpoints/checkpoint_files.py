@@ -26,7 +26,7 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import LlamaWeights
 from specdec_lib.types import LM, Refusal
 
-FORMAT = 1
+FORMAT, HEAD_NORMS = 1, 2                          # 2: differences from a target that norms the queries of each head
 Reader = Callable[[Path], Any]                     # the file of weights -> what a kit holds
 
 
@@ -51,13 +51,14 @@ def save_checkpoint(folder: str | Path, name: str, state: Mapping[str, Tensor], 
     """
     from safetensors.torch import save_file
 
-    base = difference_base(folder, name, weights, meta)
+    form = HEAD_NORMS if weights is not None and weights.shape.head_norms else FORMAT
+    base = difference_base(folder, name, weights, meta, form)
     tensors, about = quantize.pack(state, plan, base)
     back = quantize.unpack(tensors, about, base)
     storage = {key: {"scheme": entry["scheme"],
                      "relative_error": round(quantize.relative_error(back[key], state[key]), 5)}
                for key, entry in about.items()}
-    header = {"specdec": json.dumps({"format": FORMAT, "meta": dict(meta), "tensors": about}, sort_keys=True)}
+    header = {"specdec": json.dumps({"format": form, "meta": dict(meta), "tensors": about}, sort_keys=True)}
     count = sum(tensor.numel() for tensor in state.values() if tensor.is_floating_point())
     tensors = {key: tensor.cpu() for key, tensor in tensors.items()}
     done = replace_checkpoint(folder, name, lambda path: save_file(tensors, path, header),
@@ -98,11 +99,11 @@ def load_checkpoint(folder: str | Path, name: str, weights: LlamaWeights | None 
         with safe_open(str(path), "pt") as file:
             header = json.loads((file.metadata() or {})["specdec"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}           # noqa: SIM118
-        if header["format"] != FORMAT:
-            raise Refusal(f"{path} is of format {header['format']} and this version reads {FORMAT}: use the version"
-                          f" that wrote it, or make it again with `specdec train {name}`")
+        if header["format"] not in (FORMAT, HEAD_NORMS):
+            raise Refusal(f"{path} is of format {header['format']} and this version reads {FORMAT} and {HEAD_NORMS}:"
+                          f" use the version that wrote it, or make it again with `specdec train {name}`")
         meta = checked_meta(header["meta"], f"{path}: `specdec train {name}` makes another", weights)
-        base = difference_base(folder, name, weights, meta)
+        base = difference_base(folder, name, weights, meta, header["format"])
         state = quantize.unpack(tensors, header["tensors"], base)
     except (Refusal, torch.OutOfMemoryError):
         raise
@@ -199,30 +200,31 @@ class CheckpointFolder(Mapping):
             self.warn(warning)
 
 
-def difference_base(folder: str | Path, name: str, weights: LlamaWeights | None,
-                    meta: Mapping[str, Any]) -> quantize.Base | None:
+def difference_base(folder: str | Path, name: str, weights: LlamaWeights | None, meta: Mapping[str, Any],
+                    form: int = HEAD_NORMS) -> quantize.Base | None:
     """The base of stored differences: the checkpoint beside it that meta["base"] names, else the target's matrices.
 
     Of what that checkpoint does not hold, the base is the target's, too. None without weights. Refusal where that
     checkpoint is missing or has another checksum.
     """
     if weights is None or "base" not in meta:
-        return None if weights is None else base_matrix(weights, meta)
+        return None if weights is None else base_matrix(weights, meta, form)
     asked = meta["base"]
     there = (Path(folder) / asked["name"] / CARD).is_file()
     if not there or read_card(folder, asked["name"])["sha256"] != asked["sha256"]:
         raise Refusal(f"{name} is a difference from the {asked['name']} with the checksum {asked['sha256'][:12]}, and "
                       f"{folder} holds {'another' if there else 'none'}: copy that one beside it, or train on from the "
                       f"one at hand with `specdec train {name}`")
-    found, own = load_checkpoint(folder, asked["name"], weights).state, base_matrix(weights, meta)
+    found, own = load_checkpoint(folder, asked["name"], weights).state, base_matrix(weights, meta, form)
     return lambda matrix: found[matrix] if matrix in found else own(matrix)
 
 
-def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base:
+def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any], form: int = HEAD_NORMS) -> quantize.Base:
     """The target's matrices that trained ones started from: for `layers.{i}.qkv` that of layer meta["layers"][i].
 
     A single layer (`qkv`, `out`, `gate_up`, `down`) starts from the target's last one; where its attention has a
-    doubled input, the base of the first half is zero. ValueError for any other name.
+    doubled input, the base of the first half is zero. ValueError for any other name. Where heads have norms, training
+    starts with attention's scale in the queries (`fused_state`), and so does the base, but not in files of format 1.
     """
     def base(name: str) -> Tensor:
         *where, kind = name.split(".")
@@ -230,6 +232,9 @@ def base_matrix(weights: LlamaWeights, meta: Mapping[str, Any]) -> quantize.Base
             raise ValueError(f"the target has no matrix that {name} could have started from")
         layer = weights.layers[meta["layers"][int(where[1])] if where else -1]
         matrix = getattr(layer, kind).dense().float().cpu()
+        if kind == "qkv" and layer.q_norm is not None and form == HEAD_NORMS:
+            queries = weights.shape.heads * weights.shape.head_dim
+            matrix = torch.cat((matrix[:queries] * weights.shape.head_dim ** -0.5, matrix[queries:]))
         doubled = kind == "qkv" and not where
         return torch.cat((torch.zeros_like(matrix), matrix), 1) if doubled else matrix
 

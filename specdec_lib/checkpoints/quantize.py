@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec_lib.types import Refusal
+
 Base = Callable[[str], Tensor]                     # a tensor's name -> the matrix that its difference is taken from
 PLAIN = {"float16": torch.float16, "float32": torch.float32, "int32": torch.int32}
 SCHEME = re.compile(r"\+?(?:(int8|int4)(?:/([1-9]\d*))?|rank([1-9]\d*))")
@@ -27,20 +29,21 @@ def pack(state: Mapping[str, Tensor], plan: Mapping[str, str], base: Base | None
     """(tensors to store, {name: {scheme, shape}}); `plan` maps names or patterns such as `layers.*` to schemes.
 
     The first pattern that matches counts; without one, matrices become int8/64, vectors float32, whole numbers int32.
-    ValueError for numbers that are not finite, for an unknown scheme, and for a difference without a base.
+    Refusal for numbers that are not finite or too large, ValueError for an unknown scheme, and for a difference without
+    a base.
     """
     tensors: dict[str, Tensor] = {}
     about: dict[str, dict] = {}
     for name, tensor in state.items():
         scheme = scheme_for(name, tensor, plan)
         if not torch.isfinite(tensor).all():
-            raise ValueError(f"{name} holds numbers that are not finite: the training has diverged")
+            raise Refusal(f"{name} holds numbers that are not finite: the training has diverged, give a smaller --rate")
         about[name] = {"scheme": scheme, "shape": list(tensor.shape)}
         if scheme.startswith("+"):
             tensor = tensor.float() - base_matrix_of(name, base).to(tensor.device)
         parts = encode_tensor(scheme, tensor)
         if not all(torch.isfinite(stored).all() for stored in parts.values()):
-            raise ValueError(f"{name} has numbers too large for {scheme}: take float32")
+            raise Refusal(f"{name} has numbers too large for {scheme}: give a smaller --rate")
         tensors |= {f"{name}:{part}": stored.contiguous() for part, stored in parts.items()}
     return tensors, about
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,6 +13,7 @@ from specdec_lib.bench.environment import DTYPES, device_of, dtype_of
 from specdec_lib.bench.plan import check_threads
 from specdec_lib.bench.provenance import card_provenance, provenance, without_folders
 from specdec_lib.checkpoints.card import card_text, refuse_other_folder, shelf_at
+from specdec_lib.checkpoints.checkpoint_files import Checkpoint
 from specdec_lib.checkpoints.trainable import refuse_untrainable, why_untrainable
 from specdec_lib.commands.train_own import OWN_MODELS, OwnOrder, train_own_model
 from specdec_lib.files import alone_in
@@ -30,7 +31,7 @@ from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.pipeline import TrainingOrder, check_sources, prepare_dataset, train_drafter
-from specdec_lib.training.recipes import HRAD, LENGTH, NAMES, NGRAM, Recipe, recipe
+from specdec_lib.training.recipes import HRAD, LENGTH, NAMES, UNREAD, Recipe, recipe
 from specdec_lib.training.train_hrad import train_hrad
 from specdec_lib.training.train_length import train_length
 from specdec_lib.training.train_ngram import train_ngram
@@ -39,30 +40,80 @@ from specdec_lib.types import Refusal
 Say = Callable[[str], None]
 
 
-def train_by_name(name: str, target: str, device: str, dtype: str, threads: int | None, minutes: float,
-                  prompts: Sequence[Path], data: Sequence[Path], forbid: Sequence[Path], out: Path, loss: str | None,
-                  depths: str | None, cache: float, seed: int, say: Say, progress: Callable[[int, int, str], None],
-                  optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
-                  attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
-                  rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (),
-                  begin: Path | None = None, learn_prompts: bool = False, features: Path | None = None,
-                  opening: Callable[..., Any] | None = None, prepare: Callable[..., Any] | None = None) -> str:
-    """Trains the drafter of this name and returns its card as text. Refusal for a wrong option.
-
-    `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only. `opening` and
-    `prepare` stand for `open_target` and `pipeline.prepare_dataset`, where several drafters share what these return.
+@dataclass(frozen=True)
+class Training:
+    """One drafter to train: its name, its recipe, the settings of a predictor, whether drafters were given, an order.
     """
-    if name in OWN_MODELS:
-        shaping = {"target": target != DEFAULT, "prompts": prompts, "data": data, "forbid": forbid, "watch": watch,
-                   "loss": loss, "depths": depths, "smooth": smooth, "attention": attention, "unroll": unroll,
-                   "rows": rows != ROWS, "from": begin, "cache-gb": cache != TrainingOrder.cache,
-                   "learn-prompts": learn_prompts, "features": features, **dict(lengths or {})}
-        refuse_other_folder(out, name)
-        asked = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
-        return train_own_model(name, asked, [word for word, value in shaping.items() if value], say, progress)
+
+    name: str
+    which: Recipe | None
+    settings: LengthSettings | HradSettings | None
+    drafters_given: bool
+    order: TrainingOrder
+
+
+def train_by_names(names: Sequence[str], target: str, device: str, dtype: str, threads: int | None, say: Say,
+                   progress: Callable[[int, int, str], None], **given: Any) -> list[str]:
+    """Trains these drafters in turn, with the options of `training_of` for each, and returns their cards as text.
+
+    All share the target, which is loaded once, and the dataset, which is read once; on a GPU its features stay in
+    memory. Refusal for a name that there is not, and for what one of them cannot take, before anything is trained.
+    """
+    for name in names:
+        if name not in (*NAMES, *OWN_MODELS):
+            recipe(name)                           # its refusal lists the names
+        if names.count(name) > 1:
+            raise Refusal(f"{name} is named twice: name it once")
+        if len(names) > 1 and name in OWN_MODELS:
+            raise Refusal(f"{name} is trained in a command of its own: several names are for different drafters")
+    if names[0] in OWN_MODELS:
+        return [train_own(names[0], target, device, dtype, threads, say, progress, **given)]
+    asked = [training_of(name, target, **given) for name in names]
+    check_sources(asked[0].order)                  # all have the same
+    lm, text, device, dtype = open_target(target, device, fitted_dtype(dtype, device), threads, say)
+    asked = [for_target(one, lm, without_folders(target), say) for one in asked]
+    prepare = kept_first(prepare_dataset)
+    made = card_provenance(provenance(), dtype)
+    return [card_text(trained(one, one.order, lm, text, made, say, progress, prepare).card) for one in asked]
+
+
+def trained(one: Training, *common: Any) -> Checkpoint:
+    """Trains this one; `common` is what all kinds of training take."""
+    if isinstance(one.settings, LengthSettings):
+        return train_length(one.settings, *common)
+    if one.settings is not None:
+        return train_hrad(one.settings, *common)
+    return train_ngram(*common) if one.which is None else train_drafter(one.which, *common)
+
+
+def train_own(name: str, target: str, device: str, dtype: str, threads: int | None, say: Say,
+              progress: Callable[[int, int, str], None], *, minutes: float, out: Path, cache: float, seed: int,
+              optimiser: str | None = None, rate: float | None = None, batch: int | None = None, rows: int = ROWS,
+              begin: Path | None = None, learn_prompts: bool = False, lengths: Mapping[str, Any] | None = None,
+              **shaping: Any) -> str:
+    """Trains a model of its own and returns its card as text. Refusal where options shape a drafter for a target."""
+    given = {"target": target != DEFAULT, **shaping, "rows": rows != ROWS, "from": begin,
+             "cache-gb": cache != TrainingOrder.cache, "learn-prompts": learn_prompts, **dict(lengths or {})}
+    refuse_other_folder(out, name)
+    order = OwnOrder(out, minutes, threads, device, dtype, seed, optimiser, rate, batch)
+    return train_own_model(name, order, [word for word, value in given.items() if value], say, progress)
+
+
+def training_of(name: str, target: str, *, minutes: float, prompts: Sequence[Path], data: Sequence[Path],
+                forbid: Sequence[Path], out: Path, loss: str | None, depths: str | None, cache: float, seed: int,
+                optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
+                attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
+                rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (), begin: Path | None = None,
+                learn_prompts: bool = False, features: Path | None = None) -> Training:
+    """What these options mean for the drafter of this name. Refusal for a wrong one; reads no data and no model.
+
+    `lengths` are the given fields of `LengthSettings` or `HradSettings`, for these predictors only.
+    """
     name = with_attention(name, attention)
-    which = unrolled(None if name in (NGRAM, LENGTH, HRAD) else recipe(name), name, unroll)
-    asked = predictor_settings(name, lengths or {}, rate, seed)
+    which = unrolled(None if name in UNREAD else recipe(name), name, unroll)
+    settings = predictor_settings(name, lengths or {}, rate, seed)
+    refuse_unread(name, which, {"loss": loss, "depths": depths, "smooth": smooth, "optimiser": optimiser,
+                                "rate": rate, "batch": batch, "rows": None if rows == ROWS else rows})
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
                           seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
                           target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch),
@@ -72,33 +123,16 @@ def train_by_name(name: str, target: str, device: str, dtype: str, threads: int 
         refuse_going_on(name)
     if learn_prompts and which is None:
         raise Refusal(f"--learn-prompts is for networks that draft, got it for {name}: leave it out")
-    check_sources(order)
-    lm, text, device, dtype = (opening or open_target)(target, device, fitted_dtype(dtype, device), threads, say)
-    asked = for_target(name, asked, "drafters" in (lengths or {}), lm, without_folders(target), say)
-    common = order, lm, text, card_provenance(provenance(), dtype), say, progress
-    if isinstance(asked, LengthSettings):
-        return card_text(train_length(asked, *common).card)
-    if asked is not None:
-        return card_text(train_hrad(asked, *common).card)
-    done = train_ngram(*common) if which is None else train_drafter(which, *common, prepare)
-    return card_text(done.card)
+    return Training(name, which, settings, "drafters" in (lengths or {}), order)
 
 
-def train_by_names(names: Sequence[str], **given: Any) -> list[str]:
-    """Trains these drafters in turn, with the options of `train_by_name` for each, and returns their cards as text.
-
-    All share the target, which is loaded once, and the dataset, which is read once; on a GPU its features stay in
-    memory. Refusal for a name that there is not, before anything is trained.
-    """
-    for name in names:
-        if name not in (*NAMES, *OWN_MODELS):
-            recipe(name)                           # its refusal lists the names
-        if names.count(name) > 1:
-            raise Refusal(f"{name} is named twice: name it once")
-        if len(names) > 1 and name in OWN_MODELS:
-            raise Refusal(f"{name} is trained in a command of its own: several names are for different drafters")
-    opening, prepare = kept_first(open_target), kept_first(prepare_dataset)
-    return [train_by_name(name, **given, opening=opening, prepare=prepare) for name in names]
+def refuse_unread(name: str, which: Recipe | None, given: Mapping[str, Any]) -> None:
+    """Raises Refusal for a given option that this training does not read."""
+    unread = which.unread if which else UNREAD[name]
+    strange = [f"--{word}" for word in unread if given.get(word) is not None]
+    if strange:
+        raise Refusal(f"leave out {', '.join(strange)}: the training of {name} does not read "
+                      f"{'it' if len(strange) == 1 else 'them'}")
 
 
 def kept_first(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,22 +224,22 @@ def open_target(target: str, device: str, dtype: str, threads: int | None,
     return cast(Target, lm), text, device, dtype   # what `load_lm` returns is one of the two
 
 
-def for_target(name: str, asked: LengthSettings | HradSettings | None, given: bool, target: Target, called: str,
-               say: Say) -> LengthSettings | HradSettings | None:
-    """The settings with the drafters that the target can have, unless drafters were given.
+def for_target(one: Training, target: Target, called: str, say: Say) -> Training:
+    """The same with the drafters of length predictors that the target can have, unless drafters were given.
 
     Refusal for a drafter that cannot be trained for this target, which a person calls `called`.
     """
-    refuse_untrainable(name, target, called)
-    if not isinstance(asked, LengthSettings):
-        return asked
-    left_out = [drafter for drafter in asked.drafters if why_untrainable(drafter, target) is not None]
-    if given:
+    refuse_untrainable(one.name, target, called)
+    if not isinstance(one.settings, LengthSettings):
+        return one
+    left_out = [drafter for drafter in one.settings.drafters if why_untrainable(drafter, target) is not None]
+    if one.drafters_given:
         for drafter in left_out:
             refuse_untrainable(drafter, target, called)
     if left_out:
         say(f"left out, since they start from the target's own layers: {', '.join(left_out)}")
-    return replace(asked, drafters=tuple(drafter for drafter in asked.drafters if drafter not in left_out))
+    able = tuple(drafter for drafter in one.settings.drafters if drafter not in left_out)
+    return replace(one, settings=replace(one.settings, drafters=able))
 
 
 def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:

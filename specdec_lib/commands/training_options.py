@@ -35,7 +35,7 @@ Batch = Annotated[int | None, typer.Option(
 Begin = Annotated[Path | None, opt.path_option(
     "--from", "A folder of checkpoints: go on from the trained NAME in it, on these data.")]
 Watch = Annotated[list[Path] | None, opt.path_option(
-    "--watch", "Answers to measure beside the held-out ones, never trained on.")]
+    "--watch", "Answers whose greedy ones are measured beside the held-out ones; none is trained on.")]
 LearnPrompts = Annotated[bool, typer.Option("--learn-prompts", help="Train on the text of the prompts too.")]
 CacheGB = Annotated[float, typer.Option(
     "--cache-gb", help="Room for features in GB: on disk, or in the memory of a GPU.")]

@@ -20,13 +20,14 @@ import torch
 from torch import Tensor, nn
 
 from specdec_lib.files import write_atomically, write_text, writing
-from specdec_lib.training.data.batches import Batch, order
+from specdec_lib.training.data.batches import Batch, order, place_seed
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.muon import Muon
 from specdec_lib.training.nets.base import Trainable, TrainableDrafter
 from specdec_lib.types import Refusal
 
 LOG, STATE = "log.jsonl", "fit.safetensors"
+DIVERGED = "the training has diverged, its numbers are not finite: give a smaller --rate, and another --out"
 KEPT_LOG = LOG + ".gz"                             # the log beside a finished checkpoint
 
 
@@ -83,7 +84,7 @@ def fit(drafter: TrainableDrafter, groups: Sequence[Sequence[int]], batch_of: Ca
 
     def take(now: Progress) -> tuple[int, dict]:
         group = groups[order(len(groups), now.step // len(groups), settings.seed)[now.step % len(groups)]]
-        batch = replace(batch_of(group), seed=settings.seed * 1_000_003 + now.step, step=now.step)
+        batch = replace(batch_of(group), seed=place_seed(settings.seed, now.step), step=now.step)
         return int(batch.stop.sum()), step(drafter, optimiser, batch.to(device), objective, settings.clip)
 
     with open_log(folder / LOG, now) as log:
@@ -170,7 +171,12 @@ def step(drafter: TrainableDrafter, optimiser: torch.optim.Optimizer, batch: Bat
 
 
 def descend(loss: Tensor, net: Trainable, optimiser: torch.optim.Optimizer, clip: float) -> Tensor:
-    """One update of the parameters against this loss; returns the norm of the gradient before it was clipped."""
+    """One update of the parameters against this loss; returns the norm of the gradient before it was clipped.
+
+    Refusal for a loss that is not finite.
+    """
+    if not loss.isfinite():
+        raise Refusal(DIVERGED)
     loss.backward()
     size = nn.utils.clip_grad_norm_(net.parameters(), clip)
     optimiser.step()
@@ -199,9 +205,11 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> float:
 
 def save_state(folder: Path, drafter: Trainable, optimiser: torch.optim.Optimizer, settings: Settings,
                now: Progress) -> None:
-    """Writes weights, optimiser state and progress into one file, whole or not at all."""
+    """Writes weights, optimiser state and progress into one file, whole or not at all; Refusal if they diverged."""
     from safetensors.torch import save_file
 
+    if not all(parameter.isfinite().all() for parameter in drafter.parameters()):
+        raise Refusal(DIVERGED)
     tensors = {}
     for name, parameter in drafter.named_parameters():
         tensors[f"weight.{name}"] = parameter.detach().cpu().contiguous()

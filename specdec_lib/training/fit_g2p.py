@@ -15,6 +15,7 @@ from torch import Generator, nn
 
 from specdec_lib.seq2seq.alphabet import PAD
 from specdec_lib.seq2seq.network import BlockDecoder, EncoderDecoder
+from specdec_lib.training.data.batches import place_seed
 from specdec_lib.training.data.spellings import SpellingBatch, SpellingBatches
 from specdec_lib.training.fit import (
     LOG,
@@ -78,7 +79,7 @@ def verifier_loss(net: EncoderDecoder, brief: bool = False) -> Loss:
 def drafter_loss(net: BlockDecoder, verifier: EncoderDecoder, seed: int, brief: bool = False) -> Loss:
     """The masked-block loss after the verifier's frozen encoder; block lengths take turns."""
     def loss_of(batch: SpellingBatch, now: Progress, done: float) -> tuple[torch.Tensor, dict]:
-        dice = Generator().manual_seed(seed * 1_000_003 + now.step)
+        dice = Generator().manual_seed(place_seed(seed, now.step))
         block = BLOCKS[now.step // 2 % len(BLOCKS)]
         with torch.autocast("cpu", torch.bfloat16, enabled=brief):
             with torch.no_grad():

@@ -11,6 +11,7 @@ from time import perf_counter
 import torch
 
 from specdec_lib.training import fit
+from specdec_lib.training.data.batches import place_seed
 from specdec_lib.training.data.pending_drafts import PendingDrafts, classes_of
 from specdec_lib.training.fit import LOG, Progress, Settings
 from specdec_lib.training.fit_length import EpochBatches
@@ -71,7 +72,7 @@ def fit_hrad(model: HradNet, train: PendingDrafts, held: PendingDrafts, asked: H
 
     def take(now: Progress) -> tuple[int, dict]:
         some = batches(*divmod(now.step, each))
-        dice = torch.Generator().manual_seed(asked.seed * 1_000_003 + now.step)
+        dice = torch.Generator().manual_seed(place_seed(asked.seed, now.step))
         optimiser.zero_grad(set_to_none=True)
         loss = class_loss(model, train, some, labels, weights, dice)
         fit.descend(loss, model, optimiser, settings.clip)

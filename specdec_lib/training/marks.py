@@ -42,14 +42,14 @@ def mark_recipe(folder: Path, recipe: Mapping[str, Any]) -> None:
     """Marks the folder of a fit with its recipe, plain data by name; Refusal where a saved fit was begun with another.
 
     A resumed fit goes on with the weights that it has, so what the card says of their making must not change. A fit
-    that was saved without a mark takes this one.
+    that was saved without a mark takes this one, and a mark without an entry takes this entry.
     """
     path, told = folder / RECIPE, json.loads(json.dumps(recipe))
     if (folder / STATE).is_file() and path.is_file():
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
-            other = [f"{name} ({kept.get(name)} there, {told[name]} here)" for name in told
-                     if kept.get(name) != told[name]]
+            other = [f"{name} ({kept[name]} there, {told[name]} here)" for name in told
+                     if kept.get(name, told[name]) != told[name]]
         except (OSError, ValueError, AttributeError) as error:
             raise Refusal(f"{path} is damaged ({type(error).__name__}): delete {folder}, and the fit starts again"
                           ) from None

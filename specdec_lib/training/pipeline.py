@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
@@ -18,15 +18,15 @@ from typing import Any
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import alone_in, write_text
+from specdec_lib.files import alone_in, json_sha256, write_text
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.base_checkpoint import begun_from, go_on_from, start_from_base
 from specdec_lib.training.data import shards
-from specdec_lib.training.data.answers import make_answers, name_of
-from specdec_lib.training.data.dataset import LOOK, ROWS, Dataset, make_dataset, refuse_too_few
-from specdec_lib.training.data.examples import examples, normalised
+from specdec_lib.training.data.answers import AnswerPlan, make_answers, name_of
+from specdec_lib.training.data.dataset import LONGEST_PROMPT, LOOK, ROWS, Dataset, make_dataset, refuse_too_few
+from specdec_lib.training.data.examples import examples, normalised, refuse_absent
 from specdec_lib.training.data.prompt_sources import read_prompts, shipped, texts
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import live_rates, teacher_forced_rates
@@ -80,8 +80,8 @@ class TrainingOrder:
             raise Refusal(f"--optimiser is adamw or muon, got {self.optimiser}")
         if self.rate is not None and not 0 < self.rate < inf:
             raise Refusal(f"--rate is above 0 and finite, got {self.rate}")
-        if self.rows < 1 or self.batch is not None and self.batch < 1:
-            raise Refusal(f"--rows and --batch are at least 1, got {self.rows} and {self.batch}")
+        if self.rows < 2 or self.batch is not None and self.batch < 1:
+            raise Refusal(f"--rows is at least 2 and --batch at least 1, got {self.rows} and {self.batch}")
         for path in (*self.prompts, *self.data, *self.forbidden, *self.watch):
             if not path.exists():
                 raise Refusal(f"there is no file {path}: check the path")
@@ -134,11 +134,15 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
 
 def recipe_of(order: TrainingOrder, objective: Objective, drafter: TrainableDrafter,
               lessons: Dataset) -> dict[str, Any]:
-    """What a resumed fit must repeat; answers that the target makes itself may become more, given ones may not."""
+    """What a resumed fit must repeat; answers that the target makes itself may become more, given ones may not.
+
+    Of given answers the checksum says what was left out, too.
+    """
     given = texts_sum(lessons.data[i].tokens for group in lessons.train for i in group) if order.data else "its own"
+    kept_out = None if order.data else json_sha256(sorted(left_out(order, read_watched(order))))[:12]
     return {"loss": objective.slot, "depth weights": objective.depth, "smoothing": objective.smooth,
             "draft vocabulary": order.rows, "tokens of a step": order.batch, "prompts learned": order.learn_prompts,
-            "answers": given, **drafter.meta()}
+            "answers": given, "texts left out": kept_out, "dtype": str(drafter.frozen.rows.dtype)[6:], **drafter.meta()}
 
 
 def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,
@@ -151,12 +155,16 @@ def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadl
         mark_folder(features, whose, option="--features")
     if not order.data:
         ensure_answers(order, target, text, deadline, say, progress)
-    kept = forbidden_texts(order)
-    records = (record for path in order.data or (work / "answers",) for record in read_answers(path, target.vocab))
-    watched = [record for path in order.watch for record in read_answers(path, target.vocab)]
-    kept |= {normalised(record["prompt"]) for record in watched}
-    return make_dataset(target, text, records, features, kept, rows=order.rows, batch=order.batch,
+    records = (record for path in order.data or (work / "answers",)
+               for record in read_answers(path, target.vocab, whose))
+    watched = read_watched(order, target.vocab, whose)
+    return make_dataset(target, text, records, features, left_out(order, watched), rows=order.rows, batch=order.batch,
                         limit=order.cache, watched=watched, learn_prompts=order.learn_prompts, say=say)
+
+
+def left_out(order: TrainingOrder, watched: Iterable[Mapping]) -> frozenset[str]:
+    """What this order never trains on: the forbidden texts, and the prompts of answers that are only watched."""
+    return forbidden_texts(order) | {normalised(record["prompt"]) for record in watched}
 
 
 def forbidden_texts(order: TrainingOrder) -> frozenset[str]:
@@ -169,6 +177,7 @@ def check_sources(order: TrainingOrder) -> None:
     kept = forbidden_texts(order)
     for path in order.prompts:
         read_prompts(path)
+    read_watched(order)
     if order.data:
         records = (record for path in order.data for record in read_answers(path))
         found = [(one.held_out, one.held_out and one.temperature == 0)
@@ -192,18 +201,29 @@ def ensure_answers(order: TrainingOrder, target: Target, text: Tokenizer, deadli
         return
     with alone_in(work / "answers"):
         made = make_answers(target, text, work / "answers", order.tokens, order.minutes * ANSWERING, order.prompts,
-                            forbidden=[line for path in order.forbidden for line in texts(path)], say=say,
+                            forbidden=[line for path in order.forbidden for line in texts(path)],
+                            plan=AnswerPlan(read=LONGEST_PROMPT), say=say,
                             progress=lambda tokens, seconds: progress(tokens, order.tokens, "tokens of answers"))
     write_text(path, json.dumps({"asked": asked, "seconds": made.seconds}))
 
 
-def read_answers(path: Path, vocab: int | None = None) -> Iterator[Mapping]:
+def read_watched(order: TrainingOrder, vocab: int | None = None, target: str | None = None) -> list[Mapping]:
+    """The records to watch, read as by `read_answers`; Refusal where a field is absent, and where none is greedy."""
+    found = [record for path in order.watch for record in read_answers(path, vocab, target)]
+    for place, record in enumerate(found, 1):
+        refuse_absent(record, f"record {place} of --watch")
+    if order.watch and not any(record["temperature"] == 0 for record in found):
+        raise Refusal("--watch measures greedy drafts, and none of its answers is greedy: give some of temperature 0")
+    return found
+
+
+def read_answers(path: Path, vocab: int | None = None, target: str | None = None) -> Iterator[Mapping]:
     """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content.
 
-    Without `vocab`, token ids of any size pass.
+    Without `vocab`, token ids of any size pass; without `target`, as `name_of` gives it, shards of any target.
     """
     largest, whose = (2 ** 31, "") if vocab is None else (vocab, f" of this target, 0 to {vocab - 1}")
-    for place, record in enumerate(shards.read_shards(path) if path.is_dir() else read_json_lines(path), 1):
+    for place, record in enumerate(shards.read_shards(path, target) if path.is_dir() else read_json_lines(path), 1):
         output = record.get("output", []) if isinstance(record, Mapping) else None
         if (not isinstance(record, Mapping) or not isinstance(output, list)
                 or not all(type(token) is int and 0 <= token < largest for token in output)):

@@ -23,6 +23,7 @@ from specdec_lib.training.nets.early_exit import EarlyExitNet
 from specdec_lib.types import Refusal
 
 DEPTH = 5                                          # slots that a drafter is measured at
+UNWEIGHTED = ("depths", "smooth")                  # options of what has no slots of several depths in training
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Recipe:
     upon: str = ""                                 # name of the trained checkpoint that it starts from
     base: Checkpoint | None = None                 # that checkpoint; see base_checkpoint.py
     begun: Checkpoint | None = None                # an earlier one of its own name, to train on with new data
+    unread: tuple[str, ...] = ()                   # options of the command that its training does not read
     fills: bool = False                            # it drafts nothing; measured by fill_quality (full_diffusion.py)
     parts: Callable[[Mapping], tuple[str, ...]] = field(default=lambda meta: ("",))
 
@@ -59,11 +61,12 @@ RECIPES = {recipe.name: recipe for recipe in (
            limits=("Slots deeper than `trained_depth` extrapolate: so many steps are unrolled in training.",)),
     Recipe("draft-lm", "three of the target's layers, trained as a model of their own", DraftLMNet,
            {"norm": "float32", "ids": "int32", "layers.*": "+int4/32"},
-           limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model"),
+           limits=("It sees tokens alone, and nothing of what the target made of them.",), method="draft-model",
+           unread=UNWEIGHTED),
     Recipe("diffusion-lm", "the small draft model, taught on to fill a block of masks at once",
            diffusion_finetune.diffusion_from_draft_lm,
            {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{diffusion_finetune.RANK}"},
-           rate=1.5e-3, upon="draft-lm",
+           rate=1.5e-3, upon="draft-lm", unread=("rows",),
            limits=("It sees tokens alone, and guesses the slots of a block apart from each other.",
                    f"Its layers differ from those of the checkpoint draft-lm, which settings name by its checksum, by "
                    f"matrices of rank {diffusion_finetune.RANK}, and it is read with that very one beside it."),
@@ -72,6 +75,7 @@ RECIPES = {recipe.name: recipe for recipe in (
            aligned_diffusion,
            {"norm": "float32", "mask": "float32", "ids": "int32", "layers.*": f"+rank{ALIGNED_RANK}"},
            rate=2e-3, objective=Objective("ce", "streak", ALIGNED_SMOOTH), upon="diffusion-lm",
+           unread=("rows",),
            limits=("It is stored as a difference from the checkpoint diffusion-lm that settings name by its checksum, "
                    "and is read with that very one beside it.",
                    "It went on with wholly masked blocks alone, for drafts in one step: what several steps fill, and "
@@ -82,22 +86,26 @@ RECIPES = {recipe.name: recipe for recipe in (
            limits=("It drafts for no method: it is a language model of its own, which fills masks in answers.",
                    "It is told where an answer ends by where the masks end; it never learned to end one itself.",
                    f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
-           fills=True),
+           unread=UNWEIGHTED, fills=True),
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExitNet,
-           {"exit.*.norm": "float32", "ids": "int32"},
+           {"exit.*.norm": "float32", "ids": "int32"}, unread=UNWEIGHTED,
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),
     Recipe("block-diffusion", "an EAGLE head, taught on to fill a block of masks at once with two more layers",
            block_drafter, {"ids": "int32", **dict.fromkeys(("layers.*", *MATRICES), "+rank80")}, upon="eagle",
+           unread=("rows",),
            rate=1e-3,                              # at 4e-3 the head's own first slot is lost: 0.388 to 0.237
            limits=("Its first layer differs from that of the checkpoint eagle, which settings name by its checksum, "
                    "and its others from the target's by matrices of rank 80, in training as on disk. It is read with "
                    "that very checkpoint beside it. What whole matrices would learn beyond that was not measured.",
                    "It always fills a block of the length it was trained for: masks further right change the first "
                    "slots, so another length is another drafter that nobody trained.",
+                   "Its teacher-forced rate leaves out the text's own tokens, which it drafts as well when decoding.",
                    "A slot's confidence is of the overlap with the target's law at temperature 1, also where decoding "
                    "is greedy.")),
 )}
 NAMES = (*RECIPES, NGRAM, LENGTH, HRAD)            # the last three are counted, and fitted, by code of their own
+FITTED = ("loss", *UNWEIGHTED, "optimiser", "rows")
+UNREAD = {NGRAM: (*FITTED, "rate", "batch"), LENGTH: FITTED, HRAD: FITTED}         # as `unread`, of these three
 OTHERS = (CANVAS,)                                 # no drafters, and for no target
 
 

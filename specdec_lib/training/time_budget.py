@@ -11,7 +11,7 @@ class TimeBudget:
     """A budget of `minutes` that begins now."""
 
     def __init__(self, minutes: float, clock: Callable[[], float] = perf_counter):
-        self.clock, self.end = clock, clock() + 60 * minutes
+        self.clock, self.seconds, self.end = clock, 60 * minutes, clock() + 60 * minutes
 
     @property
     def left(self) -> float:
@@ -21,6 +21,16 @@ class TimeBudget:
     def spend(self, seconds: float) -> None:
         """Subtracts time that an earlier, killed run used."""
         self.end -= seconds
+
+    @property
+    def used(self) -> float:
+        """The seconds that were used, in this run and as far as told in earlier ones; they may be more than there were.
+        """
+        return self.seconds - (self.end - self.clock())
+
+    def count(self, seconds: float, before: float) -> None:
+        """Subtracts what earlier runs used of the `seconds` that work took; it began here with `before` used."""
+        self.spend(max(0.0, seconds - (self.used - before)))
 
     def cut(self, items: Iterable, share: float = 1.0, least: int = 1) -> BudgetShare:
         """The items until `share` of the time that is left now is used, but at least `least` of them."""

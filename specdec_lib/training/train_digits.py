@@ -19,6 +19,7 @@ from specdec_lib.continuous.digits import NOISE, Digits, load_digits, tokens_of,
 from specdec_lib.continuous.patch_model import NAME, SIZES, PatchModel, load_model, named_state
 from specdec_lib.files import alone_in, write_atomically
 from specdec_lib.training import fit
+from specdec_lib.training.data.batches import place_seed
 from specdec_lib.training.fit import KEPT_LOG, LOG, Progress, Settings, packed_log
 from specdec_lib.types import Refusal
 
@@ -84,10 +85,10 @@ def fit_digits(name: str, learned: Digits, held: Digits, asked: DigitSettings, f
     now = fit.resume(folder, pair, optimiser, settings)
 
     def take(now: Progress) -> tuple[int, dict]:
-        dice = torch.Generator().manual_seed(asked.seed * 1_000_003 + now.step)
+        dice = torch.Generator().manual_seed(place_seed(asked.seed, now.step))
         some = torch.randint(len(learned.labels), (asked.batch,), generator=dice)
         tokens = tokens_of(with_noise(learned.images[some], dice))
-        torch.manual_seed(asked.seed * 1_000_003 + now.step)                       # of what is dropped
+        torch.manual_seed(place_seed(asked.seed, now.step))                       # of what is dropped
         optimiser.zero_grad(set_to_none=True)
         loss = pair.net.loss(tokens, learned.labels[some], dice)
         fit.descend(loss, pair.net, optimiser, settings.clip)

@@ -32,6 +32,7 @@ from specdec_lib.seq2seq.stored import PLAN, VERIFIER, fingerprint_of, state_of,
 from specdec_lib.training.data.spellings import SpellingBatches, batch_of, pairs_of
 from specdec_lib.training.fit import Progress, Settings, keep_log
 from specdec_lib.training.fit_g2p import fit_spellings, teacher_forced_figures, verifier_loss
+from specdec_lib.training.marks import mark_recipe
 from specdec_lib.training.pipeline import TrainingOrder
 from specdec_lib.types import Refusal
 
@@ -56,6 +57,7 @@ def train_verifier(order: TrainingOrder, made: Mapping, say: Say, progress: Told
     folder = order.out / "work" / VERIFIER
     say(f"training {VERIFIER} for {order.minutes:.1f} minutes of processor time")
     with alone_in(folder):
+        mark_recipe(folder, {"words of a step": order.batch, "dtype": made.get("dtype")})
         now = fit_spellings(net, batches, verifier_loss(net, made.get("dtype") == "bfloat16"), settings, folder,
                             lambda: {kind: teacher_forced_figures(net, [batch]) for kind, batch in looked.items()},
                             shown(progress))

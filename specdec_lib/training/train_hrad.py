@@ -50,14 +50,17 @@ HELD_DRAFTS = 0.25                                 # share of drafts to measure 
 def train_hrad(asked: HradSettings, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,
                say: Callable[[str], None] = lambda line: None,
                progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-               shipped: Path = SHIPPED) -> Checkpoint:
-    """Trains, measures and stores the classifier of the draft model in `order.out`, else of the shipped one."""
+               prepare: Callable[..., Dataset] | None = None, shipped: Path = SHIPPED) -> Checkpoint:
+    """Trains, measures and stores the classifier of the draft model in `order.out`, else of the shipped one.
+
+    `prepare` is as for `train_drafter`.
+    """
     deadline = TimeBudget(order.minutes)
     stored = find_drafter(DRAFTER, order, target, text, say, shipped)
     if stored is None:
         raise Refusal(f"{NAME} predicts the fate of the draft model's tokens, and there is no {DRAFTER} in {order.out}:"
                       f" {training_command(DRAFTER, order.given, order.out)} makes it")
-    lessons = prepare_dataset(order, target, text, deadline, say, progress)
+    lessons = (prepare or prepare_dataset)(order, target, text, deadline, say, progress)
     folder, levels = order.out / "work" / NAME, last_levels(target.layers, asked.layers)
     reader = PendingReader(asked, lessons, ready_drafter(DRAFTER, stored, target), stored.card["sha256"], target,
                            text.facts.end, folder / "places")
@@ -68,10 +71,12 @@ def train_hrad(asked: HradSettings, order: TrainingOrder, target: Target, text: 
     say(f"{len(train):,} pending drafts of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     model = new_net(asked, target, asked.dropout)
     place = folder / settings_name([*asdict(asked).values(), stored.card["sha256"], len(train), len(held)])
+    begun = deadline.used
     fitted = fit_hrad(model, train, held, asked, place, lambda step, steps, line: progress(
         step, steps, f"{line['held_out']['accuracy']:.1%} right"))
+    deadline.count(fitted.seconds, begun)
     about = {"target": order.target, "limits": card_limits(asked),
-             "made": {**made, "minutes": round(order.minutes - deadline.left / 60, 1),
+             "made": {**made, "minutes": round(deadline.used / 60, 1),
                       "minutes of the fit": round(fitted.seconds / 60, 2), "pending drafts": len(train),
                       "answers": texts[0], "tokens_seen": len(train) * asked.epochs, "device": str(target.device),
                       "data": lessons.sources},

@@ -59,11 +59,14 @@ class ReadingSettings(Protocol):
 def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping,
                  say: Callable[[str], None] = lambda line: None,
                  progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-                 shipped: Path = SHIPPED) -> Checkpoint:
-    """Trains, measures and stores the predictors of these drafters, which are in `order.out`, else shipped."""
+                 prepare: Callable[..., Dataset] | None = None, shipped: Path = SHIPPED) -> Checkpoint:
+    """Trains, measures and stores the predictors of these drafters, which are in `order.out`, else shipped.
+
+    `prepare` is as for `train_drafter`.
+    """
     deadline = TimeBudget(order.minutes)
     stored = find_drafters(asked.drafters, order, target, text, say, shipped)
-    lessons = prepare_dataset(order, target, text, deadline, say, progress)
+    lessons = (prepare or prepare_dataset)(order, target, text, deadline, say, progress)
     folder = order.out / "work" / LENGTH
     drafters = {DRAFTERS[name]: ready_drafter(name, one, target) for name, one in stored.items()}
     sums = {DRAFTERS[name]: one.card["sha256"] for name, one in stored.items()}
@@ -76,13 +79,15 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
         say(f"training the length predictor of {name}")
         model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden, asked.seed).to(target.device)
         place = folder / f"{name}-{settings_name([*settings.values(), sums[name], len(train), len(held)])}"
+        begun = deadline.used
         fitted = fit_length(model, name, train, held, asked, place, lambda step, steps, line: progress(
             step, steps, f"{line['drafter']}, off by {line['held_out']['mae']:.2f}"))
+        deadline.count(fitted.seconds, begun)
         state |= model.state(name)
         minutes += fitted.seconds / 60
         logs.append((place / LOG).read_text())
     about = {"target": order.target, "limits": card_limits(asked, drafters),
-             "made": {**made, "minutes": round(order.minutes - deadline.left / 60, 1),
+             "made": {**made, "minutes": round(deadline.used / 60, 1),
                       "minutes of fits": round(minutes, 2), "positions": len(train), "answers": texts[0],
                       "tokens_seen": int(sum(len(known_labels(labels))
                                              for labels in train.labels.values())) * asked.epochs,
@@ -140,16 +145,18 @@ def read_once(path: Path, reader: Callable[[Sequence[int]], Part], groups: Seque
               ) -> tuple[list[Part], list[Part]]:
     """What is read in time, to learn from and to measure with; a second call reads as many batches as the first.
 
-    Their numbers are stored in the file `path`.
+    Their numbers, and the seconds that reading took, are stored in the file `path`.
     """
+    begun = deadline.used
     if path.is_file():
-        counts = json.loads(path.read_text())
+        *counts, seconds = [*json.loads(path.read_text()), 0.0][:3]                # no seconds: an older file
         train, held = ([reader(group) for group in part[:count]] for part, count in
                        zip((groups, held_groups), counts, strict=True))
+        deadline.count(seconds, begun)
         return train, held
     train, held = read_in_time(reader, groups, held_groups, positions, deadline, progress, share)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps([len(train), len(held)]))
+    write_text(path, json.dumps([len(train), len(held), deadline.used - begun]))
     return train, held
 
 

@@ -13,6 +13,7 @@ from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.training.data import ngram_counts
+from specdec_lib.training.data.dataset import Dataset
 from specdec_lib.training.eval.break_even import break_even
 from specdec_lib.training.eval.card import LEAST, rounded, some_prompts
 from specdec_lib.training.eval.decoding import decode_live
@@ -23,10 +24,11 @@ from specdec_lib.training.time_budget import TimeBudget
 
 
 def train_ngram(order: TrainingOrder, target: Target, text: Tokenizer, made: Mapping, say: Callable[[str], None],
-                progress: Callable[[int, int, str], None]) -> Checkpoint:
-    """Counts, measures and stores the trigram of the target's answers."""
+                progress: Callable[[int, int, str], None],
+                prepare: Callable[..., Dataset] | None = None) -> Checkpoint:
+    """Counts, measures and stores the trigram of the target's answers; `prepare` is as for `train_drafter`."""
     deadline = TimeBudget(order.minutes)
-    lessons = prepare_dataset(order, target, text, deadline, say, progress)
+    lessons = (prepare or prepare_dataset)(order, target, text, deadline, say, progress)
     began = perf_counter()
     learned = [lessons.data[i] for group in lessons.train for i in group]
     arrays = ngram_counts.count_ngrams((example.output for example in learned), target.vocab)

@@ -20,6 +20,7 @@ from specdec_lib.checkpoints.checkpoint_files import (
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
+from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.types import Refusal
 
 SHAPE = LlamaConfig(layers=3, hidden=16, heads=2, kv_heads=1, head_dim=8, mlp=32, vocab=31, context=64)
@@ -114,6 +115,16 @@ def test_a_single_layer_starts_from_the_last_one_with_an_empty_half_for_the_embe
     assert not base("qkv")[:, :16].any()
     with pytest.raises(ValueError, match="fc"):
         base("fc")
+
+
+def test_a_start_with_attentions_scale_in_its_queries_differs_from_the_base_in_nothing(tmp_path):
+    target = Transformer.random(replace(SHAPE, head_norms=True))
+    start = DraftLMNet(target, torch.arange(8))
+    saved = put(tmp_path, "draft-lm", start.state(), start.meta(), {"layers.*": "+int4/32"}, target.weights)
+    read = load_checkpoint(tmp_path, "draft-lm", target.weights).state
+    assert all(torch.equal(read[key], start.state()[key]) for key in saved.state if key.startswith("layers"))
+    of_format_1 = base_matrix(target.weights, start.meta(), 1)
+    assert torch.equal(of_format_1("layers.0.qkv"), target.weights.layers[0].qkv.dense())
 
 
 @pytest.mark.parametrize(("damage", "word"), [("cut", "bytes and its card says"), ("flip", "checksum"),

@@ -20,12 +20,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def asked(folder, tmp_path):
-    """Calls `trained` with one thing changed."""
+    """Calls `train_by_names` with one name and one thing changed."""
     def ask(name="eagle", **other):
         words = {"target": str(folder), "device": "cpu", "dtype": "fp32", "threads": 1, "minutes": 1.0, "prompts": [],
-                 "data": [], "forbid": [], "out": tmp_path, "loss": "ce", "depths": "decay", "cache": 1e6, "seed": 5,
+                 "data": [], "forbid": [], "out": tmp_path, "loss": None, "depths": None, "cache": 1e6, "seed": 5,
                  "say": lambda line: None, "progress": lambda done, total, what: None}
-        return train.train_by_name(name, **words | other)
+        return train.train_by_names([name], **words | other)[0]
 
     return ask
 
@@ -74,8 +74,8 @@ def test_a_checkpoint_whose_card_a_kill_kept_back_may_be_made_again(tmp_path):
 def test_words_become_an_order(given, tmp_path, folder):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"prompt": "a b c"}\n')
-    which, order, lm, text, made, *_ = given("early-exit", prompts=[prompts], loss="tv", depths="dpace")
-    assert which.name == "early-exit"
+    which, order, lm, text, made, *_ = given("eagle", prompts=[prompts], loss="tv", depths="dpace")
+    assert which.name == "eagle"
     assert order.objective == Objective("tv", "dpace")
     assert (order.out, order.minutes, order.prompts, order.seed, order.cache) == (tmp_path, 1.0, (prompts,), 5, 1e6)
     assert order.target == folder.name             # a path says where a model lies on one machine
@@ -135,6 +135,18 @@ def test_length_predictors_leave_out_the_drafters_that_the_target_cannot_have(as
     assert said[-1] == "left out, since they start from the target's own layers: draft-lm, early-exit"
     with pytest.raises(Refusal, match="early-exit cannot be trained for tiny"):
         asked("length-predictor", lengths={"drafters": ("eagle", "early-exit")})
+
+
+@pytest.mark.parametrize(("name", "wrong", "named"), [
+    ("draft-lm", {"depths": "dpace"}, "--depths"),
+    ("early-exit", {"depths": "streak", "smooth": .1}, "--depths, --smooth"),
+    ("diffusion-lm", {"depths": "decay", "attention": "full"}, "--depths"), ("diffusion-lm", {"rows": 99}, "--rows"),
+    ("block-diffusion", {"rows": 99}, "--rows"), ("diffusion-lm-aligned", {"rows": 99}, "--rows"),
+    ("ngram", {"loss": "tv", "optimiser": "adamw", "rate": 7.0, "batch": 5}, "--loss, --optimiser, --rate, --batch"),
+    ("length-predictor", {"loss": "tv"}, "--loss"), ("h-rad", {"optimiser": "muon"}, "--optimiser")])
+def test_an_option_that_a_training_does_not_read_is_refused(asked, name, wrong, named):
+    with pytest.raises(Refusal, match=f"^leave out {named}: the training of {name}.* does not read (it|them)$"):
+        asked(name, **wrong)
 
 
 def test_an_unknown_optimiser_or_a_rate_of_zero_is_refused(tmp_path):

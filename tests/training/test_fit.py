@@ -3,15 +3,19 @@
 import json
 
 import pytest
+import torch
 
 from specdec_lib.training.fit import (
     KEPT_LOG,
     LOG,
+    STATE,
     Progress,
     Settings,
     fit,
     keep_log,
+    optimiser_of,
     read_log,
+    save_state,
     schedule,
     share_done,
 )
@@ -42,6 +46,22 @@ def test_a_small_set_is_overfitted(target, features, tmp_path, name, optimiser):
 def test_nothing_to_train_on_is_refused(target, features, tmp_path):
     with pytest.raises(Refusal, match="nothing to train on"):
         run(start(target), features, tmp_path, groups=[])
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e38])
+def test_a_fit_that_diverges_is_refused_and_saves_no_such_numbers(target, features, tmp_path, rate):
+    with pytest.raises(Refusal, match="the training has diverged, .*: give a smaller --rate"):
+        run(start(target), features, tmp_path, Settings(steps=9, rate=rate, save_every=1e9))
+    assert not (tmp_path / STATE).exists()
+
+
+def test_numbers_that_are_not_finite_are_not_saved(target, tmp_path):
+    drafter, settings = start(target), Settings(steps=9)
+    with torch.no_grad():
+        drafter.norm[0] = float("inf")
+    with pytest.raises(Refusal, match="the training has diverged"):
+        save_state(tmp_path, drafter, optimiser_of(drafter, settings), settings, Progress())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("wrong", [{"minutes": 0}, {"minutes": -1.0}, {"rate": 0.0}, {"steps": 0}], ids=str)

@@ -67,6 +67,10 @@ def test_each_step_has_a_seed_of_its_own_and_after_a_kill_it_has_the_same(target
     assert seen == [1_000_003 + step for step in (0, 1, 2, 2, 3, 4, 5, 6)]
 
 
+def test_a_seed_of_many_digits_has_seeds_for_all_steps(target, features, tmp_path):
+    assert run(start(target), features, tmp_path, replace(STEPS, seed=20260722123456)).step == 7
+
+
 def test_steps_after_the_last_save_are_repeated_and_logged_once(target, features, tmp_path):
     class Clock:
         now = 0.0

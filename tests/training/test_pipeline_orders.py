@@ -1,18 +1,31 @@
 """Orders of a training run: how its minutes are spent, where answers come from, what is refused."""
 
 import gzip
+import json
 from dataclasses import replace
 
 import pytest
+import torch
 from filelock import FileLock
 
 from specdec_lib.files import LOCK, OWNER
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import pipeline as module
 from specdec_lib.training.data.answers import Made
+from specdec_lib.training.data.shards import Shards
+from specdec_lib.training.fit import STATE
 from specdec_lib.training.losses.objective import Objective
-from specdec_lib.training.pipeline import TrainingOrder, ensure_answers, prepare_dataset, read_answers, train_drafter
-from specdec_lib.training.recipes import recipe
+from specdec_lib.training.marks import mark_recipe
+from specdec_lib.training.pipeline import (
+    TrainingOrder,
+    check_sources,
+    ensure_answers,
+    prepare_dataset,
+    read_answers,
+    recipe_of,
+    train_drafter,
+)
+from specdec_lib.training.recipes import recipe, start
 from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.types import Refusal
 from tests.training.folder import OPEN
@@ -140,18 +153,68 @@ def test_fits_with_a_folder_of_features_in_common_compute_them_once(target, text
 
 @pytest.mark.parametrize(("change", "named"), [
     ({"objective": Objective("tv")}, r"loss \(ce there, tv here\)"), ({"batch": 64}, "tokens of a step"),
-    ({"rows": 9}, "draft vocabulary"), ({"learn_prompts": True}, "prompts learned"), ({"data": ()}, "answers")])
+    ({"rows": 9}, "draft vocabulary"), ({"learn_prompts": True}, "prompts learned"), ({"data": ()}, "answers"),
+    (None, r"dtype \(float32 there, bfloat16 here\)")])
 def test_a_fit_that_was_begun_with_another_recipe_is_refused_and_with_the_same_one_resumed(
-        target, text, data, tmp_path, twenty_steps, change, named):
+        folder, target, text, data, tmp_path, twenty_steps, change, named):
     order = TrainingOrder(tmp_path, LONG, data=(data,), tokens=3000)
     first = train_drafter(recipe("draft-lm"), order, target, text, MADE).card
     again = train_drafter(recipe("draft-lm"), replace(order, minutes=2 * LONG), target, text, MADE).card
     assert again["sha256"] == first["sha256"]
+    other = target if change else Transformer.load(folder, torch.bfloat16)
     with pytest.raises(Refusal, match=f"begun with another recipe, .*{named}.*: repeat it, give another --out"):
-        train_drafter(recipe("draft-lm"), replace(order, **change), target, text, MADE)
+        train_drafter(recipe("draft-lm"), replace(order, **change or {}), other, text, MADE)
     (tmp_path / "work" / "draft-lm" / "recipe.json").write_text("{")
     with pytest.raises(Refusal, match="recipe.json is damaged"):
         train_drafter(recipe("draft-lm"), order, target, text, MADE)
+
+
+@pytest.mark.parametrize("option", ["forbidden", "watch"])
+def test_a_fit_on_answers_of_its_own_is_not_resumed_with_more_left_out(
+        target, text, data, tmp_path, twenty_steps, option):
+    order, names = TrainingOrder(tmp_path, LONG, tokens=3000), []
+    lessons = prepare_dataset(order, target, text, TimeBudget(LONG), quiet, quiet)
+    drafter = start(recipe("draft-lm"), target, lessons)
+    for one in (order, replace(order, **{option: (data,)})):
+        names.append(recipe_of(one, Objective(), drafter, lessons)["texts left out"])
+    assert len(set(names)) == 2
+    given = replace(order, data=(data,), watch=(data,))
+    assert recipe_of(given, Objective(), drafter, lessons)["texts left out"] is None       # the answers' sum says it
+
+
+def test_a_mark_of_an_earlier_version_takes_the_entries_that_it_lacks(tmp_path):
+    mark_recipe(tmp_path, {"loss": "ce"})
+    (tmp_path / STATE).touch()
+    mark_recipe(tmp_path, {"loss": "ce", "dtype": "float32"})
+    with pytest.raises(Refusal, match=r"dtype \(float32 there, bfloat16 here\)"):
+        mark_recipe(tmp_path, {"loss": "ce", "dtype": "bfloat16"})
+
+
+def test_given_answers_of_another_target_are_refused(target, text, tmp_path):
+    Shards(tmp_path / "answers", "another")
+    order = TrainingOrder(tmp_path / "out", data=(tmp_path / "answers",))
+    with pytest.raises(Refusal, match="holds the answers of another target .*: give another folder"):
+        prepare_dataset(order, target, text, TimeBudget(1), quiet, quiet)
+
+
+def test_no_prompt_is_answered_that_would_leave_no_room_for_an_answer(target, text, tmp_path, monkeypatch):
+    plans = []
+    monkeypatch.setattr(module, "make_answers", lambda *told, plan, **more: plans.append(plan) or Made(
+        1, 10, 1, 1, 90.0, "time"))
+    (tmp_path / "work").mkdir()
+    ensure_answers(TrainingOrder(tmp_path, 10), target, text, TimeBudget(10), quiet, quiet)
+    assert [plan.read for plan in plans] == [638]
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"prompt": None}, "record 1 of --watch lacks 'prompt': it needs source"),
+    ({"temperature": 0.7}, "none of its answers is greedy: give some of temperature 0")])
+def test_answers_that_cannot_be_watched_are_refused_before_a_model_is_loaded(tmp_path, change, sentence):
+    record = {"source": "odd", "temperature": 0.0, "prompt": "a k r", "output": [3, 4]} | change
+    path = tmp_path / "watch.jsonl"
+    path.write_text(json.dumps({name: value for name, value in record.items() if value is not None}) + "\n")
+    with pytest.raises(Refusal, match=sentence):
+        check_sources(TrainingOrder(tmp_path, watch=(path,)))
 
 
 def test_without_data_the_target_makes_up_prompts_and_answers_them(target, text, tmp_path, twenty_steps):

@@ -42,6 +42,11 @@ def test_the_names_are_those_that_methods_ask_for():
                      "block-diffusion", "ngram", "length-predictor", "h-rad")
 
 
+def test_a_rate_without_the_tokens_of_the_text_is_among_the_limits_of_a_drafter_that_has_them(target):
+    assert not hasattr(start(ready("block-diffusion", target), target, LESSONS), "text_tokens")
+    assert any("leaves out the text's own tokens" in limit for limit in recipe("block-diffusion").limits)
+
+
 @pytest.mark.parametrize("name", ["medusa", "", "Eagle", "ngram"])
 def test_another_name_is_refused_with_those_there_are(name):
     with pytest.raises(Refusal, match=rf"no drafter named '{name}' to train; there are: eagle, draft-lm, diff"):

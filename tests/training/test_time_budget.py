@@ -19,6 +19,18 @@ def slowly(clock, count=10, seconds=3.0):
         yield number
 
 
+def test_what_earlier_runs_used_counts_once_and_may_be_more_than_there_was():
+    clock = Clock()
+    deadline = TimeBudget(0.5, clock)
+    clock.now += 10
+    deadline.count(25, 4)                          # 6 seconds of 25 were of this run
+    assert (deadline.used, deadline.left) == (29, 1)
+    deadline.count(20, 4)                          # all of it was
+    assert deadline.used == 29
+    deadline.spend(31)
+    assert (deadline.used, deadline.left) == (60, 0)
+
+
 def test_what_is_left_falls_to_zero_and_not_below():
     clock = Clock()
     deadline = TimeBudget(0.5, clock)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specdec_lib.checkpoints.checkpoint_files import load_checkpoint
-from specdec_lib.commands.train import train_by_name
+from specdec_lib.commands.train import train_by_names
 from specdec_lib.continuous import patch_model
 from specdec_lib.continuous.digits import load_digits
 from specdec_lib.continuous.patch_model import SIZES, load_model
@@ -99,5 +99,5 @@ def test_options_of_texts_are_refused(wrong, sentence, tmp_path):
              "prompts": (), "data": (), "forbid": (), "out": tmp_path, "loss": None, "depths": None, "cache": 10e9,
              "seed": 0, "say": lambda line: None, "progress": lambda *_: None}
     with pytest.raises(Refusal, match=sentence):
-        train_by_name("digits", **{**usual, **wrong})
+        train_by_names(["digits"], **{**usual, **wrong})
     assert not list(tmp_path.iterdir())

@@ -115,6 +115,17 @@ def test_a_drafter_that_was_fitted_for_another_verifier_is_refused(shelf, toy, t
         train_g2p_drafter.train_g2p_drafter(order, MADE, lambda line: None, lambda done, total, what: None, toy)
 
 
+@pytest.mark.parametrize(("batch", "dtype", "named"), [(8, None, r"words of a step \(16 there, 8 here\)"),
+                                                       (16, "bfloat16", r"dtype \(None there, bfloat16 here\)")])
+def test_a_verifier_is_not_fitted_on_with_another_batch_or_dtype(
+        shelf, toy, tmp_path, monkeypatch, batch, dtype, named):
+    shutil.copytree(shelf, tmp_path / "out")
+    monkeypatch.setattr(train_g2p, "settings_of", lambda order: Settings(steps=40, rate=2e-2))
+    with pytest.raises(Refusal, match=f"begun with another recipe, {named}"):
+        train_g2p.train_verifier(TrainingOrder(tmp_path / "out", 1.0, batch=batch), MADE | {"dtype": dtype},
+                                 lambda line: None, lambda done, total, what: None, SIZES, toy)
+
+
 def renamed(verifier):
     net, stored = verifier
     return net, replace(stored, card={**stored.card, "sha256": "0" * 64})

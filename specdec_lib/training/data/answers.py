@@ -39,7 +39,7 @@ from specdec_lib.types import Refusal
 MIX = (0.0, 0.7, 0.0, 1.0, 0.0, 0.7, 0.0, 1.0, 0.0, 0.7)    # temperatures of every ten answers from one source
 OWN = "self"                                       # the source of prompts that the target made up
 PROMPT = 192                                       # tokens the target may take to make one up
-READ = 1024                                        # tokens a prompt may have
+READ = 1024                                        # tokens a prompt may have, if nothing else is said
 STUMP = 16                                         # an answer cut by the clock before that is dropped
 AT_ONCE, MANY = {"cpu": 32}, 1024                  # answers under way; many where a step costs little more with them
 BATCHES = 8                                        # of a shard at least, if many: at its end rows run out of prompts
@@ -66,6 +66,7 @@ class AnswerPlan:
     own: float = 0.5                               # share of prompts the target makes up, where a file has others
     seed: int = 0
     mix: tuple[float, ...] = MIX                   # temperatures, in turn for the answers from one source
+    read: int = READ                               # tokens a prompt may have
 
     def __post_init__(self):
         if self.size < 1 or self.max_new < 1:
@@ -84,7 +85,7 @@ class PromptLot:
     def __init__(self, text: Tokenizer, plan: AnswerPlan, number: int, sieve: Sieve, given: Iterator[Asked],
                  wanted: int, context: int | None = None):
         self.text, self.plan, self.number, self.sieve, self.given = text, plan, number, sieve, given
-        self.wanted, self.context = wanted, context or READ + plan.max_new
+        self.wanted, self.context = wanted, context or plan.read + plan.max_new
         self.records: list[Record] = []
         self.waiting: deque[Request] = deque()
         self.started: Counter[str] = Counter()     # answers begun, per source
@@ -122,7 +123,7 @@ class PromptLot:
         """A request to answer the turn that follows what was said, user's turns and answers, unless it is too long."""
         source, turn = asked.source, asked.turns[len(earlier) // 2]
         ids = self.text.encode_chat([*earlier, turn])
-        if len(ids) > READ or len(ids) + self.plan.max_new > self.context:
+        if len(ids) > self.plan.read or len(ids) + self.plan.max_new > self.context:
             return None
         place, self.started[source] = self.started[source], self.started[source] + 1
         return Request(ids, self.plan.max_new, self.plan.mix[place % len(self.plan.mix)],
@@ -167,9 +168,16 @@ def refuse_nothing(tokens: int, minutes: float, batch: int) -> None:
 
 
 def allowed_conversations(prompts: Iterable[Path], never: frozenset[str] | set[str], seed: int) -> list[Asked]:
-    """The conversations of these files in shuffled order, without those that have a turn that is never asked."""
+    """The conversations of these files in shuffled order, without those that have a turn that is never asked.
+
+    Refusal where there are files and none of their conversations is left.
+    """
+    prompts = tuple(prompts)
     given = [asked for path in prompts for asked in read_conversations(path)
              if not never.intersection(map(normalised, asked.turns))]
+    if prompts and not given:
+        raise Refusal(f"each prompt in {', '.join(map(str, prompts))} is forbidden or one that we measure with: give"
+                      " others, or leave --prompts out, and the target makes some up")
     random.Random(seed).shuffle(given)
     return given
 
@@ -197,7 +205,7 @@ def make_answers(lm: Target, text: Tokenizer, folder: str | Path, tokens: int, m
     begun = clock()
     never = Sieve([*shipped(), *forbidden]).closed
     given = allowed_conversations(prompts, never, plan.seed)
-    plan = sized(plan if given else replace(plan, own=1.0), batch)
+    plan = sized(plan if given else replace(plan, own=1.0), batch)                 # none: then no prompts were given
     shards = Shards(folder, target or name_of(lm, text))
     closed = never | firsts(shards)
     rows = batched_model(lm)                       # its memory serves all shards

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,7 +64,15 @@ def grouped(data: Sequence[Example], tokens: int) -> list[tuple[int, ...]]:
 
 def order(count: int, epoch: int, seed: int) -> list[int]:
     """The random order in which an epoch takes the batches."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch)).tolist()
+    return torch.randperm(count, generator=torch.Generator().manual_seed(place_seed(seed, epoch))).tolist()
+
+
+def place_seed(seed: int, place: int) -> int:
+    """The seed of one epoch or step; torch takes 64 bits, so what is longer is hashed."""
+    mixed = seed * 1_000_003 + place
+    if -2 ** 63 <= mixed < 2 ** 64:
+        return mixed
+    return int.from_bytes(hashlib.blake2b(str(mixed).encode(), digest_size=7).digest())
 
 
 def padded(rows: Sequence[Tensor]) -> Tensor:

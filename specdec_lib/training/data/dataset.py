@@ -28,6 +28,7 @@ ROWS = 8192                                        # of the draft vocabulary
 BATCH = {"cpu": 2048}                              # padded tokens in a step
 LARGE = 16384                                      # on another device, which is not busy with fewer
 LONGEST = 640                                      # tokens of an example
+LONGEST_PROMPT = LONGEST - 2                       # of its prompt: less than two tokens of an answer teach nothing
 WATCHED = 1536                                     # of one that is only measured
 LOOK = 8                                           # held-out batches measured while training
 
@@ -79,17 +80,25 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     """The dataset of these records for this target. Refusal where nothing is left to train on or to measure with.
 
     `learn_prompts`: in training, the tokens of prompts are drafted too, from where they differ; nothing else changes.
-    `watched` are answers that are measured and never trained on; their prompts are to be among the forbidden ones.
+    `watched` are answers whose greedy ones are measured and none is trained on; their prompts are to be forbidden.
     """
     longest, batch = min(LONGEST, target.context or LONGEST), batch or BATCH.get(target.device.type, LARGE)
-    data = tuple(examples(records, text.encode_chat, forbidden, longest))
+    long: list[bool] = []                          # of each prompt, whether it leaves no room for an answer
+
+    def encode(turns: Sequence[str]) -> tuple[int, ...]:
+        ids = text.encode_chat(turns)
+        long.append(len(ids) > longest - 2)
+        return ids
+
+    data = tuple(examples(records, encode, forbidden, longest))
     train = [i for i, example in enumerate(data) if not example.held_out]
     held = [i for i, example in enumerate(data) if example.held_out and example.temperature == 0]
-    refuse_too_few(len(train), len(held))
+    dropped = f"{sum(long)} with prompts of {longest - 1} or more tokens left out" if any(long) else ""
+    refuse_too_few(len(train), len(held), dropped)
     ids = torch.tensor(frequent((data[i] for i in train), rows, text.facts.end))
     levels = sorted({*default_taps(target.layers), *default_exits(target.layers)})
     say(f"{len(train)} examples with {sum(len(data[i]) for i in train):,} tokens to train on, {len(held)} held out, "
-        f"{len(ids)} tokens in the draft vocabulary")
+        f"{len(ids)} tokens in the draft vocabulary{dropped and f', {dropped}'}")
     if learn_prompts:
         first = max(1, common_start(data))
         data = tuple(example if example.held_out else learned_from(example, first) for example in data)
@@ -97,9 +106,10 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     held = batches_of(data, held, batch)
     held = tuple(held[i] for i in order(len(held), 0, 0))
     own = len(data)
-    data += tuple(examples(watched, text.encode_chat, longest=min(WATCHED, target.context or WATCHED)))
-    seen = batches_of(data, range(own, len(data)), batch)
-    return Dataset(data, ids, groups, held, features_of(target, data, levels, folder, limit), seen)
+    seen = examples(watched, text.encode_chat, longest=min(WATCHED, target.context or WATCHED))
+    data += tuple(example for example in seen if example.temperature == 0)         # drafts are measured greedily
+    return Dataset(data, ids, groups, held, features_of(target, data, levels, folder, limit),
+                   batches_of(data, range(own, len(data)), batch))
 
 
 def features_of(target: Target, data: Sequence[Example], levels: Sequence[int], folder: Path | None,
@@ -110,11 +120,13 @@ def features_of(target: Target, data: Sequence[Example], levels: Sequence[int], 
     return Features(target, data, levels, folder, limit)
 
 
-def refuse_too_few(train: int, held: int) -> None:
-    """Raises Refusal where there is nothing to train on or nothing to measure with."""
+def refuse_too_few(train: int, held: int, dropped: str = "") -> None:
+    """Raises Refusal where there is nothing to train on or nothing to measure with; `dropped` says what was left out.
+    """
     if not train or not held:
         raise Refusal(f"there {'is 1 example' if train == 1 else f'are {train} examples'} to train on and"
-                      f" {held or 'no'} greedy {'one' if held == 1 else 'ones'} of held-out prompts to measure with:"
+                      f" {held or 'no'} greedy {'one' if held == 1 else 'ones'} of held-out prompts to measure with"
+                      f"{dropped and f', {dropped}'}:"
                       " more data is needed, give more --minutes or more --prompts, or more of it with --data")
 
 

@@ -48,9 +48,7 @@ def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple
     """
     seen: set[tuple] = set()
     for place, record in enumerate(records, 1):
-        absent = [name for name in FIELDS if name not in record]
-        if absent:
-            raise Refusal(f"record {place} of the training data lacks {absent[0]!r}: it needs {', '.join(FIELDS)}")
+        refuse_absent(record, f"record {place} of the training data")
         turns, output = (*record.get("earlier", ()), record["prompt"]), tuple(record["output"])
         said = tuple(map(normalised, turns))
         if (said, output) in seen or forbidden.intersection(said[::2]):
@@ -60,6 +58,13 @@ def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple
         output = without_loop(output)[:max(0, longest - len(prompt))]
         if len(output) >= 2:
             yield Example(prompt, output, record["source"], float(record["temperature"]), is_held_out(turns[0]))
+
+
+def refuse_absent(record: Mapping, where: str) -> None:
+    """Raises Refusal for a record without one of its fields."""
+    absent = [name for name in FIELDS if name not in record]
+    if absent:
+        raise Refusal(f"{where} lacks {absent[0]!r}: it needs {', '.join(FIELDS)}")
 
 
 def learned_from(example: Example, first: int) -> Example:

@@ -35,14 +35,15 @@ class Features:
         self.written = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0
 
     def __call__(self, group: Sequence[int], levels: Sequence[int] = ()) -> Batch:
-        """The batch of these examples, with the hidden states of `levels` alone."""
+        """The batch of these examples on the target's device, with the hidden states of `levels` alone."""
         examples = [self.data[i] for i in group]
         sizes = [len(example) for example in examples]
         flat = self.flat(examples)
         streams = {level: padded(flat["streams"][:, self.levels.index(level)].split(sizes)) for level in levels}
         return Batch(padded([torch.tensor(example.tokens) for example in examples]),
                      torch.tensor([len(example.prompt) for example in examples]), torch.tensor(sizes), streams,
-                     padded(flat["top_ids"].long().split(sizes)), padded(flat["top_logp"].float().split(sizes)))
+                     padded(flat["top_ids"].long().split(sizes)),
+                     padded(flat["top_logp"].float().split(sizes))).to(self.target.device)
 
     def flat(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """The rows of these examples, concatenated: from disk if they are there, else from the target."""

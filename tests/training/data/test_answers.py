@@ -151,6 +151,22 @@ def test_a_shipped_prompt_in_a_file_is_passed_over(tmp_path, monkeypatch):
     assert first not in found
 
 
+@pytest.mark.parametrize("own", [0.0, 0.5])
+def test_a_file_whose_prompts_are_all_forbidden_is_refused_and_no_prompt_is_made_up_for_it(tmp_path, own):
+    path = questions(tmp_path / "q.jsonl", 3)
+    closed = [json.loads(line)["prompt"] for line in path.read_text().splitlines()]
+    with pytest.raises(Refusal, match="each prompt in .*q.jsonl is forbidden or .*: give others, or leave --prompts"):
+        made(tmp_path / "data", prompts=[path], forbidden=closed, plan=AnswerPlan(10, 40, own=own))
+
+
+def test_prompts_longer_than_the_plan_reads_are_passed_over(tmp_path):
+    path, room = questions(tmp_path / "q.jsonl", 3), len(TEXT.encode_chat(["w4 w4 w5 w9"]))
+    with path.open("a") as file:
+        file.write(json.dumps({"prompt": "w4 w4 w5 w9 w9"}) + "\n")
+    result = made(tmp_path / "data", 10_000, prompts=[path], plan=AnswerPlan(10, 40, own=0.0, read=room))
+    assert result.records == 3
+
+
 def test_a_file_gives_its_share_until_it_is_used_up(tmp_path):
     made(tmp_path / "data", 2000, prompts=[questions(tmp_path / "q.jsonl", 12)])
     sources = [record["source"] for record in read_shards(tmp_path / "data")]

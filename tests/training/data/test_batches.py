@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdec_lib.training.data.batches import Batch, grouped, order, padded
+from specdec_lib.training.data.batches import Batch, grouped, order, padded, place_seed
 from specdec_lib.training.data.examples import Example
 from tests.training.tiny import tiny_examples
 
@@ -17,6 +17,13 @@ def sized(*sizes: int) -> list[Example]:
 def blank(start: list[int], stop: list[int], size: int) -> Batch:
     none = torch.zeros(len(start), size, 1)
     return Batch(none[..., 0].long(), torch.tensor(start), torch.tensor(stop), {}, none.long(), none)
+
+
+@pytest.mark.parametrize("seed", [20260722123456, 2 ** 63 - 1, 1 - 2 ** 63])
+def test_a_seed_of_63_bits_gives_each_epoch_an_order_of_its_own(seed):
+    assert len({tuple(order(50, epoch, seed)) for epoch in range(5)}) == 5
+    assert order(50, 1, seed) == order(50, 1, seed)
+    assert [place_seed(small, 7) for small in (0, 1, -2)] == [7, 1_000_010, -1_999_999]    # as they always were
 
 
 @pytest.mark.parametrize("tokens", [20, 33, 1000])

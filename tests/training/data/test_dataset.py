@@ -5,6 +5,7 @@ from itertools import count, islice
 import pytest
 import torch
 
+from specdec_lib.training.data import dataset
 from specdec_lib.training.data.dataset import batches_of, make_dataset
 from specdec_lib.training.data.examples import is_held_out
 from specdec_lib.types import Refusal
@@ -76,6 +77,21 @@ def test_prompts_are_learned_on_request_from_where_they_differ_and_measuring_sta
     assert made.held == plain.held
     (batch, _), = made.batches(made.train[:1], (1,))
     assert bool((batch.top_logp[:, batch.start[0] - 1:int(batch.stop.min())] < 0).all())
+
+
+def test_of_watched_answers_the_greedy_ones_are_measured(target):
+    made = make(target, watched=[answer(TRAIN[0], (20, 21), 0.6), answer(TRAIN[0], (22, 23))])
+    assert [made.data[i].output for group in made.watched for i in group] == [(22, 23, END)]
+
+
+def test_prompts_that_leave_no_room_for_an_answer_are_counted(target, monkeypatch):
+    room, said = len(Babble().encode_chat([TRAIN[0]])) + 2, []
+    monkeypatch.setattr(dataset, "LONGEST", room)
+    long = [answer(f"{TRAIN[0]} w{i}", (10, 12)) for i in (4, 5)]
+    make(target, [*records(), *long], say=said.append)
+    assert said[0].endswith(f", 2 with prompts of {room - 1} or more tokens left out")
+    with pytest.raises(Refusal, match=f"measure with, 2 with prompts of {room - 1} or more tokens left out: more data"):
+        make(target, long)
 
 
 def test_forbidden_prompts_are_in_neither_part(target):

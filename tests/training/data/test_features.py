@@ -1,5 +1,7 @@
 """Features are the target's hidden states and distributions, stored on disk once, complete, up to the limit."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -97,6 +99,14 @@ def test_tokens_starts_and_stops_are_those_of_the_examples(target, data):
     for b, i in enumerate(GROUP):
         assert batch.tokens[b, :batch.stop[b]].tolist() == list(data[i].tokens)
         assert batch.tokens[b, :batch.start[b]].tolist() == list(data[i].prompt)
+
+
+def test_a_batch_is_on_the_device_of_the_target_whose_distributions_stay_on_disk(target, data, tmp_path):
+    made = Features(target, data, LEVELS, tmp_path)
+    made(GROUP)
+    there = Features(SimpleNamespace(device=torch.device("meta")), data, LEVELS, tmp_path)(GROUP, LEVELS)
+    parts = there.tokens, there.start, there.stop, there.top_ids, there.top_logp, *there.streams.values()
+    assert {part.device.type for part in parts} == {"meta"}
 
 
 def test_streams_can_be_learned_from(target, data):
