@@ -64,7 +64,7 @@ class Kit:
         return self.indexes[name]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)                  # hashed by identity, as a card holds it
 class NamedParts:
     """The `named` of a card whose parameters name parts: parameter -> the room that the part must be of."""
 

@@ -24,13 +24,13 @@ class Babble:
         self.facts = TokenizerFacts(end=frozenset([END]), control=frozenset(range(len(NAMES))), vocab=VOCAB)
         self.pieces = {name: i for i, name in enumerate(NAMES)} | {f"w{i}": i for i in range(len(NAMES), VOCAB)}
         self.tokenizer = SimpleNamespace(bos_token_id=begin, get_vocab=lambda: self.pieces, encode=self.ids,
-                                         apply_chat_template=self.render)
+                                         apply_chat_template=self.render, get_chat_template=lambda: self.template)
 
     def ids(self, text, add_special_tokens=False):
         return [self.pieces.get(word, VOCAB - 1) for word in text.split()]
 
-    def render(self, messages, tokenize):
-        return self.template.format(words=messages[0]["content"])
+    def render(self, messages, tokenize, chat_template):
+        return chat_template.format(words=messages[0]["content"])
 
     def encode(self, text):
         return tuple(self.ids(text))

@@ -31,6 +31,14 @@ def test_the_opener_ends_where_the_users_words_begin():
     assert opener(Babble("<begin> w4 <user> {words} <end> <answer>")) == (BEGIN, 4, USER)
 
 
+def test_a_template_that_writes_the_date_opens_with_the_same_one_every_day():
+    text, given = Babble("strftime_now"), []
+    text.tokenizer.apply_chat_template = lambda messages, tokenize, chat_template: (
+        given.append(chat_template), "<user> " + messages[0]["content"])[1]
+    assert opener(text) == (USER,)
+    assert given[0].startswith("{% macro strftime_now(format) %}")
+
+
 def test_a_model_without_template_opens_with_its_begin_token_or_a_few_words():
     assert opener(Babble(None)) == (BEGIN,)
     assert len(opener(Babble(None, begin=None))) == 1
