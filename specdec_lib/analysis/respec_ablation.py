@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import QUALITIES, Report
 from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
 from specdec_lib.analysis.paper_settings import paper_setting
-from specdec_lib.analysis.report_text import interval_text, times_text
+from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
+from specdec_lib.analysis.respec_replay import our_values
+from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench import summary
 from specdec_lib.specs import parse_part
 
 METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5,least=0.3,counts=0.0),"
            "respec(least=0.3,counts=0.0),respec,respec-relaxed,respec+token-recycling")
-#          1.5 nats: the only threshold known from the paper; least=0.3: the best one where nothing is counted
+#          theta=1.5: the one threshold known of the paper, its unit is not; least=0.3: the best where nothing is counted
 TRIGGER, CANDIDATES, THRESHOLD, COUNTS = "+ trigger", "+ candidates", "+ our threshold", "+ counts"
 RELAXATION = "+ relaxation"
 STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": COUNTS, "respec-relaxed": RELAXATION}      # method -> its step
@@ -104,16 +107,46 @@ def quality_by_step(report: Report, specs: Sequence[str]) -> dict[str, dict]:
 
 
 def quality_changes_text(report: Report, base: str, other: str) -> list[str]:
-    """Each measure of quality for both methods, and whether the two intervals are disjoint."""
-    one, two = report.entries[base], report.entries[other]
-    out = []
-    for key, said in QUALITIES.items():
-        if one[key] is not None and two[key] is not None:
-            spans = sorted(filter(None, (one["quality_ci"][key], two["quality_ci"][key])))
-            apart = "no intervals" if len(spans) < 2 else "apart" if spans[0][1] < spans[1][0] else "overlapping"
-            out.append(f"{said}: {one[key]:.3f} for {ablation_step(base)}, {two[key]:.3f} for {ablation_step(other)}"
-                       f" ({apart})")
-    return out
+    """How each measure of quality differs, prompt by prompt, and whether the interval of the difference excludes 0."""
+    moved = summary.quality_change(report.decodes, base, other)
+    return [f"{said}: {ablation_step(other)} less {ablation_step(base)} is {estimate_text(*moved[key], signed=True)}, "
+            + verdict(moved[key][1], "surely more", "surely less", line=0.0)
+            for key, said in QUALITIES.items() if moved[key][0] is not None]
+
+
+def step_parts(report: Report) -> list[dict]:
+    """Every step of the chain: the step before it, what it changes, its factor, and the verdict on it.
+
+    Between two settings of ReSpec all parameters that differ are named, whether the step's name tells of them or not;
+    other steps change the method.
+    """
+    held = ablation_steps(report.entries)
+    return [{"step": one.other, "over": one.base, "what it changes": change_text(held[one.base], held[one.other]),
+             "times as fast": times_text(one.ratio, one.interval), "so it is": one.verdict}
+            for one in step_gains(report)]
+
+
+def change_text(base: str, other: str) -> str:
+    """What differs between two specs: parameters of one method, else the idea of the other method."""
+    (one, values), (two, changed) = parse_part(base), parse_part(other)
+    if one != two:
+        more = ", ".join(f"{name}={value}" for name, value in changed.items())
+        return catalog.card_of(other).idea + (f" ({more})" if more else "")
+    before, after = our_values(one) | dict(values), our_values(two) | dict(changed)
+    return ", ".join(f"{name}: {_shown(before[name])} to {_shown(after[name])}" for name in after
+                     if before[name] != after[name])
+
+
+def verdict_text(report: Report) -> str:
+    """Which steps are surely faster, which surely slower, and which the run cannot tell from the step before them."""
+    gains = step_gains(report)
+    named = {word: [one.other for one in gains if one.verdict == word] for word in
+             dict.fromkeys(("faster", "slower", *(one.verdict for one in gains)))}
+    return "; ".join(f"{word}: {', '.join(names) or 'none'}" for word, names in named.items())
+
+
+def _shown(value: object) -> str:
+    return "the default" if value is None else f"{value}"
 
 
 def _with_interval(entry: dict, key: str) -> str:

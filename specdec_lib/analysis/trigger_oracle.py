@@ -58,6 +58,15 @@ def trigger_decisions(entropies: Sequence[float], look_back: int, penalty: float
                  for place in range(len(entropies)))
 
 
+def firing_text(texts: Sequence[Sequence[float]], look_back: int, penalty: float, thresholds: Sequence[float]) -> str:
+    """At how many tokens of these texts (entropies in nats) the trigger fires, threshold by threshold."""
+    every = sum(map(len, texts))
+    fired = {one: sum(fires for some in texts for fires, _ in trigger_decisions(some, look_back, penalty, one))
+             for one in thresholds}
+    return "the trigger fires at " + ", ".join(f"{count} of {every} tokens ({count / max(1, every):.0%}) at {one:g} nats"
+                                               for one, count in fired.items())
+
+
 def trigger_quality(fires: Sequence[bool], worth: Sequence[bool | None]) -> TriggerQuality:
     """Firings against the oracle; positions where the choice does not matter are left out."""
     pairs = [(fired, good) for fired, good in zip(fires, worth, strict=True) if good is not None]

@@ -1,5 +1,7 @@
 """The ablation of ReSpec on runs made up by hand: which step is which, what is compared, and what is reported."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib.analysis import compare, paper_settings, respec_ablation
@@ -121,14 +123,42 @@ def test_quality_shows_four_measures_with_intervals_and_the_prompts_that_stayed_
     assert len(line) == 5
 
 
-def test_a_change_of_quality_says_whether_the_intervals_keep_apart():
+def test_a_change_of_quality_is_judged_prompt_by_prompt():
     other = decodes("respec-relaxed", *[row("", 0, 1.0)._replace(tokens=(9,), nll=0.4)] * 4)
     said = respec_ablation.quality_changes_text(report(PLAIN, other), "ar", "respec-relaxed")
-    assert said == ["target NLL (nats per token): 0.100 for ar, 0.400 for + relaxation (apart)",
-                    "overlap with ar: 1.000 for ar, 0.000 for + relaxation (apart)",
-                    "repeated 4-grams: 0.000 for ar, 0.000 for + relaxation (overlapping)"]
+    assert said == [
+        "target NLL (nats per token): + relaxation less ar is +0.300 (+0.300 to +0.300), surely more",
+        "overlap with ar: + relaxation less ar is -1.000 (-1.000 to -1.000), surely less",
+        "repeated 4-grams: + relaxation less ar is +0.000 (+0.000 to +0.000), not told apart"]
     few = respec_ablation.quality_changes_text(report(PLAIN[:4], other[:4]), "ar", "respec-relaxed")
-    assert "(no intervals)" in few[0]
+    assert "no interval" in few[0]
+
+
+def test_a_change_is_found_though_the_intervals_of_both_methods_overlap():
+    plain, other = (decodes(name, *[row("", 0, 1.0)] * 4) for name in ("ar", "respec-relaxed"))
+    def moved(some, more):
+        rounds = [tuple(r._replace(nll=place + more) for r in one.outcome.rows) for place, one in enumerate(some)]
+        return [replace(one, outcome=replace(one.outcome, rows=own))
+                for one, own in zip(some, rounds, strict=True)]
+    found = report(moved(plain, 0.0), moved(other, 0.5))
+    low, high = (found.entries[name]["quality_ci"]["target_nll"] for name in ("ar", "respec-relaxed"))
+    assert low[1] > high[0]
+    assert respec_ablation.quality_changes_text(found, "ar", "respec-relaxed")[0].endswith("surely more")
+
+
+def test_every_step_names_all_that_it_changes():
+    theirs, mine = "respec(theta=1.5,least=0.3,counts=0.0)", "respec(least=0.3,counts=0.0)"
+    assert respec_ablation.change_text(theirs, mine) == "theta: 1.5 to 5.0"
+    assert respec_ablation.change_text(mine, "respec") == "least: 0.3 to 0.6, counts: 0.0 to the default"
+    said = respec_ablation.change_text("sam+eagle2", "sam+eagle2+trigger(theta=1.5)")
+    assert said == "copy the longest match at low entropy, else EAGLE-2 (theta=1.5)"
+    parts = respec_ablation.step_parts(report(PLAIN, HEAD, BOTH))
+    assert [(one["step"], one["over"]) for one in parts] == [("eagle2", "ar"), ("sam+eagle2", "eagle2")]
+
+
+def test_the_verdict_names_every_step_once():
+    assert respec_ablation.verdict_text(report(PLAIN, HEAD, BOTH)) == (
+        "faster: sam+eagle2; slower: none; not told apart: eagle2")
 
 
 def test_a_kept_run_is_read_and_without_one_words_are_checked_before_anything_is_measured(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from specdec_lib.analysis.trigger_oracle import (
     TriggerQuality,
     auc,
+    firing_text,
     oracle_decisions,
     round_offers,
     trigger_decisions,
@@ -59,3 +60,8 @@ def test_a_signal_separates_by_rank_alone():
     assert auc([1, 1, 1, 1, 9], worth) == .5
     assert auc([3, 1, 2, 0, 9], worth) == pytest.approx(.75)
     assert auc([1, 2], [True, None]) is None
+
+
+def test_firings_are_counted_at_every_threshold():
+    said = firing_text([(0.1, 0.2, 4.0, 0.3), (9.0,)], 1, 0.0, (1.0, 5.0))
+    assert said == "the trigger fires at 2 of 5 tokens (40%) at 1 nats, 3 of 5 tokens (60%) at 5 nats"
