@@ -1,0 +1,35 @@
+"""What a draft costs: counted by hand on made-up rounds, and held against the speeds of a kept run."""
+
+import pytest
+
+from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.draft_prices import DraftPrice, fit_price, measured_prices, predicted_speeds
+from specdec_lib.types import Refusal
+from tests.analysis.test_respec_ablation import PLAIN, decodes, row
+from tests.bench.made_up import report
+
+
+def drafted(length, seconds):
+    return row("eagle", length, 1.0, seconds)._replace(drafted=length, width=length + 1)
+
+
+def test_a_line_goes_through_what_drafts_of_two_lengths_took():
+    run = report(PLAIN, decodes("eagle(depth=1)", drafted(1, 0.5), drafted(1, 0.7)),
+                 decodes("eagle(depth=3)", drafted(3, 1.0), drafted(2, 99.0)))       # the end cut the last one short
+    assert measured_prices(run, "eagle") == pytest.approx({1: 0.6, 3: 1.0})
+    assert fit_price({1: 0.6, 3: 1.0}) == pytest.approx((0.4, 0.2))
+    assert [DraftPrice(0.4, 0.2)(length) for length in (0, 1, 2)] == pytest.approx([0, 0.6, 0.8])
+    assert measured_prices(run, "draft-model") == {}
+    with pytest.raises(Refusal, match="drafts of two lengths, and there are 1"):
+        fit_price({1: 0.6})
+
+
+def test_in_the_kept_run_two_prices_predict_what_was_measured_and_one_does_not():
+    run = load_report("data/results/policies")
+    fitted = fit_price(measured_prices(run, "eagle"))
+    found = predicted_speeds(run, "eagle", {"two": fitted, "one": DraftPrice(0, fitted(1))})
+    off = {name: [abs(line[f"predicted, {name}"] / line["measured speed"] - 1) for line in found.values()]
+           for name in ("two", "one")}
+    assert len(found) == 4
+    assert max(off["two"]) < 0.04
+    assert max(off["one"]) > 0.1
