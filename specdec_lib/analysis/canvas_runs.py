@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from specdec_lib.analysis.report_text import estimate_text
 from specdec_lib.analysis.wording import Interval, number, verdict
 from specdec_lib.bench.canvas_results import CanvasRun
 from specdec_lib.bench.canvas_summary import solved_difference
-from specdec_lib.canvas.catalog import canvas_cards, canvas_spec
+from specdec_lib.canvas.catalog import canvas_cards, canvas_spec, value_of
+from specdec_lib.canvas.text_quality import distinct_ngrams
 from specdec_lib.canvas.types import CanvasRound, CanvasSession
+from specdec_lib.measure import change_interval
 from specdec_lib.types import Refusal
 
 Name = Callable[[int], str]
@@ -131,7 +134,7 @@ def most_corrected(run: CanvasRun, method: str, among: Collection[str] | None = 
 
 def pays(run: CanvasRun, method: str) -> dict[str, float | str | None]:
     """What decides whether drafted rows pay: tokens per forward, the measured cost of its rows, and measured time."""
-    entry, rows = run.summary["methods"][method], spec_values(method).get("rows", 4)
+    entry, rows = run.summary["methods"][method], value_of(canvas_spec(method), "rows", 1)
     cost = run.summary["row_cost"].get(str(rows))
     return {"tokens per forward": entry["tokens_per_forward"], "rows per forward": entry["rows_per_forward"],
             "T(full batch) / T(1 row)": cost, "predicted speed": cost and entry["tokens_per_forward"] / cost,
@@ -170,6 +173,38 @@ def quality_rows(run: CanvasRun) -> dict[str, dict[str, float | int | None]]:
         rows[name] = {"forwards": entry["forwards"], "times as fast": entry["times_as_fast"],
                       "nats per token": told["target_nll"], "distinct pairs": told.get("distinct_2")}
     return rows
+
+
+class OrderChange(NamedTuple):
+    """Mean of a quality over the tasks with the most confident position first and in a random order, paired by task."""
+
+    confident: float
+    random: float
+    interval: Interval                             # of the random order's less the other
+
+    def sentence(self, what: str) -> str:
+        """Both means in words, the direction taken from the interval."""
+        apart = estimate_text(self.random - self.confident, self.interval, signed=True)
+        return (f"A random order against the most confident first: {number(self.random)} against "
+                f"{number(self.confident)} {what}, a difference of {apart}: "
+                f"{verdict(self.interval, 'more', 'fewer', line=0.0)}")
+
+
+def order_change(run: CanvasRun, name: str) -> OrderChange | None:
+    """What a random order of stepwise decoding changes in this quality; None where the run does not have both."""
+    first, other = ({one.task: one.quality[name] for one in run.of(method) if name in one.quality}
+                    for method in ("stepwise", "stepwise(order='random')"))
+    base, own = ([(side[task], 1.0) for task in first if task in other] for side in (first, other))
+    if not base:
+        return None
+    before, after = (sum(value for value, _ in side) / len(side) for side in (base, own))
+    return OrderChange(before, after, change_interval(base, own))
+
+
+def repeated_share(tokens: Sequence[int]) -> float | None:
+    """The share of pairs of neighbouring tokens that stood earlier in the text already; None below two tokens."""
+    distinct = distinct_ngrams(tokens, 2)
+    return None if distinct is None else 1 - distinct
 
 
 def examples(run: CanvasRun, task: str) -> dict[str, dict[str, str]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specdec_lib.analysis.wording import number, trend
+from specdec_lib.analysis.wording import number
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "digits"
@@ -91,11 +91,6 @@ def alignment(run: DigitsRun) -> dict[str, float | None]:
     apart, together = PUBLISHED_ALIGNMENT
     return {"without": without, "with": with_noise, "factor": with_noise / without if with_noise and without else None,
             "published factor": together / apart}
-
-
-def by_position(values: Sequence[float | None]) -> str:
-    """Whether acceptance rises along the patches, in a word."""
-    return trend(values)
 
 
 def digits_table(summary: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from specdec_lib.bench.canvas_results import CanvasDecode, read_canvas_run
 from specdec_lib.bench.canvas_summary import cost_ratios, method_entries, rounded, summary_table
 from specdec_lib.bench.provenance import provenance
 from specdec_lib.bench.run_folder import writing_run
-from specdec_lib.canvas.catalog import make_canvas_method, reference_of, with_references
+from specdec_lib.canvas.catalog import make_canvas_method, reference_of, value_of, with_references
 from specdec_lib.canvas.loop import finished
 from specdec_lib.canvas.outcome import corrections, row_costs, wrong_positions
 from specdec_lib.canvas.padded import PaddedModel
@@ -103,7 +103,7 @@ def decoded(spec: PartSpec, session: CanvasSession, done: dict[str, CanvasSessio
     canvas, reference, at_shape = session.canvas, reference_of(spec), None
     identical = None if reference is None else done[write_part(reference)].canvas.tokens == canvas.tokens
     if reference is not None and not identical:
-        padded = PaddedModel(world.model, spec.values.get("rows", 1))
+        padded = PaddedModel(world.model, value_of(spec, "rows", 1))
         at_shape = same_canvas(spec, reference, padded, task, dice)
     return CanvasDecode(task.id, write_part(spec), task.family, len(task.canvas.masked), session.forwards, session.rows,
                         session.ties, session.seconds, world.solved(task, canvas), wrong_positions(canvas, task.answer),

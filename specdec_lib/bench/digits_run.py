@@ -262,6 +262,6 @@ def against(tokens: Tensor, plain: Tensor | None) -> dict:
     """The energy test of the second half of the images against the first half of the target's own: other noise."""
     if plain is None:
         return {"energy": None, "p_value": None}
-    half = len(tokens) // 2
-    test = energy_test(plain[:half].flatten(1), tokens[half:].flatten(1))
+    half, labels = len(tokens) // 2, classes(len(tokens))
+    test = energy_test(plain[:half].flatten(1), tokens[half:].flatten(1), labels=(labels[:half], labels[half:]))
     return {"energy": test.distance, "p_value": test.p_value}

@@ -7,6 +7,8 @@ the same canvas as stepwise decoding with the same order and blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
+from typing import Any
 
 from specdec_lib.canvas.types import CanvasMethod, CanvasModel
 from specdec_lib.cards import Card
@@ -50,6 +52,12 @@ def make_canvas_method(spec: PartSpec | str, model: CanvasModel) -> CanvasMethod
     """The method of a spec for this model; Refusal for values that it cannot take."""
     part = canvas_spec(spec) if isinstance(spec, str) else spec
     return canvas_cards()[part.name].make(model, **part.values)
+
+
+def value_of(spec: PartSpec, name: str, otherwise: Any) -> Any:
+    """What a method has for a parameter: the spec's value, its card's default, or `otherwise` where it takes none."""
+    known = signature(canvas_cards()[spec.name].make).parameters
+    return spec.values.get(name, known[name].default if name in known else otherwise)
 
 
 def reference_of(spec: PartSpec) -> PartSpec | None:

@@ -91,9 +91,11 @@ def within_forwards(forwards: int, session: CanvasSession, since: int) -> int:
     """How many choices to write so that `forwards` forwards, counted from round `since`, fill the canvas.
 
     LLaDA: forwards are divided among blocks and masks among a block's forwards, the remainder first. Where there are
-    fewer forwards than blocks, every block takes one.
+    fewer forwards than blocks, every block takes one. The forwards that the open block has had belong to its share.
     """
-    canvas = session.canvas
-    left = forwards - sum(round.forwards for round in session.rounds[since:])
+    canvas, rounds = session.canvas, session.rounds[since:]
+    inside = frozenset(canvas.open_block)
+    spent = sum(round.forwards for round in rounds if not inside.isdisjoint(round.positions))
+    left = forwards - sum(round.forwards for round in rounds)
     blocks = len({canvas.area.index(position) // canvas.block for position in canvas.masked}) if canvas.block else 1
-    return -(-len(canvas.open) // max(1, left // blocks))
+    return -(-len(canvas.open) // max(1, (left + spent) // blocks - spent))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from specdec_lib.canvas.filling import Change, round_of, unchanged
+from specdec_lib.canvas.filling import round_of
 from specdec_lib.canvas.forecast import RowForecast
 from specdec_lib.canvas.order import shuffled
 from specdec_lib.canvas.types import CanvasModel, CanvasSession, Choice
@@ -30,7 +30,6 @@ class Refinement:
     temperature: float = 0.0
     update: float = 1.0                            # of the hidden positions, the share that is drawn again
     lock: int = 10                                 # equal results in a row after which a position is left alone
-    change: Change = field(default=unchanged)
 
     def __post_init__(self):
         for name in ("start", "finish", "update"):
@@ -70,7 +69,7 @@ def refine(session: CanvasSession, model: CanvasModel, rule: Refinement, forward
         share = annealed(step, forwards, rule.start, rule.finish)
         here = dice.fork("refine", step)
         hidden = rule.hide(session, free, max(1, round(share * len(free))), here)
-        row = rule.change(model((session.canvas.erase(hidden),))[0])
+        row = model((session.canvas.erase(hidden),))[0]
         choices = drawn_again(session, row, hidden, rule, here)
         for choice in choices:
             old = session.canvas.tokens[choice.position]

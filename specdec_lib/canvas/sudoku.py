@@ -92,13 +92,6 @@ def clear(used: list[list[int]], place: int, digit: int) -> None:
         unit[which[place]] &= ~(1 << digit)
 
 
-def is_solved(cells: Sequence[int]) -> bool:
-    """Whether every row, column and box holds the nine digits."""
-    whole = set(range(1, 10))
-    return all({cells[place] for place in range(CELLS) if which[place] == unit} == whole
-               for which in (ROWS, COLUMNS, BOXES) for unit in range(SIDE))
-
-
 def random_board(dice: Random) -> Board:
     """A solved board: three random boxes on the diagonal, which never conflict, completed by the solver."""
     cells = [BLANK] * CELLS

@@ -1,5 +1,7 @@
-"""Masked diffusion language models as models of canvases: the trained `diffusion-lm`, and Dream or LLaDA by name.
+"""Masked diffusion language models as models of canvases: our trained ones, and Dream and LLaDA.
 
+`world_text.open_world` opens a trained one for `specdec canvas`. Dream and LLaDA are opened from Python alone, by
+`pretrained_canvas_model(load_pretrained(folder, tokens), end)` with `load_pretrained` of `heads/dream_llada.py`.
 Two attentions. `causal` (`heads/diffusion.py`): a position sees all before it; those of a block that holds a mask also
 see each other, but for a mask at the block's end, which the trained drafter never feeds. So an open block gets exactly
 the distributions that the drafter gives it behind the same text, finished blocks are plain causal text, and the rows of

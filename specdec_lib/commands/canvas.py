@@ -27,9 +27,10 @@ def known_canvas_methods(specs: str) -> str:
     return specs
 
 
+# The names are written here, because the cards load torch and help is fast; a test holds them against the cards.
 Rules = Annotated[str, typer.Option("--methods", callback=known_canvas_methods,
                                     help="Names with parameters, separated by commas: stepwise, parallel, threshold, "
-                                    "factor, ssd, tolerator, remask, vote.")]
+                                    "factor, cached-blocks, ssd, tolerator, remask, vote.")]
 World = Annotated[str, typer.Option("--world", help="sudoku, text or table.")]
 
 

@@ -73,19 +73,28 @@ def interval(values: Tensor, statistic: Callable[[Tensor], float], draws: int = 
 
 
 class EnergyTest(NamedTuple):
-    """The energy distance of two samples, and the share of random splits with at least this one."""
+    """The energy distance of two samples, and the share of splits with at least this one, the samples' own included."""
 
     distance: float
     p_value: float
 
 
-def energy_test(one: Tensor, two: Tensor, splits: int = 499, seed: int = 0) -> EnergyTest:
-    """2 E|X - Y| - E|X - X'| - E|Y - Y'| of samples [n, d] and [m, d], with a permutation test (Szekely 2013)."""
+def energy_test(one: Tensor, two: Tensor, splits: int = 499, seed: int = 0,
+                labels: tuple[Tensor, Tensor] | None = None) -> EnergyTest:
+    """2 E|X - Y| - E|X - X'| - E|Y - Y'| of samples [n, d] and [m, d], with a permutation test (Szekely 2013).
+
+    `labels` [n] and [m]: rows are exchanged within a class alone. For samples whose class counts were chosen: splits
+    across classes would differ in their class counts, which the samples cannot, and the p-value would be too large.
+    """
     n, m = len(one), len(two)
     both = torch.cat((one, two)).double()
     apart = torch.cdist(both, both)
     dice = torch.Generator().manual_seed(seed)
-    orders = torch.stack([torch.arange(n + m), *(torch.randperm(n + m, generator=dice) for _ in range(splits))])
+    classes = torch.zeros(n + m) if labels is None else torch.cat(labels)
+    places = classes.argsort(stable=True)
+    orders = torch.arange(n + m).repeat(splits + 1, 1)
+    for order in orders[1:]:                       # sorted by class and a random number: a permutation of each class
+        order[places] = (classes + torch.rand(n + m, generator=dice, dtype=torch.float64)).argsort()
     sides = torch.full((splits + 1, n + m), -1 / m, dtype=torch.float64)
     sides.scatter_(1, orders[:, :n], 1 / n)
     found = -((sides @ apart) * sides).sum(1)

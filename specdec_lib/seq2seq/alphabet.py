@@ -37,11 +37,6 @@ def source_ids(text: str) -> tuple[int, ...]:
     return (*(LETTER_IDS[letter] for letter in plain), END)
 
 
-def source_text(ids: Iterable[int]) -> str:
-    """The letters of the encoder's input."""
-    return "".join(LETTERS[token - FIRST_LETTER] for token in ids if token >= FIRST_LETTER)
-
-
 def phoneme_ids(phonemes: Sequence[str]) -> tuple[int, ...]:
     """The decoder's tokens of these phonemes; digits of stress are dropped. Refusal for an unknown one."""
     bare = [name.rstrip("012") for name in phonemes]

@@ -84,6 +84,13 @@ def test_identity_is_told_with_what_rounding_explains(same, at_shape, said):
     assert told["so it is"] == "faster"
 
 
+@pytest.mark.parametrize(("method", "rows"), [("ssd", "4"), ("ssd(rows=2)", "2"), ("stepwise", "1")])
+def test_a_full_batch_has_the_rows_of_the_method_or_its_default(method, rows):
+    decodes = tuple(CanvasDecode("0", each, "all", 3, 4, 4, 0, .1) for each in {"stepwise": 0, method: 0})
+    found = CanvasRun({"methods": method_entries(decodes), "row_cost": {"1": 1.0, "2": 1.5, "4": 2.0}}, decodes, {})
+    assert canvas_runs.pays(found, method)["T(full batch) / T(1 row)"] == found.summary["row_cost"][rows]
+
+
 def test_the_task_with_most_corrections_is_a_solved_one_if_there_is_any():
     first = run(tolerator_4={5})
     mended = {3: Corrections(9, 0), 5: Corrections(2, 1), 6: Corrections(4, 0)}
@@ -109,3 +116,33 @@ def test_the_quality_of_text_is_the_target_s_and_a_run_without_it_is_refused():
     assert canvas_runs.examples(texts, "3") == {method: {"answer": "text 3"} for method in texts.methods}
     with pytest.raises(Refusal, match="specdec canvas --world text"):
         canvas_runs.quality_rows(made)
+
+
+def orders(*nats) -> CanvasRun:
+    """A run of texts in both orders, on which a random one costs the target so many nats more, task by task."""
+    made = [CanvasDecode(str(task), method, "all", 3, 3, 3, 0, .1, quality={"target_nll": 5 + task + more})
+            for task, one in enumerate(nats) for method, more in (("stepwise", 0), ("stepwise(order='random')", one))]
+    return CanvasRun({}, tuple(made), {})
+
+
+@pytest.mark.parametrize(("nats", "said"), [
+    ((-.5, -.4, -.6, -.5, -.5), "fewer"), ((.5, .4, .6, .5, .5), "more"), ((-.5, .5, -.4, .4, 0), "not told apart")])
+def test_what_a_random_order_changes_is_paired_by_task_and_its_direction_is_the_interval_s(nats, said):
+    found = canvas_runs.order_change(orders(*nats), "target_nll")
+    assert (found.confident, found.random) == pytest.approx((7, 7 + sum(nats) / 5))
+    assert found.sentence("nats").startswith(f"A random order against the most confident first: {found.random:.2f} "
+                                             f"against 7.00 nats, a difference of {sum(nats) / 5:+.3f}")
+    assert found.sentence("nats").endswith(f": {said}")
+
+
+def test_orders_are_compared_on_tasks_that_both_have():
+    assert canvas_runs.order_change(orders(), "target_nll") is None
+    assert canvas_runs.order_change(orders(1, 2), "distinct_2") is None
+    found = orders(1, 2, 3)
+    assert canvas_runs.order_change(replace(found, decodes=found.decodes[:-1]), "target_nll")[:2] == (5.5, 7)
+
+
+def test_repeated_pairs_are_those_that_stood_before():
+    assert canvas_runs.repeated_share((1, 2, 1, 2, 1)) == .5
+    assert canvas_runs.repeated_share((1, 2, 3)) == 0
+    assert canvas_runs.repeated_share((1,)) is None

@@ -161,13 +161,14 @@ class RoundsByRows:
         return forecast(logits, range(4), 2)
 
 
-def test_a_flip_that_only_rounding_made_is_told_from_a_broken_promise(tmp_path):
+@pytest.mark.parametrize("spec", ["ssd(rows=4)", "ssd"])
+def test_a_flip_that_only_rounding_made_is_told_from_a_broken_promise(tmp_path, spec):
     model = RoundsByRows()
     world = CanvasWorld("made-up", model, (CanvasTask("one", empty(model)),), lambda task, canvas: None)
-    told = run_canvases(plan("ssd(rows=4)"), world, tmp_path, quiet)["methods"]["ssd(rows=4)"]
+    told = run_canvases(plan(spec), world, tmp_path, quiet)["methods"][spec]
     assert (told["identical"], told["promised"], told["identical_at_one_shape"]) == (0, 1, 1)
     assert told["solved"] is None
-    [one] = read_canvas_run(tmp_path).of("ssd(rows=4)")
+    [one] = read_canvas_run(tmp_path).of(spec)
     assert (one.identical, one.at_shape, one.wrong) == (False, True, None)
 
 

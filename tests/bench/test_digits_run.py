@@ -76,6 +76,15 @@ def test_the_counts_are_those_of_the_images(finished):
     assert summary["methods"]["mixture-plain"]["acceptance"] is None
 
 
+def test_images_of_one_distribution_are_seldom_told_apart_and_not_never():
+    """Every class is a token of its own: permuted across classes, the smallest of these p-values would be 1."""
+    dice, place = torch.Generator().manual_seed(0), torch.randn(10, 16, 4, generator=torch.Generator().manual_seed(1))
+    found = [digits_run.against(*(place[digits_run.classes(40)] + 0.1 * torch.randn(40, 16, 4, generator=dice)
+                                  for _ in range(2)))["p_value"] for _ in range(12)]
+    assert 0.25 < sum(found) / len(found) < 0.75
+    assert min(found) < 0.4
+
+
 def test_the_first_images_are_kept_in_half_precision(finished):
     out, _ = finished
     tensors, about = read_method(digits_run.method_file(out, "mixture-plain"))

@@ -1,10 +1,14 @@
-"""Small exact worlds: three tokens, four positions, and a model that answers a canvas it has seen from memory."""
+"""Small exact worlds: three tokens, four positions, and a model that answers a canvas it has seen from memory.
+
+And the rule of Sudoku, which boards and puzzles are held against.
+"""
 
 import itertools
 from dataclasses import dataclass, field
 
 import torch
 
+from specdec_lib.canvas.sudoku import BOXES, CELLS, COLUMNS, ROWS, SIDE
 from specdec_lib.canvas.types import Canvas
 from specdec_lib.canvas.world_table import TableDiffusion
 
@@ -57,3 +61,9 @@ def every_canvas(model, length=LENGTH):
     for tokens in itertools.product(range(model.mask + 1), repeat=length):
         if model.mask in tokens:
             yield Canvas(tokens, model.mask, tuple(range(length)))
+
+
+def is_solved(cells):
+    """Whether every row, column and box holds the nine digits."""
+    return all({cells[place] for place in range(CELLS) if which[place] == unit} == set(range(1, 10))
+               for which in (ROWS, COLUMNS, BOXES) for unit in range(SIDE))

@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 
 from specdec_lib.canvas.catalog import make_canvas_method
 from specdec_lib.canvas.filling import sampled
+from specdec_lib.canvas.forecast import forecast
 from specdec_lib.canvas.loop import decode, finished
 from specdec_lib.canvas.methods.factor import joint_mode_count
 from specdec_lib.canvas.order import by_confidence, make_order
@@ -38,6 +39,27 @@ def filled(spec: str, canvas, model, dice=DICE) -> tuple:
 def test_tokens_of_every_forward(spec, expected):
     model = remembered()
     assert sizes(spec, empty(model), model) == expected
+
+
+class Empty:
+    """A model of long canvases: every token is as likely as the others."""
+
+    vocab, mask, end = 3, 2, ()
+
+    def __call__(self, canvases):
+        return forecast(torch.zeros(len(canvases), len(canvases[0]), 2), range(len(canvases[0])), 2)
+
+
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("parallel(forwards=16, block=8)", [2] * 16), ("parallel(forwards=12, block=8)", [3, 3, 2] * 4),
+    ("parallel(forwards=20, block=8)", [2, 2, 2, 1, 1] * 4), ("parallel(forwards=4, block=8)", [8] * 4),
+    ("parallel(forwards=32, block=8)", [1] * 32), ("parallel(forwards=3, block=8)", [8] * 4)])
+def test_blocks_share_the_forwards_equally(spec, expected):
+    assert sizes(spec, empty(Empty(), 32), Empty()) == expected
+
+
+def test_every_run_of_a_vote_shares_its_forwards_among_the_blocks_anew():
+    assert sizes("vote(forwards=16, runs=2)", empty(Empty(), 16, block=8), Empty()) == ([2] * 8 + [16]) * 2
 
 
 def test_a_threshold_and_a_factor_that_nothing_meets_are_stepwise_decoding():

@@ -1,11 +1,13 @@
 """`specdec canvas` from its words to its files; wrong words are one sentence and exit code 2."""
 
 import json
+import re
 
 import pytest
 
 from specdec_lib import cli
 from specdec_lib.bench import canvas_run
+from specdec_lib.canvas.catalog import canvas_cards
 
 TABLE = ["canvas", "--world", "table", "--limit", "2"]
 
@@ -21,6 +23,11 @@ def test_a_run_of_the_table_world_is_written_and_shown(tmp_path, capsys):
     assert set(told["row_cost"]) == {"1", "2", "4", "8"}
     assert cli.run(words) == 0                     # finished: told again
     assert capsys.readouterr().out == shown.out
+
+
+def test_the_help_names_every_method(capsys):
+    assert cli.run(["canvas", "--help"]) == 0
+    assert canvas_cards().keys() <= set(re.findall(r"[\w-]+", capsys.readouterr().out))
 
 
 @pytest.mark.parametrize(("words", "said"), [

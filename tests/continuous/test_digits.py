@@ -78,6 +78,41 @@ def test_the_energy_test_rejects_rarely_where_nothing_differs_and_always_where_m
     assert energy_test(torch.randn(60, 3, generator=dice), 1 + torch.randn(60, 3, generator=dice), 99).p_value == 0.01
 
 
+def test_the_energy_test_permutes_within_classes_where_both_samples_hold_each_equally_often():
+    """Across classes, splits differ in their class counts and the samples cannot, so that nothing is ever found."""
+    dice, labels = torch.Generator().manual_seed(1), digits.classes(40)
+
+    def sample(moved=0.0):
+        return labels[:, None] + moved + torch.randn(40, 3, generator=dice)
+
+    null = [(sample(), sample()) for _ in range(24)]
+    within, across = ([energy_test(*pair, 99, seed, known).p_value for seed, pair in enumerate(null)]
+                      for known in ((labels, labels), None))
+    assert 0.35 < sum(within) / len(within) < 0.65
+    assert min(within) < 0.2
+    assert min(across) > 0.5
+    assert energy_test(sample(), sample(1.0), 99, labels=(labels, labels)).p_value == 0.01
+
+
+def test_rows_are_exchanged_with_rows_of_their_class_wherever_these_stand():
+    one, two = torch.tensor([[0.0], [9.0]]), torch.tensor([[9.5], [0.5], [0.0]])
+    found = energy_test(one, two, 999, labels=(torch.tensor([0, 1]), torch.tensor([1, 0, 0])))
+    assert found.p_value == pytest.approx(energy_p_by_hand(one, two), abs=0.05)
+
+
+def energy_p_by_hand(one, two):
+    """Of all three rows of class 0 and both of class 1 that the first sample may hold."""
+    rows = [float(value) for value in torch.cat((one, two)).flatten()]
+
+    def distance(first):
+        sides = [[rows[at] for at in first], [rows[at] for at in range(5) if at not in first]]
+        mean = [[sum(abs(a - b) for a in x for b in y) / len(x) / len(y) for y in sides] for x in sides]
+        return 2 * mean[0][1] - mean[0][0] - mean[1][1]
+
+    own = distance((0, 1))
+    return sum(distance((a, b)) >= own - 1e-9 for a in (0, 3, 4) for b in (1, 2)) / 6
+
+
 def test_the_energy_distance_of_two_points_is_twice_their_distance():
     assert energy_test(torch.zeros(2, 1), torch.full((2, 1), 3.0), 1).distance == pytest.approx(6)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from specdec_lib import cli
-from specdec_lib.canvas.sudoku import BLANK, CELLS, boards, fold, is_solved, puzzles
+from specdec_lib.canvas.sudoku import BLANK, CELLS, boards, fold, puzzles
 from specdec_lib.canvas.sudoku_net import SudokuNet, SudokuShape
 from specdec_lib.canvas.world_sudoku import load_sudoku
 from specdec_lib.checkpoints.card import card_text
@@ -17,6 +17,7 @@ from specdec_lib.training import train_canvas as trained
 from specdec_lib.training.eval.canvas_solving import AT_ONCE, CONFIDENT, RANDOM, fill_in_order, solved_by_order
 from specdec_lib.training.fit import KEPT_LOG, LOG, STATE, Settings, read_log
 from specdec_lib.types import Refusal
+from tests.canvas.tables import is_solved
 
 SMALL = SudokuShape(width=24, layers=1, loops=2, heads=1, size=8, hidden=32)
 

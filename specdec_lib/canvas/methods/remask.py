@@ -2,7 +2,8 @@
 
 The contrast to random shares: RCR and ReMDM hide tokens by their confidence. The same two stages, the same annealed
 shares and the same forwards as `tolerator`; only the choice of the hidden positions differs: those whose token had the
-lowest probability when it was last written. Without temperature it may hide and restore the same positions for ever.
+lowest probability when it was last written. Without temperature it may hide and restore the same positions until ten
+equal results in a row lock them.
 """
 
 from __future__ import annotations

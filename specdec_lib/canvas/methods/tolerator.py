@@ -4,7 +4,7 @@ Source: Tolerator (arXiv 2510.05090). The first stage fills in the share `fill` 
 the second hides an annealed share of random positions at every forward, draws the `update` share with the least
 probable old token again, and leaves a position alone after `lock` equal results in a row. The paper draws at 0.5 and
 0.3 (`temperature=0.3, fill_temperature=0.5`); here both are 0 unless asked for, because a board has one answer. Cost:
-`forwards` forwards, fewer where the canvas has fewer masks than the first stage forwards, or where all is locked.
+`forwards` forwards. Those that the first stage does not need go to the second; fewer are taken where all is locked.
 """
 
 from __future__ import annotations
