@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from specdec_lib.analysis.learning_curves import PowerLaw, power_laws
+from specdec_lib.analysis.learning_curves import PowerLaw, amount, power_laws
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
@@ -160,10 +160,28 @@ def recipe_findings(fits: RecipeFits, base: str, law: PowerLaw, noise: float) ->
             for one in fits.others(base)]
 
 
-def far_points(fits: RecipeFits, later: str, largest: str) -> dict[str, list[tuple[float, float]]]:
+def far_points(fits: RecipeFits, later: str, largest: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
     """(million tokens, tokens per forward) measured beyond the base's fits: the head that `later` went on from, where
-    its text is known, and the end of the fit `largest`."""
+    its text is known, and the ends of the `largest` fits."""
     points, reached = {}, fits.fits[later].started
     if HEAD in fits.made and reached is not None:
         points["measured, the head gone on from"] = [(fits.made[HEAD] / 1e6, reached)]
-    return points | {f"measured, {largest}": ends_of([fits.fits[largest]])}
+    return points | {f"measured, {name}": ends_of([fits.fits[name]]) for name in largest}
+
+
+def missed_text(fits: RecipeFits, largest: Sequence[str], law: PowerLaw) -> str:
+    """By how much the law of the base's fits misses each of the largest fits, in words."""
+    return "; ".join(f"{name}, after {tokens:.1f} million tokens: {value:.2f} measured, {law.at(tokens):.2f} predicted"
+                     for name in largest for tokens, value in ends_of([fits.fits[name]]))
+
+
+def reached_text(fits: RecipeFits, goal: float) -> str:
+    """Which fit reached a goal, in tokens per forward, after the least text, that of the head gone on from included."""
+    before = {name: fits.made.get(HEAD) if str(one.recipe.get(START)).startswith("a fit of") else 0
+              for name, one in fits.fits.items()}
+    found = [((one.tokens + more) / 1e6, one.watched, name) for (name, one), more in
+             zip(fits.fits.items(), before.values(), strict=True) if one.watched >= goal and more is not None]
+    if not found:
+        return f"measured: no fit here reached {goal:.2f} tokens per forward"
+    tokens, value, name = min(found)
+    return f"measured: {goal:.2f} tokens per forward are reached by {name}, {value:.2f} after {amount(tokens)}"

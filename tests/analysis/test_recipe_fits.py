@@ -17,6 +17,8 @@ from specdec_lib.analysis.recipe_fits import (
     keep_fits,
     law_of,
     load_fits,
+    missed_text,
+    reached_text,
     read_fit,
     recipe_findings,
 )
@@ -94,10 +96,26 @@ def test_points_beyond_the_law_are_the_largest_fit_and_the_head_whose_text_is_kn
     base, on = (RecipeFit(name, {}, 10**6 * tokens, 1.0, started, 2.0, (), "") for name, tokens, started in
                 (("far", 7, None), ("on", 2, 1.5)))
     fits = {"far": base, "on": on}
-    assert far_points(RecipeFits(fits, {HEAD: 3_000_000}, {}), "on", "far") == {
+    assert far_points(RecipeFits(fits, {HEAD: 3_000_000}, {}), "on", ["far"]) == {
         "measured, the head gone on from": [(3.0, 1.5)], "measured, far": [(7.0, 2.0)]}
     for made, later in (({}, "on"), ({HEAD: 3_000_000}, "far")):
-        assert far_points(RecipeFits(fits, made, {}), later, "far") == {"measured, far": [(7.0, 2.0)]}
+        assert far_points(RecipeFits(fits, made, {}), later, ["far"]) == {"measured, far": [(7.0, 2.0)]}
+
+
+def test_a_goal_names_the_fit_that_reached_it_with_the_least_text():
+    def fit(name, tokens, watched, begun="the target's layers"):
+        return RecipeFit(name, {"begun from": begun}, tokens, 1.0, None, watched, (), "")
+
+    some = [fit("short", 10**6, 1.3), fit("long", 9 * 10**6, 2.2), fit("on", 10**6, 1.8, "a fit of 3 tokens")]
+    fits = {one.name: one for one in some}
+    known, unknown = RecipeFits(fits, {HEAD: 3_000_000}, {}), RecipeFits(fits, {}, {})
+    said = "measured: 1.50 tokens per forward are reached by "
+    assert reached_text(known, 1.5) == f"{said}on, 1.80 after 4 million tokens"
+    assert reached_text(unknown, 1.5) == f"{said}long, 2.20 after 9 million tokens"
+    assert reached_text(known, 2.5) == "measured: no fit here reached 2.50 tokens per forward"
+    assert missed_text(known, ["long", "short"], PowerLaw(2.0, 1.0, 1.0)) == (
+        "long, after 9.0 million tokens: 2.20 measured, 1.89 predicted; "
+        "short, after 1.0 million tokens: 1.30 measured, 1.00 predicted")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"fits": [{"name": "a"}], "made": {}, "watched": {}}', '{"fits": 3}'])
