@@ -18,6 +18,7 @@ from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.result_row import place, result_rows
 from specdec_lib.analysis.wording import over, placed
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
@@ -100,6 +101,18 @@ def best_fixed(report: Report, lines: Sequence[PolicyResult]) -> PolicyResult:
     return max((one for one in lines if one.length is not None), key=lambda one: report.entries[one.spec]["speedup"])
 
 
+def edge_sentences(report: Report) -> list[str]:
+    """A sentence on each drafter whose best fixed length is the longest one measured."""
+    said = []
+    for name, lines in policies_by_drafter(report).items():
+        best, longest = best_fixed(report, lines).length, max(one.length or 0 for one in lines)
+        if best == longest:
+            far = max(row.drafted for one in lines for row in compare.method_rounds(report, one.spec))
+            said.append(f"The best fixed length of {name}, {best}, is the longest one measured. A longer one may be "
+                        f"faster: then the verdicts here favour its policies. Drafts reach {far} tokens.")
+    return said
+
+
 def policy_ratio(report: Report, base: PolicyResult, other: PolicyResult) -> Comparison:
     """The ratio of speeds, paired over prompts."""
     return Comparison(other.policy, base.policy, *summary.speed_ratio(report.decodes, base.spec, other.spec))
@@ -134,17 +147,10 @@ def policy_table(report: Report, lines: Sequence[PolicyResult]) -> dict[str, dic
     return out
 
 
-def side_by_side(report: Report) -> dict[str, dict]:
-    """Policy -> drafter -> speed over the best fixed length of that drafter, with the conclusion."""
-    found: dict[str, dict] = {}
-    for name, lines in policies_by_drafter(report).items():
-        best = best_fixed(report, lines)
-        for one in lines:
-            if one.length is None:
-                step = policy_ratio(report, best, one)
-                found.setdefault(one.policy, {})[name] = (
-                    "–" if step.ratio is None else f"{step.ratio:.2f} ({interval_text(step.interval)}), {step.verdict}")
-    return found
+def rule_rows(report: Report, rules: Iterable[str]) -> list[dict]:
+    """The rows of all fixed lengths and of the policies that `rules` names: predicted and measured speed."""
+    return result_rows(report, [one.spec for lines in policies_by_drafter(report).values() for one in lines
+                                if one.length is not None or one.policy in rules])
 
 
 def measured_sentences(report: Report, by_drafter: Mapping[str, Sequence[PolicyResult]], policy: str,
@@ -161,6 +167,21 @@ def measured_sentences(report: Report, by_drafter: Mapping[str, Sequence[PolicyR
         said.append(f"The interval with {name} "
                     + "; ".join(f"{placed(step.interval, value)} {told}" for told, value in beside.items()))
     return said or [f"The run has no {policy} beside a fixed length."]
+
+
+def predicted_ratios(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> dict[str, dict]:
+    """Policy -> its speed over the best fixed length, predicted and measured; `speeds` are predicted, by policy.
+
+    Each side has its own best fixed length. Policies without a prediction are left out.
+    """
+    best, held = best_fixed(report, lines), max(value for name, value in speeds.items() if name.startswith("fixed "))
+    out = {}
+    for one in lines:
+        if one.policy in speeds and one.length is None:
+            step, predicted = policy_ratio(report, best, one), speeds[one.policy] / held
+            out[one.policy] = {"predicted": predicted, "measured": step.ratio, "95 %": interval_text(step.interval),
+                               "the prediction is": place(predicted, list(step.interval) if step.interval else None)}
+    return out
 
 
 def order_agreement(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from torch import Tensor
 
@@ -44,6 +44,7 @@ class ReplayOutcome(NamedTuple):
     speed: float
     regret: float                                  # time beyond that of the oracle, as a share of the oracle's
 
+Value = TypeVar("Value")
 NO_ROWS = cast(Tensor, None)                     # of a round without scores: whoever reads them fails
 
 
@@ -156,8 +157,27 @@ class LengthReplay:
 
     def counted(self, sessions: Iterable[Session]) -> ReplayOutcome:
         """Counts and predictions of decodes of these texts."""
-        return self.total([ReplayedRound(len(round.draft), len(round.verdict.path))
-                           for session in sessions for round in session.rounds])
+        return self.total([turn for session in sessions for turn in session_rounds(session)])
+
+    @property
+    def sample(self) -> str:
+        """What a choice in hindsight rests on, in words."""
+        texts, tokens = len(self.recordings), sum(len(one.output) for one in self.recordings.values())
+        return f"chosen and judged on the same {texts} answer{'s' * (texts != 1)}, {tokens} tokens"
+
+    def held_out(self, choices: Mapping[Value, Mapping[str, Sequence[ReplayedRound]]]
+                 ) -> tuple[dict[str, Value], ReplayOutcome | None]:
+        """For each text the choice that is predicted fastest on all others, and the outcome of the texts under these.
+
+        `choices` holds the rounds of every text under every choice; of equal ones the first is taken. A single text
+        leaves no other to choose on: then nothing is chosen, and there is no outcome.
+        """
+        if len(self.recordings) < 2:
+            return {}, None
+        chosen = {name: max(choices, key=lambda one, name=name: self._counts(
+            [turn for other, rounds in choices[one].items() if other != name for turn in rounds]).speed)
+            for name in self.recordings}
+        return chosen, self.total([turn for name, one in chosen.items() for turn in choices[one][name]])
 
     def total(self, rounds: Sequence[ReplayedRound]) -> ReplayOutcome:
         """Counts and predictions of the rounds over all texts."""
@@ -168,6 +188,29 @@ class LengthReplay:
         drafted, kept, forwards = sum(t.drafted for t in rounds), sum(t.kept for t in rounds), len(rounds)
         tokens, spent = kept + forwards, sum(map(self._ms, rounds))
         return ReplayOutcome(drafted, kept, forwards, tokens / forwards, 1000 * tokens * self.curve(1) / spent, 0.0)
+
+
+def session_rounds(session: Session) -> list[ReplayedRound]:
+    """The rounds of a decode."""
+    return [ReplayedRound(len(round.draft), len(round.verdict.path)) for round in session.rounds]
+
+
+def held_out_table(replay: LengthReplay, rules: Mapping[str, Mapping[float, Mapping[str, Sequence[ReplayedRound]]]],
+                   base: str) -> dict[str, dict]:
+    """Rule -> predicted speed at its best value on all texts, and with each text's value chosen on the other texts.
+
+    Both stand beside the speed of the rule `base`, whose value is chosen in the same way.
+    """
+    out: dict[str, dict] = {}
+    for rule, choices in rules.items():
+        speeds = {value: replay.total([turn for some in rounds.values() for turn in some]).speed
+                  for value, rounds in choices.items()}
+        best, (chosen, found) = max(speeds, key=speeds.__getitem__), replay.held_out(choices)
+        out[rule] = {"best value": best, "speed": speeds[best],
+                     "values held out": ", ".join(f"{one:g}" for one in sorted(set(chosen.values()))),
+                     "held-out speed": found and found.speed}
+    return {rule: row | {f"{kind} over {base}": row[kind] and row[kind] / out[base][kind]
+                         for kind in ("speed", "held-out speed")} for rule, row in out.items()}
 
 
 def stop_length(chain: Draft, stop: Stop | None) -> int:

@@ -8,12 +8,16 @@ drafted token; `choosing` is the policy itself, called once a round.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from specdec_lib.analysis import compare
+from specdec_lib.analysis import compare, length_policies
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import PolicyResult, best_fixed, policies_by_drafter, policy_ratio
+from specdec_lib.analysis.length_replay import LengthReplay
 from specdec_lib.analysis.report_text import times_text
+from specdec_lib.analysis.wording import number
+from specdec_lib.heads.length import DRAFTERS
 
 SMALL = 0.2                                        # causes below this share of the total loss are not named
 
@@ -45,6 +49,67 @@ def token_time(report: Report, spec: str) -> TokenTime:
     spent = (1000 * sum(getattr(row, part) for row in own) / emitted for part in ("when", "what", "target", "how"))
     wasted = drafted - sum(row.accepted for row in own)
     return TokenTime(len(own) / emitted, drafted / emitted, wasted / emitted, *spent)
+
+
+def drafted_price(report: Report, specs: Iterable[str]) -> float | None:
+    """What a drafted token of these methods costs, in plain forwards, over all their rounds; None without a draft.
+
+    The first token of a draft costs most, so the price falls with the length of the drafts.
+    """
+    plain, own = token_time(report, "ar"), [row for spec in specs for row in compare.method_rounds(report, spec)]
+    drafted = sum(row.drafted for row in own)
+    return 1000 * sum(row.what for row in own) / drafted * plain.calls / plain.target if drafted else None
+
+
+def replay_prices(report: Report, drafters: Iterable[str], target: str, level: float) -> dict[str, float]:
+    """The price of a token of each recorded drafter: that of its fixed lengths in the run, else `level`.
+
+    A run of another target than the recorded one has no price for it.
+    """
+    known = policies_by_drafter(report) if report.summary["target"]["name"] == target else {}
+    found = {name: drafted_price(report, _fixed_specs(known.get(DRAFTERS.get(name, name), ()))) for name in drafters}
+    return {name: level if price is None else price for name, price in found.items()}
+
+
+def price_text(report: Report, lines: Sequence[PolicyResult]) -> str:
+    """The price of a token over all fixed lengths; in brackets that of the shortest and of the longest of them."""
+    specs = _fixed_specs(lines)
+    ends = (f"{number(drafted_price(report, [spec]))} for {spec}" for spec in dict.fromkeys([*specs[:1], *specs[-1:]]))
+    return f"{number(drafted_price(report, specs))} ({', '.join(ends)})"
+
+
+def _fixed_specs(lines: Iterable[PolicyResult]) -> list[str]:
+    return [one.spec for one in lines if one.length]
+
+
+def replay_and_run(report: Report, replays: Mapping[str, LengthReplay]) -> dict[str, dict]:
+    """What each replay assumes and finds beside what the run measured; drafters that the run lacks are left out."""
+    out, measured = {}, policies_by_drafter(report)
+    for name, replay in replays.items():
+        lines = measured.get(DRAFTERS.get(name, name), ())
+        speeds = {length: replay.under(None, length).speed for length in range(replay.depth + 1)}
+        for one in [one for one in lines if one.length][:1]:
+            found, kept = replay.under(None, one.length), f"kept of {one.policy}"
+            out[f"{name}, replayed"] = {"best fixed length": max(speeds, key=speeds.__getitem__),
+                                        kept: found.kept / found.drafted, "price of a token": number(replay.level)}
+            out[f"{name}, measured"] = {"best fixed length": best_fixed(report, lines).length,
+                                        kept: 1 - (length_policies.wasted_tokens(report, one.spec) or 0.0),
+                                        "price of a token": price_text(report, lines)}
+    return out
+
+
+def beside_replay(report: Report, level: float, best: int, ratios: Mapping[str, float]) -> list[str]:
+    """The measured verdicts on policies, their predicted `ratios` to the best fixed length, and what limits both.
+
+    `level` and `best` are the replay's price of a token and its best fixed length.
+    """
+    measured = policies_by_drafter(report)
+    name, lines = next(iter(measured.items()))
+    said = [line for policy, ratio in ratios.items()
+            for line in length_policies.measured_sentences(report, measured, policy, {"predicted above": ratio})]
+    return [*said, *length_policies.edge_sentences(report),
+            f"Price of a token drafted by {name}, in plain forwards: {price_text(report, lines)} in the run, {level:g} "
+            f"in the replay. Best fixed length: {best_fixed(report, lines).length} in the run, {best} in the replay."]
 
 
 def causes(one: TokenTime, base: TokenTime) -> list[Cause]:

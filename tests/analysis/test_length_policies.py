@@ -73,12 +73,26 @@ def test_wasted_drafts_are_counted(run):
     assert length_policies.wasted_tokens(run, "eagle@svip") == 0
 
 
-def test_policies_stand_beside_each_other_for_all_drafters(run):
-    found = length_policies.side_by_side(run)
-    assert list(found) == ["svip", "margin", "tapout", "tapout (warm)"]
-    assert set(found["svip"]) == {"eagle"}
-    assert found["svip"]["eagle"].startswith("1.20")
-    assert found["svip"]["eagle"].endswith("faster")
+def test_a_best_fixed_length_at_the_edge_of_those_measured_is_said_so(run):
+    longer = decodes("eagle(depth=3)", *[turn(3, 1, what=1.0)] * 3)
+    said, = length_policies.edge_sentences(report(PLAIN, ONE, TWO, WORSE))
+    assert said.startswith("The best fixed length of eagle, 2, is the longest one measured.")
+    assert said.endswith("Drafts reach 4 tokens.")
+    assert length_policies.edge_sentences(report(PLAIN, ONE, TWO, longer)) == []
+
+
+def test_a_rule_is_shown_below_the_fixed_lengths_of_its_drafter(run):
+    found = [row["method"] for row in length_policies.rule_rows(run, ["svip"])]
+    assert found == ["eagle(depth=1)", "eagle(depth=2)", "eagle@svip", "draft-model(depth=4)"]
+
+
+def test_each_ratio_is_to_the_best_fixed_length_of_its_own_side(run):
+    lines = length_policies.policies_by_drafter(run)["eagle"]
+    found = length_policies.predicted_ratios(run, lines, {"fixed 1": 2.0, "fixed 2": 1.0, "svip": 2.4, "tapout": 2.0})
+    assert found == {"svip": {"predicted": 1.2, "measured": pytest.approx(1.2), "95 %": "1.20 to 1.20",
+                              "the prediction is": "in the interval"},
+                     "tapout": {"predicted": 1.0, "measured": pytest.approx(.5), "95 %": "0.50 to 0.50",
+                                "the prediction is": "above it"}}
 
 
 def test_the_measured_sentences_follow_the_intervals(run):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from specdec_lib import catalog, measure
-from specdec_lib.analysis.length_replay import LengthReplay, stop_length
+from specdec_lib.analysis.length_replay import LengthReplay, ReplayedRound, held_out_table, stop_length
 from specdec_lib.cost import curves
 from specdec_lib.dice import Dice
 from specdec_lib.models.replay import Recording
@@ -134,6 +134,27 @@ def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_
         assert found.drafted == found.kept
         assert found.regret >= -1e-12
         assert regret is None or found == course.oracle
+
+
+def test_a_text_is_judged_under_the_choice_that_is_best_on_the_others():
+    recording = record(PROMPT, kit(None), ["draft-model"], 9, about=ABOUT)
+    three = LengthReplay(dict.fromkeys("abc", recording), "draft-model", 4, CURVE, .1)
+    good, bad = [ReplayedRound(2, 2)] * 3, [ReplayedRound(2, 0)] * 9
+    rules = {"fixed": {1: dict.fromkeys("abc", [ReplayedRound(1, 1)] * 4)},      # slower than good, faster than bad
+             "rule": {0.5: {"a": good, "b": bad, "c": bad}, 0.7: {"a": bad, "b": good, "c": good}}}
+    chosen, found = three.held_out(rules["rule"])
+    assert chosen == {"a": 0.7, "b": 0.5, "c": 0.5}                              # of equal ones the first
+    assert found == three.total(bad + bad + bad)
+    rows = held_out_table(three, rules, "fixed")
+    assert rows["rule"]["best value"] == 0.7
+    assert rows["rule"]["values held out"] == "0.5, 0.7"
+    assert rows["rule"]["speed over fixed"] == pytest.approx(rows["rule"]["speed"] / rows["fixed"]["speed"])
+    assert rows["rule"]["held-out speed over fixed"] < rows["rule"]["speed over fixed"]
+    assert three.sample == "chosen and judged on the same 3 answers, 27 tokens"
+    alone = LengthReplay({"a": recording}, "draft-model", 4, CURVE, .1)
+    assert alone.held_out(rules["rule"]) == ({}, None)
+    assert held_out_table(alone, rules, "fixed")["rule"]["held-out speed over fixed"] is None
+    assert alone.sample == "chosen and judged on the same 1 answer, 9 tokens"
 
 
 def test_judged_tokens_are_those_whose_predecessors_were_right(course):

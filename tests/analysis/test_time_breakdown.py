@@ -3,8 +3,12 @@
 import pytest
 
 from specdec_lib.analysis import length_policies, time_breakdown
+from specdec_lib.analysis.length_replay import LengthReplay
 from specdec_lib.analysis.time_breakdown import TokenTime, causes, token_time
+from specdec_lib.cost.curves import CostCurve
+from specdec_lib.recordings.record import record
 from tests.bench.made_up import decodes, report, turn
+from tests.worlds import PROMPT, kit
 
 PLAIN = decodes("ar", *[turn(0, 0)] * 6)
 BEST = decodes("eagle(depth=2)", *[turn(2, 2, what=.5)] * 2)                            # 6 tokens in 3 s
@@ -29,6 +33,44 @@ def test_each_cause_by_hand():
     assert found == pytest.approx({
         "more calls of the target": .1 * 100, "dearer calls": 60 - .5 * 100, "more drafted tokens": .5 * 50,
         "dearer drafted tokens": 90 - 1.5 * 50, "choosing": 15.0, "checking and bookkeeping": -2.0})
+
+
+def test_the_price_of_a_token_is_the_mean_over_all_rounds(run):
+    both = report(PLAIN, BEST, decodes("eagle(depth=1)", *[turn(1, 1, what=1.0)] * 3))    # 3 s for 3 tokens
+    specs = ["eagle(depth=1)", "eagle(depth=2)"]
+    assert [time_breakdown.drafted_price(both, [one]) for one in specs] == pytest.approx([1.0, 0.25])
+    assert time_breakdown.drafted_price(both, specs) == pytest.approx(4 / 7)
+    assert time_breakdown.drafted_price(both, ["ar"]) is None
+    lines = length_policies.policies_by_drafter(both)["eagle"]
+    assert time_breakdown.price_text(both, lines) == "0.57 (1.00 for eagle(depth=1), 0.25 for eagle(depth=2))"
+
+
+def test_a_replay_takes_the_price_of_a_drafter_that_the_run_has_if_the_target_is_the_same(run):
+    own = report(PLAIN, BEST, decodes("draft-model(depth=1)", *[turn(1, 1, what=1.0)] * 3))
+    assert time_breakdown.replay_prices(own, ["eagle", "draft-lm", "early-exit"], "tiny", 0.3) == pytest.approx(
+        {"eagle": 0.25, "draft-lm": 1.0, "early-exit": 0.3})
+    assert time_breakdown.replay_prices(own, ["eagle"], "another", 0.3) == {"eagle": 0.3}
+
+
+def test_a_replay_stands_beside_the_run(run):
+    recordings = {"one": record(PROMPT, kit(None), ["draft-model"], 30, about={"vocab": 3, "end": [], "pieces": {}})}
+    replay = LengthReplay(recordings, "draft-model", 4, CostCurve((1, 9), (8,), ((1.0, 2.0),)), .1)
+    own = report(PLAIN, BEST, decodes("draft-model(depth=2)", *[turn(2, 1, what=1.0)] * 3))
+    found = time_breakdown.replay_and_run(own, {"draft-model": replay, "eagle2": replay})
+    two = replay.under(None, 2)
+    assert found["draft-model, replayed"]["kept of fixed 2"] == pytest.approx(two.kept / two.drafted)
+    assert found["draft-model, measured"] == {"best fixed length": 2, "kept of fixed 2": pytest.approx(.5),
+                                              "price of a token": "0.50 (0.50 for draft-model(depth=2))"}
+    assert len(found) == 2
+
+
+def test_a_rule_has_its_verdict_the_edge_of_lengths_and_both_prices(run):
+    verdict, interval, edge, prices = time_breakdown.beside_replay(run, .07, 1, {"adaedl": 1.3})
+    assert verdict.startswith("With eagle, adaedl is surely faster than fixed 2")
+    assert interval.endswith("lies below 1.300, predicted above")
+    assert edge == length_policies.edge_sentences(run)[0]
+    assert prices.endswith("0.25 (0.25 for eagle(depth=2)) in the run, 0.07 in the replay. "
+                           "Best fixed length: 2 in the run, 1 in the replay.")
 
 
 def test_the_causes_come_in_order_and_add_up_to_the_difference(run):
