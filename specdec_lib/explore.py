@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any, cast
 
@@ -26,14 +26,14 @@ GRID = 40                                          # combinations that an export
 
 
 class Choices:
-    """The values of a control, in order; `start` is the initial value, by default the first one."""
+    """The values of a control, in order; `start` is the initial value, by default the first one, `unit` theirs."""
 
-    def __init__(self, *values, start: Any = None):
+    def __init__(self, *values, start: Any = None, unit: str = ""):
         if not values:
             raise ValueError("a slider needs at least one value")
         if start is not None and start not in values:
             raise ValueError(f"the slider starts at {start!r}, which is none of its values")
-        self.values, self.start = values, values[0] if start is None else start
+        self.values, self.start, self.unit = values, values[0] if start is None else start, unit
 
     @property
     def place(self) -> int:
@@ -43,6 +43,10 @@ class Choices:
     def named(self) -> bool:
         """Whether the values are names, to be chosen from a list, and not numbers in an order."""
         return any(isinstance(value, str | bool) for value in self.values)
+
+    def label(self, name: str) -> str:
+        """What the control is called."""
+        return f"{name} ({self.unit})" if self.unit else name
 
     @property
     def labels(self) -> list[str]:
@@ -75,25 +79,25 @@ def _live(figure, first: dict, moved: dict[str, Choices]):
     view = view_of(figure(**now))
     box = widgets.VBox(layout={"width": "100%"})
 
-    def move(change):
-        now[change.owner.description] = change.new
+    def move(name, change):
+        now[name] = change.new
         new = refreshed(box.children[-2], figure(**now))
         if new is not box.children[-2]:
             box.children = (*box.children[:-2], new, box.children[-1])
 
     controls = [_control(name, steps) for name, steps in moved.items()]
-    for control in controls:
-        control.observe(move, names="value")
+    for name, control in zip(moved, controls, strict=True):
+        control.observe(partial(move, name), names="value")
     box.children = (*controls, view, follower())
     return box
 
 
 def _control(name: str, steps: Choices):
-    """A slider for numbers, a list for names; the keyboard moves both, and the name is the label."""
+    """A slider for numbers, a list for names; the keyboard moves both, and the name with its unit is the label."""
     import ipywidgets as widgets
 
     options = list(zip(steps.labels, steps.values, strict=True))
-    look: Any = {"description": name, "options": options, "value": steps.start,
+    look: Any = {"description": steps.label(name), "options": options, "value": steps.start,
                  "style": {"description_width": "initial"}}
     if steps.named:
         return widgets.Dropdown(**look, layout={"width": "max-content"})
@@ -216,5 +220,5 @@ def _exported(figure, first: dict, moved: dict[str, Choices]) -> Html:
         return figure(**{**first, **chosen})
 
     pages = {place: drawn(place) for place in places}
-    controls = [(name, steps.labels, steps.named) for name, steps in moved.items()]
+    controls = [(steps.label(name), steps.labels, steps.named) for name, steps in moved.items()]
     return page_with_controls(controls, start, pages)

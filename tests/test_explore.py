@@ -124,6 +124,16 @@ def test_names_are_chosen_from_a_list_and_numbers_with_a_slider(mode):
     assert kinds[:2] == ["SelectionSlider", "Dropdown"]
 
 
+def test_a_control_shows_the_unit_of_its_values_and_moves_its_own_argument(mode):
+    mode("live")
+    box = explore(bars, k=Choices(1, 2, unit="GB/s"), alpha=Choices(0.5, 0.9))
+    assert [control.description for control in box.children[:2]] == ["k (GB/s)", "alpha"]
+    box.children[0].value = 2
+    assert box.children[2].layout.title.text == "k is 2 and alpha is 0.5"
+    mode("html")
+    assert "<label>k (GB/s) = <output>1</output>" in explore(line, k=Choices(1, 2, unit="GB/s")).html
+
+
 def test_a_truth_value_is_chosen_as_yes_or_no(mode):
     mode("live")
     control = explore(line, k=Choices(True, False)).children[0]

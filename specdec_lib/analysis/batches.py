@@ -35,7 +35,7 @@ class BatchRow(NamedTuple):
     method: str
     prompts: int
     identical: int                                 # prompts with the ids of `ar` in the same batch
-    as_single: int | None                          # prompts with the method's own ids at batch 1; None: no such run
+    as_single: int | None                          # prompts with the method's own ids at batch 1; None: not run there
     speedup: float | None                          # over `ar` in the same batch, of all sequences, measured
     measures: Mapping[str, Any]                    # of `bench.batch_summary`, all repeats together
     of_repeats: Sequence[float] = ()               # `speedup` of each repeat
@@ -131,11 +131,11 @@ def rows_of(run: Mapping[str, Any], decodes: Sequence[Decode], single: Sequence[
                  for name in dict.fromkeys(one.method for one in decodes if not one.peer)}
     plain = batch_measures(by_method[PLAIN])
     alone = {key_of(one): one.outcome.tokens for one in single or ()}
-    rows = []
+    methods_alone, rows = {method for method, *_ in alone}, []
     for name, own in by_method.items():
         found, same = batch_measures(own), identical_prompts(by_method[PLAIN], own)
         parted = {one.question_id for one in own if alone.get(key_of(one)) != one.outcome.tokens}
-        as_single = None if single is None else same["prompts"] - len(parted)
+        as_single = same["prompts"] - len(parted) if name in methods_alone else None
         rows.append(BatchRow(run["dtype"], run["batch"], name, same["prompts"], same["identical_prompts"], as_single,
                              speedup(plain, found), found.as_dict(), speedups_of_repeats(by_method[PLAIN], own)))
     return rows

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from specdec_lib.bench import summary as sums
 from specdec_lib.bench.results import Decode, check_finished, read_results, select
+from specdec_lib.bench.runners import WARM
 from specdec_lib.cost import curves
 from specdec_lib.files import refuse_special
+from specdec_lib.specs import PartSpec, parse_part
 from specdec_lib.types import Refusal
 
 QUALITIES = {"target_nll": "target NLL (nats per token)", "ar_overlap": "overlap with ar",
@@ -80,6 +82,13 @@ class Report:
 
         best = max(names, key=lambda name: (surely_faster(self.entries[name]), speed(name)), default="ar")
         return best if speed(best) > 1 else "ar"
+
+
+def plain_part(name: str) -> PartSpec | None:
+    """The method of an entry and its parameters; None for a warm stream, and where a part is replaced (`@`)."""
+    if "@" in name or name.endswith(tuple(f" ({warm})" for warm in WARM.values())):
+        return None
+    return parse_part(name)
 
 
 def surely_faster(entry: dict) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from specdec_lib import measure
 from specdec_lib.analysis import compare
-from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.bench_report import Report, plain_part
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.diffuspec_published import ABLATION, BOTH, CELLS, CONTROLLER, NEITHER, SEARCH, AblationCell
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench import summary
 from specdec_lib.bench.results import select
-from specdec_lib.specs import parse_part, split_specs
+from specdec_lib.specs import split_specs
 from specdec_lib.types import Refusal
 
 METHODS = ("ar,diffusion-draft(depth=4),diffuspec(depth=4),diffuspec(weight=1),diffuspec,diffuspec(rule='printed'),"
@@ -56,8 +56,8 @@ def require_all_cells(specs: Iterable[str]) -> None:
 
 def cell_of(spec: str) -> AblationCell | None:
     """The cell of the ablation that a method fills; None if it differs in more than the two parts."""
-    name, values = parse_part(spec)
-    if "@" in spec or name not in ("diffusion-draft", "diffuspec"):
+    name, values = plain_part(spec) or ("", {})
+    if name not in ("diffusion-draft", "diffuspec"):
         return None
     if name == "diffusion-draft":
         return None if set(values) - {"depth"} else NEITHER
@@ -164,8 +164,9 @@ def search_ms(report: Report) -> float | None:
 
 def round_ms(report: Report, spec: str) -> dict[str, float]:
     """Milliseconds of a mean round: draft, search if the method has one, target, overhead."""
-    known, searches = search_ms(report), parse_part(spec)[0] in ("diffuspec", TREE)
-    share = known if known is not None and searches and parse_part(spec)[1].get("weight") != 1 else 0.0
+    name, values = plain_part(spec) or ("", {})
+    known = search_ms(report) if name in ("diffuspec", TREE) and values.get("weight") != 1 else None
+    share = 0.0 if known is None else known
     what, target = (part_ms(report, spec, part) for part in ("what", "target"))
     return {"draft": what - share, "search": share, "target": target,
             "overhead": part_ms(report, spec, "when") + part_ms(report, spec, "how")}

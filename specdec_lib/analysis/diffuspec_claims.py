@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from specdec_lib.analysis import diffuspec_ablation, diffuspec_published
-from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.bench_report import Report, plain_part
 from specdec_lib.analysis.diffuspec_ablation import PRINTED, Pair
 from specdec_lib.analysis.diffuspec_published import (
     ABLATION,
@@ -21,7 +21,6 @@ from specdec_lib.analysis.diffuspec_published import (
     published_speedup_at_best,
 )
 from specdec_lib.analysis.report_text import times_text
-from specdec_lib.specs import parse_part
 
 HOLDS = {"faster": "yes", "slower": "no, the opposite", "not told apart": "not told apart"}
 LOOKED_UP = "sam+token-recycling"                  # our closest method to the paper's SAMD
@@ -39,7 +38,7 @@ class Claim(NamedTuple):
 
 def drafts_with_diffusion_lm(spec: str) -> bool:
     """Whether the diffusion model that drafts is `diffusion-lm`, aligned or not."""
-    name, values = parse_part(spec)
+    name, values = plain_part(spec) or ("", {})
     usual = "diffusion-lm" if name in DRAFTING else None
     return values.get("drafter", usual) == "diffusion-lm"
 
@@ -103,7 +102,7 @@ def prediction_table(report: Report) -> list[dict]:
     """The speed-up predicted for the paper's pair from the tokens per forward of each diffusion drafter here."""
     out = []
     for spec in report.entries:
-        name, values = parse_part(spec)
+        name, values = plain_part(spec) or ("", {})
         if name in DRAFTING or drafts_with_diffusion_lm(spec):
             tokens = report.entries[spec]["tokens_per_target_forward"]
             forwards = values.get("steps", 2 if name == "specdiff" else 1)

@@ -28,6 +28,11 @@ class DraftPrice(NamedTuple):
     def __call__(self, length: float) -> float:
         return self.begin + self.token * length if length else 0.0
 
+    @property
+    def said(self) -> str:
+        """Both prices in words."""
+        return f"{self.begin:.2f} to begin and {self.token:.2f} a token"
+
 
 def measured_prices(report: Report, drafter: str) -> dict[int, float]:
     """Length -> plain forwards that a draft of this length took, from the rounds of the fixed lengths of this drafter.
@@ -56,11 +61,13 @@ def fit_price(prices: Mapping[int, float]) -> DraftPrice:
 def predicted_rates(rows: Sequence[Row], curve: CostCurve, price: Callable[[int], float]) -> tuple[float, float]:
     """Tokens per forward of these rounds, and their predicted speed: the curve's forwards, and a price by draft length.
 
-    The price is in plain forwards, the speed in times plain decoding.
+    The price is in plain forwards, the speed in times plain decoding. Refusal without rounds.
     """
-    tokens = measure.tokens_per_target_forward(rows)
+    tokens, width = measure.tokens_per_target_forward(rows), measure.width(rows)
+    if tokens is None or width is None:
+        raise Refusal("rates need the rounds of a decode, and there are none")
     drafting = sum(price(row.drafted) for row in rows) / len(rows)
-    return tokens, curve.expected_speedup(tokens, measure.width(rows), drafting * curve(1))
+    return tokens, curve.expected_speedup(tokens, width, drafting * curve(1))
 
 
 def price_row(report: Report, drafter: str) -> dict[str, float]:
@@ -72,6 +79,14 @@ def price_table(prices: Mapping[str, DraftPrice], took: Mapping[int, float]) -> 
     """Every price, and what it says of a draft of each length; the last row is what a run `took`."""
     return {name: {"to begin": one.begin, "a token": one.token} | {f"a draft of {k}": one(k) for k in took}
             for name, one in prices.items()} | {"the run": {f"a draft of {k}": value for k, value in took.items()}}
+
+
+def drafter_price(report: Report, drafter: str) -> DraftPrice | None:
+    """The price of this drafter in a run; of one length alone all is the token's, and without any it is None."""
+    took = measured_prices(report, drafter)
+    if len(took) > 1:
+        return fit_price(took)
+    return next((DraftPrice(0.0, price / length) for length, price in took.items()), None)
 
 
 def predicted_speeds(report: Report, drafter: str, prices: Mapping[str, DraftPrice]) -> dict[str, dict]:

@@ -20,10 +20,9 @@ from itertools import accumulate
 from operator import mul
 from pathlib import Path
 
-from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.report_text import times_text
 from specdec_lib.bench import summary
-from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
 LAYERS, DEPTHS = (5, 10, 15), (1, 2, 3, 4, 5)      # the shipped exits, and the depths in their card
@@ -96,7 +95,7 @@ def cell_specs(specs: Iterable[str]) -> dict[tuple[int, int], str]:
     """(layer, depth) -> spec, for the specs that set both and nothing else."""
     found: dict[tuple[int, int], str] = {}
     for spec in specs:
-        name, values = ("", {}) if "@" in spec else parse_part(spec)
+        name, values = plain_part(spec) or ("", {})
         if name == "early-exit" and set(values) == {"layer", "depth"}:
             found.setdefault((values["layer"], values["depth"]), spec)
     return dict(sorted(found.items()))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.compare import ms_per_token
 from specdec_lib.analysis.report_text import times_text
 from specdec_lib.bench import summary
@@ -21,7 +21,6 @@ from specdec_lib.bench.level_run import FILE
 from specdec_lib.cost import hierarchy
 from specdec_lib.cost.levels import COMMAND as MEASURE
 from specdec_lib.cost.levels import LevelMeasurements, load_levels
-from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
 STACKS = (("draft-model", (1,)), ("draft-model", (2,)), ("draft-model", (4,)), ("ngram", (1,)), ("ngram", (2,)),
@@ -73,7 +72,7 @@ def named_stack(spec: str) -> tuple[tuple[str, ...], tuple[int, ...]] | None:
     """Drafters and blocks of a method that names both, none for plain decoding; None for any other method."""
     if spec == "ar":
         return (), ()
-    name, values = ("", {}) if "@" in spec else parse_part(spec)
+    name, values = plain_part(spec) or ("", {})
     if name != "hierarchical" or not {"stack", "blocks"} <= set(values):
         return None
     return tuple(values["stack"].split("+")), tuple(values["blocks"])

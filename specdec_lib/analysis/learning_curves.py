@@ -62,8 +62,9 @@ class PowerLaw(NamedTuple):
         return self.ceiling - self.scale * tokens ** -self.power
 
     def tokens_for(self, goal: float) -> float:
-        """The million tokens after which a goal is reached; infinite at and above the ceiling."""
-        return inf if goal >= self.ceiling else (self.scale / (self.ceiling - goal)) ** (1 / self.power)
+        """The million tokens after which a goal is reached; infinite where the law never rises to it."""
+        never = goal >= self.ceiling or self.scale <= 0
+        return inf if never else (self.scale / (self.ceiling - goal)) ** (1 / self.power)
 
 
 def fit_power_law(ends: Sequence[tuple[float, float]], most: float = 6.0) -> PowerLaw:
@@ -82,10 +83,12 @@ def fit_power_law(ends: Sequence[tuple[float, float]], most: float = 6.0) -> Pow
 
 def line_for(power: float, x: np.ndarray, values: np.ndarray, most: float) -> PowerLaw:
     """The best ceiling, `most` at the highest, and scale for this power, where x is the tokens ** -power."""
-    slope, ceiling = np.polyfit(x, values, 1)
+    off = x - x.mean()
+    slope = float(off @ values / (off @ off)) if np.ptp(x) else 0.0
+    ceiling = float(values.mean() - slope * x.mean())
     if ceiling > most:
         slope, ceiling = float(x @ (values - most) / (x @ x)), most
-    return PowerLaw(float(ceiling), -float(slope), float(power))
+    return PowerLaw(ceiling, -slope, float(power))
 
 
 def power_laws(ends: Sequence[tuple[float, float]]) -> tuple[PowerLaw, tuple[PowerLaw, ...]]:
@@ -112,6 +115,8 @@ def late_gain(points: Sequence[tuple[float, float]], share: float = 1 / 3) -> fl
 
 def text_needed(goal: float, law: PowerLaw, without: Sequence[PowerLaw] = ()) -> str:
     """The predicted tokens for a goal in words, and their range over the laws that leave out one end each."""
+    if law.scale <= 0:
+        return f"no text is predicted for {goal:.2f} tokens per forward: the fits do not rise with their text"
     found = sorted(one.tokens_for(goal) for one in without)
     span = f", or {amount(found[0])} to {amount(found[-1])} without one of the fits" if found else ""
     return f"predicted for {goal:.2f} tokens per forward: {amount(law.tokens_for(goal))}{span}"

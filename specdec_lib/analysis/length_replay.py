@@ -2,7 +2,7 @@
 
 A drafter's chains are replayed from every position of a recording. A rule that is the same in every round is evaluated
 at all positions at once; a policy that depends on the history walks along the text. Tokens are counted on the recorded
-greedy text. Speed is predicted from a cost curve and a price per drafted token.
+greedy text. Speed is predicted from a cost curve, a price of beginning a draft, and one of each drafted token.
 """
 
 from __future__ import annotations
@@ -50,18 +50,22 @@ NO_ROWS = cast(Tensor, None)                     # of a round without scores: wh
 
 @dataclass(frozen=True)
 class LengthReplay:
-    """Recorded texts with the chains of one drafter, up to `depth`; a drafted token costs `level` plain forwards."""
+    """Recorded texts with the chains of one drafter, up to `depth`.
+
+    In plain forwards, a draft costs `begin` once, unless nothing is drafted, and `level` for each token.
+    """
 
     recordings: Mapping[str, Recording]
     drafter: str
     depth: int
     curve: CostCurve
     level: float
+    begin: float = 0.0
 
     def __post_init__(self):
-        if self.depth < 1 or self.level < 0:
-            raise Refusal(f"a replay needs a depth of at least 1 and a price of zero or more, got {self.depth} and "
-                          f"{self.level}")
+        if self.depth < 1 or min(self.level, self.begin) < 0:
+            raise Refusal("a replay needs a depth of at least 1 and prices of zero or more, got "
+                          f"{self.depth}, {self.level} and {self.begin}")
 
     @cached_property
     def chains(self) -> Mapping[str, tuple[Draft, ...]]:
@@ -130,7 +134,8 @@ class LengthReplay:
     def oracle_of(self, name: str, rule: str = "quickest") -> Oracle:
         """The oracle of one text, with the prices of this replay."""
         recording = self.recordings[name]
-        return Oracle(recording, Recorded(recording, self.drafter), self.depth, rule, self.curve, self.level)
+        return Oracle(recording, Recorded(recording, self.drafter), self.depth, rule, self.curve, self.level,
+                      self.begin)
 
     @cached_property
     def quickest(self) -> Mapping[str, tuple[int, ...]]:
@@ -138,7 +143,8 @@ class LengthReplay:
         return {name: self.oracle_of(name).lengths for name in self.recordings}
 
     def _ms(self, round: ReplayedRound) -> float:
-        return 1000 * (self.curve(round.drafted + 1) + self.level * self.curve(1) * round.drafted)
+        drafting = self.begin + self.level * round.drafted if round.drafted else 0.0
+        return 1000 * (self.curve(round.drafted + 1) + drafting * self.curve(1))
 
     @cached_property
     def oracle(self) -> ReplayOutcome:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from specdec_lib.specs import PartSpec, parse_part, write_part
+from specdec_lib.analysis.bench_report import plain_part
+from specdec_lib.specs import PartSpec, write_part
 
 PAPER, SECOND_HAND, OURS = "paper", "second hand", "ours"
 
@@ -57,9 +58,7 @@ def paper_setting(spec: str) -> str | None:
 
     What distinguishes a paper's setting from one of ours must be written: its shape of drafts, or its printed limits.
     """
-    if "@" in spec:
-        return None
-    name, values = parse_part(spec)
+    name, values = plain_part(spec) or ("", {})
     known = {key: one.value for key, one in SETTINGS.get(name, {}).items()}
     telling = {"respec": {"shape", "nodes", "longest"}, "diffuspec": {"shortest", "longest", "score"}}.get(name, set())
     same = all(key in known and known[key] == value for key, value in values.items())

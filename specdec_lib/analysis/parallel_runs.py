@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.parallel_published import PUBLISHED
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench.results import select
@@ -32,7 +32,6 @@ from specdec_lib.schedules.simulate import (
     Simulation,
 )
 from specdec_lib.schedules.traces import TraceReader, guided_trace, pending, pipeline_trace, replay, trace
-from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal
 
 GATE = 0.15                                        # how far a simulated time may be from the measured one
@@ -87,7 +86,7 @@ def pipelined(spec: str) -> bool:
 
 def guided(spec: str) -> bool:
     """Whether a guide's tokens stand beside the drafter's in the rounds of this method."""
-    name, given, *_ = parse_part(spec.partition("@")[0])
+    name, given = plain_part(spec.partition("@")[0]) or ("", {})
     return name == "double" and given.get("guide", True)
 
 

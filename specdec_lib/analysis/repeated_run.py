@@ -52,7 +52,8 @@ def methods_twice(kept: Sequence[Decode], here: Sequence[Decode]) -> tuple[Metho
 
 
 def method_twice(kept: Sequence[Decode], here: Sequence[Decode], name: str) -> MethodTwice:
-    """One method of two runs with the same turns."""
+    """One method of two runs with the same turns; prompts are paired by name, whatever a run's order was."""
+    kept, here = (sorted(side, key=lambda one: str(one.question_id)) for side in (kept, here))
     own = [[one for one in side if one.method == name] for side in (kept, here)]
     costs = [paired([one for one in side if one.method == "ar"], mine)
              for side, mine in zip((kept, here), own, strict=True)]
@@ -89,11 +90,13 @@ def ratio_interval(costs: Sequence[tuple[list[Cost], list[Cost]]]) -> Interval:
 
 
 def changed_places(kept: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What of machine, versions, commit and checkpoints differs between two summaries, as phrases."""
+    """What of machine, versions, commit, checkpoints and node budgets differs between two summaries, as phrases."""
     one, two = (ComparedRun(name, Report(dict(summary), ())) for name, summary in (("kept", kept), ("here", here)))
-    return [phrase for part, names in (("machine", PLACE), ("target", ("device", "threads")), ("versions", ("torch",)),
-                                       ("settings", ("commit", "checkpoints")))
-            for phrase in differences(one, two, part, names)]
+    found = [phrase for part, names in (("machine", PLACE), ("target", ("device", "threads")), ("versions", ("torch",)),
+                                        ("settings", ("commit", "checkpoints")))
+             for phrase in differences(one, two, part, names)]
+    refitted = [bool(summary.get("settings", {}).get("refitted_nodes")) for summary in (kept, here)]
+    return found + ["node budgets were refitted there and are fixed here"] * (refitted == [True, False])
 
 
 def verdict(rows: Sequence[MethodTwice], name: str) -> list[str]:

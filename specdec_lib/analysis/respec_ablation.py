@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from specdec_lib import catalog
-from specdec_lib.analysis.bench_report import QUALITIES, Report
+from specdec_lib.analysis.bench_report import QUALITIES, Report, plain_part
 from specdec_lib.analysis.compare import Comparison, faster_of, mean_round, method_rounds
 from specdec_lib.analysis.paper_settings import paper_setting
 from specdec_lib.analysis.report_text import estimate_text, interval_text, times_text
@@ -20,7 +20,7 @@ from specdec_lib.specs import parse_part
 
 METHODS = ("ar,eagle2,sam,sam+eagle2,sam+eagle2+trigger(theta=1.5),respec(theta=1.5,least=0.3,counts=0.0),"
            "respec(least=0.3,counts=0.0),respec,respec-relaxed,respec+token-recycling")
-#          theta=1.5: the one threshold known of the paper, its unit is not; least=0.3: the best where nothing is counted
+#          theta=1.5: the one threshold known of the paper, its unit is not; least=0.3: the best if nothing is counted
 TRIGGER, CANDIDATES, THRESHOLD, COUNTS = "+ trigger", "+ candidates", "+ our threshold", "+ counts"
 RELAXATION = "+ relaxation"
 STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": COUNTS, "respec-relaxed": RELAXATION}      # method -> its step
@@ -31,14 +31,15 @@ CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more t
 
 
 def ablation_step(spec: str) -> str:
-    """The name of a method as an ablation step: its own name or the part it adds; with another policy its spec.
+    """The name of a method as an ablation step: its own name or the part it adds; its entry's if `plain_part` is None.
 
     `respec` with a threshold of its own comes before `respec` with ours, and that before `respec` which counts; a
     paper's setting is no step.
     """
-    if "@" in spec or paper_setting(spec):
+    part = plain_part(spec)
+    if part is None or paper_setting(spec):
         return paper_setting(spec) or spec
-    name, values = parse_part(spec)
+    name, values = part
     if name == "respec" and "theta" in values:
         return CANDIDATES
     return THRESHOLD if name == "respec" and values.get("counts") == 0 else STEP_OF.get(name, name)

@@ -1,7 +1,8 @@
-"""Settings of ReSpec and its rival replayed on one recorded answer: drafts exact, seconds predicted from a cost curve.
+"""Settings of ReSpec and its rival replayed on one recorded answer: counted drafts, predicted seconds.
 
-A replay takes a few hundredths of a second, so sliders call it directly. The prediction charges each level of the
-head's tree `level` seconds, as `replay_method.predicted_rates` does.
+Drafts are exact up to the recorded sizes (`AnswerReplays.exact`); seconds come from a cost curve. A replay takes
+a few hundredths of a second, so sliders call it directly. The prediction charges each level of the head's tree `level`
+seconds, as `replay_method.predicted_rates` does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from specdec_lib.cost.curves import CostCurve
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.models.replay import Recording
 from specdec_lib.recordings.folder import ByFamily
-from specdec_lib.recordings.replay_method import STAND_INS, predicted_rates, replay_method
+from specdec_lib.recordings.replay_method import AS_RECORDED, STAND_INS, predicted_rates, replay_method
 from specdec_lib.specs import PartSpec, parse_part, write_part
 from specdec_lib.types import Session
 
@@ -52,12 +53,19 @@ class AnswerReplays:
     def __init__(self, recording: Recording, costs: Costs, shelf: Mapping | None = None):
         self.recording, self.costs, self.shelf = recording, costs, shelf
         self._sessions: dict[str, Session] = {}
+        self._limits: dict[str, set[str]] = {}
 
     def session(self, spec: str) -> Session:
         """The answer as this spec would have decoded it."""
         if spec not in self._sessions:
-            self._sessions[spec] = replay_method(spec, self.recording, self.costs.curve, self.shelf)
+            limits = self._limits.setdefault(spec, set())
+            self._sessions[spec] = replay_method(spec, self.recording, self.costs.curve, self.shelf, limits)
         return self._sessions[spec]
+
+    def exact(self, spec: str) -> bool:
+        """Whether every draft is the live one: each drafter was recorded, at the sizes that it was asked for."""
+        self.session(spec)
+        return not self._limits[spec]
 
     def setting(self, name: str, spec: str) -> ReplayedSetting:
         """This spec under a name, with its rates."""
@@ -116,21 +124,26 @@ def ladder_rows(report: Report, steps: Mapping[str, str], replays: Sequence[Answ
     rows = []
     for name, spec in {**steps, **papers}.items():
         entry = report.entries.get(measured.get(name, spec), {})
-        tokens, speed = pooled_rates(spec, replays) if replayable(spec) else (None, None)
+        replayed = replays if replayable(spec) else ()
+        tokens, speed = pooled_rates(spec, replayed)
+        kind = "none" if not replayed else "exact" if all(one.exact(spec) for one in replayed) else "approximate"
         rows.append({"ablation step": name, "method": name if name in papers else spec,
                      "lossless": "yes" if catalog.card_of(spec).lossless else "no",
                      "measured speed": entry.get("speedup"), "95 % interval": interval_text(entry.get("speedup_ci")),
-                     "tokens per forward (replayed)": tokens, "speed (predicted)": speed})
+                     "replay": kind, "tokens per forward (replayed)": tokens, "speed (predicted)": speed})
     return rows
 
 
 def replayable(spec: str) -> bool:
-    """Whether a replay is exact: not for a lossy method, nor for Token Recycling, which learns from rejected tokens.
+    """Whether a recording can be replayed: not for a lossy method, nor for Token Recycling.
 
-    Nor where counts of the text join the head's scores, since recorded trees were grown without them; nor for blocks
-    that are cut by the price of rows, and a drafter that another stands in for.
+    That learns from rejected tokens. Nor where counts of the text join the head's scores, or its parameters are others
+    than those that it was recorded with; nor for blocks that are cut by the price of rows, and a drafter that another
+    stands in for. `AnswerReplays.exact` says whether the drafts are exact.
     """
-    if any(name in spec for name in ("recycling", "block-diffusion", "specdiff2")):
+    values = parse_part(spec.split("@")[0]).values
+    if any(name in spec for name in ("recycling", "block-diffusion", "specdiff2")) or any(
+            values.get(name, known[0]) not in known for name, known in AS_RECORDED.items()):
         return False
     return catalog.card_of(spec).lossless and not counts_text(spec)
 

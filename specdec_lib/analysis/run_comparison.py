@@ -172,12 +172,15 @@ def entry(run: ComparedRun, method: str) -> MethodInRun:
     """A method's measures in its own run."""
     own = run.of(method)
     plain, mine = paired(run.of("ar"), own)
-    rows = [row for one in own for row in one.outcome.rows]
-    forwards = sum(one.outcome.forwards for one in own)
-    per_forward = (measure.tokens_per_target_forward(rows) if rows else
-                   measure.share(sum(one.outcome.bought for one in own), forwards))
-    return MethodInRun(run.name, method, run.time(method), per_forward, measure.tokens_per_second(mine),
+    return MethodInRun(run.name, method, run.time(method), per_forward(own), measure.tokens_per_second(mine),
                        measure.speedup(plain, mine), measure.speedup_interval(plain, mine))
+
+
+def per_forward(own: Sequence[Decode]) -> float | None:
+    """Tokens per target forward, counted in the rounds; of a peer, which has none, from its totals."""
+    rows = [row for one in own for row in one.outcome.rows]
+    return measure.tokens_per_target_forward(rows) if rows else measure.share(
+        sum(one.outcome.bought for one in own), sum(one.outcome.forwards for one in own))
 
 
 def against(first: ComparedRun, run: ComparedRun, method: str) -> MethodInRun:
@@ -194,8 +197,8 @@ def together(runs: Sequence[ComparedRun], method: str) -> MethodInRun:
     """The method over all runs: a prompt is drawn once with its decodes in every run."""
     sides = [paired(run.of("ar"), run.of(method)) for run in runs]
     plain, mine = (total([side[place] for side in sides]) for place in (0, 1))
-    rows = [row for run in runs for one in run.of(method) for row in one.outcome.rows]
-    return MethodInRun(f"all {len(runs)}", method, runs[0].time(method), measure.tokens_per_target_forward(rows),
+    own = [one for run in runs for one in run.of(method)]
+    return MethodInRun(f"all {len(runs)}", method, runs[0].time(method), per_forward(own),
                        measure.tokens_per_second(mine), measure.speedup(plain, mine),
                        measure.speedup_interval(plain, mine))
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from specdec_lib.analysis.bench_report import Report, load_report
+from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.results import select
 from specdec_lib.heads.hrad import CLASSES, NAME
 from specdec_lib.measure import change, change_interval, discarded_share, tokens_per_target_forward
-from specdec_lib.specs import parse_part
 
 RUN = "data/results/parallel-ablations"
 METHODS = ("ar,pearl(depth=4),pearl(depth=4,workers='inline'),specbranch(depth=4),specbranch(depth=4,most=1),"
@@ -53,7 +52,7 @@ def at_equal_length(report: Report) -> dict[str, str]:
 
     Without a depth both follow the measured speed ratio, each its own.
     """
-    parts = {spec: parse_part(spec) for spec in report.methods}
+    parts = {spec: part for spec in report.methods if (part := plain_part(spec))}
     setting = {spec: (part.values.get("depth"), part.values.get("workers")) for spec, part in parts.items()}
     pearls = {setting[spec]: spec for spec, part in parts.items()
               if part.name == "pearl" and set(part.values) <= {"depth", "workers"}}
@@ -95,6 +94,6 @@ def ablation_sentences(run: str) -> list[str]:
         said = verdict(span, "surely more than", "surely less than", "not surely more or less than", line=0.0)
         out.append(f"{spec} discards {said} PEARL at the same length: {row['discarded share']:.1%}, a difference of"
                    f" {100 * row['less that of its PEARL']:+.1f} points.")
-    if not any(parse_part(spec).values.get("predict") == NAME for spec in rows):
+    if not any(part.values.get("predict") == NAME for spec in rows if (part := plain_part(spec))):
         out.append(f"This run has no predict='{NAME}': `{COMMAND}` measures it.")
     return out

@@ -3,20 +3,24 @@
 Pure functions of the rows of `cells.parquet`. A measure is a ratio of totals over prompts, so every interval is the
 95 % bootstrap over prompts of `intervals.bootstrap`, paired wherever two settings are compared. Seeds of a setting are
 pooled: the prompt is what is drawn. What was chosen on the same prompts that it is measured on looks better than it is;
-`sweep_held_out` says how much.
+`sweep_held_out` says how much, and `sweep_close` judges all rivals of the best one at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from specdec_lib import catalog
+from specdec_lib.analysis.sweep_close import close_to
+from specdec_lib.analysis.sweep_measures import MEASURES, SPEED, TOKENS
 from specdec_lib.intervals import bootstrap
 from specdec_lib.sweep.dataset import PARAMETER, read_dataset
 from specdec_lib.types import Refusal
@@ -24,27 +28,6 @@ from specdec_lib.types import Refusal
 Interval = list[float] | None
 Question = tuple[str, str]                         # file and question_id of a prompt
 AXES = ("target", "dtype", "temperature", "max_new_tokens")       # settings besides the method's own; seeds are pooled
-
-
-class SweepMeasure(NamedTuple):
-    """A ratio of totals over prompts."""
-
-    columns: tuple[str, ...]
-    ratio: Callable[[np.ndarray], np.ndarray]      # of totals [..., columns]
-    more_is_better: bool = True
-
-
-TOKENS, SPEED = "tokens per forward", "times as fast as plain decoding"
-MEASURES = {
-    TOKENS: SweepMeasure(("tokens", "forwards"), lambda t: t[..., 0] / t[..., 1]),
-    SPEED: SweepMeasure(
-        ("plain_seconds", "plain_tokens", "seconds", "tokens"),
-        lambda t: t[..., 0] * t[..., 3] / (t[..., 1] * t[..., 2])),
-    "acceptance rate": SweepMeasure(("accepted", "drafted"), lambda t: t[..., 0] / t[..., 1]),
-    "drafted nodes per forward": SweepMeasure(("drafted", "forwards"), lambda t: t[..., 0] / t[..., 1], False),
-    "NLL (nats per token)": SweepMeasure(("nll", "tokens"), lambda t: t[..., 0] / t[..., 1], False),
-    "reference score": SweepMeasure(("score", "scored"), lambda t: t[..., 0] / t[..., 1]),
-    "not best per 100 tokens": SweepMeasure(("not_best", "tokens"), lambda t: 100 * t[..., 0] / t[..., 1], False)}
 
 
 @dataclass(frozen=True)
@@ -55,6 +38,7 @@ class SweptSetting:
     method: str
     parameters: Mapping[str, Any]
     totals: Mapping[Question, Mapping[str, float]]
+    lossy: bool = False                            # by its card: it may write another text than plain decoding
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,8 @@ class SweepRun:
             label = ", ".join([row["spec"], *(f"{axis} {row[axis]}" for axis in varied)])
             one = found.setdefault(label, SweptSetting(label, row["method"], {
                 **{name.removeprefix(PARAMETER): value for name, value in row.items()
-                   if name.startswith(PARAMETER) and value is not None}, **{axis: row[axis] for axis in varied}}, {}))
+                   if name.startswith(PARAMETER) and value is not None}, **{axis: row[axis] for axis in varied}}, {},
+                is_lossy(row["spec"])))
             into: Any = one.totals
             sums = into.setdefault((row["prompts"], row["question_id"]), Counter())
             sums.update({name: value for name, value in row.items() if isinstance(value, int | float)})
@@ -124,6 +109,15 @@ class SweepRun:
         return interval_of(measure, self.numbers([label], measure))
 
 
+@cache
+def is_lossy(spec: str) -> bool:
+    """Whether the card of a method says so; not of a method that this package does not have (any more)."""
+    try:
+        return not catalog.card_of(catalog.method_spec(spec)).lossless
+    except Refusal:
+        return False
+
+
 def load_sweep(folder: str | Path) -> SweepRun:
     """The finished sweep in a folder; Refusal where there is none."""
     summary, rows = read_dataset(folder)
@@ -160,9 +154,9 @@ class BestSetting(NamedTuple):
     value: float
     interval: Interval
     second: str | None                             # the best of the others
-    lead: float | None                             # how many times as good as it, at least 1
+    lead: float | None                             # how many times as good as it, at least 1; None where one is 0
     lead_interval: Interval
-    not_told_apart: tuple[str, ...]                # settings that the paired interval does not separate from the best
+    not_told_apart: tuple[str, ...]                # settings that these prompts do not separate from the best
 
 
 def ranked(run: SweepRun, measure: str, labels: Iterable[str] | None = None) -> list[str]:
@@ -185,8 +179,10 @@ def best_setting(run: SweepRun, measure: str, labels: Iterable[str] | None = Non
     value = run.value(best, measure)
     assert value is not None                       # `ranked` leaves the others out
     leads = {label: lead_over(run, measure, best, label) for label in others}
-    close = tuple(label for label, (lead, span) in leads.items() if span is None or span[0] <= 1
-                  or (lead or 1.0) <= clock)
+    near = close_to(run.numbers([best], measure), {label: run.numbers([label], measure) for label in others},
+                    MEASURES[measure].ratio, MEASURES[measure].more_is_better)
+    close = tuple(label for label, (lead, span) in leads.items() if label in near or not (
+        surely_better(run, measure, best, label) if lead is None else span and span[0] > 1 and lead > clock))
     second = others[0] if others else None
     return BestSetting(best, value, run.interval(best, measure), second, *(leads[second] if second else (None, None)),
                        close)
@@ -197,11 +193,24 @@ def lead_over(run: SweepRun, measure: str, best: str, other: str) -> tuple[float
     return times_as_good(measure, run.numbers([other], measure), run.numbers([best], measure))
 
 
+def surely_better(run: SweepRun, measure: str, best: str, other: str) -> bool:
+    """Whether the paired interval of the difference says so: for measures of which one is 0, which have no ratio."""
+    ratio, sign = MEASURES[measure].ratio, 1 if MEASURES[measure].more_is_better else -1
+    span = bootstrap([run.numbers([label], measure).tolist() for label in (other, best)],
+                     lambda one, two: sign * (ratio(two) - ratio(one)))
+    return span is not None and span[0] > 0
+
+
 def times_as_good(measure: str, one: np.ndarray, other: np.ndarray) -> tuple[float | None, Interval]:
-    """How many times as good the totals of `other` are as those of `one`: above 1 is better, whatever the measure."""
+    """How many times as good the totals of `other` are as those of `one`: above 1 is better, whatever the measure.
+
+    None where only one of the two measures is 0.
+    """
     if not MEASURES[measure].more_is_better:
         one, other = other, one
     below, above = ratio_of(one.sum(0), measure), ratio_of(other.sum(0), measure)
+    if below == above == 0:
+        return 1.0, None
     return (None, None) if not below or above is None else (above / below, interval_of(measure, one, other))
 
 
@@ -211,13 +220,13 @@ class Sensitivity(NamedTuple):
     parameter: str
     best: Any
     worst: Any
-    effect: float                                  # how many times as good the best value is as the worst
+    effect: float | None                           # times that the best value is as good as the worst; None: one is 0
     interval: Interval                             # of that pair of values, which was chosen on these prompts
     values: dict[Any, float]                       # value -> measure
 
 
 def sensitivities(run: SweepRun, method: str, measure: str) -> list[Sensitivity]:
-    """The parameters of a method by effect, the largest first.
+    """The parameters of a method by effect, the largest first, before them those whose effect has no number.
 
     A value's measure is that of the totals over all settings with it whose other parameters occur with every value,
     so that like is compared with like.
@@ -226,14 +235,14 @@ def sensitivities(run: SweepRun, method: str, measure: str) -> list[Sensitivity]
     for name in run.parameters(method):
         groups = balanced_groups(run, method, name)
         totals = {value: run.numbers(labels, measure) for value, labels in groups.items()}
-        known = {value: number for value, some in totals.items() if (number := ratio_of(some.sum(0), measure))}
+        numbers = {value: ratio_of(some.sum(0), measure) for value, some in totals.items()}
+        known = {value: number for value, number in numbers.items() if number is not None}
         if len(known) < 2:
             continue
         order = sorted(known, key=lambda value: known[value], reverse=MEASURES[measure].more_is_better)
         effect, span = times_as_good(measure, totals[order[-1]], totals[order[0]])
-        if effect is not None:
-            found.append(Sensitivity(name, order[0], order[-1], effect, span, known))
-    return sorted(found, key=lambda one: -one.effect)
+        found.append(Sensitivity(name, order[0], order[-1], effect, span, known))
+    return sorted(found, key=lambda one: -inf if one.effect is None else -one.effect)
 
 
 def balanced_groups(run: SweepRun, method: str, parameter: str) -> dict[Any, list[str]]:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specdec_lib.analysis.sweep import MEASURES, SweepRun, ranked
+from specdec_lib.analysis.sweep import SweepRun, ranked
+from specdec_lib.analysis.sweep_measures import MEASURES
 from specdec_lib.intervals import FEWEST
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from specdec_lib.analysis.sweep import SPEED, SweepRun
+from specdec_lib.analysis.sweep import SweepRun
+from specdec_lib.analysis.sweep_measures import SPEED
 
 COUNTS = ("tokens", "forwards", "drafted", "accepted")
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from specdec_lib.analysis import wording
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.analysis.sweep import MEASURES, BestSetting, Sensitivity, SweepRun, ranked
+from specdec_lib.analysis.sweep import BestSetting, Sensitivity, SweepRun, best_setting, ranked
 from specdec_lib.analysis.sweep_held_out import HeldOutChoice
+from specdec_lib.analysis.sweep_measures import MEASURES, NLL, NOT_BEST
 
 TIMING = "timing"
 LINES = 8                                          # settings that a terminal shows
@@ -31,14 +32,35 @@ def best_sentence(best: BestSetting | None, measure: str) -> str:
     if best.second is None:
         return f"{said}; there is no other setting."
     lead = (f"{best.label} is not told apart from {best.second}" if best.second in best.not_told_apart else
+            f"{best.label} is surely better than {best.second}, without a factor, since one of them is 0"
+            if best.lead is None else
             wording.over(best.label, best.lead, best.lead_interval, best.second, "better", "worse"))
     return (f"{said}, chosen on these prompts. {lead}. Settings that it is not told apart from:"
             f" {len(best.not_told_apart)}.")
 
 
+def best_sentences(run: SweepRun, measure: str, clock: float = 1.0) -> str:
+    """The best setting that is lossless, and then the best of all if that is a lossy one, with what it costs."""
+    lossless = [label for label, one in run.settings.items() if not one.lossy]
+    said = "Every setting is lossy."
+    if lossless:
+        said = best_sentence(best_setting(run, measure, lossless, clock), measure)
+    best = best_setting(run, measure, clock=clock)
+    if best is None or not run.settings[best.label].lossy:
+        return said
+    costs = {name: run.value(best.label, name) for name in (NOT_BEST, NLL)}
+    lost = ", ".join(f"{name}: {value:.2f}" for name, value in costs.items() if value is not None)
+    return f"{said} Lossy settings may write another text: {best_sentence(best, measure)} It has {lost}."
+
+
+def marked(run: SweepRun, label: str) -> str:
+    """A setting as tables name it: one that is lossy says so."""
+    return f"{label} (lossy)" if run.settings[label].lossy else label
+
+
 def best_rows(run: SweepRun, measure: str, lines: int = LINES) -> list[dict[str, str]]:
     """The best settings as texts for a terminal, the best first."""
-    return [{"setting": label, measure: wording.number(run.value(label, measure)),
+    return [{"setting": marked(run, label), measure: wording.number(run.value(label, measure)),
              "95 %": interval_text(run.interval(label, measure))} for label in ranked(run, measure)[:lines]]
 
 
@@ -51,15 +73,20 @@ def sensitivity_sentence(found: list[Sensitivity], measure: str, clock: float = 
     """Which parameters surely matter: by their intervals, and by more than the factor that equal work differs by."""
     if not found:
         return f"No parameter has two values for which {measure} is defined."
-    likely = [one for one in found if one.interval is not None and one.interval[0] > 1]
-    sure = [one for one in likely if one.effect > clock]
+    without = [one for one in found if one.effect is None]
+    zero = "".join(f" {one.parameter} has no factor, since one of {one.best} and {one.worst} is 0." for one in without)
+    known = [(one.effect, one) for one in found if one.effect is not None]
+    if not known:
+        return zero.strip()
+    likely = [(effect, one) for effect, one in known if one.interval is not None and one.interval[0] > 1]
+    sure = [one for effect, one in likely if effect > clock]
     lost = f" The intervals of {len(likely) - len(sure)} more lie above 1, and their effects below the factor" \
            f" {clock:.2f} between cells of equal work." if len(likely) > len(sure) else ""
-    most = found[0]
+    largest, most = known[0]
     verb = "changes" if len(sure) == 1 else "change"
-    return (f"{wording.how_many(one in sure for one in found)} parameters surely {verb} {measure}. The largest effect"
-            f" is {most.parameter}'s: {most.best} is {most.effect:.2f} times as good as {most.worst}"
-            f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.{lost}")
+    return (f"{wording.how_many(one in sure for _, one in known)} parameters surely {verb} {measure}. The largest"
+            f" effect is {most.parameter}'s: {most.best} is {largest:.2f} times as good as {most.worst}"
+            f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.{lost}{zero}")
 
 
 def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:

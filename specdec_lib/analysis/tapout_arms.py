@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import harmonic_mean
 
-from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.bench_report import Report, plain_part
 from specdec_lib.analysis.length_policies import PolicyResult, policy_ratio
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.bench.runners import WARM
-from specdec_lib.specs import parse_part
 from specdec_lib.when.tapout import ARMS
 
 NEAR = 0.05                                        # how much slower than its best arm TapOut may be
@@ -20,8 +18,7 @@ NEAR = 0.05                                        # how much slower than its be
 
 def arms_alone(lines: Sequence[PolicyResult]) -> dict[str, PolicyResult]:
     """Arm -> the policy of the run that is this arm alone."""
-    named = {one: parse_part(one.policy) for one in lines if one.length is None and "@" not in one.policy
-             and not any(one.policy.endswith(f" ({said})") for said in WARM.values())}
+    named = {one: part for one in lines if one.length is None and (part := plain_part(one.policy))}
     return {name: one for one, (name, values) in named.items()
             if name in ARMS and {key: value for key, value in values.items() if key != "depth"} == ARMS[name]}
 

@@ -8,15 +8,15 @@ drafted token; `choosing` is the policy itself, called once a round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from specdec_lib.analysis import compare, length_policies
 from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.draft_prices import DraftPrice, drafter_price
 from specdec_lib.analysis.length_policies import PolicyResult, best_fixed, policies_by_drafter, policy_ratio
 from specdec_lib.analysis.length_replay import LengthReplay
 from specdec_lib.analysis.report_text import times_text
-from specdec_lib.analysis.wording import number
 from specdec_lib.heads.length import DRAFTERS
 
 SMALL = 0.2                                        # causes below this share of the total loss are not named
@@ -51,35 +51,14 @@ def token_time(report: Report, spec: str) -> TokenTime:
     return TokenTime(len(own) / emitted, drafted / emitted, wasted / emitted, *spent)
 
 
-def drafted_price(report: Report, specs: Iterable[str]) -> float | None:
-    """What a drafted token of these methods costs, in plain forwards, over all their rounds; None without a draft.
-
-    The first token of a draft costs most, so the price falls with the length of the drafts.
-    """
-    plain, own = token_time(report, "ar"), [row for spec in specs for row in compare.method_rounds(report, spec)]
-    drafted = sum(row.drafted for row in own)
-    return 1000 * sum(row.what for row in own) / drafted * plain.calls / plain.target if drafted else None
-
-
-def replay_prices(report: Report, drafters: Iterable[str], target: str, level: float) -> dict[str, float]:
-    """The price of a token of each recorded drafter: that of its fixed lengths in the run, else `level`.
+def replay_prices(report: Report, drafters: Iterable[str], target: str, level: float) -> dict[str, DraftPrice]:
+    """The price of a draft of each recorded drafter: that of its fixed lengths in the run, else `level` a token.
 
     A run of another target than the recorded one has no price for it.
     """
-    known = policies_by_drafter(report) if report.summary["target"]["name"] == target else {}
-    found = {name: drafted_price(report, _fixed_specs(known.get(DRAFTERS.get(name, name), ()))) for name in drafters}
-    return {name: level if price is None else price for name, price in found.items()}
-
-
-def price_text(report: Report, lines: Sequence[PolicyResult]) -> str:
-    """The price of a token over all fixed lengths; in brackets that of the shortest and of the longest of them."""
-    specs = _fixed_specs(lines)
-    ends = (f"{number(drafted_price(report, [spec]))} for {spec}" for spec in dict.fromkeys([*specs[:1], *specs[-1:]]))
-    return f"{number(drafted_price(report, specs))} ({', '.join(ends)})"
-
-
-def _fixed_specs(lines: Iterable[PolicyResult]) -> list[str]:
-    return [one.spec for one in lines if one.length]
+    same = report.summary["target"]["name"] == target
+    found = {name: drafter_price(report, DRAFTERS.get(name, name)) if same else None for name in drafters}
+    return {name: price or DraftPrice(0.0, level) for name, price in found.items()}
 
 
 def replay_and_run(report: Report, replays: Mapping[str, LengthReplay]) -> dict[str, dict]:
@@ -90,26 +69,30 @@ def replay_and_run(report: Report, replays: Mapping[str, LengthReplay]) -> dict[
         speeds = {length: replay.under(None, length).speed for length in range(replay.depth + 1)}
         for one in [one for one in lines if one.length][:1]:
             found, kept = replay.under(None, one.length), f"kept of {one.policy}"
+            price = drafter_price(report, one.drafter)
             out[f"{name}, replayed"] = {"best fixed length": max(speeds, key=speeds.__getitem__),
-                                        kept: found.kept / found.drafted, "price of a token": number(replay.level)}
+                                        kept: found.kept / found.drafted,
+                                        "price of a draft": DraftPrice(replay.begin, replay.level).said}
             out[f"{name}, measured"] = {"best fixed length": best_fixed(report, lines).length,
                                         kept: 1 - (length_policies.wasted_tokens(report, one.spec) or 0.0),
-                                        "price of a token": price_text(report, lines)}
+                                        "price of a draft": price and price.said}
     return out
 
 
-def beside_replay(report: Report, level: float, best: int, ratios: Mapping[str, float]) -> list[str]:
+def beside_replay(report: Report, replay: LengthReplay, best: int, ratios: Mapping[str, float]) -> list[str]:
     """The measured verdicts on policies, their predicted `ratios` to the best fixed length, and what limits both.
 
-    `level` and `best` are the replay's price of a token and its best fixed length.
+    `best` is the replay's best fixed length.
     """
     measured = policies_by_drafter(report)
     name, lines = next(iter(measured.items()))
     said = [line for policy, ratio in ratios.items()
             for line in length_policies.measured_sentences(report, measured, policy, {"predicted above": ratio})]
+    price, mine = drafter_price(report, name), DraftPrice(replay.begin, replay.level)
     return [*said, *length_policies.edge_sentences(report),
-            f"Price of a token drafted by {name}, in plain forwards: {price_text(report, lines)} in the run, {level:g} "
-            f"in the replay. Best fixed length: {best_fixed(report, lines).length} in the run, {best} in the replay."]
+            f"A draft of {name} costs, in plain forwards, {price.said if price else 'an unknown price'} in the run, "
+            f"and {mine.said} in the replay. Best fixed length: {best_fixed(report, lines).length} in the run, "
+            f"{best} in the replay."]
 
 
 def causes(one: TokenTime, base: TokenTime) -> list[Cause]:

@@ -63,8 +63,8 @@ def firing_text(texts: Sequence[Sequence[float]], look_back: int, penalty: float
     every = sum(map(len, texts))
     fired = {one: sum(fires for some in texts for fires, _ in trigger_decisions(some, look_back, penalty, one))
              for one in thresholds}
-    return "the trigger fires at " + ", ".join(f"{count} of {every} tokens ({count / max(1, every):.0%}) at {one:g} nats"
-                                               for one, count in fired.items())
+    told = (f"{count} of {every} tokens ({count / max(1, every):.0%}) at {one:g} nats" for one, count in fired.items())
+    return f"the trigger fires at {', '.join(told)}"
 
 
 def trigger_quality(fires: Sequence[bool], worth: Sequence[bool | None]) -> TriggerQuality:

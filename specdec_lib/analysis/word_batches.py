@@ -87,7 +87,7 @@ def keep_word_batches(place: Path | str, out: Path | str) -> Path:
 
 
 def table_of(folder: Path) -> dict[str, Any]:
-    """The runs in the folders of this one as plain data; Refusal for runs of another target."""
+    """The runs in the folders of this one as plain data; Refusal for runs of another target or that differ."""
     reports = [(path.parent.name, load_report(path.parent)) for path in sorted(folder.glob("*/summary.json"))]
     if not reports:
         raise Refusal(f"{folder} holds no runs: {MADE}")
@@ -99,7 +99,19 @@ def table_of(folder: Path) -> dict[str, Any]:
         runs.append(run_of(name, told))
         for kind in dict.fromkeys(one.family for one in report.decodes):
             rows += rows_of(kind, told, [one for one in report.decodes if one.family == kind])
+    refuse_mixed(runs, rows)
     return {"runs": runs, "rows": [row._asdict() for row in sorted(rows, key=lambda row: (row.kind, row.batch))]}
+
+
+def refuse_mixed(runs: Sequence[Mapping[str, Any]], rows: Sequence[WordRow]) -> None:
+    """Raises Refusal where runs differ in dtype or threads, or two have the same kind, batch and method."""
+    for name in ("dtype", "threads"):
+        if len({run[name] for run in runs}) > 1:
+            raise Refusal(f"these runs differ in {name}: give a folder of runs that do not")
+    keys = [(row.kind, row.batch, row.method) for row in rows]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice:
+        raise Refusal(f"two runs decode {twice[0]} at batch {twice[1]} with {twice[2]}: leave one out")
 
 
 def run_of(name: str, told: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,8 +54,10 @@ def ratios(names: Sequence[str], values: Sequence[float | None], intervals: Sequ
 def round_split(parts: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
     """Milliseconds per emitted token in when, what, target and how, a bar for each method."""
     total = {name: sum(split.values()) for name, split in parts.items()}
-    least = min(total, key=total.__getitem__)
-    figure = canvas(title or f"{least} takes the least time per token: {total[least]:.1f} ms", "ms per token", "")
+    least = min(total, key=total.__getitem__, default=None)
+    said = "No method was measured" if least is None else \
+        f"{least} takes the least time per token: {total[least]:.1f} ms"
+    figure = canvas(title or said, "ms per token", "")
     for part, role in ROLES.items():
         values = [split[part] for split in parts.values()]
         figure.add_bar(y=list(parts), x=numbers(values), name=part, orientation="h", marker=fill(role),
@@ -69,10 +71,10 @@ def shares(mix: Mapping[str, Mapping[str, float]], hints: Mapping[str, Mapping[s
            title: str | None = None) -> go.Figure:
     """Share of the rounds that each source drafted, a bar for each method; `hints` appear on hover."""
     sources = list(dict.fromkeys(source for own in mix.values() for source in own))
-    last, own = list(mix.items())[-1]
-    most = max(own, key=own.__getitem__)
-    said = title or f"Of the rounds of {last} {own[most]:.0%} are drafted by {most}"
-    figure = canvas(said, "share of rounds (%)", "")
+    last, own = list(mix.items())[-1] if mix else ("", {})
+    most = max(own, key=own.__getitem__, default=None)
+    said = "No round was measured" if most is None else f"Of the rounds of {last} {own[most]:.0%} are drafted by {most}"
+    figure = canvas(title or said, "share of rounds (%)", "")
     for place, source in enumerate(sources):
         look = series(place)
         values = [100 * float(own.get(source, 0.0)) for own in mix.values()]

@@ -27,7 +27,8 @@ def schedule_timeline(spans: Sequence[Span], title: str | None = None, unit: str
     lanes = list(dict.fromkeys(span[0] for span in sorted(spans, key=lambda span: span[0])))
     low, high = window or (0.0, scale * max((span[2] for span in spans), default=1.0))
     shown = [span for span in spans if scale * span[2] > low and scale * span[1] < high]
-    figure = canvas(title or said(shown, lanes), f"{time} time ({unit})", "")
+    inside = [(lane, max(start, low / scale), min(end, high / scale), *more) for lane, start, end, *more in shown]
+    figure = canvas(title or said(inside, lanes), f"{time} time ({unit})", "")
     for kind, (role, pattern) in LOOKS.items():
         some = [span for span in shown if span[3] == kind]
         thin = kind == "wait"

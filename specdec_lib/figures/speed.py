@@ -73,9 +73,10 @@ def tokens_per_forward(names: Sequence[str], values: Sequence[float | None], tit
 def time_split(shares: Mapping[str, Mapping[str, float]], title: str | None = None) -> go.Figure:
     """Share of decode time spent in the target, in the drafter and in everything else, a bar for each method."""
     rest = {name: 1 - split["target"] for name, split in shares.items()}
-    most = max(rest, key=rest.__getitem__)
-    figure = canvas(title or f"Outside the target, {most} spends {rest[most]:.0%} of its decode time, the most",
-                    "share of decode time (%)", "")
+    most = max(rest, key=rest.__getitem__, default=None)
+    said = "No method was measured" if most is None else \
+        f"Outside the target, {most} spends {rest[most]:.0%} of its decode time, the most"
+    figure = canvas(title or said, "share of decode time (%)", "")
     for part, role in PARTS.items():
         values = [100 * float(split[part]) for split in shares.values()]
         figure.add_bar(y=list(shares), x=values, name=part, orientation="h", marker=fill(role),

@@ -104,15 +104,18 @@ def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[st
     return figure.update_layout(height=460)
 
 
-def sensitivity_bars(names: Sequence[str], effects: Sequence[float], intervals: Sequence[Interval], measure: str,
+def sensitivity_bars(names: Sequence[str], effects: Sequence[float | None], intervals: Sequence[Interval], measure: str,
                      title: str | None = None) -> go.Figure:
-    """By how much each parameter's best value beats its worst; effects and intervals are ratios, 1 is no effect."""
+    """By how much each parameter's best value beats its worst; effects and intervals are ratios, 1 is no effect.
+
+    An effect of None has no bar.
+    """
     same_length(names=names, effects=effects, intervals=intervals)
     sure = sum(bool(span and span[0] > 1) for span in intervals)
     verb = "changes" if sure == 1 else "change"
     said = f"{sure} of {len(names)} parameters surely {verb} {measure}" if names else "No parameter has two values"
     figure = canvas(title or said, "percent by which the best value beats the worst (95 % interval)", "")
-    gains = [100 * (effect - 1) for effect in effects]
+    gains = [None if effect is None else 100 * (effect - 1) for effect in effects]
     spans = [None if span is None else [100 * (end - 1) for end in span] for span in intervals]
     figure.add_bar(y=list(names), x=numbers(gains), orientation="h", marker=fill("extra"), showlegend=False,
                    hovertemplate="%{y}: %{x:.1f} %<extra></extra>", error_x=whiskers(gains, spans, PALETTE["target"]))

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from safetensors import SafetensorError, safe_open
+
 from specdec_lib.models.replay import Recording, load_recording, shipped_recordings
 from specdec_lib.types import Refusal
 
 T = TypeVar("T")
+SHORTEST = 8                                       # output tokens; of fewer some figures show nothing
 
 
 class ByFamily(dict[str, T]):
@@ -20,11 +23,28 @@ class ByFamily(dict[str, T]):
 
 
 def find_recordings(folder: Path | str = "shipped") -> ByFamily[Path]:
-    """The files by family: "shipped" for those of the workbook, else those in a folder; Refusal without any."""
+    """The files by family: "shipped" for those of the workbook, else those in a folder.
+
+    Refusal without any, and for an answer that is too short for a notebook.
+    """
     found = shipped_recordings() if folder == "shipped" else shipped_recordings(Path(folder))
     if not found:
         raise Refusal(f"there are no recordings in {folder}: make some with `specdec record --out {folder}`")
+    for family, path in found.items():
+        tokens = output_tokens(path)
+        if tokens is not None and tokens < SHORTEST:
+            raise Refusal(f"the recording of {family} has {tokens} output tokens, and notebooks need {SHORTEST}: record"
+                          f" a longer answer, or remove {path.name} from {path.parent}")
     return ByFamily(found)
+
+
+def output_tokens(path: Path) -> int | None:
+    """The tokens of a recorded answer, from the file's header; None for a damaged file."""
+    try:
+        with safe_open(path, "pt") as file:
+            return file.get_slice("tokens").get_shape()[0] - int(file.metadata()["prompt"])
+    except (SafetensorError, LookupError, ValueError, TypeError, OSError):
+        return None
 
 
 def load_recordings(folder: Path | str | Mapping[str, Recording] = "shipped") -> ByFamily[Recording]:

@@ -104,7 +104,7 @@ class ThreadWorker:
 
 
 class ProcessWorker:
-    """Drafts in a forked process that computes with `threads` threads on `cores`."""
+    """Drafts in a forked process that computes with one thread on `cores`."""
 
     parallel = True
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from specdec_lib.analysis import batches as found
+from specdec_lib.analysis import bench_report
 from specdec_lib.analysis.batches import BatchRow, BatchTable, keep_table, predicted, read_batches
 from specdec_lib.bench import batch_run, run
 from specdec_lib.bench.plan import Plan
@@ -123,6 +124,12 @@ def test_a_table_of_runs_is_kept_and_read_again(folder, tmp_path):
     assert keep_table(folder, tmp_path) == tmp_path / "batches.json"
     assert read_batches(tmp_path) == shown
     assert all(run["command"] and run["created"] for run in shown.runs)
+
+
+def test_a_method_that_batch_one_lacks_has_no_ids_to_be_compared_with(folder):
+    one, two = ([d for d in bench_report.load_report(folder / name).decodes if d.turn == 0] for name in ("b1", "b2"))
+    rows = found.rows_of({"dtype": "float32", "batch": 2}, two, [d for d in one if d.method == "ar"])
+    assert found.same_ids(BatchTable(tuple(rows), (), {}), "float32") == (3, 3)
 
 
 def test_runs_that_differ_in_more_than_the_batch_are_refused(folder, tmp_path):

@@ -134,6 +134,12 @@ def test_the_output_shown_is_the_one_with_the_most_drafted_tokens():
         report_tables.token_origins(at, "fast", "77")
 
 
+def test_only_a_methods_own_entry_is_a_plain_part():
+    assert bench_report.plain_part("eagle(depth=3)") == ("eagle", {"depth": 3})
+    for name in ("sam (warm)", "eagle@tapout (warm, shuffled)", "eagle(depth=3)@svip(h=0.3)"):
+        assert bench_report.plain_part(name) is None
+
+
 def test_peers_stand_beside_plain_decoding_and_the_fastest():
     peer = [one("hf-generate", q, [row(7, 2.0)] * 4, peer=True) for q in range(5)]
     at = report(*PLAIN, *FAST, *peer)

@@ -104,6 +104,14 @@ def test_predictions_take_our_tokens_and_the_papers_round():
     assert found["specdiff"]["forwards of the drafter"] == 2
 
 
+def test_a_warm_stream_and_a_method_with_another_part_fill_no_cell_and_stop_nothing():
+    more = [decodes(name, [1, 1, 1], .5) for name in ("sam (warm)", "diffuspec(depth=3)@svip(h=0.3)")]
+    at = report(PLAIN, *FOUR, *more)
+    assert diffuspec_ablation.effects(at) == diffuspec_ablation.effects(RUN)
+    assert diffuspec_claims.prediction_table(at) == diffuspec_claims.prediction_table(RUN)
+    assert diffuspec_ablation.round_ms(at, "sam (warm)")["search"] == 0
+
+
 def test_a_finished_run_is_read_and_one_without_all_cells_is_refused_before_anything_is_measured(tmp_path):
     RunFolder(tmp_path, Plan(("ar", *SPECS))).finish(PLAIN, RUN.summary)
     found, whence = diffuspec_ablation.read_ablation(str(tmp_path))

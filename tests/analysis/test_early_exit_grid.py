@@ -126,7 +126,7 @@ def test_a_run_is_read_cell_by_cell_and_what_it_lacks_is_a_hole():
 
 def test_only_specs_that_say_layer_and_depth_and_nothing_else_are_cells():
     assert cell_specs(["ar", "early-exit", spec(5, 3), spec(5, 3) + "@svip", "early-exit(depth=2)",
-                       "eagle(depth=1)"]) == {
+                       "eagle(depth=1)", "sam (warm)"]) == {
         (5, 3): spec(5, 3)}
     with pytest.raises(Refusal, match="layer=5,depth=1"):
         measured_grid(report(PLAIN))

@@ -33,7 +33,7 @@ def made(one_target: float = .1, two_target: float = .1):
     return report(decodes("ar", turn(0, 0, target=.1), turn(0, 0, target=.1)),
                   decodes(ONE, turn(2, 1, what=.004, target=one_target), turn(2, 0, what=.004, target=one_target)),
                   decodes(TWO, turn(2, 2, what=.02, target=two_target), turn(3, 2, what=.02, target=two_target)),
-                  decodes(COPY, turn(2, 2)), decodes(POLICY, turn(2, 2)))
+                  decodes(COPY, turn(2, 2)), decodes(POLICY, turn(2, 2)), decodes("sam (warm)", turn(2, 2)))
 
 
 def test_a_stack_is_predicted_from_its_levels_and_measured_from_its_rounds():

@@ -82,6 +82,15 @@ def test_the_law_without_one_end_differs_where_that_end_lies_off():
     assert parts[-1].at(9.0) > whole.at(9.0)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("ends", [[(1, 2.0), (2, 1.9), (4, 1.95), (8, 1.8)], [(2, 1.5), (2, 1.6), (2, 1.7)]])
+def test_fits_that_do_not_rise_predict_no_text(ends):
+    law, without = power_laws(ends)
+    assert law.scale <= 0
+    assert law.tokens_for(1.5) == inf
+    assert text_needed(1.5, law, without).endswith("per forward: the fits do not rise with their text")
+
+
 def test_three_ends_have_a_law_and_no_laws_without_one():
     law = PowerLaw(2.0, 0.3, 0.4)
     ends = [(n, law.at(n)) for n in (0.1, 0.2, 0.5)]

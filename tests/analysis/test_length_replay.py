@@ -116,14 +116,22 @@ def test_regret_by_hand():
 WHENS = [name for name, card in catalog.parts()["when"].items() if not catalog.missing(card, kit(None))]
 
 
-@pytest.mark.parametrize("level", [0.0, .1, .6])
+@pytest.mark.parametrize("price", [(0.0,), (.1, .3), (.6,)])
 @pytest.mark.parametrize("name", WHENS)
-def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_prices(course, name, level):
-    priced = LengthReplay(course.recordings, "draft-model", 4, CURVE, level)
+def test_no_policy_of_the_catalogue_is_faster_than_the_oracle_under_the_same_prices(course, name, price):
+    priced = LengthReplay(course.recordings, "draft-model", 4, CURVE, *price)
     for nodes in (2, 4):
         found = priced.policy_outcome(kit(None, nodes=nodes).part(name), Dice(1))
         assert found.regret >= -1e-12
         assert found.tokens_per_forward >= 1
+
+
+def test_to_begin_a_draft_has_a_price_of_its_own(course):
+    some = [ReplayedRound(3, 2), ReplayedRound(0, 0)]
+    flat, begun = (LengthReplay(course.recordings, "draft-model", 4, CURVE, .1, begin) for begin in (0.0, .5))
+    forwards = (CURVE(4) + CURVE(1)) / CURVE(1)
+    assert [one.total(some).speed for one in (flat, begun)] == pytest.approx(
+        [4 / (forwards + .3), 4 / (forwards + .3 + .5)])
 
 
 def test_the_part_of_the_catalogue_writes_the_oracles_lengths_and_what_would_be_kept_is_no_faster(course):

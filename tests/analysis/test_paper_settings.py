@@ -25,7 +25,7 @@ def test_the_setting_that_a_method_documents_is_recognised_without_its_defaults(
 
 @pytest.mark.parametrize("spec", ["respec", "respec(theta=1.5)", "respec(shape='leave')", "diffuspec", "sam",
                                   "diffuspec(rule='printed')", WRITTEN["respec(paper)"].replace("1.5", "2.0"),
-                                  WRITTEN["respec(paper)"] + "@typical", "respec-relaxed(theta=1.5)"])
+                                  WRITTEN["respec(paper)"] + "@typical", "sam (warm)", "respec-relaxed(theta=1.5)"])
 def test_one_of_our_settings_is_not_taken_for_a_papers(spec):
     assert paper_setting(spec) is None
 

@@ -177,7 +177,7 @@ def test_a_pipelines_rounds_are_simulated_as_they_were_measured_and_stand_in_the
 
 def test_rounds_are_read_as_their_schedule_counts():
     readers = {"pearl": trace, "double": guided_trace, "double(depth=2)@svip": guided_trace,
-               "double(guide=False)": trace, "ppsd(layer=9)": pipeline_trace}
+               "double(guide=False)": trace, "sam (warm)": trace, "ppsd(layer=9)": pipeline_trace}
     assert {spec: runs.reader_of(spec) for spec in readers} == readers
 
 

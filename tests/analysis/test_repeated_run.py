@@ -65,6 +65,12 @@ def test_a_repetition_on_fewer_prompts_is_compared_on_those_and_not_judged_below
     assert methods_twice(kept, [replace(one, question_id="another") for one in kept]) == ()
 
 
+def test_prompts_are_paired_by_name_where_the_second_run_has_another_order(kept):
+    slow = altered(kept, "sam", slower=1.5)
+    turned, straight = (row(methods_twice(kept, run), "sam") for run in (slow[::-1], slow))
+    assert turned.ratio_interval == pytest.approx(straight.ratio_interval)
+
+
 def test_what_differs_between_two_places_is_named_by_its_part():
     one = {"machine": {"processor": "A"}, "versions": {"torch": "2"}, "settings": {"commit": "a" * 40}}
     two = {"machine": {"processor": "B"}, "versions": {"torch": "2"},
@@ -73,3 +79,9 @@ def test_what_differs_between_two_places_is_named_by_its_part():
                                         "commit is aaaaaaaaaa there and bbbbbbbbbb here",
                                         "checkpoints is none there and eagle cccccccc here"]
     assert changed_places(one, one) == []
+
+
+def test_budgets_that_were_refitted_and_are_fixed_now_differ():
+    refitted, fixed = {"settings": {"refitted_nodes": [8, 1]}}, {"settings": {}}
+    assert changed_places(refitted, fixed) == ["node budgets were refitted there and are fixed here"]
+    assert changed_places(refitted, refitted) == changed_places(fixed, fixed) == []

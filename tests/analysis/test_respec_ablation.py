@@ -50,6 +50,8 @@ def test_the_papers_setting_is_no_step_of_the_ablation():
 
 def test_a_spec_with_another_policy_is_no_step_and_one_with_parameters_is():
     assert respec_ablation.ablation_step("respec@fixed") == "respec@fixed"
+    for other in ("sam (warm)", "eagle(depth=3)@svip(h=0.3)"):
+        assert respec_ablation.ablation_step(other) == other
     assert respec_ablation.ablation_step("respec(theta=1.0)") == respec_ablation.CANDIDATES
     for spec in ("respec", "respec(depth=3)"):
         assert respec_ablation.ablation_step(spec) == respec_ablation.COUNTS

@@ -53,6 +53,16 @@ def test_a_setting_is_decoded_once(answer):
     assert answer.session("respec") is answer.session("respec")
 
 
+def test_a_replay_is_exact_up_to_the_recorded_sizes_and_refuses_what_was_not_recorded(answer):
+    assert all(map(answer.exact, ("eagle2", "draft-model(depth=16)", "sam", "diffuspec")))
+    longer = ("draft-model(depth=20)", "eagle2(nodes=60,price=0.0,depth=6,width=10)", "diffuspec(depth=20)")
+    assert not any(map(answer.exact, longer))
+    for spec in ("eagle2(sharpness=2.0)", "eagle2(text_tokens=False)", "respec(counts=1.5)"):
+        assert not respec_replay.replayable(spec)
+        with pytest.raises(Refusal, match="cannot be replayed: leave it out, or measure it"):
+            answer.session(spec)
+
+
 def test_the_seconds_of_the_rounds_add_up_to_the_predicted_speed(answer):
     session = answer.session("respec")
     ends = respec_replay.round_ends(session, COSTS)
@@ -76,13 +86,15 @@ def test_the_ladder_ends_with_the_papers_settings_and_replays_lossless_steps_alo
     report = load_report(SHIPPED.parent / "results" / "respec")
     steps = {"ar": "ar", "+ our threshold": "respec(least=0.3,counts=0.0)", "+ counts": "respec",
              "+ relaxation": "respec-relaxed",
-             "respec+token-recycling": "respec+token-recycling"}
+             "respec+token-recycling": "respec+token-recycling", "sharp": "eagle2(sharpness=2.0)"}
     rows = {row["ablation step"]: row for row in respec_replay.ladder_rows(report, steps, [answer])}
     assert list(rows) == [*steps, "respec(paper)", "diffuspec(paper)"]
     assert rows["ar"]["tokens per forward (replayed)"] == 1
     assert rows["+ our threshold"]["measured speed"] == report.entries["respec(least=0.3,counts=0.0)"]["speedup"]
-    for lossy in ("+ counts", "+ relaxation", "respec+token-recycling"):
-        assert rows[lossy]["tokens per forward (replayed)"] is None
+    for lossy in ("+ counts", "+ relaxation", "respec+token-recycling", "sharp"):
+        assert (rows[lossy]["replay"], rows[lossy]["tokens per forward (replayed)"]) == ("none", None)
+    assert rows["+ our threshold"]["replay"] == "exact"
+    assert rows["respec(paper)"]["replay"] == rows["diffuspec(paper)"]["replay"] == "approximate"
     held = {paper_setting(spec): entry["speedup"] for spec, entry in report.entries.items()}
     assert rows["respec(paper)"]["measured speed"] == held.get("respec(paper)")
     assert rows["respec(paper)"]["tokens per forward (replayed)"] > 1

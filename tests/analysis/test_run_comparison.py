@@ -55,6 +55,13 @@ def test_a_copy_that_takes_twice_the_time_is_half_as_fast_on_every_prompt_and_th
     assert entry(found, "all 2", "ar").speedup == pytest.approx(1)
 
 
+def test_a_peer_without_rounds_has_tokens_per_forward_in_the_average_too(run):
+    decodes = tuple(replace(one, outcome=replace(one.outcome, rows=())) if one.method == "sam" else one
+                    for one in run.report.decodes)
+    found = compare_runs([ComparedRun(name, Report(run.report.summary, decodes)) for name in ("one", "two")])
+    assert entry(found, "all 2", "sam").tokens_per_forward == entry(found, "one", "sam").tokens_per_forward > 1
+
+
 def test_two_committed_runs_are_paired_on_the_prompts_that_they_share_and_not_averaged():
     one, two = load_runs([RESULTS / "report", RESULTS / "relaxed"])
     found = compare_runs((one, two))

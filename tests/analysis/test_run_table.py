@@ -17,6 +17,15 @@ def test_the_shipped_tables_are_written_again_byte_for_byte(kept, tmp_path):
     assert file.read_text(encoding="utf-8") == text
 
 
+def test_a_table_of_words_takes_runs_that_are_alike_and_each_once():
+    shown = word_batches.read_word_batches()
+    word_batches.refuse_mixed(shown.runs, shown.rows)
+    with pytest.raises(Refusal, match="these runs differ in dtype"):
+        word_batches.refuse_mixed([*shown.runs, {**shown.runs[0], "dtype": "bfloat16"}], shown.rows)
+    with pytest.raises(Refusal, match="two runs decode sentences at batch 1 with ar: leave one out"):
+        word_batches.refuse_mixed(shown.runs, [*shown.rows, shown.row("sentences", 1, "ar")])
+
+
 def test_every_element_of_a_list_has_a_line_whatever_its_first_key_is(tmp_path):
     table = {"runs": [{"run": "é", "of": [{"run": 1}]}], "rows": [{"b": 1}, {"a": [2, 3]}], "curves": {"x": []},
              "no": []}

@@ -23,7 +23,8 @@ def rows(discarded, accepted=1):
 def run_of(pearl=3, branch=1, rad=3):
     plain = decodes("ar", *[turn(0, 0)] * 6)
     return report(plain, decodes(PEARL, *rows(pearl)), decodes(BRANCH, *rows(branch)), decodes(RAD, *rows(rad)),
-                  decodes("specbranch", *rows(2)), decodes("specbranch(depth=6)", *rows(2)))
+                  decodes("specbranch", *rows(2)), decodes("specbranch(depth=6)", *rows(2)),
+                  decodes("sam (warm)", turn(2, 1)), decodes("eagle(depth=3)@svip(h=0.3)", turn(2, 1)))
 
 
 def test_a_confusion_table_has_a_row_for_each_true_class():

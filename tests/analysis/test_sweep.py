@@ -76,6 +76,21 @@ def test_a_lead_below_the_factor_between_cells_of_equal_work_tells_nothing_apart
     assert "chosen on these prompts" in said
 
 
+def test_a_lossy_setting_is_marked_and_named_after_the_best_lossless_one_with_what_it_costs():
+    lossy = "eagle@consultant(eps=5.0)"
+    found = run_of([row(spec, q, tokens, 10, not_best=wrong, nll=2.0 * tokens) for q in range(6)
+                    for spec, tokens, wrong in (("ar", 10, 0), ("eagle", 30, 0), (lossy, 40, 10))])
+    assert [line["setting"] for line in sweep_text.best_rows(found, TAU)] == [f"{lossy} (lossy)", "eagle", "ar"]
+    said = sweep_text.best_sentences(found, TAU)
+    assert said.startswith("eagle has the best tokens per forward: 3.00")
+    assert f"Lossy settings may write another text: {lossy} has the best tokens per forward: 4.00" in said
+    assert said.endswith("It has not best per 100 tokens: 25.00, NLL (nats per token): 2.00.")
+    only = run_of([one for one in found.rows if one["spec"] == lossy])
+    assert sweep_text.best_sentences(only, TAU).startswith("Every setting is lossy. ")
+    strict = run_of([one for one in found.rows if one["spec"] != lossy])
+    assert sweep_text.best_sentences(strict, TAU) == sweep_text.best_sentence(sweep.best_setting(strict, TAU), TAU)
+
+
 def test_settings_that_write_the_same_are_not_told_apart():
     best = sweep.best_setting(factorial(), TAU)
     assert best.label == "respec(theta=2, least=0.1)"
@@ -89,6 +104,19 @@ def test_a_parameter_that_matters_is_told_from_one_that_does_not():
     assert theta.interval == pytest.approx([2.0, 2.0])
     assert list(theta.values) == [0, 1, 2]
     assert (least.parameter, least.effect, least.interval) == ("least", 1.0, [1.0, 1.0])
+
+
+def test_a_measure_of_0_has_no_factor_and_is_told_apart_by_its_difference():
+    rows = [row(f"respec(theta={t})", q, 100, 10, {"theta": t}, not_best=15 * t) for t in (0, 1, 2) for q in range(12)]
+    found, wrong = run_of(rows), "not best per 100 tokens"
+    best = sweep.best_setting(found, wrong)
+    assert (best.label, best.value, best.lead, best.not_told_apart) == ("respec(theta=0)", 0, None, ())
+    assert "theta=0) is surely better than respec(theta=1), without a factor" in sweep_text.best_sentence(best, wrong)
+    [theta] = sweep.sensitivities(found, "respec", wrong)
+    assert (theta.best, theta.worst, theta.effect, theta.values) == (0, 2, None, {0: 0, 1: 15, 2: 30})
+    assert sweep_text.sensitivity_sentence([theta], wrong) == "theta has no factor, since one of 0 and 2 is 0."
+    same = sweep.best_setting(run_of([one | {"not_best": 0} for one in rows]), wrong)
+    assert (same.lead, len(same.not_told_apart)) == (1, 2)
 
 
 def test_like_is_compared_with_like_where_the_grid_has_holes():

@@ -35,21 +35,14 @@ def test_each_cause_by_hand():
         "dearer drafted tokens": 90 - 1.5 * 50, "choosing": 15.0, "checking and bookkeeping": -2.0})
 
 
-def test_the_price_of_a_token_is_the_mean_over_all_rounds(run):
-    both = report(PLAIN, BEST, decodes("eagle(depth=1)", *[turn(1, 1, what=1.0)] * 3))    # 3 s for 3 tokens
-    specs = ["eagle(depth=1)", "eagle(depth=2)"]
-    assert [time_breakdown.drafted_price(both, [one]) for one in specs] == pytest.approx([1.0, 0.25])
-    assert time_breakdown.drafted_price(both, specs) == pytest.approx(4 / 7)
-    assert time_breakdown.drafted_price(both, ["ar"]) is None
-    lines = length_policies.policies_by_drafter(both)["eagle"]
-    assert time_breakdown.price_text(both, lines) == "0.57 (1.00 for eagle(depth=1), 0.25 for eagle(depth=2))"
-
-
 def test_a_replay_takes_the_price_of_a_drafter_that_the_run_has_if_the_target_is_the_same(run):
-    own = report(PLAIN, BEST, decodes("draft-model(depth=1)", *[turn(1, 1, what=1.0)] * 3))
-    assert time_breakdown.replay_prices(own, ["eagle", "draft-lm", "early-exit"], "tiny", 0.3) == pytest.approx(
-        {"eagle": 0.25, "draft-lm": 1.0, "early-exit": 0.3})
-    assert time_breakdown.replay_prices(own, ["eagle"], "another", 0.3) == {"eagle": 0.3}
+    own = report(PLAIN, BEST, decodes("eagle(depth=1)", *[turn(1, 1, what=.4)] * 3),
+                 decodes("draft-model(depth=1)", *[turn(1, 1, what=1.0)] * 3))
+    found = time_breakdown.replay_prices(own, ["eagle", "draft-lm", "early-exit"], "tiny", 0.3)
+    assert found["eagle"] == pytest.approx((0.3, 0.1))                 # 0.4 s for one token, 0.5 s for two
+    assert found["draft-lm"] == pytest.approx((0.0, 1.0))
+    assert found["early-exit"] == (0.0, 0.3)
+    assert time_breakdown.replay_prices(own, ["eagle"], "another", 0.3) == {"eagle": (0.0, 0.3)}
 
 
 def test_a_replay_stands_beside_the_run(run):
@@ -60,17 +53,18 @@ def test_a_replay_stands_beside_the_run(run):
     two = replay.under(None, 2)
     assert found["draft-model, replayed"]["kept of fixed 2"] == pytest.approx(two.kept / two.drafted)
     assert found["draft-model, measured"] == {"best fixed length": 2, "kept of fixed 2": pytest.approx(.5),
-                                              "price of a token": "0.50 (0.50 for draft-model(depth=2))"}
+                                              "price of a draft": "0.00 to begin and 0.50 a token"}
     assert len(found) == 2
 
 
 def test_a_rule_has_its_verdict_the_edge_of_lengths_and_both_prices(run):
-    verdict, interval, edge, prices = time_breakdown.beside_replay(run, .07, 1, {"adaedl": 1.3})
+    replay = LengthReplay({}, "eagle", 4, CostCurve((1, 9), (8,), ((1.0, 2.0),)), .03, .08)
+    verdict, interval, edge, prices = time_breakdown.beside_replay(run, replay, 1, {"adaedl": 1.3})
     assert verdict.startswith("With eagle, adaedl is surely faster than fixed 2")
     assert interval.endswith("lies below 1.300, predicted above")
     assert edge == length_policies.edge_sentences(run)[0]
-    assert prices.endswith("0.25 (0.25 for eagle(depth=2)) in the run, 0.07 in the replay. "
-                           "Best fixed length: 2 in the run, 1 in the replay.")
+    assert prices == ("A draft of eagle costs, in plain forwards, 0.00 to begin and 0.25 a token in the run, and 0.08 "
+                      "to begin and 0.03 a token in the replay. Best fixed length: 2 in the run, 1 in the replay.")
 
 
 def test_the_causes_come_in_order_and_add_up_to_the_difference(run):

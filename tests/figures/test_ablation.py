@@ -39,6 +39,13 @@ def test_every_source_has_one_colour_in_all_methods():
     assert figure.layout.title.text == "Of the rounds of b 100% are drafted by y"
 
 
+def test_a_run_without_methods_is_drawn_and_says_so():
+    for figure in (figures.time_split({}), figures.round_split({})):
+        assert figure.layout.title.text == "No method was measured"
+    for mix in ({}, {"a": {}}):
+        assert figures.shares(mix).layout.title.text == "No round was measured"
+
+
 def test_comparisons_without_their_intervals_are_refused():
     with pytest.raises(ValueError, match="intervals 1"):
         figures.ratios(["a", "b"], [1, 2], [None])

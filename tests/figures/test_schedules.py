@@ -42,6 +42,8 @@ def test_a_window_shows_what_happens_in_it_and_scales_with_the_unit():
     assert list(figure.layout.xaxis.range) == [3500, 4000]
     assert {bar.name: (list(bar.base), list(bar.x)) for bar in figure.data if len(bar.x)}["wait"] == ([3000], [1000])
     assert "ms" in figure.layout.xaxis.title.text
+    cut = figures.schedule_timeline(SPANS, scale=1000, window=(2500, 3500))
+    assert cut.layout.title.text.replace("<br>", " ").startswith("The drafter waits 50% and rolls back 50% of")
 
 
 def test_the_axis_says_which_time_it_is():

@@ -50,4 +50,5 @@ def test_bars_of_sensitivity_are_percents_and_only_a_whole_interval_above_one_is
     assert list(bar.error_x.array) == pytest.approx([30, 8])
     assert list(bar.error_x.arrayminus) == pytest.approx([30, 12])
     assert figure.layout.title.text == "1 of 2 parameters surely changes tau"
+    assert list(figures.sensitivity_bars(["x", "y"], [None, 1.5], [None, None], "tau").data[0].x) == [None, 50]
     assert figures.sensitivity_bars([], [], [], "tau").layout.title.text == "No parameter has two values"

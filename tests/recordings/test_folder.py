@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from specdec_lib.models.replay import shipped_recordings
+from specdec_lib.models.replay import Recording, load_recording, save_recording, shipped_recordings
+from specdec_lib.recordings import folder
 from specdec_lib.recordings.folder import find_recordings, load_recordings
 from specdec_lib.types import Refusal
 
@@ -15,6 +16,24 @@ def test_the_shipped_recordings_or_those_of_a_folder_are_found(tmp_path):
     found = load_recordings(str(tmp_path))
     assert list(found) == ["mine"]
     assert load_recordings(found) == found          # a cell that is run a second time
+
+
+@pytest.mark.parametrize("tokens", [1, folder.SHORTEST - 1, folder.SHORTEST])
+def test_an_answer_that_is_too_short_for_a_notebook_is_refused(tmp_path, tokens):
+    one = load_recording(shipped_recordings()["qa"])
+    save_recording(Recording(one.tokens[:one.prompt + tokens], one.prompt, one.row_stats, {}, {}, one.about),
+                   tmp_path / "short.safetensors")
+    if tokens == folder.SHORTEST:
+        assert list(load_recordings(tmp_path)) == ["short"]
+    else:
+        with pytest.raises(Refusal, match=f"of short has {tokens} output tokens, and notebooks need 8: record a"):
+            find_recordings(tmp_path)
+
+
+def test_a_damaged_file_is_refused_by_its_reader(tmp_path):
+    (tmp_path / "qa.safetensors").write_bytes(b"nothing")
+    with pytest.raises(Refusal, match="damaged"):
+        load_recordings(tmp_path)
 
 
 def test_what_is_missing_is_named(tmp_path):

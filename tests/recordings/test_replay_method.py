@@ -41,8 +41,10 @@ def test_a_drafter_that_was_not_recorded_is_spoken_for_and_named(recording):
     for asked in ("eagle", "eagle2"):
         assert replay_method.model_drafter(recording, asked) == "eagle"
     assert replay_method.model_drafter(recording, "draft-model") == "draft-model"
-    sources = {name for r in replay_method.replay_method("eagle2", recording, CURVE).rounds for name in r.draft.source}
-    assert sources == {"eagle"}
+    limits = set()
+    session = replay_method.replay_method("eagle2", recording, CURVE, limits=limits)
+    assert {name for r in session.rounds for name in r.draft.source} == {"eagle"}
+    assert limits == {"eagle2"}
     with pytest.raises(Refusal, match="specdec record --drafters eagle2"):
         replay_method.model_drafter(Recording(recording.tokens, recording.prompt, recording.row_stats,
                                               {"suffix-automaton": {}}, {}), "eagle2")
