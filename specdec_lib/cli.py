@@ -57,7 +57,7 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              threads: opt.Threads = None,
              max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
              store: opt.Store = None,
-             cost: opt.Curve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
+             cost: opt.KnownCurve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
              diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, workers: opt.Workers = "auto",
              compare: Annotated[str | None, typer.Option("--compare", callback=opt.known_methods, metavar="METHODS",
                                                          help="Two methods or more, separated by commas, decode in "
@@ -111,9 +111,11 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            parameters: opt.ReportParameters = None) -> None:
     """Runs a bench, then the report notebook on it; writes report.html into the folder."""
     options = locals()
-    from specdec_lib.commands.report import notebook_values, write_report
+    from specdec_lib.bench.options import RunOptions, prepare
+    from specdec_lib.commands.report import check_values, notebook_values, write_report
 
     values = notebook_values(parameters or {})     # refused before minutes of bench, not after
+    check_values(values, prepare(RunOptions.of(options)))
     measured(out, options)
     say("writing the report")
     typer.echo(f"report in {write_report(out, values, progress=not quiet)}")

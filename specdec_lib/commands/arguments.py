@@ -106,6 +106,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")
 Store = Annotated[Path | None, path_option("--store", "A file that `specdec store` made, for retrieval.")]
 Curve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: measured at the start, in a bench"
                                            " also refitted to its forwards after each prompt.")]
+KnownCurve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: 8 nodes, nothing is measured.")]
 Peers = Annotated[str, typer.Option("--peers", help="hf-generate,hf-prompt-lookup,hf-assisted (transformers); "
                                     "llama.cpp,llama.cpp-lookup (the default target's own file).")]
 Draft = Annotated[str | None, typer.Option("--draft", help="A folder, a hub name, draft-lm, ngram or first-layers; "

@@ -57,7 +57,7 @@ def break_evens(drafters: Sequence[str], target: str, device: str, dtype: str, t
         card = read_card(shelf, name)
         out[name] = break_even(name, kept[name], lm, card.get("measured", {}), where, depth, context, repeats)
         if write:
-            write_card(shelf, name, {**card, "break_even": out[name]})
+            write_card(shelf, name, {**read_card(shelf, name), "break_even": out[name]})     # as it is by now
     return out
 
 

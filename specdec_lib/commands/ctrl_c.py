@@ -10,7 +10,7 @@ import signal
 import threading
 
 STOPPED = 130                                      # the exit code of a command that Ctrl-C ended
-SENTENCE = "stopped: what was finished is kept, run the same command again to do the rest"
+SENTENCE = "stopped: the same command goes on from what is kept, or starts over where nothing is"
 
 
 def stop(*_: object) -> None:

@@ -12,7 +12,8 @@ from specdec_lib.files import check_file_place, file_stem, write_text
 from specdec_lib.types import Refusal
 
 FORMATS = ("spec-bench",)
-HEADS = ("speculators", "eagle3")                  # of a trained head: `export_head.py`
+HEADS = ("speculators", "eagle3")                  # of the trained head of this name: `export_head.py`
+HEAD = "eagle"
 
 
 def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", prompts: Path | None = None,
@@ -23,6 +24,8 @@ def export_run(run: Path, out: Path, kind: str = FORMATS[0], method: str = "", p
     """
     if kind not in FORMATS:
         raise Refusal(f"there is no format named {kind!r}; there are: {', '.join((*FORMATS, *HEADS))}")
+    if str(run) == HEAD and not run.exists():
+        raise Refusal(f"{HEAD} is a trained head and no folder of a run: give --format {HEADS[0]} with it")
     report = load_report(run)
     names, peers = spec_bench.methods_of(report.decodes)
     wanted = [method] if method else names

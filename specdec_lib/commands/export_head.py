@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from specdec_lib.bench.provenance import without_folders
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.checkpoints.trainable import training_advice
+from specdec_lib.commands.export import HEAD as NAME
 from specdec_lib.files import write_atomically, write_text
 from specdec_lib.heads.base import shared_weights
 from specdec_lib.heads.eagle_export import exported_config, exported_tensors, refuse_inexact
@@ -21,7 +22,6 @@ from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.weights import read_config
 from specdec_lib.types import Refusal
 
-NAME = "eagle"
 FILES = ("config.json", "README.md", "model.safetensors")         # in the order in which they are written
 
 

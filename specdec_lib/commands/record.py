@@ -20,7 +20,7 @@ from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.usable import left_out, why_unrecordable
 from specdec_lib.cards import Kit
-from specdec_lib.files import file_stem
+from specdec_lib.files import alone_in, file_stem
 from specdec_lib.models.replay import Recording, load_recording, save_recording
 from specdec_lib.recordings.record import NODES, Say, drafter_names, extended, record
 from specdec_lib.types import Refusal
@@ -36,26 +36,31 @@ def record_all(prompts: Sequence[Prompt], world: Environment, out: Path, drafter
     `DRAFTERS` are recorded that the target can have; Refusal where a named one cannot be.
     """
     parts, names = recordable(drafters, world, say), recording_names(prompts)
-    out.mkdir(parents=True, exist_ok=True)
-    paths, source = [], provenance.provenance()    # taken before tracked files change
-    for prompt, name in zip(prompts, names, strict=True):
-        path = out / name
-        paths.append(path)
-        old = load_recording(path) if add and path.exists() else None
-        lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
-        if path.exists() and (old is None or not lacking):
-            say(f"{path.name} exists and is kept" if old is None else f"{path.name} has these drafters already")
-            continue
-        kit = recording_kit(world)
-        tell = lambda line: say(f"{path.stem}: {line}")      # noqa: B023, E731
-        ids = world.encode([("user", prompt.turns[0])])
-        if old is None:
-            recording = record(ids, kit, lacking, max_new_tokens, say=tell)
-            save_recording(replace(recording, about=describe(recording, prompt, world, source)), path)
-        else:
-            recording = extended(old, ids, kit, lacking, say=tell)
-            save_recording(replace(recording, about=describe_added(recording, lacking, world, source)), path)
+    source = provenance.provenance()               # taken before tracked files change
+    paths = [out / name for name in names]
+    with alone_in(out):                            # another process would write over what was added meanwhile
+        for prompt, path in zip(prompts, paths, strict=True):
+            record_one(prompt, path, world, parts, max_new_tokens, say, add, source)
     return paths
+
+
+def record_one(prompt: Prompt, path: Path, world: Environment, parts: Mapping[str, str], max_new_tokens: int, say: Say,
+               add: bool, source: dict) -> None:
+    """Records the first turn of a prompt in this file, or with `add` those of its drafters that the file lacks."""
+    old = load_recording(path) if add and path.exists() else None
+    lacking = {name: part for name, part in parts.items() if old is None or name not in old.drafts}
+    if path.exists() and (old is None or not lacking):
+        say(f"{path.name} exists and is kept" if old is None else f"{path.name} has these drafters already")
+        return
+    kit = recording_kit(world)
+    tell = lambda line: say(f"{path.stem}: {line}")          # noqa: E731
+    ids = world.encode([("user", prompt.turns[0])])
+    if old is None:
+        recording = record(ids, kit, lacking, max_new_tokens, say=tell)
+        save_recording(replace(recording, about=describe(recording, prompt, world, source)), path)
+    else:
+        recording = extended(old, ids, kit, lacking, say=tell)
+        save_recording(replace(recording, about=describe_added(recording, lacking, world, source)), path)
 
 
 def recording_names(prompts: Sequence[Prompt]) -> list[str]:

@@ -21,6 +21,8 @@ from specdec_lib.types import Refusal
 
 AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "seed")
 PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their names
+TEXTS = (*PATHS, "target", "device", "dtype", "workers")
+NUMBERS = ("threads", "max_new_tokens", "repeats", "temperature", "seed", "limit", "batch")
 
 
 def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, 
     if out.resolve() == run.resolve():
         raise Refusal(f"{run} is the run itself: give the repetition an --out of its own")
     settings = kept_json(run, SETTINGS)
-    if not settings.keys() >= OF_A_PLAN:
+    if not settings.keys() >= OF_A_PLAN or not of_their_kinds(settings):
         raise Refusal(f"{run / SETTINGS} is not of a run of `specdec bench`, and only such runs are repeated")
     chosen = {name: value for name, value in given.items() if value is not None}
     for name in PATHS:
@@ -44,6 +46,14 @@ def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, 
             "limit": settings.get("limit"), "batch": settings.get("batch", 1),
             "orders": ",".join(settings.get("orders", [FILE])), "workers": settings.get("workers", "auto"),
             "prompts": kept_prompts(run, settings, chosen.get("prompts")), **chosen}
+
+
+def of_their_kinds(settings: Mapping[str, Any]) -> bool:
+    """Whether what a repetition reads of a run's settings is of the kind that a bench writes there."""
+    lists = [settings.get(name, []) for name in ("methods", "peers", "orders")]
+    return (all(isinstance(settings.get(name), str | None) for name in TEXTS)
+            and all(isinstance(settings.get(name), int | float | None) for name in NUMBERS)
+            and all(isinstance(some, list) and all(isinstance(one, str) for one in some) for some in lists))
 
 
 def looks_like_a_file(name: str) -> bool:

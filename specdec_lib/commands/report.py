@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import values_of
 from specdec_lib.types import Refusal
 
+if TYPE_CHECKING:
+    from specdec_lib.bench.options import PreparedRun
+
+SHOWN = 12                                         # names in a refusal
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = "90_report"
 
@@ -32,6 +36,18 @@ def report_notebook() -> Path:
 def notebook_values(words: Mapping[str, str]) -> dict[str, Any]:
     """The values of the report notebook's parameters that these words give; Refusal for one that does not fit."""
     return values_of(report_notebook(), [f"{name}={word}" for name, word in words.items()])
+
+
+def check_values(values: Mapping[str, Any], here: PreparedRun) -> None:
+    """Refuses a method or a question that the bench to come will not have, and peers, whose rounds are not seen.
+
+    Empty ones are chosen by the notebook.
+    """
+    for name, known in (("method", [*map(str, here.plan.methods)]),
+                        ("question", [str(prompt.question_id) for prompt in here.prompts])):
+        if values.get(name) and values[name] not in known:
+            raise Refusal(f"the {name} {values[name]} of --parameters has no output to show in this run: give one of"
+                          f" {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}")
 
 
 def write_report(run: Path, values: Mapping[str, Any] | None = None, progress: bool = True) -> Path:

@@ -29,19 +29,23 @@ def export(run: Annotated[Path, typer.Argument(help="The folder of a finished ru
            method: Annotated[str, typer.Option("--method", help="One method of the run; default: all.")] = "",
            prompts: Annotated[Path | None, opt.path_option("--prompts", "The run's prompts; needed for categories if "
                                                            "they are not the shipped ones.")] = None,
-           target: opt.Target = "smollm2-135m", checkpoints: opt.Shelf = None) -> None:
+           target: Annotated[str | None, typer.Option("--target", help="The target of a head; default: smollm2-135m.")]
+           = None, checkpoints: opt.Shelf = None) -> None:
     """Writes the answers of a finished run, or a trained EAGLE head for a target, in another project's format."""
-    from specdec_lib.commands.export import HEADS, export_run
+    from specdec_lib.commands.export import FORMATS, HEADS, export_run
+    from specdec_lib.types import Refusal
 
     if kind in HEADS:
         from specdec_lib.checkpoints.card import shelf_at
         from specdec_lib.commands.export_head import export_head
-        from specdec_lib.types import Refusal
 
         if method or prompts is not None:
             raise Refusal("--method and --prompts are for the answers of a run: leave them out for a head")
-        paths = export_head(str(run), out, kind, target, shelf_at(checkpoints), say)
+        paths = export_head(str(run), out, kind, target or "smollm2-135m", shelf_at(checkpoints), say)
     else:
+        if kind in FORMATS and (target is not None or checkpoints is not None):
+            raise Refusal("--target and --checkpoints are for a head: give --format speculators with them, or leave"
+                          " them out for the answers of a run")
         paths = export_run(run, out, kind, method, prompts, say)
     for path in paths:
         typer.echo(str(path))

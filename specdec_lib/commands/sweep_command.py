@@ -18,9 +18,9 @@ def show_best(folder: Path) -> None:
     """Prints the best settings of a finished sweep, what is known of the best one, and where all are."""
     from rich.console import Console
 
-    from specdec_lib.analysis.sweep import best_setting, load_sweep
+    from specdec_lib.analysis.sweep import load_sweep
     from specdec_lib.analysis.sweep_noise import clock_factor
-    from specdec_lib.analysis.sweep_text import best_rows, best_sentence
+    from specdec_lib.analysis.sweep_text import best_rows, best_sentences
     from specdec_lib.commands.text_table import print_table
 
     try:
@@ -31,8 +31,7 @@ def show_best(folder: Path) -> None:
     rows = best_rows(run, run.first_measure)
     if rows:
         print_table(rows, Console())
-    best = best_setting(run, run.first_measure, clock=clock_factor(run, run.first_measure))
-    typer.echo(best_sentence(best, run.first_measure))
+    typer.echo(best_sentences(run, run.first_measure, clock_factor(run, run.first_measure)))
     typer.echo(f"all of it: `specdec notebook 91 -p sweep={folder}`")
 
 

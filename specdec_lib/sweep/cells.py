@@ -115,12 +115,20 @@ def check_settings(read: GridFile, checksum: Checksum) -> None:
             checksum(options.target)
         except Refusal as why:
             raise read.refusal(why, "targets", place) from None
+    sets: dict[tuple[str, str], int] = {}          # name of a file and question_id, which rows are read by: its set
     for place in range(len(grid.prompts)):
         options = options_of(read, place, grid.targets[0], grid.dtypes[0], grid.temperatures[0], grid.max_new_tokens[0])
         try:
-            chosen_prompts(grid.prompts[place], prepare(options).prompts)
+            here = prepare(options)
+            keys = [(here.plan.prompts, str(one.question_id))
+                    for one in chosen_prompts(grid.prompts[place], here.prompts)]
         except Refusal as why:
             raise read.refusal(why, "prompts", place) from None
+        for file, question in keys:
+            if (file, question) in sets:
+                raise read.refusal(f"this set and set {sets[file, question] + 1} share prompt {question} of {file},"
+                                   " whose rows would be added up: write a grid for each set", "prompts", place)
+        sets |= dict.fromkeys(keys, place)
 
 
 def prepared_run(read: GridFile, swept: SweptSpec, prompts: int, *settings: Any

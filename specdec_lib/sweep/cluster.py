@@ -16,9 +16,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
+from time import sleep
 from types import ModuleType
 from typing import Any, TextIO, cast
 
@@ -29,7 +30,8 @@ from specdec_lib.types import Refusal
 
 LOOPBACK = "127.0.0.1"
 RETRIES = 3                                        # of a cell whose worker died
-PATIENCE = 0.5                                     # seconds between two looks at Ctrl-C
+PATIENCE = 0.5                                     # seconds between two looks at Ctrl-C, and at what is left
+TRIES, LOOKS = 2, 10                               # of a start, and at a folder that is to go
 ADDRESS = re.compile(r"auto|(ray://)?[\w.-]+:\d{1,5}")
 TEMPORARY = "specdec-ray-"
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",    # else 127.0.0.1 is replaced
@@ -57,26 +59,21 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
     Without an address Ray is started here. Refusal without Ray, and where there is no cluster at the address.
     """
     check_address(address)
-    temporary = watch = None
+    watch = None
     if address is None:
         os.environ.update(OURS)                    # read when ray is imported, and by its processes
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        temporary = temporary_folder()
     ray = ray_module()
-    quiet: dict[str, Any] = {"logging_level": logging.CRITICAL, "log_to_driver": False, "configure_logging": False}
+    temporary = temporary_folder() if address is None else None
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     try:
-        try:
-            if temporary is None:
-                ray.init(address=address, **quiet)
-            else:
-                ray.init(address="local", num_cpus=own_cores(), include_dashboard=False, _node_ip_address=LOOPBACK,
-                         _temp_dir=str(temporary), **quiet)
-                watch = guard(temporary)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            said = (str(error) or type(error).__name__).splitlines()[0]
-            raise Refusal(f"no Ray cluster answers at {address}: {said}" if address else
-                          f"Ray cannot be started here: {said}") from None
+        if temporary is None:
+            begin(ray, f"no Ray cluster answers at {address}", address=address)
+        else:
+            begin(ray, "Ray cannot be started here; the machine may be busy: run the same command again", TRIES,
+                  address="local", num_cpus=own_cores(), include_dashboard=False, _node_ip_address=LOOPBACK,
+                  _temp_dir=str(temporary))
+            watch = guard(temporary)
         with redirect_stdout(cast(TextIO, WithoutRay(sys.stdout))):
             yield lambda cells: finished_cells(ray, cells, work, address is not None)
     finally:
@@ -86,7 +83,36 @@ def start(address: str | None = None, work: Work = run_cell) -> Iterator[Run]:
             watch.kill()
             watch.wait()
         if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            clear(temporary)
+
+
+def begin(ray: ModuleType, otherwise: str, tries: int = 1, **settings: Any) -> None:
+    """Calls `ray.init` quietly, again where it fails; Refusal with the sentence `otherwise` once all tries have."""
+    for left in reversed(range(tries)):
+        try:
+            ray.init(logging_level=logging.CRITICAL, log_to_driver=False, configure_logging=False, **settings)
+            return
+        except Exception as error:                 # a node that is slow to start is a bare Exception of Ray's
+            if not left:
+                said = (str(error) or type(error).__name__).splitlines()[0]
+                raise Refusal(f"{otherwise} ({said})") from None
+            with redirect_stdout(StringIO()):
+                ray.shutdown()
+
+
+def clear(temporary: Path) -> None:
+    """Removes the folder of Ray that has ended, and before it what a start that failed has left running there."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(str(temporary) in word for word in process.cmdline()):
+                process.kill()
+    for _ in range(LOOKS):                         # processes that are about to end still write into it
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not temporary.exists():
+            return
+        sleep(PATIENCE)
 
 
 class WithoutRay:

@@ -149,10 +149,23 @@ def read_grid(path: Path) -> GridFile:
         found = [(line_of(one["loc"], lines), sentence(one, data)) for one in error.errors(include_url=False)]
         line, why = min(found, key=lambda pair: pair[0])
         raise Refusal(f"{path}, line {line}: {why}") from None
+    refuse_other_budgets(read)
     for key, default in TIMING_ONLY.items():
         if read.grid.mode == COUNTING and getattr(read.grid, key) != default:
             raise read.refusal(f"{key} is for mode: {TIMING}; counting cells have one thread and are not timed", key)
     return read
+
+
+def refuse_other_budgets(read: GridFile) -> None:
+    """Refuses a timing grid without a cost curve, or with more than one fits: its node budgets would be no bench's."""
+    grid = read.grid
+    if grid.mode == TIMING and grid.cost is None:
+        raise read.refusal(f"mode: {TIMING} needs the key cost, or methods would draft other numbers of nodes than in a"
+                           f" bench: write `cost: curve.json` and measure it with `specdec cost --target"
+                           f" {grid.targets[0]} --dtype {grid.dtypes[0]} --out curve.json`", "mode")
+    for key in ("targets", "dtypes"):
+        if grid.mode == TIMING and len(getattr(grid, key)) > 1:
+            raise read.refusal(f"mode: {TIMING} takes one of {key}, that of its cost curve: write a grid for each", key)
 
 
 def sentence(error: Any, data: Any) -> str:

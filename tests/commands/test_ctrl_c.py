@@ -38,7 +38,7 @@ def test_a_process_that_has_the_command_line_loaded_raises_keyboard_interrupt_ag
 
 
 @pytest.mark.parametrize("command", ["cost", "overhead"])
-def test_a_command_without_a_sentence_of_its_own_says_what_is_kept(command, tmp_path, capsys, monkeypatch):
+def test_a_command_without_a_sentence_of_its_own_claims_nothing_that_is_not_so(command, tmp_path, capsys, monkeypatch):
     def interrupted(*words, **more):
         raise KeyboardInterrupt
 
@@ -46,6 +46,7 @@ def test_a_command_without_a_sentence_of_its_own_says_what_is_kept(command, tmp_
     monkeypatch.setattr("specdec_lib.bench.overhead.overheads", interrupted)
     assert cli.run([command, "--out", str(tmp_path / "out.json")]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == ctrl_c.SENTENCE
+    assert "or starts over where nothing is" in ctrl_c.SENTENCE
     assert not (tmp_path / "out.json").exists()
 
 

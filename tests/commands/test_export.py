@@ -40,6 +40,8 @@ def test_one_method_is_one_file_the_same_each_time(tmp_path):
     (["--method", "sam", "--out", "."], "is a folder"), (["--format", "csv", "--out", "x"], "no format named 'csv'"),
     (["--method", "nope", "--out", "x"], "no method nope"), (["--method", "hf-generate", "--out", "x"], "is a peer"),
     (["--prompts", "nowhere", "--out", "x"], "no prompt file"),
+    (["--target", "smollm2-135m", "--out", "x"], "--target and --checkpoints are for a head"),
+    (["--checkpoints", ".", "--out", "x"], "--target and --checkpoints are for a head"),
     (["--method", "sam", "--out", f"{RUN}/decodes.parquet"], "is a file of the run in")])
 def test_what_cannot_be_written_is_refused_in_a_sentence(words, why, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -54,6 +56,12 @@ def test_a_run_without_a_single_answer_is_refused(tmp_path, capsys):
     pq.write_table(pq.read_table(tables).slice(0, 0), tables)
     assert cli.run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "x")]) == 2
     assert "has no answers of a method" in capsys.readouterr().err
+
+
+def test_a_head_without_its_format_is_told_of_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["export", "eagle", "--out", "x"]) == 2
+    assert "eagle is a trained head and no folder of a run: give --format speculators" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, capsys):

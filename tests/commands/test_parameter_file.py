@@ -67,6 +67,17 @@ def test_a_value_that_does_not_fit_is_refused_before_anything_runs(file, text, s
     assert said in refused(["report", "--parameters", file(text)], capsys)
 
 
+@pytest.mark.parametrize(("text", "said"), [
+    ("method: eagle2", "the method eagle2 of --parameters has no output to show in this run: give one of ar, sam"),
+    ("peers: hf-generate\nmethod: hf-generate", "the method hf-generate of --parameters"),
+    ("question: 3", "the question 3 of --parameters has no output to show in this run: give one of 1, 2"),
+    ("limit: 1\nquestion: 1", "give one of 2")])
+def test_what_the_notebook_will_not_find_is_refused_before_the_bench(bench, file, text, said, tmp_path, capsys):
+    words = ["report", *bench[1:], "--parameters", file(f"methods: [ar, sam]\n{text}\n")]
+    assert said in refused([*words, *([] if "peers" in text else ["--peers", ""])], capsys)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path, capsys):
     assert "cannot be read" in refused(["report", "--parameters", tmp_path / "none.yaml"], capsys)
 

@@ -1,5 +1,7 @@
 """A recording can be given drafters: the text is checked, and what was there stays byte for byte."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -70,6 +72,17 @@ def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
     assert set(now.lattices) == {"diffusion-lm"}
     assert {key: now.about[key] for key in about if key not in ("control", "digit", "pieces")} == {
         key: value for key, value in about.items() if key not in ("control", "digit", "pieces")}
+
+
+def test_two_processes_do_not_record_in_one_folder(kit, tmp_path):
+    hold = ("import sys, pathlib; from specdec_lib.files import alone_in\n"
+            "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", hold, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(Refusal, match=f"is in use by process {other.pid} on "):
+            record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 4, add=True)
+        other.stdin.close()
 
 
 def test_every_addition_says_where_it_comes_from(kit, tmp_path):

@@ -33,6 +33,7 @@ def test_a_run_is_measured_again_with_its_own_settings_and_writes_the_same_ids(
     settings = [json.loads((folder / "settings.json").read_text()) for folder in (run, again)]
     assert settings[1].pop("cost") == "cost.json"
     assert settings[0].pop("cost") != "cost.json"
+    assert all(one.pop("begun")["created"] for one in settings)
     assert settings[0] == settings[1]
     assert (run / "cost.json").read_bytes() == (again / "cost.json").read_bytes()
     assert "is the run itself" in refused([*words[:-1], run], capsys)
@@ -60,6 +61,8 @@ def test_what_the_command_line_names_wins_over_the_run():
     ({"prompts": "mine.jsonl"}, "read the prompts mine.jsonl, which are not shipped: give --prompts"),
     ({"sha256": "0"}, "is not the file of prompts that the run"),
     ({"store": "answers.store"}, "kept only its name: give --store"),
+    ({"draft": 5}, "only such runs are repeated"), ({"limit": "3"}, "only such runs are repeated"),
+    ({"methods": "ar"}, "only such runs are repeated"), ({"peers": [1]}, "only such runs are repeated"),
     ([], "only such runs are repeated"),
     (None, "only such runs are repeated")])
 def test_a_folder_that_cannot_be_repeated_is_refused_in_a_sentence(change, sentence, tmp_path, capsys):

@@ -106,6 +106,13 @@ def test_what_cannot_run_is_refused_with_a_line_before_anything_runs(changes, wo
     assert word in str(caught.value)
 
 
+def test_sets_of_prompts_that_overlap_are_refused_since_their_rows_would_be_added_up(world):
+    one, two = ({"file": "prompts.jsonl", "families": [family]} for family in ("qa", "rag"))
+    assert len(cells(world, prompts=[one, two], methods="ar")) == 2
+    with pytest.raises(Refusal, match=r"this set and set 1 share prompt 1 of prompts.jsonl, .*: write a grid for each"):
+        cells(world, prompts=[{"file": "prompts.jsonl", "turns": turns} for turns in (1, 2)])
+
+
 def test_turns_are_cut_with_the_references_that_belong_to_them():
     two = Prompt(1, "qa", "qa", ("a", "b"), ("x", "y"))
     assert first_turns(two, 1) == Prompt(1, "qa", "qa", ("a",), ("x",))

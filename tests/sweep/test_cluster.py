@@ -7,6 +7,7 @@ import sys
 import time
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from specdec_lib.sweep import cluster
 from specdec_lib.sweep.dataset import read_dataset
 from specdec_lib.sweep.run import run_sweep
+from specdec_lib.types import Refusal
 from tests.sweep.worlds import in_process, make_world, nowhere, write_grid
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +91,37 @@ def test_a_killed_driver_and_killed_workers_lose_nothing_and_leave_nothing_behin
     assert not [left for left in Path("/tmp").glob(f"{cluster.TEMPORARY}*") if left.stat().st_uid == os.getuid()
                 and not psutil.pid_exists(int(left.name.removeprefix(cluster.TEMPORARY).partition("-")[0]))]
     assert runs_nothing(grid, out, monkeypatch)
+
+
+WRITES = """import pathlib, sys, time
+while True:
+    pathlib.Path(sys.argv[1], "socket").write_text("x")
+    time.sleep(.001)
+"""
+
+
+@pytest.mark.parametrize("fails", [1, 9])
+def test_a_start_that_fails_is_tried_once_more_and_leaves_nothing_behind(fails, monkeypatch):
+    tries, left = [], []
+
+    def slow(_temp_dir, **settings):
+        tries.append(Path(_temp_dir))
+        if len(tries) <= fails:
+            left.append(subprocess.Popen([sys.executable, "-c", WRITES, _temp_dir]))
+            raise Exception("The current node timed out during startup\nThis could happen because")
+
+    monkeypatch.setattr(cluster, "ray_module", lambda: SimpleNamespace(init=slow, shutdown=lambda: None))
+    said = ""
+    try:
+        with cluster.start():
+            pass
+    except Refusal as why:
+        said = str(why)
+    assert said == ("" if fails == 1 else "Ray cannot be started here; the machine may be busy: run the same command"
+                    " again (The current node timed out during startup)")
+    assert len(tries) == 2
+    assert not tries[0].exists()
+    assert all(process.wait(PATIENCE) for process in left)
 
 
 @pytest.mark.long

@@ -67,6 +67,16 @@ def test_a_mistake_is_named_with_its_line(more, line, word, tmp_path):
     assert word in said, said
 
 
+@pytest.mark.parametrize(("more", "line", "word"), [
+    ("dtypes: float32\n", 1, "`specdec cost --target smollm2-135m --dtype float32 --out curve.json`"),
+    ("cost: x\ntargets: [one, two]\n", 5, "takes one of targets, that of its cost curve: write a grid for each"),
+    ("cost: x\ndtypes: [float32, float64]\n", 5, "takes one of dtypes, that of its cost curve")])
+def test_a_timed_grid_has_the_one_curve_that_its_node_budgets_come_from(more, line, word, tmp_path):
+    said = refused(tmp_path, HEAD.replace("counting", "timing") + more)
+    assert said.startswith(f", line {line}: mode: timing "), said
+    assert word in said, said
+
+
 def test_auto_is_what_its_target_takes_and_refused_where_targets_take_others(tmp_path, monkeypatch):
     taken = {"one": "bfloat16", "two": "float32"}
     monkeypatch.setattr("specdec_lib.sweep.grid.dtype_of",

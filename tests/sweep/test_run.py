@@ -10,8 +10,8 @@ import pytest
 
 from specdec_lib import cli
 from specdec_lib.bench.options import RunOptions, prepare
+from specdec_lib.bench.results import read_results
 from specdec_lib.bench.run import run_bench
-from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.sweep import cluster, work
 from specdec_lib.sweep.cells import cells_of
 from specdec_lib.sweep.dataset import read_dataset
@@ -48,7 +48,7 @@ def test_counts_are_those_of_a_bench(world, done, tmp_path):
     prepared = prepare(options)
     run_bench(prepared.plan, prepared.environment(lambda line: None), prepared.prompts, tmp_path)
     wanted = {}
-    for one in RunFolder(tmp_path, prepared.plan).everything():
+    for one in read_results(tmp_path):
         if one.method != "ar":
             sums = wanted.setdefault(str(one.question_id), [0, 0, 0, 0.0])
             for place, number in enumerate((one.outcome.bought, one.outcome.forwards,

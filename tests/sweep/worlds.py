@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from specdec_lib.sweep import work
+from tests.small_bench import CURVE
 from tests.training.folder import model_folder
 
 PROMPTS = [{"question_id": 1, "category": "qa", "turns": ["a b c a b"]},
@@ -18,16 +19,18 @@ GRID = {"mode": "counting", "targets": "tiny", "dtypes": "float32", "draft": "fi
 
 
 def make_world(folder: Path) -> Path:
-    """A folder with a target `tiny` and `prompts.jsonl`."""
+    """A folder with a target `tiny`, `prompts.jsonl` and `curve.json`."""
     model_folder(folder / "tiny")
+    CURVE.save(folder / "curve.json")
     (folder / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in PROMPTS))
     return folder
 
 
 def write_grid(world: Path, name: str = "grid.yaml", **changes) -> Path:
-    """GRID with these keys changed."""
+    """GRID with these keys changed; a timed one has a cost curve."""
     path = world / name
-    path.write_text(yaml.safe_dump(GRID | changes, sort_keys=False))
+    curve = {"cost": "curve.json"} if changes.get("mode") == "timing" else {}
+    path.write_text(yaml.safe_dump(GRID | curve | changes, sort_keys=False))
     return path
 
 
