@@ -43,9 +43,16 @@ def speed_row(name: str, entry: dict, decodes: Sequence[Decode], peer: bool) -> 
 
 
 def first_token_seconds(decodes: Sequence[Decode]) -> float | None:
-    """The median time to the first token: prefill and first round, which a peer's prefill contains already."""
-    times = [one.outcome.prefill + (one.outcome.rows[0].seconds if one.outcome.rows else 0.0) for one in decodes]
+    """The median time to the first token."""
+    times = [until_first_token(one) for one in decodes]
     return median(times) if times else None
+
+
+def until_first_token(decode: Decode) -> float:
+    """Prefill and first round; a peer's prefill ends with its first token, but beam search has none before its end."""
+    one = decode.outcome
+    rest = one.seconds if decode.peer and one.bought >= len(one.tokens) else sum(row.seconds for row in one.rows[:1])
+    return one.prefill + rest
 
 
 def left_out(report: Report, lines: int = LINES) -> str:

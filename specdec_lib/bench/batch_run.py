@@ -6,7 +6,7 @@ and a killed run loses only the current one. The first turn of every prompt is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 from specdec_lib import catalog, measure
 from specdec_lib.batches.loop import BatchRequest, SequenceInBatch, decode_together
 from specdec_lib.batches.supported import TargetInBatch, in_batch
-from specdec_lib.bench import run
+from specdec_lib.bench import provenance, run
 from specdec_lib.bench.batch_summary import with_batches
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
@@ -28,6 +28,7 @@ from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.bench.runners import Runner, make_runners
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
+from specdec_lib.hub.tokenizer import text_of
 from specdec_lib.specs import MethodSpec
 
 WARM_UP = 8                                        # tokens of each sequence that are not measured
@@ -40,7 +41,7 @@ class PeerInBatch(Protocol):
 
     @property
     def name(self) -> str: ...
-    def together(self, many: Sequence[Ids], max_new_tokens: int) -> Sequence[tuple[Ids, int]]: ...
+    def together(self, many: Sequence[Ids], max_new_tokens: int) -> tuple[float, Sequence[tuple[Ids, int]]]: ...
 
 
 def run_batches(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: str | Path,
@@ -60,7 +61,7 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
     if kept is not None:
         folder.keep_curve(kept)
     entrants = make_runners(plan, world, lambda: kept)
-    folder.keep_loaded(world.loaded())
+    folder.keep_loaded(world.loaded(), provenance.provenance())
     everything: list[Decode] = []
     order = {prompt.question_id: place for place, prompt in enumerate(prompts)}
     named = {str(one): one for one in order}       # a part with one id that is a string holds strings alone
@@ -78,7 +79,7 @@ def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequ
             here.sort(key=lambda decode: order[decode.question_id])
             folder.write_part(place, here)
         everything += here
-    result = summed_up(plan, world, prompts, everything, kept, entrants)
+    result = summed_up(plan, world, prompts, everything, kept, entrants, folder.begun)
     folder.finish(everything, result)
     return result
 
@@ -128,10 +129,10 @@ def peer_stream(plan: Plan, world: Environment, peer: PeerInBatch, prompts: Sequ
     now = 0.0
     for first in range(0, len(prompts) if repeat >= 0 else 1, plan.batch):
         some, own, start = prompts[first:first + plan.batch], ids[first:first + plan.batch], perf_counter()
-        found = peer.together(own, min(tokens, plan.max_new_tokens))
-        began, now = now, now + perf_counter() - start
+        reading, found = peer.together(own, min(tokens, plan.max_new_tokens))
+        began, now, share = now, now + perf_counter() - start, reading / len(some)
         for prompt, source, (said, forwards) in zip(some, own, found, strict=True):
-            outcome = Outcome(said, 0.0, now - began, len(said), forwards, (), (began, now))
+            outcome = Outcome(said, share, now - began - share, len(said), forwards, (), (began, now))
             yield as_decode(outcome, prompt, source, world, peer.name, repeat, True)
 
 
@@ -190,15 +191,15 @@ def as_decode(outcome: Outcome, prompt: Prompt, ids: Ids, world: Environment, na
               peer: bool = False) -> Decode:
     """An outcome with its text and score."""
     text = world.decode(outcome.tokens)
-    pieces = tuple(world.decode((token,)) for token in outcome.tokens)
+    pieces = tuple(text_of(token, world.decode) for token in outcome.tokens)
     return Decode(prompt.question_id, prompt.family, name, repeat, 0, peer, len(ids), outcome, text, pieces,
                   run.score(prompt, 0, text))
 
 
 def summed_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: Sequence[Decode],
-              curve: CostCurve | None, entrants: Sequence[Runner]) -> dict:
+              curve: CostCurve | None, entrants: Sequence[Runner], begun: Mapping) -> dict:
     """The run's summary with the measures of the batch; a sentence where turns were left out."""
-    told = with_batches(run.sum_up(plan, world, prompts, decodes, curve, entrants), decodes)
+    told = with_batches(run.sum_up(plan, world, prompts, decodes, curve, entrants, begun), decodes)
     more = sum(len(prompt.turns) > 1 for prompt in prompts)
     if more:
         told["settings"]["warnings"].append(f"{more} of {len(prompts)} prompts have more turns than one; a batch"

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.batches.supported import METHODS as IN_BATCHES
 from specdec_lib.bench import batch_run, draft_source, eagle_source, provenance, run, usable
 from specdec_lib.bench import diffusion_source as diffuser
 from specdec_lib.bench import prompts as prompt_files
 from specdec_lib.bench.environment import Environment, checksums_of, device_of, dtype_of, open_environment
 from specdec_lib.bench.plan import FILE, REPORT_METHODS, Plan
 from specdec_lib.bench.prompts import Prompt
-from specdec_lib.bench.run_folder import RunFolder, left_out_of
+from specdec_lib.bench.run_folder import STORE, RunFolder, left_out_of
 from specdec_lib.bench.seq2seq_environment import CONTEXT, PROMPTS, is_seq2seq
 from specdec_lib.bench.spec_trial import try_specs
 from specdec_lib.checkpoints.card import CARD, SHIPPED, read_card, shelf_at
 from specdec_lib.checkpoints.trainable import ANY_TARGET
 from specdec_lib.cost import curves
+from specdec_lib.files import file_sha256
 from specdec_lib.hub import locate
 from specdec_lib.schedules.workers import kind_for
 from specdec_lib.specs import MethodSpec, split_specs
@@ -74,6 +76,7 @@ class PreparedRun:
     shelf: Path = SHIPPED                          # the folder of trained checkpoints
     needs: tuple[str, ...] = ()                    # what its methods need of a kit
     by_default: bool = False                       # nobody named the methods: some may be left out
+    why_out: Mapping[str, str] = field(default_factory=dict)         # of those that were at once
 
     def without(self, methods: Collection[str]) -> PreparedRun:
         """The same run without these of its methods, and with the models and checkpoints that the others use."""
@@ -101,14 +104,17 @@ class PreparedRun:
                                   plan.temperature, say, self.shelf, "draft" in self.needs, plan.diffusion, plan.eagle)
         for name in () if self.by_default else catalog.checkpoints_among(self.needs):
             opened.checkpoints[name]               # refused now, before anything is measured
-        return opened
+        store = self.checksums_at_hand([STORE])
+        return replace(opened, loaded=lambda: {**opened.loaded(), **store})
 
     def checksums_at_hand(self, names: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of those of these models and checkpoints that need not be fetched, named as in `loaded`."""
         plan, found = self.plan, {}
         options = {"--target": plan.target, "--draft": plan.draft, "--eagle": plan.eagle, "--diffusion": plan.diffusion}
         for name in names:
-            if name in options:
+            if name == STORE:
+                found |= {name: file_sha256(Path(plan.store))} if plan.store and Path(plan.store).is_file() else {}
+            elif name in options:
                 folder = locate.folder_at_hand(options[name] or "")
                 found |= checksums_of({name: folder})
             elif (self.shelf / name / CARD).is_file():
@@ -118,8 +124,8 @@ class PreparedRun:
 
 def prepare(options: RunOptions) -> PreparedRun:
     """The run that these options describe, checked before anything is loaded. Refusal for the first that is wrong."""
-    plan, path = plan_of(options)
-    shelf = shelf_at(options.checkpoints)
+    shelf, why_out = shelf_at(options.checkpoints), why_left_out(options)
+    plan, path = plan_of(options, why_out)
     draft_source.check_draft(plan.draft, shelf, plan.peers, plan.target)
     needed = needs_of(plan.methods, options.parts)
     diffuser.check_diffusion(plan.diffusion, needed)
@@ -128,7 +134,23 @@ def prepare(options: RunOptions) -> PreparedRun:
     used = digests(wanted_checkpoints(plan, needed, shelf), shelf, plan.target)
     plan = replace(plan, checkpoints=used, dtype=asked_dtype(options, plan.device))      # last: it may fetch the target
     saved = None if options.cost is None else matching_curve(options.cost, plan)
-    return PreparedRun(plan, tuple(chosen), saved, shelf, needed, options.methods is None)
+    return PreparedRun(plan, tuple(chosen), saved, shelf, needed, options.methods is None, why_out)
+
+
+def why_left_out(options: RunOptions) -> dict[str, str]:
+    """The default methods that no batch runs or whose checkpoint is missing, and why."""
+    shelf, found = shelf_at(options.checkpoints), dict[str, str]()
+    given = {eagle_source.STANDS_FOR: options.eagle, diffuser.STANDS_FOR: options.diffusion}
+    for name in REPORT_METHODS if options.methods is None else ():
+        missing = [one for one in catalog.needed_checkpoints(name)
+                   if given.get(one) is None and not (shelf / one / CARD).is_file()]
+        try:
+            digests(missing, shelf, options.target)
+        except Refusal as why:
+            found[name] = str(why)
+        if options.batch > 1 and name not in IN_BATCHES:
+            found[name] = "batches do not run it"
+    return found
 
 
 def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[str, ...]:
@@ -138,10 +160,11 @@ def needs_of(specs: Sequence[MethodSpec], parts: Sequence[str] = ()) -> tuple[st
     return tuple(dict.fromkeys([*catalog.needs(cards + [*map(catalog.part_card, parts)]), *named]))
 
 
-def plan_of(options: RunOptions) -> tuple[Plan, Path]:
+def plan_of(options: RunOptions, left_out: Collection[str] = ()) -> tuple[Plan, Path]:
     """The plan without its checkpoints and with its dtype as it was asked for, and the file of its prompts."""
     device = device_of(options.device)
-    names = REPORT_METHODS if options.methods is None else split_specs(options.methods)
+    usual = [name for name in REPORT_METHODS if name not in left_out]
+    names = usual if options.methods is None else split_specs(options.methods)
     if not names:
         raise Refusal("name at least one method, such as ar; `specdec methods` lists them")
     if options.store is not None and not options.store.exists():
@@ -154,7 +177,7 @@ def plan_of(options: RunOptions) -> tuple[Plan, Path]:
                 options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle,
-                batch=options.batch)
+                left_out=tuple(left_out), batch=options.batch)
     kind = kind_for(options.workers, device)
     if any(catalog.card_of(spec).parallel for spec in plan.methods):
         plan = replace(plan, workers=kind)
@@ -218,7 +241,9 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
             return finished
         opened = here.environment(say)
         if here.by_default:
-            here = usable_methods(here, opened, say)
+            here, opened = usable_methods(here, opened, say)
+        if here.plan.batch == 1:
+            run.tell_long_turns(here.plan, opened, here.prompts, say)
         contexts = (CONTEXT if is_seq2seq(here.plan.target) else 256,)
 
         def curve() -> curves.CostCurve:
@@ -229,13 +254,17 @@ def bench_prepared(here: PreparedRun, out: Path, progress: run.Progress, say: Sa
         return run.run_bench(here.plan, opened, here.prompts, out, curve, progress, refits=here.saved_curve is None)
 
 
-def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> PreparedRun:
-    """The run without the methods that this target cannot run; one line on `say` names them."""
+def usable_methods(here: PreparedRun, opened: Environment, say: Say) -> tuple[PreparedRun, Environment]:
+    """The run without the methods that this target cannot run, named on `say`, and without what these alone loaded."""
     why = {str(spec): usable.why_unusable(spec, opened.kit(here.plan, None)) for spec in here.plan.methods}
     lost = {name: reason for name, reason in why.items() if reason is not None}
-    if lost:
-        say(usable.left_out(lost))
-    return here.without(lost)
+    if here.why_out or lost:
+        say(usable.left_out({**here.why_out, **lost}))
+    left = here.without(lost)
+    gone = (here.plan.checkpoints or {}).keys() - (left.plan.checkpoints or {}).keys()
+    gone |= {f"--{name}" for name in ("eagle", "diffusion") if getattr(left.plan, name) is None}
+    return left, replace(opened, loaded=lambda: {name: sha256 for name, sha256 in opened.loaded().items()
+                                                 if name not in gone})
 
 
 def measured_curve(here: PreparedRun, contexts: tuple[int, ...], repeats: int, progress: run.Progress,

@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +23,13 @@ def provenance(argv: list[str] | None = None) -> dict:
     """The provenance as plain data; `argv` is the command that ran, by default this process's."""
     return {"created": now(), "command": command(sys.argv if argv is None else argv), **commit(),
             "versions": versions(), "machine": machine()}
+
+
+def changed_since(begun: Mapping, ended: Mapping) -> list[str]:
+    """Warnings where a run ended with another commit, processor or torch than it began with."""
+    there, here = ({**of, **of.get("machine", {}), **of.get("versions", {})} for of in (begun, ended))
+    return [f"The run began with the {name} {there.get(name)} and was finished with {here.get(name)}."
+            for name in ("commit", "processor", "torch") if begun and there.get(name) != here.get(name)]
 
 
 def now() -> str:

@@ -8,7 +8,8 @@ each prompt in file order, so a machine that slows down slows down all runners.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 
 from specdec_lib import catalog, measure
@@ -53,7 +54,7 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
         folder.keep_curve(kept)
     followed = FollowedCurve(kept, refits, resumed_methods(plan.methods))
     entrants = make_runners(plan, world, lambda: followed.now)
-    folder.keep_loaded(world.loaded())
+    folder.keep_loaded(world.loaded(), provenance.provenance())
     plain = next(entrant for entrant in entrants if entrant.name == "ar")
     total = sum(len(prompt.turns) for prompt in prompts) * len(entrants) * plan.repeats
     everything: list[Decode] = []
@@ -74,7 +75,7 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
         followed.learn(here)
         done += len(here)
         progress(done, total, f"prompt {prompt.question_id}")
-    result = sum_up(plan, world, prompts, everything, kept, entrants)
+    result = sum_up(plan, world, prompts, everything, kept, entrants, folder.begun)
     if followed.refits:
         result["settings"]["refitted_nodes"] = followed.budgets[:-1]
     folder.finish(everything, result)
@@ -152,6 +153,17 @@ def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> 
     return ids
 
 
+def tell_long_turns(plan: Plan, world: Environment, prompts: Sequence[Prompt], say: Callable[[str], None]) -> None:
+    """Warns of the first turn that does not fit if the answers before it are as long as they may be."""
+    for prompt in prompts:
+        for turn in range(1, len(prompt.turns)):
+            asked = sum(len(world.encode([("user", text)])) for text in prompt.turns[:turn + 1])
+            for lm in (world.target, world.draft):
+                if lm is not None and asked + turn * plan.max_new_tokens >= (lm.context or inf):
+                    return say(f"prompt {prompt.question_id} may not fit the context of {lm.context} tokens in turn"
+                               f" {turn + 1}, which would stop the run: lower --max-new-tokens")
+
+
 def warm_up(world: Environment, entrants: Sequence[Runner], progress: Callable[[str], None]) -> None:
     """Every runner decodes unmeasured prompts, as repeat -1, so that no stream's memory contains them."""
     for text in world.warm_up or WARM_UP:
@@ -181,9 +193,8 @@ def score(prompt: Prompt, turn: int, text: str) -> float | None:
 
 
 def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: Sequence[Decode],
-           curve: CostCurve | None,
-           entrants: Sequence[Runner]) -> dict:
-    """The run's summary, schema 1."""
+           curve: CostCurve | None, entrants: Sequence[Runner], begun: Mapping) -> dict:
+    """The run's summary, schema 1; `begun` is the first process's provenance."""
     about = provenance.provenance()
     lossless = {entrant.name: entrant.lossless for entrant in entrants}
     about_them = world, prompts, decodes
@@ -196,7 +207,8 @@ def sum_up(plan: Plan, world: Environment, prompts: Sequence[Prompt], decodes: S
                          "cost_curve": None if curve is None else curve.as_dict(),
                          "spread_of_repeats": summary.spread_of_repeats(decodes),
                          "spread_within_decode": summary.spread_within_decode(decodes),
-                         "warnings": [*summary.warnings(decodes), *store_leaks.store_leaks(decodes, plan.store)]},
+                         "warnings": [*summary.warnings(decodes), *store_leaks.store_leaks(decodes, plan.store),
+                                      *provenance.changed_since(begun, about)]},
             "methods": summary.rounded(with_quality(summary.method_summaries(
                 decodes, lossless, curve, resumed_methods(plan.methods)), *about_them)),
             "peers": summary.rounded(with_quality(summary.peer_summaries(decodes), *about_them))}

@@ -20,6 +20,8 @@ from specdec_lib.files import DiskFull, alone_in, refuse_special, sync, write_fo
 from specdec_lib.types import Refusal
 
 LOADED = "loaded"                                  # the setting that is known only after loading
+STORE = "--store"                                  # the store's name in it
+BEGUN = "begun"                                    # the first process's provenance; not compared
 SETTINGS = "settings.json"                         # what a run writes first
 WRITTEN = ("summary.json", "rounds.parquet", "decodes.parquet", "cost.json", "parts")       # later
 OF_A_PLAN = {"methods", "sha256", "max_new_tokens"}
@@ -49,7 +51,7 @@ class RunFolder:
         if kept is None or not self.measured:
             (self.path / "cost.json").unlink(missing_ok=True)      # nothing was measured yet: begin anew
             self.save(SETTINGS, plan.as_dict())
-        elif changes := changed_settings({**kept, LOADED: None}, plan.as_dict()):
+        elif changes := changed_settings({**kept, LOADED: None, BEGUN: None}, plan.as_dict()):
             raise Refusal(f"{self.path} holds a run with other settings ({'; '.join(changes[:3])}): give another --out")
         elif self.finished:
             shutil.rmtree(self.path / "parts", ignore_errors=True)      # a kill after the summary left them
@@ -78,12 +80,19 @@ class RunFolder:
         found = (self._json(SETTINGS) or {}).get(LOADED)
         return {name: str(sha256) for name, sha256 in found.items()} if isinstance(found, dict) else {}
 
-    def keep_loaded(self, loaded: Mapping[str, str]) -> None:
-        """Adds what this process loaded to the settings; Refusal where the run began with other weights."""
-        if loaded and not self.measured:
-            self.save(SETTINGS, {**(self._json(SETTINGS) or {}), LOADED: dict(loaded)})
-        elif self.loaded:
-            self.refuse_other_weights(loaded, {**self.loaded, **loaded})
+    def keep_loaded(self, loaded: Mapping[str, str], about: Mapping | None = None) -> None:
+        """Adds what this process loaded and its provenance to the settings; Refusal where a run began with others."""
+        new = {name: dict(some) for name, some in ((LOADED, loaded), (BEGUN, about)) if some}
+        if new and not self.measured:
+            self.save(SETTINGS, {**(self._json(SETTINGS) or {}), **new})
+        elif there := self.loaded:                 # older versions kept no store there
+            self.refuse_other_weights(loaded, sorted(there.keys() | loaded.keys() - {STORE}))
+
+    @property
+    def begun(self) -> dict:
+        """The first process's provenance; {} for a run of an older version."""
+        found = (self._json(SETTINGS) or {}).get(BEGUN)
+        return found if isinstance(found, dict) else {}
 
     def refuse_other_weights(self, here: Mapping[str, str], names: Iterable[str]) -> None:
         """Refusal where one of these names has another checksum here than in the settings, or none on one side."""
@@ -131,10 +140,6 @@ class RunFolder:
                 os.replace(table, self.path / table.name)
         self.save("summary.json", summary)
         shutil.rmtree(self.path / "parts", ignore_errors=True)      # else the next start removes them
-
-    def everything(self) -> list[Decode]:
-        """All decodes of a finished run."""
-        return results.read_results(self.path)
 
     def summary(self) -> dict | None:
         """The summary of a finished run, None of another; Refusal where the run's results are damaged or gone."""

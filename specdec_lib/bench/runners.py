@@ -71,7 +71,10 @@ def _method(spec: MethodSpec, plan: Plan, world: Environment, curve: Callable[[]
 
 @dataclass(frozen=True)
 class SynchronizedTarget:
-    """The same model with a blocking prefill: a GPU call returns early, which the first round would pay for."""
+    """The same model with a blocking prefill: a GPU call returns early, which the first round would pay for.
+
+    All else of it is the model's own: a schedule may split its layers.
+    """
 
     lm: LM
     wait: Callable[[], None]
@@ -79,6 +82,9 @@ class SynchronizedTarget:
     @property
     def context(self) -> int | None:
         return self.lm.context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lm, name)
 
     def fresh(self) -> SynchronizedTarget:
         return SynchronizedTarget(self.lm.fresh(), self.wait)

@@ -25,7 +25,7 @@ from specdec_lib.seq2seq.alphabet import END, NAMES, VOCAB, phoneme_text, source
 from specdec_lib.seq2seq.dictionary import HELD_OUT, spoken_ids
 from specdec_lib.seq2seq.errors import Errors, errors, total
 from specdec_lib.seq2seq.network import EncoderDecoder
-from specdec_lib.seq2seq.search import beam_searches, read_sources, searched
+from specdec_lib.seq2seq.search import read_sources, searched
 from specdec_lib.seq2seq.stored import VERIFIER, load_verifier
 from specdec_lib.seq2seq.verifier import Verifier
 from specdec_lib.types import Refusal
@@ -59,9 +59,13 @@ class BeamSearch:
     def longest(self, max_new_tokens: int) -> int:
         return min(max_new_tokens, self.net.sizes.positions - 1)
 
-    def together(self, many: Sequence[Sequence[int]], max_new_tokens: int) -> list[tuple[tuple[int, ...], int]]:
-        """The output of each source, and the forwards that it took part in: they start together and share them."""
-        return beam_searches(self.net, many, self.longest(max_new_tokens), self.width)
+    def together(self, many: Sequence[Sequence[int]], max_new_tokens: int
+                 ) -> tuple[float, list[tuple[tuple[int, ...], int]]]:
+        """The seconds of reading all sources; of each its output, and in how many of the shared forwards it was."""
+        start = perf_counter()
+        memory = read_sources(self.net, many)
+        reading = perf_counter() - start
+        return reading, searched(self.net, memory, len(many), self.longest(max_new_tokens), self.width)
 
 
 def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers: Sequence[str],

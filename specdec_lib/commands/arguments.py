@@ -86,7 +86,7 @@ def report_parameters(context: typer.Context, path: Path | None) -> dict[str, st
 
 Methods = Annotated[str | None, typer.Option("--methods", callback=known_methods, show_default=DEFAULT_METHODS,
                                              help="Names, separated by commas, as `specdec methods` lists them; by "
-                                             "default those of these that the target can run.")]
+                                             "default those of these that target and checkpoints allow.")]
 Method = Annotated[str, typer.Option("--method", callback=known_method, help="A name that `specdec methods` lists.")]
 Prompts = Annotated[Path | None, path_option("--prompts", "Spec-Bench's JSON lines; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]

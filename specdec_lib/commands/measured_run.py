@@ -19,7 +19,8 @@ def measured(out: Path, options: dict[str, Any]) -> None:
         with bar("bench", shown=not options["quiet"]) as progress:
             summary = bench_prepared(here, out, progress, say)
     except KeyboardInterrupt:
-        raise Stopped(f"stopped: finished prompts are kept in {out}, the same command continues from there") from None
+        kept = "prompts" if here.plan.batch == 1 else "methods"
+        raise Stopped(f"stopped: finished {kept} are kept in {out}, the same command continues from there") from None
     for warning in summary.get("settings", {}).get("warnings", []):
         say(warning)
     show_speeds(out, options["quiet"])

@@ -124,15 +124,21 @@ class Overlap:
 
     def __call__(self, session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE
                  ) -> Iterator[Session]:
-        """Yields the session after every forward of the target; the first draft is made during its prefill."""
+        """Yields the session after every forward of the target; the first draft is made during its prefill.
+
+        What it takes beyond that is part of the first round, as in serial methods.
+        """
         with self.workers.open(method.what, session) as worker:
             start = perf_counter()
             budget = self.ask(worker, session, Flight(), method, dice.fork("prefill"))
+            reading = perf_counter()
             target.prefill(session.tokens[:-1])
+            session = replace(session, prefill=perf_counter() - reading)
             flight = Flight(self.keep(session, worker.result().draft, budget.depth), budget)
-            session = replace(session, prefill=perf_counter() - start)
+            late = perf_counter() - start - session.prefill
             while not session.done:
                 session, flight = self.round(session, flight, target, method, worker, dice)
+                session, late = charged(session, late), 0.0
                 yield session
 
     def ask(self, worker: DraftWorker, session: Session, flight: Flight, method: Method, own: RandomNumbers) -> Budget:
@@ -189,6 +195,14 @@ class Overlap:
         emitted = verdict.tokens
         verified = replace(session, tokens=session.tokens + emitted, remaining=session.remaining - len(emitted))
         return Flight(self.keep(verified, below(new, path[-1]), budget.depth - len(path)), budget)
+
+
+def charged(session: Session, late: float) -> Session:
+    """The session whose last round took `late` seconds more, of a draft that was made before it."""
+    *before, last = session.rounds
+    one = last.seconds
+    more = one._replace(what=one.what + late) if one.wall is None else one._replace(wall=one.wall + late)
+    return replace(session, rounds=(*before, replace(last, seconds=more))) if late else session
 
 
 def ahead_of(session: Session, flight: Flight) -> Session:

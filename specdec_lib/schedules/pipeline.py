@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specdec_lib.lazy import torch
 from specdec_lib.loop import logprobs
-from specdec_lib.schedules.overlap import Flight, ahead_of, verify
+from specdec_lib.schedules.overlap import Flight, ahead_of, charged, verify
 from specdec_lib.schedules.workers import Drafted, DraftWorker, Workers
 from specdec_lib.trees import below, grow, with_notes
 from specdec_lib.types import (
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
     from specdec_lib.models.llama.decoder import Transformer
 
-STATES = "states"                                  # note of a first stage's draft: hidden states that left the stage
+STATES = "states"                                  # notes of a first stage's draft: hidden states that left the stage
+READING = "reading"                                # and the seconds in which it read tokens of the text before it drew
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,12 @@ class FirstStage:
         from specdec_lib.models.llama.stages import leaving_states
 
         known = len(session.tokens) - 1
+        start = perf_counter()
         self.model.prefill(session.tokens[:known])             # in the chunks of a plain decode
+        reading = perf_counter() - start
         draft = grow(session, budget, dice, lambda draft: self.model(session.tokens, draft), "early-exit")
-        start = 0 if known < session.prompt else known
-        return with_notes(draft, **{STATES: leaving_states(self.model, start)})
+        first = 0 if known < session.prompt else known
+        return with_notes(draft, **{STATES: leaving_states(self.model, first), READING: reading})
 
 
 class UnderWay(NamedTuple):
@@ -111,17 +114,20 @@ class Pipeline:
 
     def __call__(self, session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE
                  ) -> Iterator[Session]:
-        """Yields the session after every token; the prompt passes the two stages one after the other."""
+        """Yields the session after every token; its prefill is the prompt in both stages, in turn."""
         lm = cast("Transformer", target)
         with self.workers.open(method.what, session) as worker:
             start = perf_counter()
-            under = UnderWay.of(draw(worker, session, Draft(), Budget(1), dice.fork("prefill")).draft)
+            first = draw(worker, session, Draft(), Budget(1), dice.fork("prefill")).draft
+            under, rising = UnderWay.of(first), perf_counter()
             self.rise(lm, session.tokens[:-1], under.states[:-1])
             lm.prefill(session.tokens[:-1])
             under = under._replace(states=under.states[-1:])
-            session = replace(session, prefill=perf_counter() - start)
+            session = replace(session, prefill=first.notes.get(READING, 0.0) + perf_counter() - rising)
+            late = perf_counter() - start - session.prefill
             while not session.done:
                 session, under = self.round(session, under, lm, method, worker, dice)
+                session, late = charged(session, late), 0.0
                 yield session
 
     def rise(self, target: Transformer, tokens: tuple[int, ...], states: Tensor) -> None:

@@ -9,8 +9,8 @@ from specdec_lib.bench.results import Decode, Outcome
 from tests.bench.made_up import decodes, report, turn
 
 
-def peer(prompts=5, seconds=2.0):
-    return [Decode(q, "qa", "hf", 0, 0, True, 10, Outcome((7,) * 4, 0.25, seconds, 4, 4), "a", ("a",) * 4)
+def peer(prompts=5, seconds=1.5, bought=3):
+    return [Decode(q, "qa", "hf", 0, 0, True, 10, Outcome((7,) * 4, 0.25, seconds, bought, 4), "a", ("a",) * 4)
             for q in range(prompts)]
 
 
@@ -47,6 +47,7 @@ def test_the_first_token_takes_the_prefill_and_the_first_round_in_the_median():
     some = decodes("x", turn(0, 0, target=2.0), turn(0, 0, target=9.0), slow=(1.0, 2.0, 30.0), prompts=3)
     assert first_token_seconds(some) == 1.0 + 4.0
     assert first_token_seconds(peer()) == 0.25
+    assert first_token_seconds(peer(bought=4)) == 1.75, "beam search knows no token before its end"
     assert first_token_seconds([]) is None
 
 

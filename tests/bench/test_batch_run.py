@@ -128,6 +128,25 @@ def test_a_stopped_run_with_numbers_and_words_as_ids_goes_on(world, tmp_path):
     assert all(entry["identical_prompts"] == 2 for entry in told["methods"].values())
 
 
+class Together:
+    """A peer."""
+
+    name = "together"
+
+    def together(self, many, max_new_tokens):
+        return 0.5, [((7, 8), 2) for _ in many]
+
+
+def test_a_peers_reading_is_its_prefill_and_pieces_keep_their_blanks(world, monkeypatch):
+    clock = iter((0.0, 2.0, 5.0, 7.0))
+    monkeypatch.setattr(batch_run, "perf_counter", lambda: next(clock))
+    spelled = replace(world, decode=lambda ids: " ".join(map(str, ids)))
+    said = list(batch_run.peer_stream(plan(), spelled, Together(), ASKED[:3], [(3, 5)] * 3, 0, 9))
+    assert [(one.outcome.prefill, one.outcome.seconds) for one in said] == [(0.25, 1.75), (0.25, 1.75), (0.5, 1.5)]
+    assert (batch_measures(said).seconds, batch_measures(said).prefill) == (3.0, 1.0)
+    assert said[0].pieces == (" 7", " 8")
+
+
 def test_only_first_turns_are_decoded_and_that_is_said(world, tmp_path):
     two = [replace(ASKED[0], turns=("3 5", "7")), ASKED[1]]
     told = batch_run.run_batches(plan(methods=("ar",)), world, two, tmp_path)

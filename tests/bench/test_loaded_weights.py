@@ -8,11 +8,14 @@ import torch
 
 from specdec_lib import cli
 from specdec_lib.bench.run_folder import LOADED, RunFolder
+from specdec_lib.bench.usable import CHAINS_ONLY
+from specdec_lib.index.store_build import build_store
+from specdec_lib.models.llama.decoder import Transformer
 from tests.bench.test_eagle_source import HEAD
 from tests.bench.test_run_folder import ONE, PLAN
 from tests.heads import published
 from tests.heads.published import written
-from tests.small_bench import interrupted, model_folder, refused, words_of_bench
+from tests.small_bench import interrupted, model_folder, refused, trained_for, words_of_bench
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,29 @@ def test_a_draft_model_and_a_target_of_the_same_name_with_other_weights_are_refu
     assert "--draft has the checksum" in refused([*words[:-1], str(other)], capsys)
     words[4] = str(model_folder(tmp_path / "c" / "tiny", seed=1))
     assert "--target has the checksum" in refused(words, capsys)
+
+
+def test_a_default_run_goes_on_without_what_left_out_methods_loaded(model, tmp_path, capsys, monkeypatch):
+    words = words_of_bench(model, tmp_path, "", turns=("a b c", "a b d"))
+    trained_for(model, tmp_path / "shelf")
+    del words[1:3]
+    monkeypatch.setattr(Transformer, "takes_trees", False, raising=False)      # as of a target of transformers
+    begun(words)
+    assert f"eagle2 ({CHAINS_ONLY})" in capsys.readouterr().err
+    assert set(settings_of(tmp_path)[LOADED]) == {"--target"}
+    assert cli.run(words) == 0
+
+
+def test_a_run_goes_on_with_its_own_store_and_one_of_an_older_version_with_any(model, tmp_path, capsys):
+    words = words_of_bench(model, tmp_path, "sam", "--store", tmp_path / "s", turns=("a b c", "a b d"))
+    build_store(tmp_path / "s", [[2] * 9])
+    begun(words)
+    kept = settings_of(tmp_path)
+    build_store(tmp_path / "s", [[3] * 9])
+    assert "--store has the checksum" in refused(words, capsys)
+    del kept[LOADED]["--store"]
+    (tmp_path / "out" / "settings.json").write_text(json.dumps(kept))
+    assert cli.run(words) == 0
 
 
 def test_a_folder_of_an_older_version_has_no_checksums_and_goes_on(bench, tmp_path):

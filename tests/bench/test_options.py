@@ -82,6 +82,16 @@ def test_files_and_folders_that_do_not_exist_are_refused_by_their_path(prepared,
             prepared(**{word: tmp_path / "gone" / word})
 
 
+def test_by_default_what_cannot_run_is_left_out_with_the_reason(prepared, tmp_path):
+    put_card(tmp_path / "shelf", "eagle", "e" * 64)
+    here, batch = prepared(methods=None), prepared(methods=None, batch=8)
+    assert here.plan.left_out == tuple(here.why_out) == ("diffuspec",)
+    assert "`specdec train diffusion-lm` makes it" in here.why_out["diffuspec"]
+    assert here.plan.checkpoints == {"eagle": "e" * 64}
+    assert [*map(str, batch.plan.methods)] == [*map(str, here.plan.methods)][:-2]
+    assert batch.why_out == dict.fromkeys(("eagle2", "respec", "diffuspec"), "batches do not run it")
+
+
 def test_a_setting_knows_what_its_methods_and_further_parts_need(prepared, tmp_path):
     assert prepared().needs == ()
     assert prepared(methods="ar,draft-model").needs == ("draft",)

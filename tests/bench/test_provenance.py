@@ -5,7 +5,10 @@ import json
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import pytest
+
 from specdec_lib.bench import provenance
+from tests.bench.test_run import bench, stop_after
 
 
 def test_provenance_holds_command_commit_versions_machine_and_date():
@@ -15,6 +18,15 @@ def test_provenance_holds_command_commit_versions_machine_and_date():
     assert about["created"].endswith("+00:00")
     assert about["versions"]["torch"]
     assert about["machine"]["cores"] >= 1
+
+
+def test_a_run_that_another_commit_finished_names_both(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "commit", lambda: {"commit": "aaa", "changed": False})
+    with pytest.raises(KeyboardInterrupt):
+        bench(tmp_path, progress=stop_after(6))
+    monkeypatch.setattr(provenance, "commit", lambda: {"commit": "bbb", "changed": False})
+    said = [one for one in bench(tmp_path)["settings"]["warnings"] if "The run began" in one]
+    assert said == ["The run began with the commit aaa and was finished with bbb."]
 
 
 def test_a_word_too_long_to_be_a_file_name_stays_as_it_is():

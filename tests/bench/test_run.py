@@ -143,6 +143,13 @@ def test_a_killed_run_goes_on_at_the_prompt_and_equals_one_that_was_not(tmp_path
         "cost.json", "decodes.parquet", "rounds.parquet", "settings.json", "summary.json"]
 
 
+def test_a_turn_that_may_not_fit_after_long_answers_is_said_at_the_start():
+    said = []
+    for context in (None, 10, 9):                  # three tokens of both turns, and six between
+        run.tell_long_turns(plan(), world(target=replace(TARGET, context=context)), PROMPTS, said.append)
+    assert [one.split(",")[0] for one in said] == ["prompt 2 may not fit the context of 9 tokens in turn 2"]
+
+
 def test_a_finished_run_is_not_run_again(tmp_path):
     first = bench(tmp_path)
     assert bench(tmp_path, a_world=world(target=None)) == first

@@ -52,7 +52,7 @@ def test_the_summary_is_written_last_and_replaces_the_parts(begun):
     again = RunFolder(begun.path, PLAN)
     assert again.finished
     assert again.summary() == {"methods": {}}
-    assert again.everything() == ONE + TWO
+    assert results.read_results(again.path) == ONE + TWO
     assert sorted(one.name for one in begun.path.iterdir()) == [
         "cost.json", "decodes.parquet", "rounds.parquet", "settings.json", "summary.json"]
 

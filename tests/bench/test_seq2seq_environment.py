@@ -79,6 +79,7 @@ def test_a_bench_in_batches_says_what_single_runs_say_in_fewer_forwards_beam_sea
         assert batch["size"] == 3
         assert alone / 3 <= batch["forwards"] < 0.8 * alone
         assert batch["speedup_end_to_end"] > 0
+        assert batch["prefill"] > 0, "the reading of the sources, on both sides"
         assert 0 <= entry["phoneme_error_rate"] <= entry["word_error_rate"] <= 1
     assert told["methods"]["specdec(k=5)"]["batch"]["tokens_per_forward_and_sequence"] > 1.5
 

@@ -7,6 +7,7 @@ import torch
 
 from specdec_lib import catalog
 from specdec_lib.bench.prompts import default_path, load_prompts
+from specdec_lib.bench.runners import SynchronizedTarget
 from specdec_lib.cards import Kit
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.hub import load as models
@@ -40,6 +41,14 @@ def test_the_exit_and_the_length_of_the_flight_can_be_chosen(exit):
         method = catalog.build(f"ppsd(layer={exit},ahead={ahead})", world)
         assert method.when(None, NO_DICE).depth == ahead + 1
         assert run(method, NO_DICE, None, 20, world.target.fresh()) == plain
+
+
+def test_a_bench_on_a_gpu_which_waits_for_the_prefill_runs_it_too():
+    world, waits = layered(6, (1, 2)), []
+    plain = run(catalog.build("ar", world), NO_DICE, None, 12, world.target.fresh())
+    timed = SynchronizedTarget(world.target.fresh(), lambda: waits.append("done"))
+    assert run(catalog.build("ppsd", world), NO_DICE, None, 12, timed) == plain
+    assert waits == ["done"]
 
 
 @pytest.mark.parametrize(("spec", "said"), [("ppsd(layer=4)", "no trained exit after layer 4; they are after 1, 6"),

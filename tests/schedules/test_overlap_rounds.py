@@ -1,15 +1,21 @@
 """Rounds of a schedule that overlaps: their widths are those of the forwards, their budgets those of what they test."""
 
+import time
+
 import pytest
 
 from specdec_lib import catalog
+from specdec_lib.bench.runners import run_timed
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.how.match import Match
-from specdec_lib.loop import decode
+from specdec_lib.loop import begin, decode
 from specdec_lib.measure import rows
 from specdec_lib.schedules.overlap import Overlap
-from specdec_lib.types import Budget, Method
+from specdec_lib.schedules.workers import KINDS, Workers
+from specdec_lib.trees import deterministic_chain
+from specdec_lib.types import NO_DICE, Budget, Method
 from specdec_lib.what.draft_model import DraftModel
+from specdec_lib.when.fixed import Fixed
 from tests.worlds import Scripted
 
 HALVES = [{"pre": pre, "post": post} for pre in (True, False) for post in (True, False)]
@@ -36,6 +42,19 @@ def test_the_width_of_a_round_is_the_number_of_rows_that_its_forward_had(spec):
     world = Kit(target, TokenizerFacts(vocab=32), nodes=4, draft=Scripted((1, 2), wrong), parts=catalog.make_part)
     *_, session = decode((1, 2), target, *catalog.build(spec, world), max_new_tokens=30)
     assert [row.width for row in rows(session)] == target.rows
+
+
+def late_draft(session, budget, dice):
+    time.sleep(0.0 if session.output else 0.2)
+    return deterministic_chain((9,) * budget.depth)
+
+
+@pytest.mark.parametrize("schedule", [None, *(Overlap(Workers(kind)) for kind in KINDS)], ids=str)
+def test_what_a_drafter_needs_for_its_first_draft_is_decoding_in_every_schedule(schedule):
+    target, method = Scripted((1, 2), (3, 4, 5, 6, 7)), Method(Fixed(2), late_draft, Match(), schedule)
+    done = run_timed(begin((1, 2), 5), target, method, NO_DICE)
+    session = next(decode((1, 2), target, *method))
+    assert done.prefill < 0.1 < 0.2 <= min(done.rows[0].seconds, session.rounds[0].seconds.whole)
 
 
 @pytest.mark.parametrize("halves", HALVES, ids=str)

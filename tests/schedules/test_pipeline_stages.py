@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,9 @@ from specdec_lib import catalog
 from specdec_lib.dice import Dice
 from specdec_lib.how.match import Match
 from specdec_lib.loop import decode
+from specdec_lib.schedules import pipeline
 from specdec_lib.schedules.pipeline import FirstStage, Pipeline
-from specdec_lib.schedules.workers import Workers
+from specdec_lib.schedules.workers import KINDS, Workers
 from specdec_lib.types import Budget, Method, Refusal
 from specdec_lib.when.fixed import Fixed
 from tests.schedules.told import LAYER, TARGET, TEXT, WORLD, Told
@@ -97,6 +99,17 @@ def test_an_interrupt_in_the_middle_of_the_text_leaves_no_process():
     with pytest.raises(KeyboardInterrupt):
         through(Interrupting)
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_prefill_holds_the_reading_of_both_stages_and_not_the_first_draw(kind, monkeypatch):
+    exit, grow = TARGET.exit(LAYER).fresh(), pipeline.grow
+    read = exit.prefill
+    monkeypatch.setattr(exit, "prefill", lambda tokens: time.sleep(0.1) or read(tokens))
+    monkeypatch.setattr(pipeline, "grow", lambda *call: time.sleep(0.3) or grow(*call))
+    method = Method(Fixed(1), FirstStage(exit), Match(), Pipeline(LAYER, Workers(kind)))
+    session = next(decode(PROMPT, TARGET.fresh(), *method))
+    assert 0.1 <= session.prefill < 0.3 <= session.rounds[0].seconds.whole
 
 
 def test_an_abandoned_decode_leaves_no_process():
