@@ -23,6 +23,8 @@ PAIR = re.compile(rf"{ONE} ?(to|of|–) ?{ONE}|\[{ONE}, ?{ONE}\]")        # an i
 LONG = re.compile(r"\S{40,}")                       # a word that widens a table, such as the specs of a command
 SHORT = 16                                         # letters of a cell that stays on one line
 ZERO = re.compile(r"(?<![\w.,])[-+−](?=0(\.0+)?(?![\d.,]*\d))")          # the sign of a number that was rounded to zero
+PREDICTED = ("A predicted speed takes the price of rows from the cost curve and all else from the run. Where the"
+             " machine was busy, speeds are less certain than their intervals say.")
 
 
 def check(sentence: str, condition) -> Html:
@@ -62,6 +64,11 @@ def table(rows: Sequence[Mapping] | Mapping[str, Mapping], digits: int = 3, capt
                      for row, cell in enumerate(column) if is_number(cell)]
     style = style.set_table_styles(look)
     return style.set_caption(escape(caption)) if caption else style
+
+
+def measured(rows: Sequence[Mapping]):
+    """The rows of finished runs that `analysis/result_row` makes: predicted beside measured speed."""
+    return table(rows, 2, PREDICTED)
 
 
 def numeric(column: Iterable[Any]) -> bool:
