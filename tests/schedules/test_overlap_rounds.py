@@ -49,12 +49,13 @@ def late_draft(session, budget, dice):
     return deterministic_chain((9,) * budget.depth)
 
 
-@pytest.mark.parametrize("schedule", [None, *(Overlap(Workers(kind)) for kind in KINDS)], ids=str)
-def test_what_a_drafter_needs_for_its_first_draft_is_decoding_in_every_schedule(schedule):
+@pytest.mark.parametrize("kind", [None, *KINDS])
+def test_what_a_drafter_needs_for_its_first_draft_is_decoding_in_every_schedule(kind):
+    schedule = kind and Overlap(Workers(kind))
     target, method = Scripted((1, 2), (3, 4, 5, 6, 7)), Method(Fixed(2), late_draft, Match(), schedule)
     done = run_timed(begin((1, 2), 5), target, method, NO_DICE)
     session = next(decode((1, 2), target, *method))
-    assert done.prefill < 0.1 < 0.2 <= min(done.rows[0].seconds, session.rounds[0].seconds.whole)
+    assert done.prefill < 0.2 <= min(done.rows[0].seconds, session.rounds[0].seconds.whole)
 
 
 @pytest.mark.parametrize("halves", HALVES, ids=str)
