@@ -6,16 +6,13 @@ reads one token. One price per token would make short drafts too cheap or long o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from specdec_lib import measure
 from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import policies_by_drafter
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.cost.curves import CostCurve
-from specdec_lib.measure import Row
 from specdec_lib.types import Refusal
 
 
@@ -56,18 +53,6 @@ def fit_price(prices: Mapping[int, float]) -> DraftPrice:
     slope = (sum(length * price for length, price in prices.items()) - n * mean * level) / (
         sum(length ** 2 for length in prices) - n * mean ** 2)
     return DraftPrice(level - slope * mean, slope)
-
-
-def predicted_rates(rows: Sequence[Row], curve: CostCurve, price: Callable[[int], float]) -> tuple[float, float]:
-    """Tokens per forward of these rounds, and their predicted speed: the curve's forwards, and a price by draft length.
-
-    The price is in plain forwards, the speed in times plain decoding. Refusal without rounds.
-    """
-    tokens, width = measure.tokens_per_target_forward(rows), measure.width(rows)
-    if tokens is None or width is None:
-        raise Refusal("rates need the rounds of a decode, and there are none")
-    drafting = sum(price(row.drafted) for row in rows) / len(rows)
-    return tokens, curve.expected_speedup(tokens, width, drafting * curve(1))
 
 
 def price_row(report: Report, drafter: str) -> dict[str, float]:
