@@ -1,7 +1,5 @@
 """A recording can be given drafters: the text is checked, and what was there stays byte for byte."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -17,6 +15,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import load_recording, save_recording
 from specdec_lib.recordings.record import extended, record
 from specdec_lib.types import Refusal
+from tests.held_folder import refused_beside_another
 from tests.worlds import PROMPT, SHAPE, network_kit
 
 QUESTION = Prompt(7, "qa", "qa", ("what comes next",), None)
@@ -75,14 +74,8 @@ def test_what_was_recorded_before_stays_byte_for_byte(kit, tmp_path):
 
 
 def test_two_processes_do_not_record_in_one_folder(kit, tmp_path):
-    hold = ("import sys, pathlib; from specdec_lib.files import alone_in\n"
-            "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()")
-    with subprocess.Popen([sys.executable, "-c", hold, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as other:
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(Refusal, match=f"is in use by process {other.pid} on "):
-            record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 4, add=True)
-        other.stdin.close()
+    with refused_beside_another(tmp_path):
+        record_all([QUESTION], world(kit), tmp_path, ["prompt-lookup"], 4, add=True)
 
 
 def test_every_addition_says_where_it_comes_from(kit, tmp_path):

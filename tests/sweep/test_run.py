@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from specdec_lib.sweep.grid import read_grid
 from specdec_lib.sweep.run import run_sweep
 from specdec_lib.types import Refusal
 from tests.bench.test_options import put_card
+from tests.held_folder import refused_beside_another
 from tests.sweep.worlds import in_process, make_world, nowhere, write_grid
 
 
@@ -180,14 +180,8 @@ def test_a_checkpoint_that_is_another_on_the_node_is_refused_there_before_anythi
 
 
 def test_two_sweeps_in_one_folder_are_locked_out_by_name(world, tmp_path):
-    hold = ("import sys, pathlib; from specdec_lib.files import alone_in\n"
-            "with alone_in(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()")
-    with subprocess.Popen([sys.executable, "-c", hold, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as other:
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(Refusal, match=f"is in use by process {other.pid} on "):
-            run_sweep(write_grid(world), tmp_path)
-        other.stdin.close()
+    with refused_beside_another(tmp_path):
+        run_sweep(write_grid(world), tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["", "{}", "[" * 9999, '{"settings": {}}'])

@@ -1,8 +1,11 @@
-"""How a training is killed: its progress callback raises."""
+"""How a training is killed, by its progress callback, and how its minutes are counted."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
+
+from specdec_lib.training.time_budget import TimeBudget
 
 
 class Killed(Exception):
@@ -28,3 +31,16 @@ def killed_and_resumed(training, drafters, out, name: str, call: int):
         training(out=out, progress=killing_call(call))
     assert not (out / name).exists()
     return training(out=out)
+
+
+def minutes_twice(training, monkeypatch, module, reader: str) -> list[float]:
+    """The minutes on the card of a training, and of the same again; each call of the module's reader takes one."""
+    clock, real = SimpleNamespace(now=0.0), getattr(module, reader)
+
+    def slowly(*given):
+        clock.now += 60
+        return real(*given)
+
+    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, lambda: clock.now))
+    monkeypatch.setattr(module, reader, slowly)
+    return [training().card["made"]["minutes"] for _ in range(2)]

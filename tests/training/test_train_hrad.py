@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,12 +24,11 @@ from specdec_lib.training.fit_hrad import HradSettings
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.nets.draft_lm import DraftLMNet
 from specdec_lib.training.pipeline import TrainingOrder
-from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.training.train_hrad import NAME, length_predictor_for, train_hrad
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
 from tests.training.folder import answered_target
-from tests.training.killed import killed_and_resumed
+from tests.training.killed import killed_and_resumed, minutes_twice
 
 CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
 ASKED = HradSettings(longest=2, layers=2, epochs=2, batch=16, hidden=8, narrow=4)
@@ -145,17 +143,9 @@ def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, m
 
 
 def test_the_minutes_of_the_card_are_those_of_all_runs(trained, monkeypatch):
-    clock, real = SimpleNamespace(now=0.0), module.pending_drafts
-
-    def slowly(*given):
-        clock.now += 60
-        return real(*given)
-
-    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, lambda: clock.now))
-    monkeypatch.setattr(module, "pending_drafts", slowly)
-    first = trained().card["made"]["minutes"]
+    first, again = minutes_twice(trained, monkeypatch, module, "pending_drafts")
     assert first >= 2
-    assert trained().card["made"]["minutes"] == first
+    assert again == first
 
 
 def test_the_same_order_again_reads_no_answer(trained, monkeypatch):

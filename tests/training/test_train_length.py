@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,11 +19,10 @@ from specdec_lib.training.fit import KEPT_LOG, read_log
 from specdec_lib.training.fit_length import LengthSettings
 from specdec_lib.training.pipeline import TrainingOrder, read_answers
 from specdec_lib.training.recipes import RECIPES, start
-from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.training.train_length import LENGTH, train_length
 from specdec_lib.types import Refusal
 from tests.training.folder import answered_target
-from tests.training.killed import killed_and_resumed
+from tests.training.killed import killed_and_resumed, minutes_twice
 from tests.training.lessons import stirred
 
 CARD = {"target": "tiny", "made": {}, "settings": {}, "measured": {}, "limits": []}
@@ -116,17 +114,9 @@ def test_a_killed_run_resumes_to_the_same_checkpoint(world, trained, tmp_path, w
 
 
 def test_the_minutes_of_the_card_are_those_of_all_runs(trained, monkeypatch):
-    clock, real = SimpleNamespace(now=0.0), module.labelled_positions
-
-    def slowly(*given):
-        clock.now += 60
-        return real(*given)
-
-    monkeypatch.setattr(module, "TimeBudget", lambda minutes: TimeBudget(minutes, lambda: clock.now))
-    monkeypatch.setattr(module, "labelled_positions", slowly)
-    first = trained().card["made"]["minutes"]
+    first, again = minutes_twice(trained, monkeypatch, module, "labelled_positions")
     assert first >= 2
-    assert trained().card["made"]["minutes"] == first
+    assert again == first
 
 
 def test_the_same_order_again_reads_no_answer(world, trained, monkeypatch):
