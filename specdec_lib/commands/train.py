@@ -102,8 +102,9 @@ def train_own(name: str, target: str, device: str, dtype: str, threads: int | No
 def training_of(name: str, target: str, *, minutes: float, prompts: Sequence[Path], data: Sequence[Path],
                 forbid: Sequence[Path], out: Path, loss: str | None, depths: str | None, cache: float, seed: int,
                 optimiser: str | None = None, rate: float | None = None, smooth: float | None = None,
-                attention: str | None = None, lengths: Mapping[str, Any] | None = None, unroll: int | None = None,
-                rows: int = ROWS, batch: int | None = None, watch: Sequence[Path] = (), begin: Path | None = None,
+                labels: str | None = None, steps: int | None = None, attention: str | None = None,
+                lengths: Mapping[str, Any] | None = None, unroll: int | None = None, rows: int = ROWS,
+                batch: int | None = None, watch: Sequence[Path] = (), begin: Path | None = None,
                 learn_prompts: bool = False, features: Path | None = None) -> Training:
     """What these options mean for the drafter of this name. Refusal for a wrong one; reads no data and no model.
 
@@ -112,10 +113,11 @@ def training_of(name: str, target: str, *, minutes: float, prompts: Sequence[Pat
     name = with_attention(name, attention)
     which = unrolled(None if name in UNREAD else recipe(name), name, unroll)
     settings = predictor_settings(name, lengths or {}, rate, seed)
-    refuse_unread(name, which, {"loss": loss, "depths": depths, "smooth": smooth, "optimiser": optimiser,
-                                "rate": rate, "batch": batch, "rows": None if rows == ROWS else rows})
+    refuse_unread(name, which, {"loss": loss, "depths": depths, "smooth": smooth, "labels": labels, "steps": steps,
+                                "optimiser": optimiser, "rate": rate, "batch": batch,
+                                "rows": None if rows == ROWS else rows})
     order = TrainingOrder(out, minutes, tuple(prompts), tuple(data), tuple(forbid), optimiser=optimiser, rate=rate,
-                          seed=seed, objective=objective(which, loss, depths, smooth), cache=cache,
+                          seed=seed, steps=steps, cache=cache, objective=objective(which, loss, depths, smooth, labels),
                           target=without_folders(target), given=target, rows=rows, batch=batch, watch=tuple(watch),
                           begin=begin and shelf_at(begin), learn_prompts=learn_prompts, features=features)
     refuse_other_folder(out, name)
@@ -242,12 +244,13 @@ def for_target(one: Training, target: Target, called: str, say: Say) -> Training
     return replace(one, settings=replace(one.settings, drafters=able))
 
 
-def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None) -> Objective:
+def objective(which: Recipe | None, loss: str | None, depths: str | None, smooth: float | None,
+              labels: str | None) -> Objective:
     """The recipe's objective with the given values replaced; Refusal for unknown ones."""
     usual = which.objective if which else Objective()
     if smooth is None and depths in (None, usual.depth):
         smooth = usual.smooth                      # other depths have their own
     try:
-        return Objective(loss or usual.slot, depths or usual.depth, smooth)
+        return Objective(loss or usual.slot, depths or usual.depth, smooth, labels or usual.labels)
     except ValueError as error:
         raise Refusal(str(error)) from None

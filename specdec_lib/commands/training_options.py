@@ -16,6 +16,11 @@ Loss = Annotated[str | None, typer.Option("--loss", help="ce (the default), tv o
 Depths = Annotated[str | None, typer.Option(
     "--depths", help="Depth weights: decay (the default, but not for diffusion-lm-aligned), dpace or streak.")]
 Smooth = Annotated[float | None, typer.Option("--smooth", help="Smoothing for dpace, streak: 0 to 1.")]
+Labels = Annotated[str | None, typer.Option(
+    "--labels", help="What a slot learns: the target's distribution (the default, but not for diffusion-lm-aligned) or "
+                     "the text's own token.")]
+Steps = Annotated[int | None, typer.Option(
+    "--steps", help="Train for so many steps instead of the minutes: the same on any machine.")]
 Optimiser = Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")]
 Attention = Annotated[str | None, typer.Option(
     "--attention", help="For diffusion-lm: causal (the default) or full, which makes diffusion-lm-full.")]
@@ -88,10 +93,10 @@ def train(names: Annotated[list[str], typer.Argument(
           data: Annotated[list[Path] | None, opt.path_option("--data", "Existing answers to train on.")] = None,
           forbid: Annotated[list[Path] | None, opt.path_option("--forbid", "Prompts never to train on.")] = None,
           out: Annotated[Path, opt.path_option("--out", "The folder of the checkpoints.")] = CHECKPOINTS,
-          loss: Loss = None, depths: Depths = None, smooth: Smooth = None, optimiser: Optimiser = None,
-          attention: Attention = None, rate: Rate = None, drafters: Drafters = None, longest: Longest = None,
-          weight: Weight = None, positions: Positions = None, unroll: Unroll = None, rows: Rows = 8192,
-          batch: Batch = None, watch: Watch = None, begin: Begin = None,
+          loss: Loss = None, depths: Depths = None, smooth: Smooth = None, labels: Labels = None,
+          steps: Steps = None, optimiser: Optimiser = None, attention: Attention = None, rate: Rate = None,
+          drafters: Drafters = None, longest: Longest = None, weight: Weight = None, positions: Positions = None,
+          unroll: Unroll = None, rows: Rows = 8192, batch: Batch = None, watch: Watch = None, begin: Begin = None,
           learn_prompts: LearnPrompts = False, cache_gb: CacheGB = 10.0, features: Features = None,
           seed: opt.Seed = 0) -> None:
     """Trains drafters for a target: answers, features, a fit, a measurement and a card for each."""
@@ -106,8 +111,8 @@ def train(names: Annotated[list[str], typer.Argument(
                 names, target=target, device=device, dtype=dtype, threads=threads, minutes=minutes,
                 prompts=prompts or (), data=data or (), forbid=forbid or (), out=out, loss=loss, depths=depths,
                 cache=cache_gb * 1e9, seed=seed, say=say, progress=progress, optimiser=optimiser, rate=rate,
-                smooth=smooth, attention=attention, unroll=unroll, rows=rows, batch=batch, watch=watch or (),
-                begin=begin, learn_prompts=learn_prompts, features=features,
+                smooth=smooth, labels=labels, steps=steps, attention=attention, unroll=unroll, rows=rows, batch=batch,
+                watch=watch or (), begin=begin, learn_prompts=learn_prompts, features=features,
                 lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None

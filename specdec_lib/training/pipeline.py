@@ -60,6 +60,7 @@ class TrainingOrder:
     optimiser: str | None = None                   # None: the recipe's
     rate: float | None = None
     seed: int = 0
+    steps: int | None = None                       # of the fit, instead of the minutes that are left for it
     cache: float = 10e9                            # bytes of features on disk, on a GPU of hidden states in its memory
     features: Path | None = None                   # a folder of features that several fits share; None: in `out`
     rows: int = ROWS                               # of the draft vocabulary
@@ -76,6 +77,8 @@ class TrainingOrder:
         if not 0 <= self.cache < inf or abs(self.seed) >= 2 ** 63:
             raise Refusal(f"--cache-gb is 0 or more and --seed has at most 63 bits, got {self.cache / 1e9} and"
                           f" {self.seed}")
+        if self.steps is not None and self.steps < 1:
+            raise Refusal(f"--steps is at least 1, got {self.steps}")
         if self.optimiser not in (None, "adamw", "muon"):
             raise Refusal(f"--optimiser is adamw or muon, got {self.optimiser}")
         if self.rate is not None and not 0 < self.rate < inf:
@@ -114,9 +117,9 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
         return {name: teacher_forced_rates(which, drafter, lessons.batches(groups, drafter.levels))
                 for name, groups in looked.items() if groups}
 
-    settings = Settings(minutes=minutes, rate=order.rate or which.rate, optimiser=order.optimiser or which.optimiser,
+    settings = Settings(minutes, order.steps, order.rate or which.rate, order.optimiser or which.optimiser,
                         seed=order.seed, judge_every=min(180.0, 60 * order.minutes / LOOKS))
-    say(f"training {which.name} for {minutes:.1f} minutes")
+    say(f"training {which.name} for " + (f"{order.steps} steps" if order.steps else f"{minutes:.1f} minutes"))
     with alone_in(folder):
         mark_recipe(folder, recipe_of(order, objective, drafter, lessons))
         now = fit(drafter, lessons.train, lambda group: lessons.features(group, drafter.levels), objective, settings,
@@ -141,8 +144,9 @@ def recipe_of(order: TrainingOrder, objective: Objective, drafter: TrainableDraf
     given = texts_sum(lessons.data[i].tokens for group in lessons.train for i in group) if order.data else "its own"
     kept_out = None if order.data else json_sha256(sorted(left_out(order, read_watched(order))))[:12]
     return {"loss": objective.slot, "depth weights": objective.depth, "smoothing": objective.smooth,
-            "draft vocabulary": order.rows, "tokens of a step": order.batch, "prompts learned": order.learn_prompts,
-            "answers": given, "texts left out": kept_out, "dtype": str(drafter.frozen.rows.dtype)[6:], **drafter.meta()}
+            "labels": objective.labels, "draft vocabulary": order.rows, "tokens of a step": order.batch,
+            "prompts learned": order.learn_prompts, "answers": given, "texts left out": kept_out,
+            "dtype": str(drafter.frozen.rows.dtype)[6:], **drafter.meta()}
 
 
 def prepare_dataset(order: TrainingOrder, target: Target, text: Tokenizer, deadline: TimeBudget, say: Say,

@@ -86,13 +86,13 @@ RECIPES = {recipe.name: recipe for recipe in (
            limits=("It drafts for no method: it is a language model of its own, which fills masks in answers.",
                    "It is told where an answer ends by where the masks end; it never learned to end one itself.",
                    f"Its layers differ from the target's by matrices of rank {RANK}, trained and stored as such."),
-           unread=UNWEIGHTED, fills=True),
+           unread=(*UNWEIGHTED, "labels"), fills=True),
     Recipe("early-exit", "small adapters that let the target speak after some of its layers", EarlyExitNet,
            {"exit.*.norm": "float32", "ids": "int32"}, unread=UNWEIGHTED,
            parts=lambda meta: tuple(f"exit {layer}" for layer in meta["layers"])),
     Recipe("block-diffusion", "an EAGLE head, taught on to fill a block of masks at once with two more layers",
            block_drafter, {"ids": "int32", **dict.fromkeys(("layers.*", *MATRICES), "+rank80")}, upon="eagle",
-           unread=("rows",),
+           unread=("rows", "labels"),
            rate=1e-3,                              # at 4e-3 the head's own first slot is lost: 0.388 to 0.237
            limits=("Its first layer differs from that of the checkpoint eagle, which settings name by its checksum, "
                    "and its others from the target's by matrices of rank 80, in training as on disk. It is read with "
@@ -104,7 +104,7 @@ RECIPES = {recipe.name: recipe for recipe in (
                    "is greedy.")),
 )}
 NAMES = (*RECIPES, NGRAM, LENGTH, HRAD)            # the last three are counted, and fitted, by code of their own
-FITTED = ("loss", *UNWEIGHTED, "optimiser", "rows")
+FITTED = ("loss", *UNWEIGHTED, "labels", "steps", "optimiser", "rows")
 UNREAD = {NGRAM: (*FITTED, "rate", "batch"), LENGTH: FITTED, HRAD: FITTED}         # as `unread`, of these three
 OTHERS = (CANVAS,)                                 # no drafters, and for no target
 

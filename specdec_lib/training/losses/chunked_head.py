@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specdec_lib.training.losses.distillation import SLOT_LOSSES
 
+LABELS = DISTRIBUTION, TOKEN = "distribution", "token"                         # of the target, or the text's own token
 PIECE, MANY = {"cpu": 1024}, 16384                 # rows whose logits exist at once; many where calls cost more
 
 
@@ -27,8 +28,8 @@ def pieces(x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
 class TeacherRows(NamedTuple):
     """The target's distribution for n slots, on the columns of a restricted head: `columns [n, K]`, `probs [n, K]`.
 
-    Probabilities outside the head are zero and the others sum to one; `covered [n]` says where the target's best token
-    is among the columns. Slots that are not covered are not trained (EAGLE-3).
+    Probabilities outside the head are zero and the others sum to one; `covered [n]` says where the label, the target's
+    best token or the text's, is among the columns. Slots that are not covered are not trained (EAGLE-3).
     """
 
     columns: Tensor
@@ -37,7 +38,7 @@ class TeacherRows(NamedTuple):
 
 
 class SlotLosses(NamedTuple):
-    """Results of n slots: losses [n], the drafter's best column [n], its probability of the target's best [n]."""
+    """Results of n slots: losses [n], the drafter's best column [n], its probability of the label [n]."""
 
     loss: Tensor
     best: Tensor
@@ -50,6 +51,12 @@ def teacher_rows(top_ids: Tensor, top_logp: Tensor, columns: Tensor) -> TeacherR
     probs = top_logp.float().exp() * (place >= 0)
     covered = place[..., 0] >= 0
     return TeacherRows(place.clamp(min=0), probs / probs.sum(-1, keepdim=True).clamp(min=1e-9), covered)
+
+
+def certain_labels(columns: Tensor) -> TeacherRows:
+    """Distributions with all mass on these columns [n]; -1 is a token that the head does not have."""
+    covered = columns >= 0
+    return TeacherRows(columns.clamp(min=0)[:, None], covered[:, None].float(), covered)
 
 
 def slot_losses(x: Tensor, head: Tensor, dist: TeacherRows) -> SlotLosses:

@@ -2,7 +2,8 @@
 
 A wholly masked block is the input of drafting in one step; the objective weights its slots by depth. A randomly masked
 block is the input of one of several steps (`random_masking.py`). The text's rows learn the next token, so that a block
-of one stays a language model (arXiv 2511.08923). All of them learn the target's distribution under the true text.
+of one stays a language model (arXiv 2511.08923). All of them learn the target's distribution under the true text, or
+the text's own token (`Objective.labels`).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def diffusion_loss(x: Tensor, frozen: Frozen, batch: Batch, drawn: MaskDraw, mix
 
     `x [B * S + B * A * rows, hidden]` are the normed hidden states of the texts' rows and then of the blocks'.
     """
-    dist, size = frozen.distribution(batch, 0), drawn.blocks.size
+    dist, size = frozen.labels(batch, 0, objective.labels), drawn.blocks.size
     row, place, inside = block_slots(batch, drawn.blocks)
     counted = inside & drawn.real[..., None] & dist.covered[place]
     learned = block_weights(x, frozen, dist, row, place, counted, drawn, mix, objective)[counted]
@@ -102,5 +103,5 @@ def block_weights(x: Tensor, frozen: Frozen, dist: TeacherRows, row: Tensor, pla
 
 
 def teacher_at(dist: TeacherRows, places: Tensor) -> TeacherRows:
-    """The target's distributions at these flat positions."""
+    """The labels at these flat positions."""
     return TeacherRows(*(part[places] for part in dist))

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdec_lib.training.data.batches import Batch
-from specdec_lib.training.losses.chunked_head import TeacherRows, slot_losses, weighted_loss
+from specdec_lib.training.losses.chunked_head import certain_labels, slot_losses, weighted_loss
 from specdec_lib.training.losses.objective import Objective, mean
 from specdec_lib.training.losses.random_masking import MOST, hidden_weights, hide_tokens, mask_rates
 from specdec_lib.training.nets.base import normed
@@ -81,12 +81,6 @@ def masked_rows(drafter, batch: Batch, masked: Tensor) -> TrainedRows:
     columns = drafter.frozen.columns[batch.later(batch.tokens, 1)]
     learnable = batch.drafted(1) & (columns >= 0)
     return TrainedRows(batch.later(masked, 1) & learnable, learnable, columns)
-
-
-def certain_labels(columns: Tensor) -> TeacherRows:
-    """Distributions with all mass on these columns [n]."""
-    one = torch.ones(len(columns), 1, device=columns.device)
-    return TeacherRows(columns[:, None], one, one[:, 0] > 0)
 
 
 def full_diffusion_loss(drafter, batch: Batch, objective: Objective) -> tuple[Tensor, dict[str, list[float]]]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specdec_lib.training.data.batches import Batch
-from specdec_lib.training.losses.chunked_head import TeacherRows, slot_losses, weighted_loss
+from specdec_lib.training.losses.chunked_head import DISTRIBUTION, LABELS, TeacherRows, slot_losses, weighted_loss
 from specdec_lib.training.losses.distillation import DEPTH_WEIGHTS, SLOT_LOSSES, dpace_weights
 from specdec_lib.training.nets.base import TrainableDrafter
 
@@ -21,11 +21,14 @@ class Objective:
     slot: str = "ce"                               # ce, tv or mixed
     depth: str = "decay"                           # decay, dpace or streak
     smooth: float | None = None                    # for dpace and streak; None: 0.5 for dpace, 0 for streak
+    labels: str = DISTRIBUTION                     # the target's at the slot, or token: the text's own token
 
     def __post_init__(self):
         if self.slot not in SLOT_LOSSES or self.depth not in DEPTH_WEIGHTS:
             raise ValueError(f"there is no loss {self.slot!r} with weights {self.depth!r}: take one of "
                              f"{', '.join(SLOT_LOSSES)} and one of {', '.join(DEPTH_WEIGHTS)}")
+        if self.labels not in LABELS:
+            raise ValueError(f"there are no labels {self.labels!r}: take {' or '.join(LABELS)}")
         if self.smooth is not None and (self.depth == "decay" or not 0 <= self.smooth < 1):
             raise ValueError(f"dpace and streak are smoothed by a share from 0 to below 1, got {self.smooth} for "
                              f"{self.depth}")
@@ -46,7 +49,7 @@ class Objective:
         if own_loss is not None:
             return own_loss(batch, self)
         streams = drafter.slots(batch)
-        parts = [slot_targets(drafter, batch, k if drafter.unrolled else 0) for k in range(len(streams))]
+        parts = [slot_labels(drafter, batch, k if drafter.unrolled else 0, self.labels) for k in range(len(streams))]
         weights = self.weights(drafter, streams, parts)
         total, anchors = 0.0, max(1, int(parts[0][0].sum()))
         told: dict[str, list[float]] = {"loss": [], "right": []}
@@ -68,9 +71,9 @@ class Objective:
         return self.by_depth(probs)
 
 
-def slot_targets(drafter: TrainableDrafter, batch: Batch, ahead: int) -> tuple[Tensor, TeacherRows]:
-    """Where slot `ahead` can be learned [B * S] bool, and the target's distribution there."""
-    dist = drafter.frozen.distribution(batch, ahead)
+def slot_labels(drafter: TrainableDrafter, batch: Batch, ahead: int, kind: str) -> tuple[Tensor, TeacherRows]:
+    """Where slot `ahead` can be learned [B * S] bool, and its labels there."""
+    dist = drafter.frozen.labels(batch, ahead, kind)
     chosen = batch.drafted(1 + ahead).flatten() & dist.covered
     return chosen, TeacherRows(*(part[chosen] for part in dist))
 

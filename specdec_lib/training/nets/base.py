@@ -13,7 +13,7 @@ from specdec_lib.heads.base import Target, every_output_row
 from specdec_lib.models.llama.config import rope_table
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.data.features import text_features
-from specdec_lib.training.losses.chunked_head import TeacherRows, teacher_rows
+from specdec_lib.training.losses.chunked_head import TOKEN, TeacherRows, certain_labels, teacher_rows
 
 
 class Trainable(Protocol):
@@ -69,6 +69,12 @@ class Frozen(nn.Module):
     def angles(self, count: int, ahead: int = 0) -> tuple[Tensor, Tensor]:
         """Cosines and sines of positions ahead, ahead + 1, ..., [count, head_dim] each."""
         return self.cos[ahead:ahead + count], self.sin[ahead:ahead + count]
+
+    def labels(self, batch: Batch, ahead: int, kind: str) -> TeacherRows:
+        """What is learned `ahead` rows after each row of the batch [B * S, K]; `kind` is one of `LABELS`."""
+        if kind == TOKEN:
+            return certain_labels(self.columns[batch.later(batch.tokens, 1 + ahead)].flatten())
+        return self.distribution(batch, ahead)
 
     def distribution(self, batch: Batch, ahead: int) -> TeacherRows:
         """The target's distributions `ahead` rows after each row of the batch [B * S, K]."""

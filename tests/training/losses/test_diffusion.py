@@ -96,7 +96,7 @@ def test_a_model_certain_of_the_true_tokens_has_no_masked_loss():
     """Unit test (a) of masked diffusion losses."""
     sure = replace(BATCH, top_logp=torch.full_like(BATCH.top_logp, -torch.inf).index_fill_(-1, torch.tensor(0), 0.0))
     eye = SimpleNamespace(rows=torch.eye(40), columns=torch.arange(40))
-    eye.distribution = lambda batch, ahead: Frozen.distribution(eye, batch, ahead)
+    eye.labels = lambda batch, ahead, kind: Frozen.distribution(eye, batch, ahead)
     drawn = draw_masks(sure, MASKED, (4,))
     count, size = sure.tokens.shape
     best = torch.nn.functional.one_hot(sure.top_ids[..., 0], 40) * 200.0

@@ -8,6 +8,7 @@ from torch import nn
 
 from specdec_lib.training.data.batches import Batch
 from specdec_lib.training.data.features import Features
+from specdec_lib.training.losses.chunked_head import DISTRIBUTION, LABELS, TOKEN
 from specdec_lib.training.losses.distillation import DEPTH_WEIGHTS, SLOT_LOSSES, dpace_weights, streak_weights
 from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.base import Frozen
@@ -40,10 +41,13 @@ def batch(target):
     return Features(target, tiny_examples(5), (), None)(range(5))
 
 
-def by_hand(drafter: Table, batch: Batch, slot: str, depth: str) -> float:
+def by_hand(drafter: Table, batch: Batch, slot: str, depth: str, labels: str = DISTRIBUTION) -> float:
     """The same objective, one slot at a time."""
     dist, best = torch.zeros(*batch.tokens.shape, 40), batch.top_ids[..., 0]
     dist.scatter_(-1, batch.top_ids, batch.top_logp.exp())
+    if labels == TOKEN:
+        best = batch.tokens.roll(-1, 1)            # the text's own
+        dist = nn.functional.one_hot(best, 40).float()
     logits = drafter.x.detach() @ drafter.frozen.rows.T
     losses, probs = {}, torch.zeros(DEPTH, *batch.tokens.shape)
     for k in range(DEPTH):
@@ -65,6 +69,14 @@ def by_hand(drafter: Table, batch: Batch, slot: str, depth: str) -> float:
 def test_the_loss_equals_plain_loops_over_anchors_and_depths(target, batch, slot, depth):
     drafter = Table(target, batch)
     assert Objective(slot, depth)(drafter, batch)[0].item() == pytest.approx(by_hand(drafter, batch, slot, depth), 1e-4)
+
+
+@pytest.mark.parametrize("depth", DEPTH_WEIGHTS)
+def test_labels_may_be_the_texts_own_tokens_also_where_the_target_would_say_another(target, batch, depth):
+    drafter = Table(target, batch)
+    said = [Objective("ce", depth, labels=labels)(drafter, batch)[0].item() for labels in LABELS]
+    assert said == pytest.approx([by_hand(drafter, batch, "ce", depth, labels) for labels in LABELS], 1e-4)
+    assert said[0] != pytest.approx(said[1], 1e-3)
 
 
 def test_independent_drafters_all_learn_the_next_token_with_equal_weights(target, batch):
@@ -145,6 +157,11 @@ def test_streak_and_dpace_of_the_same_smoothing_are_one():
     assert torch.equal(Objective("ce", "dpace", 0.0).by_depth(probs), streak_weights(probs))
     assert torch.equal(Objective("ce", "streak").by_depth(probs), streak_weights(probs))
     assert torch.equal(Objective("ce", "dpace").by_depth(probs), dpace_weights(probs, 0.5))
+
+
+def test_unknown_labels_are_refused():
+    with pytest.raises(ValueError, match="no labels 'best': take distribution or token"):
+        Objective(labels="best")
 
 
 @pytest.mark.parametrize(("depth", "smooth"), [("decay", 0.1), ("streak", 1.0), ("dpace", -0.1)])
