@@ -192,6 +192,7 @@ class DraftedAhead(NamedTuple):
     scored: int | None = None                      # rows of the forward; None: one more than the draft has nodes
     asked: Budget | None = None                    # of the draft made beside; the round's own is of the tested one
     kept: int | None = None                        # drafted tokens that this verdict emitted; None: all it accepted
+    levels: int | None = None                      # of what was made: the forwards of a drafter that drafts by level
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,6 @@ class LM(Protocol):
     @property
     def context(self) -> int | None:
         """Tokens the model can hold; None where nothing limits them."""
-        ...
 
     def __call__(self, tokens: tuple[int, ...], draft: Draft) -> Scores: ...
     def prefill(self, tokens: tuple[int, ...]) -> None: ...

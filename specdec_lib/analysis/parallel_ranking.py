@@ -13,13 +13,15 @@ from specdec_lib.analysis.parallel_published import EXIT_SHARE
 from specdec_lib.schedules import closed_forms as forms
 from specdec_lib.schedules.simulate import Calibration
 from specdec_lib.schedules.traces import overlapped_rounds, pipelined, replay
+from specdec_lib.what.multi_sequence import divisor_below
 
 HEADS = 3                                          # of SpecBranch, its released code's k_max
-SEQUENCES = 2                                      # of DuoDecoding
+SEQUENCES = 2                                      # of DuoDecoding, where its rule allows so many for a length
 RETRIEVED = 1.0                                    # tokens that Double's drafter wins by retrieval in a step: assumed
 LAYERS = 24
 ASSUMED = (f"specbranch: {HEADS} branches, drafted as one batch at the price of one; duodecoding: {SEQUENCES} sequences"
-           f" that share the budget; heads are right independently; ppsd: exit after {EXIT_SHARE:.0%} of the layers,"
+           f" that share the budget, one where that does not divide it; heads are right independently, an upper"
+           f" estimate; ppsd: exit after {EXIT_SHARE:.0%} of the layers,"
            f" a device for each stage; double: {RETRIEVED:g} retrieved token for each drafted one; all accept alike")
 
 
@@ -36,13 +38,14 @@ def simulated_speeds(alpha: float, ratio: float, rounds: int = 400, seed: int = 
     """
     length = forms.matched_length(ratio)
     draw = partial(overlapped_rounds, alpha, rounds=rounds, seed=seed)
-    budget = max(1, length // SEQUENCES)
+    sequences = divisor_below(SEQUENCES, length)
     longer = round(length * (1 + RETRIEVED))
     step = Calibration(1.0, float(ratio))
     found = {"pearl": ratio * replay(draw(length), step).rate,
              "specbranch": ratio * replay(draw(length, branches=HEADS, first=any_of(alpha, HEADS)),
                                           Calibration(1.0, float(ratio), more=more)).rate,
-             "duodecoding": ratio * replay(draw(budget, branches=SEQUENCES, first=any_of(alpha, SEQUENCES)), step).rate,
+             "duodecoding": ratio * replay(draw(length // sequences, branches=sequences,
+                                                first=any_of(alpha, sequences)), step).rate,
              "double": ratio * replay(draw(longer), Calibration(length / longer, float(ratio))).rate,
              "ppsd": LAYERS * pipelined(alpha, LAYERS, round(EXIT_SHARE * LAYERS), rounds, seed).rate}
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))

@@ -1,13 +1,12 @@
 """EAGLE-2: each round verifies the tree to which the head gives the highest probabilities.
 
 Source: Li et al. 2024 (EAGLE-2). The published setting is 60 tokens, depth 5 and width 10; its 60 count the root and
-its 5 the steps after the root's own, so here it is `eagle2(nodes=59, depth=6, width=10, least=0, price=0)`. Those sizes
-are for a GPU. Here the measured cost curve says how many nodes of a tree are worth their rows (`cost.row_costs`), of at
-most twice those that cost little. The head's step for a level is paid even when no node of the level is submitted, so
-no level is grown below a tree whose best new path has a lower probability than `least`. On the tuning prompts that is
-1.12 times (1.08 to 1.17) as fast as `eagle2(least=0, price=0)`, all twelve nodes in every round
-(`data/results/tuning`).
-Width is 4, because a few rows cost the head little more than one.
+its 5 the steps after the root's own, so here it is `eagle2(nodes=59, depth=6, width=10, least=0, price=0,
+sharpness=1)`. Those sizes are for a GPU. Here the measured cost curve says how many nodes of a tree are worth their
+rows (`cost.row_costs`), of at most twice those that cost little. The head's step for a level is paid even when no node
+of the level is submitted, so no level is grown below a tree whose best new path has a lower probability than `least`.
+On the tuning prompts that is 1.12 times (1.08 to 1.17) as fast as `eagle2(least=0, price=0)`, all twelve nodes in every
+round (`data/results/tuning`). Width is 4, because a few rows cost the head little more than one.
 
 Verified by `match`: nodes are deterministic, so `rejection` accepts a child with exactly the probability that the
 target draws it. The two accept equally often, and `match` emits exactly plain decoding's tokens when sampling, too.

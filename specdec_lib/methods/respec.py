@@ -1,11 +1,12 @@
 """ReSpec, strict: retrieve from several scored positions while the target's entropy is low, else use EAGLE-2's tree.
 
 Source: ReSpec (arXiv 2511.01282): entropy-guided trigger, feedback-driven candidates, source-aware verification. Here
-both sources are verified strictly, so it is lossless; `respec-relaxed` has a relaxed rule as in the paper. What is
-known of the paper's setting is
-`respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", nodes=60, copy=60, longest=40, grow=0, price=0,
-counts=0)`, with sizes for a GPU; ours come from the cost curve. Cost: no draft forward in rounds that retrieve, else
-EAGLE-2's.
+both sources are verified strictly, so it is lossless; `respec-relaxed` has a relaxed rule as in the paper. Of the
+paper's setting `theta=1.5`, `look_back=3`, `shape="leave"`, `least=0.5` and `key="position"` are known at second hand.
+With the tree of the EAGLE-2 that it is compared with, and our guesses for the rest (`analysis/paper_settings.py`), it
+is `respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", depth=6, width=10, nodes=59, copy=60,
+longest=40, grow=0, price=0, counts=0)`. Those sizes are for a GPU; ours come from the cost curve. Cost: no draft
+forward in rounds that retrieve, else EAGLE-2's.
 
 Ours beside the paper's: what followed the same tokens earlier in the text raises the head's scores (`counts`, see
 `heads/text_counts.py`), and `least` is 0.6: without feedback yet that is a match of three tokens. Together they give 1
@@ -35,11 +36,13 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
 
     Trigger: `theta`, `penalty`, `look_back`, `reading`. Candidates: `key`, `query`, `least`, `shape`, `kept`,
     `longest`, in trees of at most `copy` nodes. The others are `eagle2`'s, whose `least` is called `grow` here. Nodes
-    default to twice what the cost curve allows and `copy` to twice as many again, since each must be worth its row.
+    default to twice what the cost curve allows and `copy` to twice as many again, since each must be worth its row;
+    the width grows with the nodes as in `eagle2`.
     `remember` is for `respec+memory`, `lengthen` and `further` for `respec+lengthened`.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     copy = 2 * nodes if copy is None else copy
+    width = max(width, -(-nodes // max(1, depth)))
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
                     depth=copy if longest is None else longest, nodes=copy, model_depth=depth, model_width=width,
                     model_nodes=nodes, least=grow)

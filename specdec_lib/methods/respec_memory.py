@@ -1,10 +1,9 @@
 """ReSpec with a memory: `respec`, whose retrieval also searches the answers to earlier prompts.
 
-Source: ReSpec (arXiv 2511.01282), whose retrieval store is said to hold generated text; that it persists across prompts
-is our reading. Lossless. On its first prompt it equals `respec`; its later gain depends on the earlier prompts, so a
-bench runs it cold and as a stream. The memory excludes prompts by default: every prompt ends in the same words of a
-chat template, followed by the beginning of an answer to another question. Cost: as `respec`, plus the index of earlier
-answers.
+Source: ours, on ReSpec (arXiv 2511.01282); which store its retrieval has is not known to us. Lossless. On its first
+prompt it equals `respec`; its later gain depends on the earlier prompts, so a bench runs it cold and as a stream. The
+memory excludes prompts by default: every prompt ends in the same words of a chat template, followed by the beginning of
+an answer to another question. Cost: as `respec`, plus the index of earlier answers.
 """
 
 from __future__ import annotations

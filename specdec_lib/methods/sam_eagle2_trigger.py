@@ -1,9 +1,9 @@
 """SAM with EAGLE-2 and ReSpec's trigger: the ablation step of ReSpec at which only the trigger is new.
 
 Source: the entropy-guided trigger of ReSpec (arXiv 2511.01282) over the drafters of SAM-Decoding (Hu et al. 2024). The
-trigger is that of `respec`; everything else is that of `sam+eagle2`, including its longest match, its tree and their
-sizes. A run of all three therefore separates the gain of the trigger from that of the candidates. Lossless. Cost: no
-draft forward in rounds that copy, else EAGLE-2's.
+trigger is that of `respec`; everything else is that of `sam+eagle2`, including the match that a copy needs, its tree
+and their sizes. A run of all three therefore separates the gain of the trigger from that of the candidates. Lossless.
+Cost: no draft forward in rounds that copy, else EAGLE-2's.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from specdec_lib.cards import Card, Kit
 from specdec_lib.methods import respec, sam_eagle2
 from specdec_lib.types import Method
 
+COPY = "suffix-automaton"
+
 
 def make(kit: Kit, theta: float | None = None) -> Method:
     """`theta` is the trigger's threshold in nats; it defaults to that of `respec`."""
-    base, trigger = sam_eagle2.make(kit), cast(Any, respec.make(kit).when)          # when/entropy_trigger
-    theta = trigger.threshold if theta is None else theta
-    return base._replace(when=replace(trigger, retrieve=base.when.copy, model=base.when.other, threshold=theta))
+    base, trigger = cast(Any, sam_eagle2.make(kit)), cast(Any, respec.make(kit).when)  # match-length, entropy-trigger
+    copies, theta = base.what.drafters[COPY], trigger.threshold if theta is None else theta
+    drafters = {**base.what.drafters, COPY: replace(copies, threshold=base.when.threshold)}
+    return Method(replace(trigger, retrieve=base.when.copy, model=base.when.other, threshold=theta),
+                  replace(base.what, drafters=drafters), base.how)
 
 
 CARD = Card("sam+eagle2+trigger", idea="copy the longest match at low entropy, else EAGLE-2",

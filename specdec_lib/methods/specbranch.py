@@ -4,10 +4,10 @@ Source: SpecBranch (arXiv 2506.01979). While the target verifies the pending tok
 tokens where it is uncertain, each continued; the target's own token selects one of them. What stays pending is cut at
 the next uncertain position (`schedules.cut`), and the next draft branches there. `most=1` switches the branches off,
 `epsilon=0` the cut; with both it is PEARL. `predict='h-rad'` adds the paper's trained predictor, which keeps nothing of
-a draft, or all of it, where it is sure; `predict='length'` puts AdaEAGLE's network in its place, whose predicted number
-of accepted tokens gives the class. Both were trained on the shipped draft model. H-RAD's classes are those of the three
-tokens that stay of a draft of four, so it is right for `depth=4` alone; the predicted number is compared with what the
-budget allowed, at any depth.
+a draft, or all of it, where it is sure; so that all can be kept, a draft then goes on beyond an uncertain position;
+`predict='length'` puts AdaEAGLE's network in its place, whose predicted number of accepted tokens gives the class. Both
+were trained on the shipped draft model. H-RAD's classes are those of the three tokens that stay of a draft of four, so
+it is right for `depth=4` alone; the predicted number is compared with what the budget allowed, at any depth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make(kit: Kit, depth: int | None = None, most: int = 3, epsilon: float = 0.3
     """`depth` tokens a branch, None takes the measured speed ratio; at most `most` branches; `predict`: "", length or
     h-rad.
     """
-    when = kit.part("branch-point", depth=depth, width=most, epsilon=epsilon)
+    when = kit.part("branch-point", depth=depth, width=most, epsilon=0.0 if predict else epsilon)
     cut = CutAtBranchPoint(epsilon, predictor(kit, predict))
     return Method(when, kit.part("branches", most=most), kit.part("rejection"),
                   Overlap(Workers(workers or kit.workers), keep=cut))

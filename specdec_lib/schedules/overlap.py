@@ -177,7 +177,8 @@ class Overlap:
         seconds = Seconds(begun - planning - inline, alone + new.seconds, scored - begun,
                           perf_counter() - waited, perf_counter() - start if worker.parallel else None)
         ahead = account(flight, new.draft, verdict, after)._replace(
-            made=len(first.draft) + len(new.draft), scored=1 + len(tree), asked=budget)
+            made=len(first.draft) + len(new.draft), scored=1 + len(tree), asked=budget,
+            levels=first.draft.depth + new.draft.depth)
         return session.after(replace(done, seconds=seconds, ahead=ahead)), after
 
     def submitted(self, session: Session, flight: Flight, dice: RandomNumbers) -> Draft:

@@ -1,9 +1,10 @@
 """Branch point: draft up to the first position at which the drafter's best token is unlikely.
 
 Source: SpecBranch (arXiv 2506.01979), confidence-driven drafting: the position with a best probability
-below `epsilon` is where the next draft branches, so drafting on beyond it would be wasted. The rule reads the
-distribution, not the drawn token, and not the draft's first position, where it has branched already. The length is that
-of another policy. Cost: no model pass.
+below `epsilon` is where the next draft branches, so drafting on beyond it would be wasted; where a predictor may keep
+the whole draft (`specbranch(predict=...)`), `epsilon` is 0 and nothing stops it. The rule reads the distribution, not
+the drawn token, and not the draft's first position, where it has branched already. The length is that of another
+policy, for each branch. Cost: no model pass.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class BranchPoint:
 
 def make(kit: Kit, depth: int | None = None, width: int = 3, epsilon: float = 0.3) -> BranchPoint:
     """`depth` tokens a branch; None takes the measured speed ratio."""
-    length = kit.part("speed-ratio") if depth is None else kit.part("fixed", depth=depth)
+    length = kit.part("speed-ratio", by_level=True) if depth is None else kit.part("fixed", depth=depth)
     return BranchPoint(length, width, epsilon)
 
 

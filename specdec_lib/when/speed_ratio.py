@@ -2,8 +2,9 @@
 
 Source: PEARL (Liu et al. 2024, arXiv 2408.11850) and DuoDecoding (Lv et al. 2025, arXiv 2503.00784) set the draft
 length to T_target / T_drafter, so that neither side waits. Both times are measured in the decode's own rounds: medians
-over the last `window` rounds, so that one slow round counts little. Cost: no model pass. The lengths depend on the
-machine; the tokens of a lossless method do not.
+over the last `window` rounds, so that one slow round counts little. With `by_level` the drafter's time is that of a
+level of its tree, for a budget that holds for each of several branches (SpecBranch). Cost: no model pass. The lengths
+depend on the machine; the tokens of a lossless method do not.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class SpeedRatio:
     first: int = 4
     longest: int = 16
     window: int = 8                                # rounds
+    by_level: bool = False                         # branches drafted side by side: so many levels, not tokens
 
     def __post_init__(self):
         if not (1 <= self.first <= self.longest and self.window >= 1):
@@ -33,7 +35,7 @@ class SpeedRatio:
         if not drafting:
             return Budget(self.first)
         forward = median(round.seconds.target for round in drafting)
-        step = median(round.seconds.what / drafted(round) for round in drafting)
+        step = median(round.seconds.what / (levels(round) if self.by_level else drafted(round)) for round in drafting)
         return Budget(max(1, min(self.longest, round(forward / step))))
 
 
@@ -44,8 +46,15 @@ def drafted(round: Round) -> int:
     return round.ahead.tokens if round.ahead.made is None else round.ahead.made
 
 
-def make(kit: Kit, first: int = 4, longest: int = 16, window: int = 8) -> SpeedRatio:
-    return SpeedRatio(first, longest, window)
+def levels(round: Round) -> int:
+    """Levels of what this round's drafter made: each is one forward of a drafter that drafts level by level."""
+    if round.ahead is None:
+        return round.draft.depth
+    return drafted(round) if round.ahead.levels is None else round.ahead.levels
+
+
+def make(kit: Kit, first: int = 4, longest: int = 16, window: int = 8, by_level: bool = False) -> SpeedRatio:
+    return SpeedRatio(first, longest, window, by_level)
 
 
 CARD = Card("speed-ratio", idea="as many tokens as are drafted during one target forward", source="Liu et al. 2024",

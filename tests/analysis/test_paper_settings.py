@@ -6,8 +6,8 @@ from specdec_lib import catalog
 from specdec_lib.analysis import paper_settings
 from specdec_lib.analysis.paper_settings import OURS, PAPER, SECOND_HAND, paper_setting, paper_spec
 
-WRITTEN = {"respec(paper)": 'respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", nodes=60, copy=60,'
-                            " longest=40, grow=0, price=0)",
+WRITTEN = {"respec(paper)": 'respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", depth=6,'
+                            " width=10, nodes=59, copy=60, longest=40, grow=0, price=0)",
            "diffuspec(paper)": "diffuspec(rule='printed', shortest=20, longest=30, growth=10, score='sum')"}
 
 

@@ -11,7 +11,8 @@ def test_simulated_speeds_agree_with_their_closed_forms(alpha, ratio):
     found = ranking.simulated_speeds(alpha, ratio, rounds=8000)
     expected = {"pearl": forms.pearl_speed(alpha, ratio),
                 "specbranch": forms.two_mode_speed(alpha, ratio, ratio, ranking.any_of(alpha, 3)),
-                "duodecoding": forms.two_mode_speed(alpha, ratio // 2, ratio, ranking.any_of(alpha, 2)),
+                "duodecoding": forms.two_mode_speed(alpha, ratio // 2, ratio, ranking.any_of(alpha, 2)) if ratio == 10
+                else forms.pearl_speed(alpha, ratio),              # two sequences do not divide five tokens
                 "double": forms.two_mode_speed(alpha, 2 * ratio, ratio, steps=ratio),
                 "ppsd": forms.pipelined_speed(alpha, 1, 4)}
     assert found == {name: pytest.approx(speed, rel=.05) for name, speed in expected.items()}

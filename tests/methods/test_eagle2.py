@@ -59,6 +59,14 @@ def test_nodes_come_from_the_cost_curve_and_the_width_suffices_for_them():
     assert Budget(*budget("eagle2", 30)).size == 60
 
 
+@pytest.mark.parametrize("name", ["respec", "respec-relaxed", "respec+memory", "respec+lengthened"])
+@pytest.mark.parametrize("nodes", [5, 15, 31])
+def test_the_tree_of_respec_is_that_of_eagle2(name, nodes):
+    world = replace(network_kit(None), nodes=nodes)
+    assert catalog.build(name, world).when.model == catalog.build("sam+eagle2", world).when.other
+    assert catalog.build(name, world).when.model.size == 2 * nodes
+
+
 def test_by_default_least_is_a_quarter_and_a_tree_has_twice_the_nodes_of_the_curve():
     world = replace(network_kit(None), nodes=6)
     assert catalog.build("eagle2", world).when.least == 0.25

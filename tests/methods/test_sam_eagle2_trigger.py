@@ -18,6 +18,7 @@ def test_it_differs_from_sam_with_eagle2_in_the_policy_only():
     assert type(step.how) is type(base.how)
     assert type(step.when) is not type(base.when)
     assert (step.when.retrieve, step.when.model) == (base.when.copy, base.when.other)
+    assert step.what.drafters["suffix-automaton"].threshold == base.when.threshold == 3
 
 
 def test_its_trigger_is_that_of_respec():

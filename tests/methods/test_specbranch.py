@@ -208,3 +208,9 @@ def test_it_drafts_in_a_process_what_it_drafts_in_turn():
 def test_on_the_real_model_it_writes_plain_decodings_tokens():
     world = real_kit()
     assert world("specbranch(depth=4)", 32) == world("ar", 32)
+
+
+def test_where_a_predictor_may_keep_all_of_a_draft_uncertainty_does_not_stop_it():
+    world = replace(WORLD, target=WORLD.target.fresh(), draft=FEW)
+    assert catalog.build(PREDICTED, world).when.epsilon == 0
+    assert catalog.build(PREDICTED.replace(", predict='h-rad'", ""), world).when.epsilon == .4

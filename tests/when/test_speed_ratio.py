@@ -36,6 +36,14 @@ def test_only_the_last_rounds_count():
     assert SpeedRatio(window=2)(past((9.0, 1.0, 4), (9.0, 1.0, 4), (1.0, 1.0, 2), (1.0, 1.0, 2)), NO_DICE).depth == 2
 
 
+@pytest.mark.parametrize(("by_level", "length"), [(False, 12), (True, 6)])
+def test_several_branches_side_by_side_take_a_forward_for_each_level(by_level, length):
+    """Two branches of six tokens took six forwards, which one forward of the target is worth."""
+    session = past((6.0, 6.0, 12))
+    one = replace(session.rounds[0], ahead=session.rounds[0].ahead._replace(made=12, levels=6))
+    assert SpeedRatio(by_level=by_level)(replace(session, rounds=(one,)), NO_DICE).depth == length
+
+
 @pytest.mark.parametrize("values", [{"first": 0}, {"first": 9, "longest": 8}, {"window": 0}])
 def test_lengths_that_cannot_be_are_refused(values):
     with pytest.raises(Refusal, match="first <= longest"):
