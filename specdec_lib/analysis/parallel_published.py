@@ -43,11 +43,12 @@ PUBLISHED: Mapping[str, ScheduleClaim] = {
                                   "Fast Inference via Hierarchical Speculative Decoding (arXiv 2510.19705)",
                                   "abstract")}
 
+SCRIPTED = "draft length of its scripts; that it equals the speed ratio is our inference"
 BUDGETED = "draft budget of its scripts; that it equals the speed ratio is our inference"
 PRICES: Mapping[str, PaperPrice] = {
-    "PEARL, 6.7B/33B": PaperPrice(3, "draft length of its scripts, set to the speed ratio", "code"),
-    "PEARL, 1.3B/33B": PaperPrice(4, "draft length of its scripts, set to the speed ratio", "code"),
-    "PEARL, 7B/70B": PaperPrice(5, "draft length of its scripts, set to the speed ratio", "code"),
+    "PEARL, 6.7B/33B": PaperPrice(3, SCRIPTED, "code"),
+    "PEARL, 1.3B/33B": PaperPrice(4, SCRIPTED, "code"),
+    "PEARL, 7B/70B": PaperPrice(5, SCRIPTED, "code"),
     "SpecBranch, 68M/7B": PaperPrice(7, "draft length at which drafting takes as long as a forward", "second hand"),
     "DuoDecoding, Vicuna 7B": PaperPrice(16, BUDGETED, "code"),
     "DuoDecoding, Llama 2 7B": PaperPrice(24, BUDGETED, "code")}

@@ -2,7 +2,8 @@
 
 Source: Tolerator (arXiv 2510.05090), section on cross-validation: the share of hidden positions falls along a cosine
 from `start` to `finish`; of the hidden ones those with the least probable old token are drawn again, the rest get it
-back; a position that was drawn again `lock` times in a row with the same result is never hidden again.
+back; a position whose token was drawn again `lock` times in a row is never hidden again. A draw that changes the token
+is not counted here; the released code counts it as the first.
 """
 
 from __future__ import annotations

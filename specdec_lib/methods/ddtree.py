@@ -1,9 +1,9 @@
 """DDTree: each round verifies a tree of the likeliest paths through one block of slots.
 
 Source: DDTree (arXiv 2604.12989), which drafts with DFlash, on a GPU and with slots that are independent of each other:
-`ddtree(linked=False, price=0, nodes=64, top=32, depth=8)` comes closest to that. Here the block drafter's correction
-joins the slots, see `what/slot_tree.py`, and the cost curve says which nodes are worth their row. The tree uses five of
-the block's eight slots, because deeper nodes are hardly ever reached.
+`ddtree(linked=False, price=0, nodes=64, top=32, width=32, depth=8)` comes closest to that. Here the block drafter's
+correction joins the slots, see `what/slot_tree.py`, and the cost curve says which nodes are worth their row. The tree
+uses five of the block's eight slots, because deeper nodes are hardly ever reached.
 
 Verified by `match`: nodes are deterministic, so `rejection` would accept as often, and `match` emits exactly plain
 decoding's tokens when sampling, too. Cost: one drafter forward per round.

@@ -1,10 +1,10 @@
 """DuoDecoding: a drafter beside the target spends its token budget on one long sequence or on several short ones.
 
 Source: Lv et al. 2025 (DuoDecoding, arXiv 2503.00784), with the drafter on the CPU and the target on a GPU. The budget
-is the ratio of their speeds, so that neither waits; the first draft has one token. Several sequences compete for the
-next position, and the target's token selects one. `most=1` switches that off. The released code is greedy; here all
-drafted tokens are deterministic proposals, so the rule is lossless when sampling as well. `workers` says where the
-drafter runs.
+is the ratio of their speeds, so that neither waits; the first two drafts have one token, since nothing is timed yet.
+Several sequences compete for the next position, and the target's token selects one. `most=1` switches that off. The
+released code is greedy; here all drafted tokens are deterministic proposals, so the rule is lossless when sampling as
+well. `workers` says where the drafter runs.
 """
 
 from __future__ import annotations

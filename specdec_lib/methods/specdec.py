@@ -1,9 +1,9 @@
 """SpecDec: each round, a non-autoregressive decoder fills a block and the encoder-decoder verifies it in one forward.
 
 Source: SpecDec (Xia et al. 2023, arXiv 2203.16487). Verified by `match`, which at temperature 0 is the paper's rule
-with beta = 1: the output is greedy decoding's. The paper's relaxed rules are `specdec@top-beta(beta=3, tolerance=1.0)`,
-its main setting, and `specdec(k=25)@top-beta(beta=5, tolerance=3.0)`, its published script. Cost: one drafter forward
-a round. It has a drafter for the target `g2p` alone.
+with beta = 1: the output is greedy decoding's. The paper's relaxed rule is `top-beta`: beta 3 and tolerance 1.0 in its
+main setting as far as we know it without its text, and `specdec(k=25)@top-beta(beta=5, tolerance=3.0)` in its published
+script; the default here is k = 10. Cost: one drafter forward a round. It has a drafter for the target `g2p` alone.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Source: DFlash (arXiv 2602.06036), with the anchor slot, the left-to-right correction and the confidence of DSpark
 (arXiv 2607.05147), and the first layer of EAGLE-3 (arXiv 2503.01840). Tokens are chosen and none is drawn, so every
-node is deterministic at every temperature. The confidence of a node is the drafter's estimate that it is accepted
-once it is reached. Cost: one forward of the drafter per block; eight tokens cost as much as one.
+node is deterministic at every temperature. The confidence of a node is the drafter's estimate of the overlap of both
+distributions at temperature 1, which stands in for the probability that it is accepted once it is reached. Cost: one
+forward of the drafter per block; eight tokens cost as much as one.
 
 With a cost curve the draft may be cut: from n - 1 to n tokens it is extended while
 C_n T_{n-1} > tau_{n-1} (T_n - T_{n-1}), with C_n the product of n confidences, tau_n = 1 + C_1 + ... + C_n the expected

@@ -3,17 +3,18 @@
 Source: ReSpec (arXiv 2511.01282), feedback-driven candidate selection. Every position at which the text's suffix
 occurred before has a score (see index/position_scores). Every node is deterministic. Cost: no model pass.
 
-What is known of the paper is `shape="leave", least=0.5, query=3, key="position"`: positions below `least` are dropped;
+Known of the paper at second hand is `shape="leave", least=0.5, key="position"`: positions below `least` are dropped;
 the others are offered in the order of score, match length and recency, each with a length that grows with its score,
-and merged into one tree. The paper gives no rate of the scores, number of positions searched, or shortest chain.
-`shape="extend"` lengthens the chains by the nodes that remain, best first; those nodes do not count in the scores.
+and merged into one tree. How many tokens must match, the rate of the scores, the number of positions searched and the
+shortest chain are not known to us. `shape="extend"` lengthens the chains by the nodes that remain, best first; those
+nodes do not count in the scores.
 
-Ours, `shape="likely"`, sizes the tree by the value of a node: see index/trees. Match length and score together give
-the confidence of a position, the nodes are those that are worth their rows on the cost curve, and nothing is drafted
-where even the first token is below `least`. So drafts are longer after long matches and shorter after short ones: on
-the tuning prompts 9.6 tokens a draft instead of 21.4, and `respec` with it was 1.07 times (1.03 to 1.12) as fast as
-with chains by score (the command of `data/results/tuning` at 4f0c3fd, where `respec` had `least` 0.3 and no counts).
-Scores are kept by distance, because an absolute position seldom recurs: a copy moves on with the text.
+Ours, `shape="likely"`, sizes the tree by the value of a node: see index/trees. Match length and score together give the
+confidence of a position, the nodes are those that are worth their rows on the cost curve, and nothing is drafted where
+even the first token is below `least`. So drafts are longer after long matches and shorter after short ones: on the
+tuning prompts 9.6 tokens a draft instead of 21.4, and `respec` with it was 1.07 times (1.03 to 1.12) as fast as with
+chains by score (the command of `data/results/tuning` at 4f0c3fd, where `respec` had `least` 0.3 and no counts). Scores
+are kept by distance, because an absolute position seldom recurs: a copy moves on with the text.
 """
 
 from __future__ import annotations

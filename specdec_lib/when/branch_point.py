@@ -1,8 +1,8 @@
 """Branch point: draft up to the first position at which the drafter's best token is unlikely.
 
-Source: SpecBranch (arXiv 2506.01979), confidence-driven drafting: the position with a best probability
-below `epsilon` is where the next draft branches, so drafting on beyond it would be wasted; where a predictor may keep
-the whole draft (`specbranch(predict=...)`), `epsilon` is 0 and nothing stops it. The rule reads the distribution, not
+Source: SpecBranch (arXiv 2506.01979), confidence-driven drafting: the position with a best probability below `epsilon`
+is where the next draft branches, so drafting on beyond it would be wasted; where a predictor may keep the whole draft
+(`specbranch(predict=...)`), `epsilon` is 0 and nothing stops it. The rule reads the raw softmax at temperature 1, not
 the drawn token, and not the draft's first position, where it has branched already. The length is that of another
 policy, for each branch. Cost: no model pass.
 """

@@ -3,8 +3,8 @@
 Source: the arm LogitMargin of TapOut (arXiv 2511.02017), known to us at second hand. Formula: stop where
 first - second < h. We did not find whether the paper subtracts probabilities or logits; probabilities are the default,
 and `logits` takes the difference of logits, ln(first / second). We did not find the published threshold either; 0.2
-between probabilities is from memory. The rule reads the distribution that the token was drawn from, and the drawn token
-stays in the draft. Cost: no model pass.
+between probabilities is from memory. The rule reads the raw softmax at temperature 1, whatever tokens are drawn at, and
+the drawn token stays in the draft. Cost: no model pass.
 """
 
 from __future__ import annotations

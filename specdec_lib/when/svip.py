@@ -7,8 +7,8 @@ wrong. Cost: no model pass.
 
 The released code and version 2 of the paper disagree: the code stops where sqrt(0.15 * H) > 0.3, that is above 0.6
 nats; the paper writes sqrt(H) > 0.3, above 0.09 nats (`ratio=1` here). The code's rule is the default. Its cap of 40
-tokens is for a GPU; here the cost curve decides. The rule reads the distribution that the token was drawn from, and the
-drawn token stays in the draft.
+tokens is for a GPU; here the cost curve decides. The rule reads the raw softmax at temperature 1, whatever tokens are
+drawn at, and the drawn token stays in the draft.
 """
 
 from __future__ import annotations

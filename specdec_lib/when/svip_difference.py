@@ -1,8 +1,9 @@
 """SVIP-difference: stop drafting where the drafter's entropy rises sharply from one token to the next.
 
 Source: one of the five arms of TapOut (arXiv 2511.02017), known to us at second hand. Formula: stop where
-sqrt(H_t) - sqrt(H_{t-1}) > h, entropies in nats. We did not find the published h; 0.2 is from memory. The first token
-of a draft has no predecessor and never stops it; that is our choice. Cost: no model pass.
+sqrt(H_t) - sqrt(H_{t-1}) > h, entropies in nats, of the raw softmax at temperature 1. We did not find the published h;
+0.2 is from memory. The first token of a draft has no predecessor and never stops it; that is our choice. Cost: no model
+pass.
 """
 
 from __future__ import annotations

@@ -5,6 +5,11 @@ layer and what it reads from EAGLE-3 (arXiv 2503.01840), whose deeper rows are m
 2602.01469). It starts from a trained EAGLE head: with its other layers' gates at zero, a slot of the anchor alone is
 that head's first step. Rows are those of the head: row j joins the target's hidden state of token j with token j + 1,
 and the anchor t is in row t - 1, so no slot sees the hidden state from which the target itself predicts the label.
+
+Ours: the correction is a matrix over the target's embedding, `rows(C) . A E[word]`, of a slot's best candidates alone;
+DSpark's is of rank 256 over all tokens. And the losses: cross-entropy with the target's distribution, weighted by
+0.8^k, plus half that of the corrected distribution; DFlash takes the text's token with weights exp(-k / 4), DSpark 0.1
+cross-entropy + 0.9 L1.
 """
 
 from __future__ import annotations
