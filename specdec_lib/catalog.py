@@ -19,6 +19,11 @@ from specdec_lib.types import Method, Refusal
 
 ROOMS = ("when", "what", "how")
 REPLACED = ("when", "how")                         # whose parts may follow an @
+# What the field calls methods elsewhere -> what a refusal of that name says.
+ELSEWHERE = {**dict.fromkeys(("pld", "lookup"), "it is prompt-lookup here"),
+             **dict.fromkeys(("suffix", "suffix-decoding"), "sam comes nearest to it"),
+             "rest": "sam with --store FILE comes nearest to it",
+             **dict.fromkeys(("medusa", "lookahead"), "it is not implemented here")}
 GIVEN = {"store": "--store FILE", "draft": "--draft NAME"}      # given by the user, not trained
 
 
@@ -64,7 +69,9 @@ def left_out() -> list[str]:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> Refusal:
-    return Refusal("; ".join([f"there is no {kind} named {name!r}; there are: {', '.join(known)}", *left_out()]))
+    hint = ELSEWHERE.get(name.lower().replace("_", "-")) if kind == "method" else None
+    refused = f"there is no {kind} named {name!r}" + (f" ({hint})" if hint else "")
+    return Refusal("; ".join([f"{refused}; there are: {', '.join(known)}", *left_out()]))
 
 
 def parts() -> dict[str, dict[str, Card]]:

@@ -31,23 +31,25 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 
 @app.command("methods")
-def list_methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+def list_methods(name: opt.CardName = None,
+                 as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                  checkpoints: opt.Shelf = None) -> None:
     """Lists the methods, and what is missing for those that cannot run."""
     from specdec_lib.checkpoints.card import shelf_at
     from specdec_lib.commands.methods import list_methods, show_listing
 
-    show_listing(list_methods(shelf_at(checkpoints)), as_json)
+    show_listing(list_methods(shelf_at(checkpoints), name), as_json, name is not None)
 
 
 @app.command("parts")
-def list_parts(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+def list_parts(name: opt.CardName = None,
+               as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
                checkpoints: opt.Shelf = None) -> None:
     """Lists the parts of the rooms when, what and how."""
     from specdec_lib.checkpoints.card import shelf_at
     from specdec_lib.commands.methods import list_parts, show_listing
 
-    show_listing(list_parts(shelf_at(checkpoints)), as_json)
+    show_listing(list_parts(shelf_at(checkpoints), name), as_json, name is not None)
 
 
 @app.command()
@@ -55,7 +57,8 @@ def generate(prompt: Annotated[str, typer.Argument(help="The prompt; - reads it 
              method: opt.Method = "ar",
              target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
              threads: opt.Threads = None,
-             max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0,
+             max_new_tokens: opt.MaxNew = 128, temperature: opt.Temperature = 0.0, top_k: opt.TopK = 0,
+             top_p: opt.TopP = 1.0, seed: opt.Seed = 0,
              store: opt.Store = None,
              cost: opt.KnownCurve = None, draft: opt.Draft = None, checkpoints: opt.Shelf = None,
              diffusion: opt.Diffusion = None, eagle: opt.Eagle = None, workers: opt.Workers = "auto",
@@ -89,7 +92,8 @@ def run_bench(out: Annotated[Path, opt.path_option("--out", "The folder of the r
               prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
               dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 128,
               limit: opt.Limit = None,
-              repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
+              repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, top_k: opt.TopK = 0,
+              top_p: opt.TopP = 1.0, seed: opt.Seed = 0, store: opt.Store = None,
               cost: opt.Curve = None, peers: opt.Peers = "", draft: opt.Draft = None, checkpoints: opt.Shelf = None,
               orders: opt.Orders = "file", diffusion: opt.Diffusion = None, eagle: opt.Eagle = None,
               workers: opt.Workers = "auto", batch: opt.Batch = 1, quiet: opt.Quiet = False) -> None:
@@ -104,7 +108,8 @@ def report(out: Annotated[Path, opt.path_option("--out", "The folder of the resu
            prompts: opt.Prompts = None, target: opt.Target = "smollm2-135m", device: opt.Device = "auto",
            dtype: opt.Dtype = "auto", threads: opt.Threads = None, max_new_tokens: opt.MaxNew = 96,
            limit: opt.Limit = 12,
-           repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, seed: opt.Seed = 0, store: opt.Store = None,
+           repeats: opt.Repeats = 1, temperature: opt.Temperature = 0.0, top_k: opt.TopK = 0,
+           top_p: opt.TopP = 1.0, seed: opt.Seed = 0, store: opt.Store = None,
            cost: opt.Curve = None, peers: opt.Peers = "hf-generate,hf-prompt-lookup", draft: opt.Draft = None,
            checkpoints: opt.Shelf = None, orders: opt.Orders = "file", diffusion: opt.Diffusion = None,
            eagle: opt.Eagle = None, workers: opt.Workers = "auto", quiet: opt.Quiet = False,

@@ -43,7 +43,7 @@ def decode(prompt: Sequence[int], target: LM, when: When, what: What, how: How, 
     A `Method` unpacks into the parameters from `when` to `schedule`. Raises Refusal for an empty prompt, one that does
     not fit the target's context, or no tokens to generate. `source` is what an encoder-decoder was bound to.
     """
-    session = begin(prompt, max_new_tokens, end, sampling, id, target.context, source)
+    session = begin(prompt, max_new_tokens, end, sampling, id, target.context, source, why_context(target))
     return run(session, target, Method(when, what, how, schedule), dice, memory)
 
 
@@ -68,8 +68,8 @@ def finish(memory: Mapping[str, Any], session: Session) -> None:
 
 
 def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = frozenset(), sampling=None, id: str = "",
-          context: int | None = None, source: Sequence[int] = ()) -> Session:
-    """A session before its first round, with its input checked."""
+          context: int | None = None, source: Sequence[int] = (), why: str = "") -> Session:
+    """A session before its first round, with its input checked; `why` the context ends is from `why_context`."""
     if len(prompt) == 0:
         raise Refusal("the prompt is empty: give at least one token")
     if not hasattr(prompt[0], "__index__") or getattr(prompt[0], "ndim", 0):
@@ -81,11 +81,18 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
     if max_new_tokens < 1:
         raise Refusal(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     if context is not None and len(prompt) >= context:
-        raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds {context}:"
-                      " shorten it, since nothing is cut silently")
+        raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds"
+                      f" {context}{why}: shorten it, since nothing is cut silently")
     remaining = max_new_tokens if context is None else min(max_new_tokens, context - len(prompt))
     return Session(ids, len(prompt), remaining, frozenset(end), sampling, id,
                    source=tuple(int(token) for token in source))
+
+
+def why_context(target: LM) -> str:
+    """What a refusal adds where the context ends because positions change beyond it; "" elsewhere."""
+    ends = getattr(target, "moves_after", None)
+    return ("" if ends is None or ends != target.context else
+            " (beyond it this model changes the angles of all positions, which drafts would disturb)")
 
 
 def rounds(session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE) -> Iterator[Session]:

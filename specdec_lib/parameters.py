@@ -16,9 +16,14 @@ from specdec_lib.types import Refusal
 LARGEST = 2 ** 31 - 1                             # of a whole number, in size
 
 
+def defaults(card: Card) -> dict[str, Any]:
+    """The parameters that a spec of this card may give, in order, with their defaults."""
+    return {name: one.default for name, one in list(inspect.signature(card.make).parameters.items())[1:]}
+
+
 def check_parameters(card: Card, values: Mapping[str, Any]) -> None:
     """Refuses a parameter that the card does not take, and a value that is not of its type."""
-    known = list(inspect.signature(card.make).parameters)[1:]
+    known = list(defaults(card))
     for name, value in values.items():
         if name not in known:
             choice = f"it takes {', '.join(known)}" if known else "it takes none"

@@ -75,6 +75,19 @@ def test_a_wrong_spec_is_refused_in_a_sentence(spec, word):
         catalog.build(spec, kit())
 
 
+@pytest.mark.parametrize(("name", "hint"), [
+    ("pld", "it is prompt-lookup here"), ("lookup", "it is prompt-lookup here"), ("Suffix", "sam comes nearest to it"),
+    ("suffix_decoding", "sam comes nearest to it"), ("rest(nodes=3)", "sam with --store FILE comes nearest to it"),
+    ("medusa", "it is not implemented here"), ("lookahead@svip", "it is not implemented here")])
+def test_a_name_that_the_field_uses_is_refused_with_what_it_is_here(name, hint):
+    with pytest.raises(Refusal, match=rf" \({hint}\); there are: ar, "):
+        catalog.method_spec(name)
+
+
+def test_no_method_has_a_name_that_is_refused_with_a_hint():
+    assert not catalog.methods().keys() & catalog.ELSEWHERE.keys()
+
+
 @pytest.mark.parametrize(("spec", "word"), [
     ("specdiff2(how='svip')", "how of specdiff2 .* room how"), ("pearl(drafter='match')", "'match' is none"),
     ("pearl(drafter='svip')", "drafter of pearl .* room what"), ("pearl(drafter='echo')", "'echo' is none"),

@@ -2,8 +2,14 @@
 
 import json
 
+import pytest
+from typer.main import get_command
+
 from specdec_lib import cli
+from specdec_lib.analysis.bench_report import load_report
+from specdec_lib.analysis.report_tables import provenance_table
 from specdec_lib.bench import options
+from specdec_lib.bench.results import read_results
 from specdec_lib.cost import curves
 from tests.small_bench import (  # noqa: F401
     bench_fixture,
@@ -18,7 +24,7 @@ from tests.small_bench import (  # noqa: F401
 def test_methods_as_json_has_the_fields_of_the_contract(capsys):
     assert cli.run(["methods", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    fields = {"name", "idea", "source", "lossless", "needs", "available", "missing"}
+    fields = {"name", "idea", "source", "lossless", "needs", "available", "missing", "notebook", "parameters", "about"}
     assert all(set(entry) == fields for entry in found)
     assert found[0]["name"] == "ar"
     assert found[0]["available"] is True
@@ -44,6 +50,26 @@ def test_bench_writes_rounds_and_a_summary_with_peers_and_every_method(bench, tm
     assert summary["prompts"]["file"] == "prompts.jsonl"
     assert str(tmp_path) not in json.dumps(summary)
     assert (tmp_path / "out" / "rounds.parquet").stat().st_size > 0
+
+
+@pytest.mark.parametrize("one_token", [("--top-k", "1"), ("--top-p", "1e-6")])
+def test_top_k_and_top_p_filter_what_methods_and_transformers_sample(bench, tmp_path, one_token):
+    assert cli.run([*bench, "--methods", "ar,sam", "--peers", "hf-generate", "--temperature", "1", *one_token]) == 0
+    greedy, folder = tmp_path / "greedy", tmp_path / "out"
+    assert cli.run([*bench, "--methods", "ar", "--out", str(greedy)]) == 0
+    tokens = {(d.question_id, d.turn): d.outcome.tokens for d in read_results(greedy)}
+    decodes = read_results(folder)
+    assert {d.method for d in decodes} == {"ar", "sam", "hf-generate"}
+    assert all(d.outcome.tokens == tokens[d.question_id, d.turn] for d in decodes)
+    shown = {row["what"]: row["value"] for row in provenance_table(load_report(folder))}
+    assert one_token[0].strip("-").replace("-", " ") in shown["decoding"]
+
+
+def test_every_command_that_samples_at_a_temperature_takes_top_k_and_top_p():
+    found = {name: {param.name for param in command.params} & {"temperature", "top_k", "top_p"}
+             for name, command in get_command(cli.app).commands.items()}
+    assert {name for name, options in found.items() if options} == {"generate", "bench", "report"}
+    assert all(len(options) in (0, 3) for options in found.values())
 
 
 def test_a_finished_bench_is_not_run_again_and_other_settings_are_refused(bench, tmp_path, capsys):

@@ -1,12 +1,13 @@
 """The loop itself: what goes in is checked, what comes out stops where it should."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from specdec_lib.how.match import Match
-from specdec_lib.loop import begin, decode, rounds
+from specdec_lib.loop import begin, decode, rounds, why_context
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import Draft, Refusal
 from specdec_lib.when.fixed import Fixed
@@ -70,6 +71,15 @@ def test_bad_input_is_refused_in_one_sentence(prompt, room, context, word):
 
 def test_the_context_bounds_the_room():
     assert begin((1, 2, 3), 50, context=10).remaining == 7
+
+
+@pytest.mark.parametrize(("context", "ends", "said"), [(3, 3, True), (3, 8, False), (3, None, False)])
+def test_a_context_that_ends_where_positions_change_is_refused_with_the_reason(context, ends, said):
+    target = SimpleNamespace(context=context, moves_after=ends)
+    with pytest.raises(Refusal, match="target's context holds 3") as refusal:
+        decode((1, 2, 3), target, Fixed(0), knows, Match())
+    assert ("beyond it this model changes the angles of all positions" in str(refusal.value)) is said
+    assert why_context(SimpleNamespace(context=context)) == ""
 
 
 def test_a_tensor_of_ids_is_a_prompt():

@@ -111,7 +111,8 @@ def provenance_table(report: Report) -> list[dict]:
             "versions": facts_text(about["versions"]),
             "prompts": f"{about['prompts']['count']} of {about['prompts']['file']}{known}, SHA-256"
                        f" {about['prompts']['sha256'][:16]}…",
-            "decoding": chosen("max_new_tokens", "repeats", "temperature", "seed"),
+            "decoding": chosen("max_new_tokens", "repeats", "temperature",
+                               *(name for name in ("top_k", "top_p") if name in settings), "seed"),
             "draft model": draft_model_text(report), "checkpoints": checkpoints_text(settings.get("checkpoints")),
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",

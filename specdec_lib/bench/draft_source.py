@@ -15,6 +15,7 @@ from specdec_lib.checkpoints.trainable import ANY_TARGET, training_advice
 from specdec_lib.heads.draft_lm import PACKED
 from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer
+from specdec_lib.hub.vocab_overlap import fits_vocab
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.ngram import Ngram
 from specdec_lib.types import LM, Refusal, TappedLM
@@ -119,14 +120,11 @@ def checked_draft(draft: LM, target: LM, text: Tokenizer, name: str) -> DraftSou
 
 
 def refuse_other_tokens(draft: LM, target: LM, text: Tokenizer, name: str) -> None:
-    """Refuses a draft model that cannot read a token of the tokenizer, or that drafts ones the target does not know.
-
-    Padded vocabularies of one family may differ: those of smaller models are often the shorter ones.
-    """
+    """Refuses a draft model that cannot read a token of the tokenizer, or that drafts ones the target does not know."""
     known, wanted = (getattr(lm, "vocab", None) for lm in (draft, target))
     if known is None or wanted is None:
         return
-    if not min(wanted, 1 + max(text.tokenizer.get_vocab().values())) <= known <= wanted:
+    if not fits_vocab(known, wanted, text.tokenizer):
         raise Refusal(f"the draft model {without_folders(name)} knows {known} tokens and the target {wanted}: it would"
                       " meet or draft ids that the other lacks, use one of the same family")
 

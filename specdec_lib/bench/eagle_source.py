@@ -12,9 +12,7 @@ from specdec_lib.types import LM, Refusal
 
 STANDS_FOR = "eagle"
 TAKES = "--eagle a folder or a hub name of an EAGLE head"
-CONVERT = ("and a pytorch_model.bin is converted elsewhere with `python -c \"import torch, safetensors.torch as s;"
-           " s.save_file({k: v.clone() for k, v in torch.load('pytorch_model.bin', map_location='cpu',"
-           " weights_only=True).items()}, 'model.safetensors')\"`")
+CONVERT = locate.CONVERT_BIN
 Say = Callable[[str], None]
 
 

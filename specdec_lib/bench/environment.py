@@ -28,9 +28,10 @@ from specdec_lib.hub.checksum import folder_sha256
 from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import default_dtype, dtype_for, load_lm, refuse_missing, torchs_dtype
 from specdec_lib.hub.tokenizer import Tokenizer
-from specdec_lib.loop import begin
+from specdec_lib.loop import begin, why_context
 from specdec_lib.models.llama.four_bit_weights import INT4, NARROW, Dtype, refuse_device
 from specdec_lib.models.threads import for_model
+from specdec_lib.sampling import Sampling
 from specdec_lib.types import LM, Refusal, Session, SourceLM
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -76,7 +77,8 @@ class Environment:
         """
         kit = self.kit(plan, curve, memory)
         if not hasattr(kit.target, "bound"):
-            return kit, begin(ids, plan.max_new_tokens, self.facts.end, plan.sampling, id, kit.target.context)
+            return kit, begin(ids, plan.max_new_tokens, self.facts.end, plan.sampling, id, kit.target.context,
+                              why=why_context(kit.target))
         reader = cast(SourceLM, kit.target)
         kit = replace(kit, target=reader.bound(ids))
         return kit, begin(reader.start, plan.max_new_tokens, self.facts.end, plan.sampling, id, kit.target.context, ids)
@@ -163,7 +165,7 @@ def four_bit_facts(lm: LM) -> dict[str, str]:
 
 
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
-                     peer_names: tuple[str, ...] = (), temperature: float = 0.0, say: Say = lambda line: None,
+                     peer_names: tuple[str, ...] = (), sampling: Sampling | None = None, say: Say = lambda line: None,
                      shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None,
                      eagle: str | None = None) -> Environment:
     """Loads everything but checkpoints, which load on first use; device and dtype are resolved names.
@@ -177,7 +179,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
         say(f"loading {target}")
         for_model(threads)
         about = {"name": target, "device": device, "dtype": dtype, "threads": threads, **bit_facts(None)}
-        return Environment(**parts_of_environment(device, DTYPES[dtype], about, peer_names, temperature, shelf, say))
+        return Environment(**parts_of_environment(device, DTYPES[dtype], about, peer_names, sampling, shelf, say))
     folder = locate.model_folder(target, say)
     text = Tokenizer(folder, say)
     beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)
@@ -200,7 +202,7 @@ def open_environment(target: str, device: str, dtype: str, threads: int | None =
     if beside_eagle is not None and eagle is not None:
         given[eagle_source.STANDS_FOR] = eagle_source.load_eagle(eagle, beside_eagle, lm, say)
     others = peers.load_peers(peer_names, str(folder), transformers_dtype(dtype, device), device, text.facts.end,
-                              lm.context, temperature, beside and str(beside), threads=threads)
+                              lm.context, sampling, beside and str(beside), threads=threads)
     about = {"name": without_folders(target), "device": device, "dtype": dtype, "threads": threads,
              **bit_facts(lm), "weights_of_drafters": weights_of_drafters(device, dtype), **codes,
              **peer_facts(dtype, device, peer_names)}

@@ -51,7 +51,8 @@ def measure_run_levels(folder: str | Path, prompts: str | Path | None = None, pa
         torch.set_num_threads(where[3])
     world = open_environment(*where, say=say, shelf=shelf)
     texts = plain_answers(world, read_results(folder), Path(prompts or default_path()))
-    sampling = Sampling(said["temperature"]) if said.get("temperature") else None
+    sampling = (Sampling(said["temperature"], said.get("top_k", 0), said.get("top_p", 1.0))
+                if said.get("temperature") else None)
     found = levels_of(world, names, texts, sampling, passes)
     found.save(folder / FILE)
     return found

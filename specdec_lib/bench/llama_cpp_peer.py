@@ -95,7 +95,7 @@ def load_llama_cpp(names: Sequence[str], gguf: str, threads: int | None, end: fr
         from llama_cpp import llama_speculative  # pyright: ignore[reportMissingImports]
     except ImportError as missing:
         raise Refusal(f"{names[0]} needs the package llama-cpp-python ({missing}): pip install"
-                      " 'specdec-lib[llama-cpp]', which compiles for some minutes") from missing
+                      " -c constraints.txt -e '.[llama-cpp]', which compiles for some minutes") from missing
     drafters = {PLAIN: lambda: None, LOOKUP: lambda: llama_speculative.LlamaPromptLookupDecoding(2, 10)}
     common = {"n_ctx": CONTEXT, "n_batch": BATCH, "n_threads": threads, "n_threads_batch": threads, "verbose": False}
     # Version 0.3.36 fails at prompts above BATCH where it drafts and does not keep the logits of all positions.

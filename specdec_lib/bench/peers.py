@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +19,7 @@ from specdec_lib.bench.llama_cpp_peer import LLAMA_CPP, LlamaCpp, check_llama_cp
 from specdec_lib.bench.results import Outcome
 from specdec_lib.hub import locate
 from specdec_lib.models.pretrained import pretrained
+from specdec_lib.sampling import Sampling
 from specdec_lib.types import Refusal, up_to_end
 
 LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 2}      # transformers' own example and default
@@ -52,7 +53,7 @@ class Peer:
     model: Any
     end: frozenset[int]
     context: int | None = None
-    temperature: float = 0.0
+    sampling: Sampling | None = None               # None is greedy
     assistant: Any = None
 
     def __call__(self, ids: Sequence[int], max_new_tokens: int, seed: int = 0) -> Outcome:
@@ -63,7 +64,7 @@ class Peer:
         return Outcome(tokens, one, max(whole - one, 0.0) if len(tokens) > 1 else 0.0, len(tokens) - 1, calls - 1)
 
     def _timed(self, ids: Sequence[int], room: int, seed: int) -> tuple[float, tuple[int, ...], int]:
-        if self.temperature:
+        if self.sampling is not None:
             torch.manual_seed(seed)
         options = self.options(room)
         prompt = torch.tensor([list(ids)], device=self.model.device)
@@ -78,8 +79,8 @@ class Peer:
         """A generation config of our own, so that the model's folder and the last call have no effect."""
         from transformers import GenerationConfig
 
-        sampled = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0} if self.temperature else {}
-        config = GenerationConfig(max_new_tokens=room, do_sample=bool(self.temperature), num_beams=1, use_cache=True,
+        sampled = {} if self.sampling is None else asdict(self.sampling)       # named there as here
+        config = GenerationConfig(max_new_tokens=room, do_sample=bool(sampled), num_beams=1, use_cache=True,
                                   eos_token_id=sorted(self.end) or None, pad_token_id=min(self.end, default=0),
                                   **sampled, **(LOOKUP if self.name == "hf-prompt-lookup" else {}))
         if self.name != "hf-assisted":
@@ -101,21 +102,36 @@ def counted(model):
 
 
 def load_peers(names: Sequence[str], folder: str, dtype: torch.dtype, device: str, end: frozenset[int],
-               context: int | None = None, temperature: float = 0.0, draft: str | None = None,
+               context: int | None = None, sampling: Sampling | None = None, draft: str | None = None,
                read: Callable[..., Any] | None = None, threads: int | None = None) -> tuple[Peer | LlamaCpp, ...]:
     """The peers of these names: transformers' share one model; `folder` is a local folder."""
-    check_peers(names, draft, temperature=temperature)
+    check_peers(names, draft, temperature=sampling.temperature if sampling else 0.0)
     ours = [name for name in names if name not in LLAMA_CPP]
     made: dict[str, Peer | LlamaCpp] = {}
     if ours:
         read = read or _read
         model = read(folder, dtype, device)
         assistant = read(draft, dtype, device) if "hf-assisted" in names else None
-        made = {name: Peer(name, model, end, context, temperature, assistant) for name in ours}
+        refuse_other_size(model, assistant)
+        made = {name: Peer(name, model, end, context, sampling, assistant) for name in ours}
     others = [name for name in names if name in LLAMA_CPP]
     if others:
         made |= {peer.name: peer for peer in load_llama_cpp(others, str(locate.default_gguf()), threads, end)}
     return tuple(made[name] for name in names)
+
+
+def refuse_other_size(model, assistant) -> None:
+    """Refuses an assistant with a vocabulary of another size, which `generate` takes for another tokenizer.
+
+    Vocabularies of one family that are padded to different sizes are refused as well.
+    """
+    if assistant is None:
+        return
+    target, draft = (one.config.get_text_config().vocab_size for one in (model, assistant))
+    if target != draft:
+        raise Refusal("transformers assists only with a vocabulary of the target's size, and the target has"
+                      f" {target} tokens and the draft model {draft}: leave hf-assisted out, or give --draft a model"
+                      " of the same size of vocabulary")
 
 
 def _read(folder: str, dtype: torch.dtype, device: str):

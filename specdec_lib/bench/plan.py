@@ -51,6 +51,8 @@ class Plan:
     left_out: tuple[str, ...] = ()                 # default methods that the target cannot run
     workers: str = INLINE                          # where methods that overlap draft: schedules.workers.KINDS
     batch: int = 1                                 # sequences that share each forward of the target
+    top_k: int = 0                                 # 0 = all tokens
+    top_p: float = 1.0
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -77,7 +79,10 @@ class Plan:
                           " such as respec+memory, or leave --orders out")
         self.check_batch()
         peer.check_peers(self.peers, self.draft, self.target, self.temperature)
-        Sampling(self.temperature)
+        Sampling(self.temperature, self.top_k, self.top_p)
+        if not self.temperature and (self.top_k, self.top_p) != (0, 1):
+            raise Refusal("top_k and top_p are for sampling, and at temperature 0 nothing is sampled: give a"
+                          " --temperature too, or leave them out")
         if "ar" not in texts:
             object.__setattr__(self, "methods", (catalog.method_spec("ar"), *self.methods))
 
@@ -94,7 +99,7 @@ class Plan:
     @property
     def sampling(self) -> Sampling | None:
         """None is greedy."""
-        return Sampling(self.temperature) if self.temperature else None
+        return Sampling(self.temperature, self.top_k, self.top_p) if self.temperature else None
 
     def as_dict(self) -> dict:
         """The plan for JSON: paths cut to names. Settings that older runs lack are left out at their defaults."""
@@ -104,10 +109,9 @@ class Plan:
         plain["methods"] = [*map(str, self.methods)]
         if self.orders == (FILE,):
             del plain["orders"]
-        if self.workers == INLINE:
-            del plain["workers"]
-        if self.batch == 1:
-            del plain["batch"]
+        for name, usual in (("workers", INLINE), ("batch", 1), ("top_k", 0), ("top_p", 1)):
+            if plain[name] == usual:
+                del plain[name]
         for name in ("diffusion", "eagle", "left_out"):
             if not plain[name]:
                 del plain[name]

@@ -1,7 +1,8 @@
-"""Prompt files: JSON lines in Spec-Bench's format, ours or a user's, read or refused in one sentence.
+"""Prompt files: JSON lines in Spec-Bench's format or with a user's prompts alone, read or refused in one sentence.
 
 Source of the format: Spec-Bench (Xia et al. 2024), `data/spec_bench/question.jsonl`. A question with all its turns is
-one prompt. Knows nothing about tokenizers, models or how a prompt becomes token ids.
+one prompt. A line without `question_id` and `category` has its number and the name of the file for them. Knows nothing
+about tokenizers, models or how a prompt becomes token ids.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 from specdec_lib import files
 from specdec_lib.files import broken_unicode
+from specdec_lib.training.data.prompt_rows import NEEDED, turns_in
 from specdec_lib.types import Refusal
 
 Contents = TypeVar("Contents")
@@ -65,7 +67,7 @@ def load_prompts(path: str | Path) -> list[Prompt]:
     for number, line in enumerate(text.split("\n"), start=1):    # splitlines() would cut at U+2028 inside a string
         if not line.strip():
             continue
-        prompt = _prompt(line, f"line {number} of {path}")
+        prompt = _prompt(line, number, path)
         key = str(prompt.question_id)                            # 7 and "7" name the same row of a result
         if key in first_seen:
             raise Refusal(f"line {number} of {path} repeats question_id {key} of line {first_seen[key]}: "
@@ -105,27 +107,25 @@ def _read(path: Path, how: Callable[[Path], Contents]) -> Contents:
         raise Refusal(f"the prompt file {path} cannot be read ({error.strerror}): give a readable file") from None
 
 
-def _prompt(line: str, where: str) -> Prompt:
-    """One line as a Prompt; `where` names it in every refusal."""
+def _prompt(line: str, number: int, path: Path) -> Prompt:
+    """One line as a Prompt; its number names it in every refusal, and is its id where it has none."""
+    where = f"line {number} of {path}"
     try:
         record = json.loads(line)
     except RecursionError:
-        raise Refusal(f"{where} is nested too deeply to be a prompt: write question_id, category and turns") from None
+        raise Refusal(f"{where} is nested too deeply to be a prompt: write an object with turns or prompt") from None
     except ValueError as error:
         raise Refusal(f"{where} is not valid JSON ({error}): write one JSON object a line") from None
     if not isinstance(record, dict):
-        raise Refusal(f"{where} is not a JSON object: it needs question_id, category and turns")
-    lacking = [field for field in ("question_id", "category", "turns") if field not in record]
-    if lacking:
-        raise Refusal(f"{where} lacks {' and '.join(lacking)}: write question_id, category and turns")
-    name, category = record["question_id"], record["category"]
+        raise Refusal(f"{where} is not a JSON object: it needs turns or prompt")
+    name, category = record.get("question_id", number), record.get("category", path.stem)
     if isinstance(name, bool) or not isinstance(name, int | str) or name == "":
         raise Refusal(f"{where} has question_id {name!r}: it must be a whole number or a name")
     if isinstance(name, int) and not -2 ** 63 <= name < 2 ** 63:
         raise Refusal(f"{where} has a question_id beyond 64 bits: write it as a name, in quotes")
     if not isinstance(category, str) or not category.strip():
         raise Refusal(f"{where} has category {category!r}: it must be a name")
-    prompt = Prompt(name, category, family_of(category), _turns(record["turns"], where),
+    prompt = Prompt(name, category, family_of(category), _turns(turns_in(record, where), where),
                     _reference(record.get("reference"), where))
     if broken_unicode(str(name), category, *(prompt.reference or ())):
         raise Refusal(f"{where} has broken Unicode outside its turns, an escape of half a character: write it whole")
@@ -134,7 +134,7 @@ def _prompt(line: str, where: str) -> Prompt:
 
 def _turns(turns, where: str) -> tuple[str, ...]:
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) for turn in turns):
-        raise Refusal(f"{where} needs turns to be a list of one or more strings")
+        raise Refusal(f"{where} needs {NEEDED}")
     for number, turn in enumerate(turns, start=1):
         if not turn.strip():
             raise Refusal(f"{where} has an empty prompt (turn {number}): write its text or remove the line")

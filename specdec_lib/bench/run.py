@@ -24,6 +24,7 @@ from specdec_lib.bench.runners import Runner, make_runners
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.hub.tokenizer import text_of
 from specdec_lib.index.static_store import open_store
+from specdec_lib.loop import why_context
 from specdec_lib.types import Refusal
 
 Progress = Callable[[int, int, str], None]         # decodes done, decodes in all, the current one
@@ -145,7 +146,8 @@ def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> 
         raise Refusal(f"prompt {prompt.question_id} is empty: give at least one token")
     if context is not None and len(ids) >= context:
         raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"
-                      f" target's context holds {context}: shorten it or leave it out, nothing is cut silently")
+                      f" target's context holds {context}{why_context(world.target)}: shorten it or leave it out,"
+                      " nothing is cut silently")
     small = None if world.draft is None else world.draft.context
     if small is not None and len(ids) >= small:
         raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"

@@ -21,6 +21,7 @@ from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
+from specdec_lib.sampling import Sampling
 from specdec_lib.seq2seq.alphabet import END, NAMES, VOCAB, phoneme_text, source_ids
 from specdec_lib.seq2seq.dictionary import HELD_OUT, spoken_ids
 from specdec_lib.seq2seq.errors import Errors, errors, total
@@ -69,11 +70,11 @@ class BeamSearch:
 
 
 def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers: Sequence[str],
-                         temperature: float, shelf: Path, say) -> dict[str, Any]:
+                         sampling: Sampling | None, shelf: Path, say) -> dict[str, Any]:
     """The fields of an `Environment` for this target. Refusal for what it cannot do."""
     if device != "cpu":
         raise Refusal(f"the target {VERIFIER} runs on the CPU: take --device cpu")
-    if temperature and peers:
+    if sampling is not None and peers:
         raise Refusal(f"{BEAM} is compared with greedy decoding: leave --temperature out, or --peers")
     net, _ = load_verifier(shelf)
     net = net.to(dtype)

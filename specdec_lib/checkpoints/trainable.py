@@ -17,6 +17,7 @@ ANY_TARGET = ("eagle", NGRAM, LENGTH)              # the others start from the t
 def why_untrainable(name: str, target: LM) -> str | None:
     """Why no drafter of this name can be trained for the target; None where one can be."""
     from specdec_lib.models.huggingface import HuggingFace  # heavy, and most who ask for a command need none
+    from specdec_lib.models.llama.weights import LlamaWeights
 
     reads_a_source = hasattr(target, "bound")
     if name in PRONOUNCING and not reads_a_source:
@@ -25,8 +26,8 @@ def why_untrainable(name: str, target: LM) -> str | None:
     if reads_a_source and name not in PRONOUNCING:
         return (f"{name} is for language models of text, and this target is an encoder-decoder; methods without"
                 " training, such as sam, run on it, and specdec")
-    if not isinstance(target, HuggingFace):
-        return None
+    if not isinstance(target, HuggingFace) or isinstance(target.shared, LlamaWeights):
+        return None                                # inside transformers' generate, of a model that our decoder runs
     if name not in ANY_TARGET:
         return (f"{name} starts from the layers of a target that our own decoder runs, and transformers runs this one;"
                 f" {', '.join(ANY_TARGET[:-1])} and {ANY_TARGET[-1]} can be trained for it")

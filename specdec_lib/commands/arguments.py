@@ -15,6 +15,7 @@ from specdec_lib.types import Refusal
 
 DEFAULT_METHODS = ("ar,prompt-lookup,sam,token-recycling,sam+token-recycling,draft-model,eagle2,respec,"
                    "diffuspec")                    # as in bench/plan.py
+PROMPT_LINES = "JSON lines with turns, as Spec-Bench has them, or prompt, question, instruction or messages"
 
 def known_methods(specs: str | None) -> str | None:
     """These comma-separated specs, unchanged; Refusal for the first that names no method or part."""
@@ -87,8 +88,10 @@ def report_parameters(context: typer.Context, path: Path | None) -> dict[str, st
 Methods = Annotated[str | None, typer.Option("--methods", callback=known_methods, show_default=DEFAULT_METHODS,
                                              help="Names, separated by commas, as `specdec methods` lists them; by "
                                              "default those of these that target and checkpoints allow.")]
+CardName = Annotated[str | None, typer.Argument(metavar="NAME", show_default=False,
+                                                help="One of them, with its parameters and their defaults.")]
 Method = Annotated[str, typer.Option("--method", callback=known_method, help="A name that `specdec methods` lists.")]
-Prompts = Annotated[Path | None, path_option("--prompts", "Spec-Bench's JSON lines; default: the shipped file.")]
+Prompts = Annotated[Path | None, path_option("--prompts", f"{PROMPT_LINES}; default: the shipped file.")]
 Target = Annotated[str, typer.Option("--target", help="A hub name, a local folder, or the default model.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto (bf16 where it is fast), float32, bfloat16, int4 (CPU), ...")]
@@ -102,6 +105,9 @@ Batch = Annotated[int, typer.Option("--batch", help="Sequences that share a forw
                                     "sam+token-recycling, draft-model, eagle or, for the target g2p, specdec.")]
 Repeats = Annotated[int, typer.Option("--repeats", help="Measurements of each decode.")]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy.")]
+TopK = Annotated[int, typer.Option("--top-k", help="Sample from the most probable tokens, this many; 0: from all.")]
+TopP = Annotated[float, typer.Option("--top-p", help="Sample from the fewest tokens with this much probability, after "
+                                     "--top-k; 1: from all.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Store = Annotated[Path | None, path_option("--store", "A file that `specdec store` made, for retrieval.")]
 Curve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: measured at the start, in a bench"

@@ -19,10 +19,11 @@ from specdec_lib.commands.text_table import print_table
 from specdec_lib.files import refuse_special
 from specdec_lib.types import Refusal
 
-AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "seed")
+AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p",
+             "seed")
 PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their names
 TEXTS = (*PATHS, "target", "device", "dtype", "workers")
-NUMBERS = ("threads", "max_new_tokens", "repeats", "temperature", "seed", "limit", "batch")
+NUMBERS = ("threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p", "seed", "limit", "batch")
 
 
 def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ Depths = Annotated[str | None, typer.Option(
     "--depths", help="Depth weights: decay (the default, but not for diffusion-lm-aligned), dpace or streak.")]
 Smooth = Annotated[float | None, typer.Option("--smooth", help="Smoothing for dpace, streak: 0 to 1.")]
 Labels = Annotated[str | None, typer.Option(
-    "--labels", help="What a slot learns: the target's distribution (the default, but not for diffusion-lm-aligned) or "
-                     "the text's own token.")]
+    "--labels", help="What a slot learns: the target's distribution (the default) or the text's own token.")]
 Steps = Annotated[int | None, typer.Option(
     "--steps", help="Train for so many steps instead of the minutes: the same on any machine.")]
 Optimiser = Annotated[str | None, typer.Option("--optimiser", help="muon (the default) or adamw.")]
@@ -44,6 +43,7 @@ Watch = Annotated[list[Path] | None, opt.path_option(
 LearnPrompts = Annotated[bool, typer.Option("--learn-prompts", help="Train on the text of the prompts too.")]
 CacheGB = Annotated[float, typer.Option(
     "--cache-gb", help="Room for features in GB: on disk, or in the memory of a GPU.")]
+Prompts = Annotated[list[Path] | None, opt.path_option("--prompts", f"Prompts to answer: {opt.PROMPT_LINES}.")]
 Features = Annotated[Path | None, opt.path_option(
     "--features", "A folder of features that several fits on the same answers share.")]
 
@@ -55,7 +55,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("break-even")(break_even)
 
 
-def answers(prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "Prompts to answer.")] = None,
+def answers(prompts: Prompts = None,
             forbid: Annotated[list[Path] | None, opt.path_option("--forbid", "Prompts never to answer.")] = None,
             out: Annotated[Path, opt.path_option("--out", "The folder of the answers.")] = Path("results/answers"),
             tokens: Annotated[int, typer.Option("--tokens", help="Output tokens to make, at most.")] = 1_000_000,
@@ -89,7 +89,7 @@ def train(names: Annotated[list[str], typer.Argument(
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
           threads: opt.Threads = None,
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps of a drafter.")] = 30.0,
-          prompts: Annotated[list[Path] | None, opt.path_option("--prompts", "Prompts to generate from.")] = None,
+          prompts: Prompts = None,
           data: Annotated[list[Path] | None, opt.path_option("--data", "Existing answers to train on.")] = None,
           forbid: Annotated[list[Path] | None, opt.path_option("--forbid", "Prompts never to train on.")] = None,
           out: Annotated[Path, opt.path_option("--out", "The folder of the checkpoints.")] = CHECKPOINTS,

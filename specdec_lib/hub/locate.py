@@ -25,6 +25,11 @@ TWICE = ("consolidated*.safetensors", "*/*.safetensors")      # the same weights
 CONVERT = "convert it with save_pretrained"
 REWRITE = ("load it once with transformers' AutoModelForCausalLM.from_pretrained, save_pretrained model and tokenizer"
            " into a folder, and give that folder")
+CONVERT_BIN = ("and a pytorch_model.bin is converted elsewhere with `python -c \"import torch, safetensors.torch as s;"
+               " s.save_file({k: v.clone() for k, v in torch.load('pytorch_model.bin', map_location='cpu',"
+               " weights_only=True).items()}, 'model.safetensors')\"`")
+# transformers 5.23 reads a GGUF and refuses to save what it has read, so there is no conversion to advise
+UNREAD = "a GGUF is not read, give the folder or hub name of the model that it was made from, with safetensors"
 ADAPTER = ["adapter_model.safetensors"]
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -59,7 +64,8 @@ def refuse_no_folder(name: str, instead: str = TAKES) -> None:
         return
     if name.strip() and os.path.lexists(local):    # a file, or a link that leads nowhere or in a circle
         what = "a link that leads to no folder" if local.is_symlink() else "a file"
-        raise Refusal(f"{name} is {what}, and a model is a folder: give {instead}")
+        advice = UNREAD if local.suffix == ".gguf" and local.is_file() else f"give {instead}"
+        raise Refusal(f"{name} is {what}, and a model is a folder: {advice}")
     if looks_like_path(name):
         raise Refusal(f"there is no folder {name!r}: give {instead}")
 
@@ -129,6 +135,8 @@ def is_model_folder(folder: Path, convert: str = CONVERT) -> Path:
     if (folder / "adapter_config.json").is_file() and [file.name for file in weights] == ADAPTER:
         raise Refusal(f"{folder} is an adapter and no whole model: merge it with peft's merge_and_unload and"
                       " save_pretrained into a folder, and give that")
+    if not weights and next(folder.glob("*.gguf"), None) is not None:
+        raise Refusal(f"{folder} has its weights as a GGUF alone: {UNREAD}")
     if not (folder / "config.json").is_file():
         raise Refusal(f"{folder} has no config.json: a model is a transformers folder with safetensors")
     read_config(folder)
@@ -161,8 +169,8 @@ def from_hub(name: str, say: Say, instead: str = TAKES) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED), ignore_patterns=list(TWICE)))
     except Exception as error:                     # some twenty classes, which all mean that nothing was obtained
-        raise Refusal(f"the model {name} cannot be fetched from the Hugging Face hub ({type(error).__name__}): "
-                      f"{remedy(error)}, or give {instead}") from error
+        raise Refusal(f"the model {name} cannot be fetched from the Hugging Face hub ({type(error).__name__}), and"
+                      f" there is no folder {name} here: {remedy(error)}, or give {instead}") from error
 
 
 def remedy(error: Exception) -> str:

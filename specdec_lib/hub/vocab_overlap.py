@@ -6,6 +6,7 @@ Dream is one: its vocabulary is Qwen2.5's with a few tokens added, in `vocab.jso
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from specdec_lib.hub.tokenizer import Tokenizer, load_tokenizer, read_json
 from specdec_lib.types import Refusal
@@ -23,6 +24,14 @@ def token_pieces(folder: str | Path) -> dict[str, int]:
     added = {entry["content"]: int(token) for token, entry in config.get("added_tokens_decoder", {}).items()}
     listed = {entry["content"]: entry["id"] for entry in whole.get("added_tokens", ())}
     return {**plain, **read_json(folder / "added_tokens.json"), **added, **listed}
+
+
+def fits_vocab(draft: int, target: int, tokenizer: Any) -> bool:
+    """Whether a draft model of so many tokens reads all of transformers' tokenizer and drafts what the target knows.
+
+    Padded vocabularies of one family may differ: those of smaller models are often the shorter ones.
+    """
+    return min(target, 1 + max(tokenizer.get_vocab().values())) <= draft <= target
 
 
 def shared_tokens(target: Tokenizer, other: dict[str, int], name: str) -> frozenset[int]:

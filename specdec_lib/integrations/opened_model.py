@@ -6,6 +6,7 @@ trained drafters as our decoder would hold them, so that the checkpoints made fo
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,10 @@ from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints.card import shelf_at
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.heads.draft_lm import draft_lm
+from specdec_lib.heads.public_eagle import PublicEagle, load_public_eagle
+from specdec_lib.hub import locate
 from specdec_lib.hub.tokenizer import Tokenizer, token_facts
+from specdec_lib.hub.vocab_overlap import fits_vocab
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.models.llama.config import LlamaConfig, config_of
 from specdec_lib.models.llama.stored_head import same_numbers
@@ -29,7 +33,8 @@ from specdec_lib.sampling import Sampling
 from specdec_lib.specs import MethodSpec
 from specdec_lib.types import LM, Refusal
 
-TRAINED, NGRAM = "draft-lm", "ngram"
+TRAINED, NGRAM, EAGLE = "draft-lm", "ngram", "eagle"
+DRAFT = "give draft= a smaller transformers model of the same family"
 Warn = Callable[[str], None]
 
 
@@ -57,23 +62,29 @@ class OpenedModel:
 
 
 def open_model(model, spec: MethodSpec, checkpoints: Path | None = None, draft=None, tokenizer=None,
-               warn: Warn = lambda line: None) -> OpenedModel:
+               warn: Warn = lambda line: None, eagle: str | Path | None = None) -> OpenedModel:
     """The model for this method; Refusal where it cannot be rolled back or what the method needs does not fit it."""
-    needed = catalog.needs(catalog.cards_of(spec))
+    trained, needed = catalog.needed_checkpoints(spec), catalog.needs(catalog.cards_of(spec))
+    if eagle is not None and EAGLE not in trained:
+        raise Refusal(f"{spec.name} drafts with no EAGLE head: name a method that does, such as eagle2, or leave eagle="
+                      " out")
     own_drafter = "draft" in needed and draft is None
-    trains = bool(catalog.needed_checkpoints(spec)) or own_drafter
+    trains = bool(trained) or own_drafter
     target = HuggingFace(model, shared=llama_view(model) if trains else None)      # pyright: ignore[reportArgumentType]
     target.refuse_state()
     target.takes_trees = target.obeys_tree_masks()
     facts = facts_of(target, tokenizer)
     text = None if tokenizer is None else cast(Tokenizer, GivenTokenizer(tokenizer))
-    shelf = CheckpointFolder(shelf_at(checkpoints), target, text, type(model).__name__, warn, {NGRAM: Ngram.load})
+    called = getattr(model, "name_or_path", "") or type(model).__name__
+    shelf = CheckpointFolder(shelf_at(checkpoints), target, text, called, warn, {NGRAM: Ngram.load})
     small: LM | None = None
     if draft is not None:
-        small = draft_of(draft, target)
-    elif own_drafter and TRAINED in shelf:
-        small = draft_lm(shelf[TRAINED].state, target.weights)
-    return OpenedModel(model, target, facts, shelf, small)
+        small = draft_of(draft, target, tokenizer)
+    elif own_drafter:
+        small = trained_draft(shelf, target)
+    given: dict[str, Any] = {} if eagle is None else {EAGLE: eagle_of(str(eagle), target)}
+    both = ChainMap(given, shelf) if given else shelf        # pyright: ignore[reportArgumentType] - only read
+    return OpenedModel(model, target, facts, both, small)
 
 
 def facts_of(target: HuggingFace, tokenizer) -> TokenizerFacts:
@@ -83,14 +94,41 @@ def facts_of(target: HuggingFace, tokenizer) -> TokenizerFacts:
     return token_facts(tokenizer, frozenset(), target.vocab, target.context)
 
 
-def draft_of(draft, target: HuggingFace) -> HuggingFace:
-    """A draft model that transformers runs; Refusal where its vocabulary has another size than the target's."""
+def trained_draft(shelf: CheckpointFolder, target: HuggingFace) -> LM:
+    """The trained draft model of these checkpoints; Refusal that names `draft=` where none fits."""
+    if TRAINED not in shelf:
+        raise Refusal(f"this method drafts with a model, and there is no {TRAINED} in {shelf.folder}: {DRAFT}")
+    try:
+        return draft_lm(shelf[TRAINED].state, target.weights)
+    except Refusal as why:
+        raise Refusal(f"{why}; or {DRAFT}") from None
+
+
+def draft_of(draft, target: HuggingFace, tokenizer=None) -> HuggingFace:
+    """A draft model that transformers runs; Refusal where its vocabulary does not fit the target's.
+
+    Two sizes can fit where one is padded further, which only the tokenizer tells.
+    """
+    if not hasattr(draft, "config"):
+        raise Refusal(f"draft= takes a model and got {draft!r:.80}: load it with AutoModelForCausalLM.from_pretrained")
     small = HuggingFace(draft)
     small.refuse_state()
-    if small.vocab != target.vocab:
-        raise Refusal(f"the draft model knows {small.vocab} tokens and the target {target.vocab}: use one of the same"
+    known, wanted = small.vocab, target.vocab
+    if known != wanted and (tokenizer is None or not fits_vocab(known, wanted, tokenizer)):
+        unsure = "give tokenizer= if only their padding differs, else " if tokenizer is None and known < wanted else ""
+        raise Refusal(f"the draft model knows {known} tokens and the target {wanted}: {unsure}use one of the same"
                       " family, with the same tokenizer")
     return small
+
+
+def eagle_of(eagle: str, target: HuggingFace) -> PublicEagle:
+    """A published EAGLE head in a folder or on the hub; Refusal where there is none or it does not fit the target."""
+    folder = locate.model_folder(eagle, instead="eagle= a folder or a hub name of an EAGLE head",
+                                 convert=locate.CONVERT_BIN)
+    try:
+        return load_public_eagle(folder, target, folder.name if locate.path_of(eagle).is_dir() else eagle)
+    except Refusal as why:
+        raise Refusal(f"{why}; give eagle= another head, or leave it out") from None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ the other way that it offers, a folder with generate.py, which hands on everythi
 
     model.generate(**inputs, custom_generate=FOLDER, trust_remote_code=True, method="sam", streamer=streamer)
 
+transformers also refuses `stop_strings` beside a callable: take FOLDER for them, or
+`stopping_criteria=[StopStringCriteria(tokenizer, ["end"])]`.
+
 Not supported, and refused by name: beams, batches, logits processors besides temperature, top_k and top_p, caches of
 the caller's, attentions and hidden states as output, texts that outgrow the length from which a model's positions
 change (dynamic and longrope). A tie at the border of top_k keeps one token here, and all that
@@ -53,8 +56,9 @@ class Speculative:
     method: str = "sam"                            # as on the command line: "sam(depth=8)", "eagle@svip"
     checkpoints: str | Path | None = None          # a folder of trained drafters; None = the shipped ones
     draft: Any = None                              # a smaller transformers model with the same tokenizer
-    tokenizer: Any = None                          # checkpoints are compared with it
+    tokenizer: Any = None                          # checkpoints are compared with it, and a draft model's vocabulary
     streamer: Any = None
+    eagle: str | Path | None = None                # a published EAGLE head, a folder or a hub name, for the trained one
     opened: list[OpenedModel] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -84,7 +88,7 @@ class Speculative:
         if not (self.opened and self.opened[0].model is model):
             shelf = None if self.checkpoints is None else Path(self.checkpoints)
             self.opened[:] = [open_model(model, self.spec, shelf, self.draft, self.tokenizer,
-                                         lambda line: warnings.warn(line, stacklevel=2))]
+                                         lambda line: warnings.warn(line, stacklevel=2), self.eagle)]
         return self.opened[0]
 
     def decode(self, opened: OpenedModel, asked: GenerationRequest, out: Written, dice: RandomNumbers):
@@ -201,12 +205,13 @@ class Written:
 
 def generate_from_folder(model, method: str = "sam", checkpoints: str | Path | None = None, tokenizer: Any = None,
                          streamer: Any = None, assistant_model: Any = None, stopping_criteria: Any = None,
-                         stop_strings: Any = None, generation_config: Any = None, **given):
+                         stop_strings: Any = None, generation_config: Any = None, eagle: str | Path | None = None,
+                         **given):
     """What `custom_generate=FOLDER` runs: `generate` with `Speculative`, and with everything that a callable lacks.
 
     `assistant_model` becomes the draft model of methods that use one. Returns what `generate` returns.
     """
-    plug = Speculative(method, checkpoints, assistant_model, tokenizer, streamer)
+    plug = Speculative(method, checkpoints, assistant_model, tokenizer, streamer, eagle)
     config = generation_config or model.generation_config
     strings = stop_strings or config.stop_strings
     criteria = StoppingCriteriaList(stopping_criteria or ())

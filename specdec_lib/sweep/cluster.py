@@ -46,7 +46,8 @@ for process in sys.argv[2:]:
         pass
 shutil.rmtree(sys.argv[1], ignore_errors=True)
 """
-NEEDS_RAY = 'specdec sweep runs its cells on Ray, which is not installed: pip install "specdec-lib[sweep]"'
+NEEDS_RAY = ("specdec sweep runs its cells on Ray, which is not installed: install it with `pip install -c"
+             " constraints.txt -e '.[sweep]'`")
 
 Work = Callable[..., CellResult]
 Run = Callable[[Sequence[Cell]], Iterator[tuple[Cell, CellResult]]]

@@ -5,9 +5,11 @@ import torch
 
 from specdec_lib.bench import environment
 from specdec_lib.bench.environment import device_of, dtype_of, open_environment
+from specdec_lib.bench.run import fitting
 from specdec_lib.hub.load import default_dtype
+from specdec_lib.models.table import Table
 from specdec_lib.types import Refusal
-from tests.bench.test_run import CURVE, DRAFT, plan, world
+from tests.bench.test_run import CURVE, DRAFT, PROMPTS, plan, world
 from tests.small_bench import model_folder
 
 FOUR_BIT = ("four_bit_weights", "dtype_of_other_models", "dtype_of_transformers")  # kept about such a target
@@ -98,6 +100,18 @@ def test_a_kit_begins_with_an_empty_memory_of_its_own_unless_one_is_handed_in():
     assert other.memory == {}
     assert one.indexes is not other.indexes
     assert here.kit(plan(), CURVE, kept).memory is kept
+
+
+class MovingTable(Table):
+    moves_after = 3
+
+
+def test_a_prompt_beyond_where_positions_change_is_refused_with_the_reason():
+    here = world(target=MovingTable(DRAFT.rows, context=3))
+    for begin in (lambda: fitting(here, PROMPTS[2], [("user", "aab")]),
+                  lambda: here.begin(plan(), CURVE, (0, 0, 1), "given")):
+        with pytest.raises(Refusal, match=r"context holds 3 \(beyond it this model changes the angles of all"):
+            begin()
 
 
 def test_what_is_kept_about_the_target_says_which_attention_ran():

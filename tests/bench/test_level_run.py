@@ -11,6 +11,7 @@ from specdec_lib.bench.prompts import Prompt
 from specdec_lib.bench.results import read_results
 from specdec_lib.cost.levels import load_levels
 from specdec_lib.models.ngram import Ngram
+from specdec_lib.sampling import Sampling
 from specdec_lib.toys.tiny_target import SHAPE
 from specdec_lib.toys.toy_bench import untrained_environment
 from specdec_lib.training.data.ngram_counts import count_ngrams
@@ -52,6 +53,16 @@ def test_every_model_of_the_stacks_is_measured_on_the_runs_plain_answers(folder,
                     for at, token in enumerate(one.outcome.tokens))
     assert found.alpha[found.names.index("draft-model")][-1] == pytest.approx(hits / found.positions)
     assert load_levels(path / "levels.json") == found
+
+
+def test_the_levels_of_a_sampled_run_are_measured_as_it_sampled(folder, monkeypatch):
+    path, prompts = folder
+    kept, used = json.loads((path / "settings.json").read_text()), []
+    (path / "settings.json").write_text(json.dumps(kept | {"temperature": 0.5, "top_k": 3, "top_p": 0.9}))
+    measured = level_run.levels_of
+    monkeypatch.setattr(level_run, "levels_of", lambda *given: used.append(given[3]) or measured(*given))
+    measure_run_levels(path, prompts, passes=1)
+    assert used == [Sampling(0.5, 3, 0.9)]
 
 
 def test_questions_that_are_not_in_the_file_and_runs_without_stacks_are_refused(folder, tmp_path):

@@ -68,7 +68,7 @@ def test_it_is_refused_by_name_for_other_targets_sampling_and_without_its_packag
         peers.check_peers(("llama.cpp-lookup",), None, temperature=0.7)
     peers.check_peers(("llama.cpp", "hf-generate"), None, "smollm2-135m")
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    with pytest.raises(Refusal, match=r"llama-cpp-python \(.*\): pip install 'specdec-lib\[llama-cpp\]'"):
+    with pytest.raises(Refusal, match=r"llama-cpp-python \(.*\): pip install -c constraints.txt -e '.\[llama-cpp\]'"):
         llama_cpp_peer.load_llama_cpp(("llama.cpp",), "file.gguf", 2, frozenset())
 
 

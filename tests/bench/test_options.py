@@ -44,12 +44,13 @@ def put_card(shelf, name, sha256):
 
 def test_words_become_a_plan_with_the_file_of_prompts_named_and_summed(prepared, prompts):
     plan = prepared(methods="ar, sam, draft-model@svip(h=0.3)", peers="hf-generate,hf-prompt-lookup", threads=3,
-                   max_new_tokens=9, repeats=2, temperature=0.5, seed=4).plan
+                   max_new_tokens=9, repeats=2, temperature=0.5, top_k=7, top_p=0.8, seed=4).plan
     assert tuple(map(str, plan.methods)) == ("ar", "sam", "draft-model@svip(h=0.3)")
     assert plan.peers == ("hf-generate", "hf-prompt-lookup")
     assert (plan.prompts, plan.sha256) == ("mine.jsonl", hashlib.sha256(prompts.read_bytes()).hexdigest())
     assert (plan.device, plan.dtype, plan.threads) == ("cpu", "float32", 3)
     assert (plan.max_new_tokens, plan.repeats, plan.temperature, plan.seed) == (9, 2, 0.5, 4)
+    assert (plan.top_k, plan.top_p) == (7, 0.8)
     assert plan.as_dict()["target"] == "a-model"
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from specdec_lib.bench import peers
+from specdec_lib.sampling import Sampling
 from specdec_lib.types import Refusal
 
 IDS = (5, 6, 7, 5, 6)
@@ -12,10 +13,14 @@ OF_TRANSFORMERS = ("hf-generate", "hf-prompt-lookup", "hf-assisted")
 
 @pytest.fixture(scope="module")
 def model():
+    return random_llama(32)
+
+
+def random_llama(vocab: int):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+    config = LlamaConfig(vocab_size=vocab, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
                          num_attention_heads=2, num_key_value_heads=1, bos_token_id=None, eos_token_id=None)
     return LlamaForCausalLM(config).eval()
 
@@ -74,8 +79,14 @@ def test_hooks_are_taken_off_again(model):
 
 
 def test_sampled_peers_repeat_themselves_with_the_same_seed(model):
-    peer, = load(("hf-generate",), model, temperature=1.0)
+    peer, = load(("hf-generate",), model, sampling=Sampling(1.0))
     assert peer(IDS, 9, seed=1).tokens == peer(IDS, 9, seed=1).tokens != peer(IDS, 9, seed=2).tokens
+
+
+@pytest.mark.parametrize("one_token", [Sampling(1.0, top_k=1), Sampling(1.0, top_p=1e-6)])
+def test_peers_sample_with_the_filters_of_the_run(model, one_token):
+    for peer in load(OF_TRANSFORMERS, model, draft="tiny", sampling=one_token):
+        assert peer(IDS, 9, seed=1).tokens == greedy(model, 9)
 
 
 def test_unknown_peers_and_missing_draft_models_are_refused():
@@ -83,3 +94,10 @@ def test_unknown_peers_and_missing_draft_models_are_refused():
         peers.check_peers(("vllm",), None)
     with pytest.raises(Refusal, match="--draft"):
         peers.check_peers(("hf-assisted",), None)
+
+
+def test_an_assistant_with_a_vocabulary_of_another_size_is_refused_before_transformers_does(model):
+    found = {"tiny": model, "padded": random_llama(40)}
+    with pytest.raises(Refusal, match="the target has 32 tokens and the draft model 40: leave hf-assisted out"):
+        peers.load_peers(OF_TRANSFORMERS, "tiny", torch.float32, "cpu", frozenset(), draft="padded",
+                         read=lambda folder, dtype, device: found[folder])

@@ -6,6 +6,7 @@ import pytest
 
 from specdec_lib import catalog
 from specdec_lib.bench.plan import Plan, changed_settings
+from specdec_lib.sampling import Sampling
 from specdec_lib.types import Refusal
 
 
@@ -13,7 +14,10 @@ from specdec_lib.types import Refusal
     ({"methods": ("sam(",)}, "is not a name with parameters"),
     ({"methods": ("sam@sometimes",)}, "no policy"),
     ({"peers": ("hf-generate", "hf-generate")}, "the peer hf-generate is named twice"),
-    ({"limit": -2}, "a limit of -2 prompts leaves nothing to run")])
+    ({"limit": -2}, "a limit of -2 prompts leaves nothing to run"),
+    ({"top_p": 0.9}, "at temperature 0 nothing is sampled"), ({"top_k": 5}, "at temperature 0 nothing is sampled"),
+    ({"temperature": 1.0, "top_p": 0.0}, "top_p must be above 0"),
+    ({"temperature": 1.0, "top_k": -1}, "top_k must be 0")])
 def test_bad_words_are_refused_in_one_sentence(change, words):
     with pytest.raises(Refusal, match=words) as refused:
         Plan(**{"methods": ("ar",)} | change)
@@ -36,7 +40,10 @@ def test_a_plan_equals_what_was_kept_of_it_as_json():
 
 
 def test_settings_that_older_runs_did_not_know_are_written_only_where_they_are_used():
-    assert not {"orders", "diffusion", "left_out"} & set(Plan(("ar",)).as_dict())
+    later = {"orders", "diffusion", "left_out", "workers", "batch", "top_k", "top_p"}
+    assert not later & set(Plan(("ar",), temperature=0.7).as_dict())
+    sampled = Plan(("ar",), temperature=0.7, top_k=5, top_p=0.9).as_dict()
+    assert (sampled["top_k"], sampled["top_p"]) == (5, 0.9)
     assert Plan(("ar",), diffusion="dream").as_dict()["diffusion"] == "dream"
     assert Plan(("ar",), left_out=("sam",)).as_dict()["left_out"] == ["sam"]
 
@@ -49,7 +56,8 @@ def test_every_changed_setting_is_named_with_both_values_whichever_side_lacks_it
 
 def test_temperature_zero_is_greedy_and_any_other_samples():
     assert Plan(("ar",)).sampling is None
-    assert Plan(("ar",), temperature=0.7).sampling.temperature == 0.7
+    assert Plan(("ar",), temperature=0.7).sampling == Sampling(0.7)
+    assert Plan(("ar",), temperature=0.7, top_k=5, top_p=0.9).sampling == Sampling(0.7, 5, 0.9)
 
 
 def test_what_a_method_needs_includes_what_its_parts_and_its_parameters_name():

@@ -73,6 +73,21 @@ def test_a_missing_reference_is_none(write):
     assert load_prompts(write(line()))[0].reference is None
 
 
+def test_a_line_with_a_prompt_alone_has_its_number_as_id_and_the_name_of_the_file_as_category(write):
+    chat = [("user", "One."), ("assistant", "Two."), ("user", "Three.")]
+    read = load_prompts(write({"prompt": "Why?"}, "", {"question": "How?", "category": "qa"},
+                              {"instruction": "Sum up.", "input": "A text.", "question_id": "x"},
+                              {"messages": [{"role": role, "content": text} for role, text in chat]},
+                              {"conversations": [{"from": who, "value": who} for who in ("human", "gpt")]}))
+    assert read == [Prompt(1, "some", "some", ("Why?",), None), Prompt(3, "qa", "qa", ("How?",), None),
+                    Prompt("x", "some", "some", ("Sum up.\n\nA text.",), None),
+                    Prompt(5, "some", "some", ("One.", "Three."), None), Prompt(6, "some", "some", ("human",), None)]
+
+
+def test_a_number_that_a_line_has_for_want_of_an_id_is_no_other_lines_id(write):
+    assert "line 2" in refusal(write({"prompt": "Why?"}, line(1)))
+
+
 def test_blank_lines_a_byte_order_mark_windows_ends_and_unknown_fields_do_no_harm(write):
     path = write("\ufeff" + json.dumps(line("a", difficulty="easy")) + "\r", "", "  ", line("b"))
     assert [prompt.question_id for prompt in load_prompts(path)] == ["a", "b"]
@@ -103,12 +118,17 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     ('{"question_id": 2, "category"', "not valid JSON"),
     ("[" * 100_000, "nested too deeply"),
     ("[1, 2]", "not a JSON object"),
-    ({"question_id": 2, "category": "qa"}, "lacks turns"),
-    ({"turns": ["Why?"]}, "lacks question_id and category"),
+    ({"question_id": 2, "category": "qa"}, "needs text in turns (a list), in one of prompt, question, instruction, or"),
+    ({"prompt": 3}, "needs text in turns"), ({"prompt": ""}, "empty prompt (turn 1)"), ({"messages": []}, "or in the"),
+    ({"messages": "Why?"}, "list of objects with role and content"), ({"messages": ["Why?"]}, "list of objects"),
+    ({"messages": [{"role": "user"}]}, "needs text in turns"), ({"conversations": [{"value": "a"}]}, "a turn of None"),
+    ({"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]},
+     "has a turn of 'system', and only what the user says can be a prompt here: remove that turn, or write its text"),
+    ({"question_id": None, "turns": ["Why?"]}, "question_id None"),
     (line(2.5), "question_id 2.5"), (line(True), "question_id True"), (line(""), "question_id ''"),
     (line(2, category=" "), "category ' '"), (line(2, category=7), "category 7"),
-    ({**line(2), "turns": "Why?"}, "list of one or more strings"),
-    (line(2, turns=[]), "list of one or more strings"), (line(2, turns=["Why?", 3]), "list of one or more strings"),
+    ({**line(2), "turns": "Why?"}, "needs text in turns (a list)"),
+    (line(2, turns=[]), "needs text in turns (a list)"), (line(2, turns=["Why?", 3]), "needs text in turns (a list)"),
     (line(2, turns=["Why?", " \n"]), "empty prompt (turn 2)"), (line(2, turns=[""]), "empty prompt (turn 1)"),
     (line(2, turns=["half \ud83d"]), "broken Unicode in turn 1"),
     (line(2, reference=3), "reference to be a list of strings, got int"),

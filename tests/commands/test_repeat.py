@@ -61,6 +61,7 @@ def test_what_the_command_line_names_wins_over_the_run():
     ({"prompts": "mine.jsonl"}, "read the prompts mine.jsonl, which are not shipped: give --prompts"),
     ({"sha256": "0"}, "is not the file of prompts that the run"),
     ({"store": "answers.store"}, "kept only its name: give --store"),
+    ({"top_p": "all"}, "only such runs are repeated"),
     ({"draft": 5}, "only such runs are repeated"), ({"limit": "3"}, "only such runs are repeated"),
     ({"methods": "ar"}, "only such runs are repeated"), ({"peers": [1]}, "only such runs are repeated"),
     ([], "only such runs are repeated"),
@@ -75,6 +76,15 @@ def test_a_folder_that_cannot_be_repeated_is_refused_in_a_sentence(change, sente
                                                   settings if change is None else change))
     assert sentence in refused(["repeat", run, "--out", tmp_path / "again"], capsys)
     assert not (tmp_path / "again").exists()
+
+
+def test_a_sampled_run_is_repeated_with_its_filters(tmp_path):
+    run, filters = tmp_path / "run", {"temperature": 0.7, "top_k": 5, "top_p": 0.9}
+    shutil.copytree(RESULTS / "copies", run)
+    settings = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps({**settings, **filters}))
+    asked = repeat_options(run, tmp_path / "again", {})
+    assert {name: asked[name] for name in filters} == filters
 
 
 def test_an_empty_folder_is_no_run(tmp_path, capsys):

@@ -158,6 +158,29 @@ def test_the_hub_is_never_asked_for_pickled_weights_or_code(hub, folder):
     assert not {pattern.rsplit(".", 1)[-1] for pattern in hub["allow_patterns"]} & {"bin", "pt", "py", "*"}
 
 
+def test_a_name_that_the_hub_does_not_know_is_also_said_to_be_no_folder_here(hub):
+    hub["answer"] = OSError("offline")
+    with pytest.raises(Refusal, match="there is no folder someone/something here: check the name and the network"):
+        model_folder("someone/something")
+
+
+def test_a_gguf_is_refused_with_what_to_give_instead(tmp_path, hub):
+    file = tmp_path / "small-Q4_K_M.gguf"
+    file.touch()
+    for name, what in ((file, "is a file, and a model is a folder"), (tmp_path, "has its weights as a GGUF alone")):
+        with pytest.raises(Refusal, match=f"{what}: a GGUF is not read, give the folder or hub name of the model that"):
+            model_folder(str(name))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(Refusal, match="has its weights as a GGUF alone"):
+        model_folder(str(tmp_path))
+    assert not hub
+
+
+def test_a_gguf_beside_safetensors_is_passed_over(folder):
+    (folder / "model.gguf").touch()
+    assert model_folder(str(folder)) == folder
+
+
 def test_progress_is_reported(hub, folder):
     hub["answer"], heard = folder, []
     model_folder("someone/something", say=heard.append)

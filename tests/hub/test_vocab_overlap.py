@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_lib.hub.vocab_overlap import shared_tokens, token_pieces
+from specdec_lib.hub.vocab_overlap import fits_vocab, shared_tokens, token_pieces
 from specdec_lib.types import Refusal
 from tests.small_bench import WORDS, model_folder
 
@@ -56,3 +56,9 @@ def test_the_other_tokenizer_may_have_more_pieces_and_lack_added_ones():
 def test_a_missing_piece_or_an_id_with_two_pieces_is_refused(other):
     with pytest.raises(Refusal, match="x has another tokenizer than the target: token . is '"):
         shared_tokens(TARGET, other, "x")
+
+
+@pytest.mark.parametrize(("draft", "target", "fits"), [(5, 5, True), (5, 8, True), (7, 8, True), (4, 8, False),
+                                                       (9, 8, False), (4, 4, True)])
+def test_a_draft_model_may_be_padded_less_than_the_target_and_knows_every_piece(draft, target, fits):
+    assert fits_vocab(draft, target, TARGET.tokenizer) is fits

@@ -9,7 +9,7 @@ import tokenizers
 import torch
 import transformers
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessorList, StoppingCriteriaList
-from transformers.generation import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers.generation import StopStringCriteria, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from specdec_lib.exact import distance, every_outcome
 from specdec_lib.hub import locate
@@ -247,6 +247,16 @@ def test_stop_strings_stop_an_answer_through_the_folder(tiny, placed):
     assert want.shape[1] < len(whole)
     with pytest.raises(Refusal, match="give the model's tokenizer to generate as well"):
         model.generate(ids(), **given, **folder)
+
+
+def test_beside_a_callable_stop_strings_are_a_criterion(tiny):
+    model, tokenizer, plug = tiny("llama"), letters(), Speculative("sam")
+    stop = [tokenizer.decode(model.generate(ids(), **PLAIN)[0, len(PROMPT) + 8:len(PROMPT) + 10])]
+    want = model.generate(ids(), **PLAIN, stop_strings=stop, tokenizer=tokenizer)
+    criteria = [StopStringCriteria(tokenizer, stop)]
+    assert torch.equal(model.generate(ids(), **PLAIN, custom_generate=plug, stopping_criteria=criteria), want)
+    with pytest.raises(ValueError, match="tokenizer"):               # where this fails, the docstring's warning can go
+        model.generate(ids(), **PLAIN, custom_generate=plug, stop_strings=stop, tokenizer=tokenizer)
 
 
 def test_the_assistant_of_the_folder_is_the_draft_model(tiny):

@@ -2,6 +2,7 @@
 
 import copy
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -289,3 +290,11 @@ def test_what_transformers_cannot_load_is_refused_in_one_sentence(tmp_path, load
     with pytest.raises(Refusal, match=r"cannot load .* \(the reason\)") as refusal:
         HuggingFace.load(tmp_path, why="the reason")
     assert "\n" not in str(refusal.value)
+
+
+def test_a_model_that_lacks_a_package_is_not_to_be_fetched_again(tmp_path, load, monkeypatch):
+    load("gpt2").model.save_pretrained(tmp_path)
+    missing = ImportError("Loading it requires optimum (`pip install optimum`)")
+    monkeypatch.setattr("specdec_lib.models.huggingface.pretrained", Mock(side_effect=missing))
+    with pytest.raises(Refusal, match=r"requires optimum \(`pip install optimum`\); take another model$"):
+        HuggingFace.load(tmp_path)

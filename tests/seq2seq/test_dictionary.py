@@ -63,5 +63,5 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path, monkeypatch):
     with pytest.raises(Refusal, match="holds no words"):
         dictionary.read_dictionary(tmp_path / "empty.dict")
     monkeypatch.setattr(dictionary, "find_spec", lambda name: None)
-    with pytest.raises(Refusal, match="pip install"):
+    with pytest.raises(Refusal, match=r"`pip install -c constraints\.txt -e '\.\[seq2seq\]'`"):
         dictionary.dictionary_file()

@@ -215,7 +215,7 @@ def test_without_ray_the_command_says_what_to_install(world, tmp_path, monkeypat
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "ray", None)
     assert cli.run(["sweep", str(write_grid(world)), "--out", str(tmp_path / "out")]) == 2
-    assert 'pip install "specdec-lib[sweep]"' in capsys.readouterr().err
+    assert "`pip install -c constraints.txt -e '.[sweep]'`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["", "x", "http://a:1", "a:b", "local"])

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from specdec_lib.files import broken_unicode
 from specdec_lib.hub.tokenizer import HALF, Tokenizer, dated
+from specdec_lib.training.data.prompt_rows import NEEDED, turns_in
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).resolve().parents[3] / "data" / "prompts"
 SENTINEL = "specdec-user-turn"                     # stands for the user's words in a rendered conversation
-FIELDS = ("prompt", "question", "instruction")
 SHORTEST, LONGEST, WORDS = 12, 1500, 3             # characters; words at least
 RAW = "Question:"                                  # opens a text of a model with neither template nor begin token
 
@@ -91,10 +91,9 @@ def cleaned(written: str) -> str | None:
 
 
 def read_prompts(path: str | Path) -> list[str]:
-    """The first prompt of every line of a JSON-lines file: of `turns`, or `prompt`, `question`, `instruction`.
+    """The first turn of every line of a JSON-lines file, as `prompt_rows` reads it.
 
-    What an instruction is about stands in `input`, as Alpaca's files have it, or in the first of `instances`, as
-    self-instruct's do. Refusal naming the first line that has none of these.
+    Refusal naming the first line that has none.
     """
     return [turns[0] for turns in every_turn(path)]
 
@@ -149,18 +148,9 @@ def read(path: Path) -> str:
 
 def turns_of(row: dict, where: str) -> list[str]:
     """The turns of one line's object; `where` names it in a refusal."""
-    turns = row.get("turns", [next((row[name] for name in FIELDS if name in row), None)])
+    turns = turns_in(row, where)
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
-        raise Refusal(f"{where} needs text in turns (a list), or in one of {', '.join(FIELDS)}")
-    about = material(row)
-    if broken_unicode(*turns, about):
+        raise Refusal(f"{where} needs {NEEDED}")
+    if broken_unicode(*turns):
         raise Refusal(f"{where} has broken Unicode, an escape of half a character: write it whole")
-    return [f"{turns[0]}\n\n{about}", *turns[1:]] if about else turns
-
-
-def material(row: dict) -> str:
-    """What an instruction is about, where a line says so beside it."""
-    cases = row.get("instances")
-    case = cases[0] if isinstance(cases, list) and cases and isinstance(cases[0], dict) else row
-    about = case.get("input") if "instruction" in row else None
-    return about.strip() if isinstance(about, str) else ""
+    return turns

@@ -37,7 +37,8 @@ def decay_weights(probs: Tensor, decay: float = 0.8) -> Tensor:
 def streak_weights(probs: Tensor) -> Tensor:
     """sum over m >= j of prod_{i <= m} q_i: with these weights on log q_j the gradient is that of the expected streak.
 
-    The streak objective is A = sum_m prod_{i <= m} q_i, the expected accepted tokens of independent slots.
+    The streak objective is A = sum_m prod_{i <= m} q_i, the expected accepted tokens of independent slots. Its labels
+    are the text's own tokens; with the target's distribution as the label (`Objective.labels`) the gradient is another.
     """
     prefix = probs.detach().cumprod(0)
     return prefix.flip(0).cumsum(0).flip(0)

@@ -3,6 +3,11 @@
 `diffusion-lm` goes on from `draft-lm`: without masks both are the same small model, so a block of one is right as often
 as that one is before the first step, and training is left with the masks. From the target's own layers, six of them
 evenly spaced, the same minutes on two processor cores were spent on the first slot.
+
+`diffusion-lm-aligned` goes on from `diffusion-lm` with streak weights, as SpecDiff-2 does, but with the target's
+distribution as the label and its best token's probabilities in the weights; SpecDiff-2 takes the text's own token,
+drawn from the target, for both. `specdec train diffusion-lm-aligned --labels token --smooth 0` is the paper's
+objective; its result is in `data/results/README.md`.
 """
 
 from __future__ import annotations

@@ -83,9 +83,13 @@ def test_a_sieve_lets_a_text_through_once_whatever_its_case_and_blanks():
 def test_files_of_all_shapes_give_first_turns(tmp_path):
     path = lines(tmp_path / "p.jsonl", {"turns": ["one", "two"]}, {"prompt": "three"}, {"question": "four"},
                  {"instruction": "five", "input": "six"}, {"instruction": "seven", "instances": [{"input": "eight"}]},
-                 {"instruction": "nine", "instances": [{"input": ""}]}, {"question": "ten", "input": "no"})
-    assert read_prompts(path) == ["one", "three", "four", "five\n\nsix", "seven\n\neight", "nine", "ten"]
-    assert texts(path)[:3] == ["one", "two", "three"]
+                 {"instruction": "nine", "instances": [{"input": ""}]}, {"question": "ten", "input": "no"},
+                 {"messages": [{"role": "user", "content": "eleven"}, {"role": "assistant", "content": "no"},
+                               {"role": "user", "content": "twelve"}]},
+                 {"conversations": [{"from": "gpt", "value": "no"}, {"from": "human", "value": "thirteen"}]})
+    assert read_prompts(path) == ["one", "three", "four", "five\n\nsix", "seven\n\neight", "nine", "ten", "eleven",
+                                  "thirteen"]
+    assert (texts(path)[:3], texts(path)[-3:]) == (["one", "two", "three"], ["eleven", "twelve", "thirteen"])
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -100,6 +104,7 @@ def test_conversations_keep_their_turns_and_their_family_or_the_name_of_the_file
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"turns": []}', '{"turns": [1]}', '{"prompt": " "}',
+                                  '{"messages": [{"role": "system", "content": "a"}]}', '{"messages": [1]}',
                                   '{"prompt": 3}', '{"prompt": "a \\ud83d"}', '{"turns": ["a", "\\udc00"]}'])
 def test_a_line_without_a_prompt_is_refused_by_its_number(tmp_path, line):
     path = tmp_path / "p.jsonl"
