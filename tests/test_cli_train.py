@@ -230,9 +230,9 @@ def test_a_diffusion_model_of_full_attention_is_a_checkpoint_of_its_own(model, d
     ({"--data": "absent.jsonl"}, "there is no file absent.jsonl"), ({"--minutes": "0"}, "--minutes"),
     ({"--minutes": "-3"}, "--minutes"), ({"--minutes": "soon"}, "Invalid value for '--minutes'"),
     ({"--loss": "l2"}, "no loss 'l2'"), ({"--smooth": "0.2"}, "smoothed by a share from 0 to below 1"),
+    ({"--labels": "best"}, "no labels 'best': take dis"), ({"name": "block-diffusion", "--labels": "token"}, "leave"),
     ({"name": "diffusion-lm-aligned"}, "was trained for smollm2-135m" if "diffusion-lm" in checkpoint_names(SHIPPED)
-     else
-     "goes on from the checkpoint diffusion-lm, and there is none in"),
+     else "goes on from the checkpoint diffusion-lm, and there is none in"),
     ({"--target": "/nowhere/at/all"}, "nowhere"), ({"--forbid": "absent.jsonl"}, "there is no file absent.jsonl"),
     ({"--prompts": "absent.jsonl"}, "there is no file absent.jsonl")], ids=str)
 def test_bad_words_are_one_sentence(model, data, tmp_path, capsys, change, sentence):
@@ -278,8 +278,8 @@ def test_deeply_nested_data_are_refused_by_their_file(tmp_path, capsys):
 @pytest.mark.parametrize(("words", "sentence"), [
     (["--minutes", "inf"], "at most a year"), (["--minutes", "nan"], "at most a year"),
     (["--cache-gb", "nan"], "--cache-gb is 0 or more"), (["--cache-gb", "-1"], "--cache-gb is 0 or more"),
-    (["--rate", "inf"], "--rate is above 0"), (["--seed", str(2 ** 63)], "at most 63 bits"),
-    (["--threads", "100000"], "threads must be at least 1 and at most"), (["--out", ""], "it is empty")])
+    (["--rate", "inf"], "--rate is above 0"), (["--steps", "0"], "--steps is at least 1"),
+    (["--seed", str(2 ** 63)], "at most 63 bits"), (["--threads", "100000"], "threads must be at least 1 and at"), (["--out", ""], "it is empty")])
 def test_numbers_that_no_training_can_use_are_refused(tmp_path, capsys, words, sentence):
     assert sentence in refused(["train", "eagle", "--target", "/nowhere", "--out", tmp_path, *words], capsys)
 

@@ -117,8 +117,8 @@ def train_drafter(which: Recipe, order: TrainingOrder, target: Target, text: Tok
         return {name: teacher_forced_rates(which, drafter, lessons.batches(groups, drafter.levels))
                 for name, groups in looked.items() if groups}
 
-    settings = Settings(minutes, order.steps, order.rate or which.rate, order.optimiser or which.optimiser,
-                        seed=order.seed, judge_every=min(180.0, 60 * order.minutes / LOOKS))
+    settings = Settings(minutes=minutes, steps=order.steps, rate=order.rate or which.rate, seed=order.seed,
+                        optimiser=order.optimiser or which.optimiser, judge_every=min(180, 60 * order.minutes / LOOKS))
     say(f"training {which.name} for " + (f"{order.steps} steps" if order.steps else f"{minutes:.1f} minutes"))
     with alone_in(folder):
         mark_recipe(folder, recipe_of(order, objective, drafter, lessons))

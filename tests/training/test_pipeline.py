@@ -11,6 +11,8 @@ from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.training import pipeline as module
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, Settings, read_log
+from specdec_lib.training.losses.chunked_head import LABELS
+from specdec_lib.training.losses.objective import Objective
 from specdec_lib.training.nets.diffusion_finetune import ALIGNED_RANK
 from specdec_lib.training.pipeline import TrainingOrder, prepare_dataset, read_answers, train_drafter
 from specdec_lib.training.recipes import RECIPES, recipe
@@ -107,6 +109,16 @@ def test_a_card_tells_how_the_drafter_was_made(target, text, data, tmp_path, twe
     forced = {key: told["draft-lm"]["tokens_per_target_forward"] for key, told in card["measured"].items()}
     assert [round(look, 4) for look in looks] == [forced["as it starts"], forced["as trained"]]
     assert (tmp_path / "draft-lm" / "README.md").read_text().startswith("# draft-lm")
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_a_fit_of_so_many_steps_takes_them_and_its_card_names_the_labels(target, text, data, tmp_path, labels):
+    order = TrainingOrder(tmp_path, LONG, data=(data,), steps=3, objective=Objective(labels=labels))
+    card = train_drafter(recipe("draft-lm"), order, target, text, MADE).card
+    assert (card["made"]["steps"], card["settings"]["steps"], card["settings"]["labels"]) == (3, 3, labels)
+    other = replace(order, objective=Objective(labels=LABELS[labels == LABELS[0]]))
+    with pytest.raises(Refusal, match="begun with another recipe"):
+        train_drafter(recipe("draft-lm"), other, target, text, MADE)
 
 
 def test_watched_answers_are_measured_in_every_look_and_never_trained_on(target, text, data, tmp_path, twenty_steps):
