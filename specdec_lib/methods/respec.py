@@ -37,8 +37,8 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
     Trigger: `theta`, `penalty`, `look_back`, `reading`. Candidates: `key`, `query`, `least`, `shape`, `kept`,
     `longest`, in trees of at most `copy` nodes. The others are `eagle2`'s, whose `least` is called `grow` here. Nodes
     default to twice what the cost curve allows and `copy` to twice as many again, since each must be worth its row;
-    the width grows with the nodes as in `eagle2`.
-    `remember` is for `respec+memory`, `lengthen` and `further` for `respec+lengthened`.
+    the width grows with the nodes as in `eagle2`. `remember` is for `respec+memory`, `lengthen` and `further` for
+    `respec+lengthened`.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     copy = 2 * nodes if copy is None else copy
