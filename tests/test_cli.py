@@ -72,6 +72,23 @@ def test_every_command_that_samples_at_a_temperature_takes_top_k_and_top_p():
     assert all(len(options) in (0, 3) for options in found.values())
 
 
+def test_every_command_that_encodes_prompts_takes_a_system_turn_and_template_switches():
+    found = {name: {param.name for param in command.params} & {"system", "template_switches"}
+             for name, command in get_command(cli.app).commands.items()}
+    assert {name for name, options in found.items() if options} == {"generate", "bench", "report", "answers", "train"}
+    assert all(len(options) in (0, 2) for options in found.values())
+
+
+def test_a_system_turn_stands_before_every_prompt_and_in_the_report(bench, tmp_path):
+    assert cli.run([*bench, "--methods", "ar", "--system", "Be brief.", "--limit", "2"]) == 0
+    assert cli.run([*bench, "--methods", "ar", "--limit", "2", "--out", str(tmp_path / "plain")]) == 0
+    brief, plain = (read_results(tmp_path / name) for name in ("out", "plain"))
+    assert [one.question_id for one in brief] == [one.question_id for one in plain]
+    assert all(one.prompt_tokens > other.prompt_tokens for one, other in zip(brief, plain, strict=True))
+    shown = {row["what"]: row["value"] for row in provenance_table(load_report(tmp_path / "out"))}
+    assert shown["conversations"] == "system turn 'Be brief.'"
+
+
 def test_a_finished_bench_is_not_run_again_and_other_settings_are_refused(bench, tmp_path, capsys):
     assert cli.run([*bench, "--methods", "ar"]) == 0
     before = (tmp_path / "out" / "rounds.parquet").read_bytes()

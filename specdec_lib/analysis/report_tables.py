@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from specdec_lib.analysis.bench_report import QUALITIES, Report
 from specdec_lib.analysis.report_text import (
@@ -97,6 +98,14 @@ def peer_table(report: Report) -> dict[str, dict]:
             for name in names}
 
 
+def conversation_facts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What all conversations of a run had in common, if it was set."""
+    system, switches = settings.get("system"), settings.get("template_switches")
+    told = [f"system turn {system!r}"] if system else []
+    told += [f"template switches {', '.join(switches)}"] if switches else []
+    return {"conversations": "; ".join(told)} if told else {}
+
+
 def provenance_table(report: Report) -> list[dict]:
     """The provenance of the numbers, a line for each fact."""
     about, settings = report.summary, report.summary["settings"]
@@ -113,6 +122,7 @@ def provenance_table(report: Report) -> list[dict]:
                        f" {about['prompts']['sha256'][:16]}…",
             "decoding": chosen("max_new_tokens", "repeats", "temperature",
                                *(name for name in ("top_k", "top_p") if name in settings), "seed"),
+            **conversation_facts(settings),
             "draft model": draft_model_text(report), "checkpoints": checkpoints_text(settings.get("checkpoints")),
             "node budget": f"{settings['nodes']} nodes, the widest draft whose verification costs at most 1.25 plain"
                            " forwards",

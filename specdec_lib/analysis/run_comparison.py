@@ -23,7 +23,8 @@ from specdec_lib.bench.summary import in_parallel, paired
 from specdec_lib.measure import Cost
 from specdec_lib.types import Refusal
 
-DECODING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "repeats", "batch")
+DECODING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "repeats", "batch", "system",
+            "template_switches")
 MEASURED = ("in turn", "in parallel")
 PLACE = ("processor", "cores", "threads", "gpu")
 Interval = Sequence[float] | None

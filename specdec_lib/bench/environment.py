@@ -24,6 +24,7 @@ from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder
 from specdec_lib.cost import curves
 from specdec_lib.heads.drafter_linear import uses_codes
 from specdec_lib.hub import locate
+from specdec_lib.hub.chat_settings import USUAL, ChatSettings
 from specdec_lib.hub.checksum import folder_sha256
 from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import default_dtype, dtype_for, load_lm, refuse_missing, torchs_dtype
@@ -167,21 +168,21 @@ def four_bit_facts(lm: LM) -> dict[str, str]:
 def open_environment(target: str, device: str, dtype: str, threads: int | None = None, draft: str | None = None,
                      peer_names: tuple[str, ...] = (), sampling: Sampling | None = None, say: Say = lambda line: None,
                      shelf: Path = SHIPPED, drafts: bool = True, diffusion: str | None = None,
-                     eagle: str | None = None) -> Environment:
+                     eagle: str | None = None, chat: ChatSettings = USUAL) -> Environment:
     """Loads everything but checkpoints, which load on first use; device and dtype are resolved names.
 
     Without `drafts`, a draft model is loaded only if it is named. `diffusion` names a pretrained model that replaces
-    the trained `diffusion-lm`, `eagle` a published head that replaces the trained `eagle`. Raises Refusal if a part is
-    missing or does not fit.
+    the trained `diffusion-lm`, `eagle` a published head that replaces the trained `eagle`; `chat` holds for every
+    conversation. Raises Refusal if a part is missing or does not fit.
     """
     if is_seq2seq(target):
-        refuse_for_seq2seq(draft, diffusion, eagle)
+        refuse_for_seq2seq(draft, diffusion, eagle, chat)
         say(f"loading {target}")
         for_model(threads)
         about = {"name": target, "device": device, "dtype": dtype, "threads": threads, **bit_facts(None)}
         return Environment(**parts_of_environment(device, DTYPES[dtype], about, peer_names, sampling, shelf, say))
     folder = locate.model_folder(target, say)
-    text = Tokenizer(folder, say)
+    text = Tokenizer(folder, say, chat)
     beside, diffusing = draft_source.draft_folder(draft, text, say), diffuser.find_diffusion(diffusion, text, say)
     beside_eagle = eagle_source.find_eagle(eagle, say)
     say(f"loading {without_folders(target)}")

@@ -60,6 +60,8 @@ class RunOptions:
     batch: int = 1
     top_k: int = 0
     top_p: float = 1.0
+    system: str | None = None
+    template_switches: str = ""
 
     @staticmethod
     def of(words: Mapping[str, Any], **more) -> RunOptions:
@@ -103,7 +105,8 @@ class PreparedRun:
         if plan.threads is not None:
             torch.set_num_threads(plan.threads)
         opened = open_environment(plan.target, plan.device, plan.dtype, plan.threads, plan.draft, plan.peers,
-                                  plan.sampling, say, self.shelf, "draft" in self.needs, plan.diffusion, plan.eagle)
+                                  plan.sampling, say, self.shelf, "draft" in self.needs, plan.diffusion, plan.eagle,
+                                  plan.chat)
         for name in () if self.by_default else catalog.checkpoints_among(self.needs):
             opened.checkpoints[name]               # refused now, before anything is measured
         store = self.checksums_at_hand([STORE])
@@ -179,7 +182,8 @@ def plan_of(options: RunOptions, left_out: Collection[str] = ()) -> tuple[Plan, 
                 options.max_new_tokens, options.repeats, options.temperature, options.seed,
                 options.store and str(options.store), options.draft, options.cost and str(options.cost),
                 orders=tuple(split_specs(options.orders)), diffusion=options.diffusion, eagle=options.eagle,
-                left_out=tuple(left_out), batch=options.batch, top_k=options.top_k, top_p=options.top_p)
+                left_out=tuple(left_out), batch=options.batch, top_k=options.top_k, top_p=options.top_p,
+                system=options.system, template_switches=tuple(split_specs(options.template_switches)))
     kind = kind_for(options.workers, device)
     if any(catalog.card_of(spec).parallel for spec in plan.methods):
         plan = replace(plan, workers=kind)

@@ -11,6 +11,7 @@ from specdec_lib import catalog
 from specdec_lib.batches.supported import refuse_unbatched
 from specdec_lib.bench import peers as peer
 from specdec_lib.bench.provenance import without_folders
+from specdec_lib.hub.chat_settings import ChatSettings, chat_settings
 from specdec_lib.sampling import Sampling
 from specdec_lib.schedules.workers import INLINE
 from specdec_lib.specs import MethodSpec
@@ -53,6 +54,8 @@ class Plan:
     batch: int = 1                                 # sequences that share each forward of the target
     top_k: int = 0                                 # 0 = all tokens
     top_p: float = 1.0
+    system: str | None = None                      # a system turn before every prompt
+    template_switches: tuple[str, ...] = ()        # NAME=VALUE for the chat template
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -80,6 +83,7 @@ class Plan:
         self.check_batch()
         peer.check_peers(self.peers, self.draft, self.target, self.temperature)
         Sampling(self.temperature, self.top_k, self.top_p)
+        chat_settings(self.system, self.template_switches)
         if not self.temperature and (self.top_k, self.top_p) != (0, 1):
             raise Refusal("top_k and top_p are for sampling, and at temperature 0 nothing is sampled: give a"
                           " --temperature too, or leave them out")
@@ -101,6 +105,11 @@ class Plan:
         """None is greedy."""
         return Sampling(self.temperature, self.top_k, self.top_p) if self.temperature else None
 
+    @property
+    def chat(self) -> ChatSettings:
+        """What all conversations have in common."""
+        return chat_settings(self.system, self.template_switches)
+
     def as_dict(self) -> dict:
         """The plan for JSON: paths cut to names. Settings that older runs lack are left out at their defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -112,7 +121,7 @@ class Plan:
         for name, usual in (("workers", INLINE), ("batch", 1), ("top_k", 0), ("top_p", 1)):
             if plain[name] == usual:
                 del plain[name]
-        for name in ("diffusion", "eagle", "left_out"):
+        for name in ("diffusion", "eagle", "left_out", "system", "template_switches"):
             if not plain[name]:
                 del plain[name]
         paths = ("target", "draft", "store", "cost", "diffusion", "eagle")

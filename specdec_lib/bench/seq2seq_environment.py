@@ -21,6 +21,7 @@ from specdec_lib.bench.results import Decode, Outcome
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
+from specdec_lib.hub.chat_settings import USUAL, ChatSettings
 from specdec_lib.sampling import Sampling
 from specdec_lib.seq2seq.alphabet import END, NAMES, VOCAB, phoneme_text, source_ids
 from specdec_lib.seq2seq.dictionary import HELD_OUT, spoken_ids
@@ -89,8 +90,12 @@ def parts_of_environment(device: str, dtype: torch.dtype, about: Mapping, peers:
             "drafter": DraftSource(), "warm_up": WARM_UP, "quality": error_rates}
 
 
-def refuse_for_seq2seq(draft: str | None, diffusion: str | None, eagle: str | None = None) -> None:
-    """Refuses models that draft for language models of text."""
+def refuse_for_seq2seq(draft: str | None, diffusion: str | None, eagle: str | None = None,
+                       chat: ChatSettings = USUAL) -> None:
+    """Refuses models that draft for language models of text, and settings of a conversation."""
+    if chat != USUAL:
+        raise Refusal(f"--system and --template-switches are for conversations, and the target {VERIFIER} pronounces"
+                      " words: leave them out")
     for option, name in (("--draft", draft), ("--diffusion", diffusion), ("--eagle", eagle)):
         if name is not None:
             raise Refusal(f"{option} names a model of text, and the target {VERIFIER} writes phonemes: leave it out")

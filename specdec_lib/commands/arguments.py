@@ -71,6 +71,14 @@ def whole_numbers(words: str, option: str) -> list[int]:
     return numbers
 
 
+def chat(system: str | None, switches: str) -> Any:
+    """The settings of all conversations that these options ask for."""
+    from specdec_lib.hub.chat_settings import chat_settings
+    from specdec_lib.specs import split_specs
+
+    return chat_settings(system, split_specs(switches))
+
+
 def report_parameters(context: typer.Context, path: Path | None) -> dict[str, str] | None:
     """Reads the file of --parameters before other options; what the command line says wins over it.
 
@@ -108,6 +116,10 @@ Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy."
 TopK = Annotated[int, typer.Option("--top-k", help="Sample from the most probable tokens, this many; 0: from all.")]
 TopP = Annotated[float, typer.Option("--top-p", help="Sample from the fewest tokens with this much probability, after "
                                      "--top-k; 1: from all.")]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="A system turn before every prompt; "
+                                            "default: the chat template's own.")]
+Switches = Annotated[str, typer.Option("--template-switches", metavar="NAME=VALUE,...", show_default=False,
+                                       help="What the chat template reads by name, such as enable_thinking=false.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Store = Annotated[Path | None, path_option("--store", "A file that `specdec store` made, for retrieval.")]
 Curve = Annotated[Path | None, path_option("--cost", "A saved cost curve; default: measured at the start, in a bench"

@@ -20,9 +20,9 @@ from specdec_lib.files import refuse_special
 from specdec_lib.types import Refusal
 
 AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p",
-             "seed")
+             "seed", "system")
 PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their names
-TEXTS = (*PATHS, "target", "device", "dtype", "workers")
+TEXTS = (*PATHS, "target", "device", "dtype", "workers", "system")
 NUMBERS = ("threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p", "seed", "limit", "batch")
 
 
@@ -46,12 +46,13 @@ def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, 
     return {**own, **curve, "methods": ",".join(settings["methods"]), "peers": ",".join(settings.get("peers", ())),
             "limit": settings.get("limit"), "batch": settings.get("batch", 1),
             "orders": ",".join(settings.get("orders", [FILE])), "workers": settings.get("workers", "auto"),
+            "template_switches": ",".join(settings.get("template_switches", ())),
             "prompts": kept_prompts(run, settings, chosen.get("prompts")), **chosen}
 
 
 def of_their_kinds(settings: Mapping[str, Any]) -> bool:
     """Whether what a repetition reads of a run's settings is of the kind that a bench writes there."""
-    lists = [settings.get(name, []) for name in ("methods", "peers", "orders")]
+    lists = [settings.get(name, []) for name in ("methods", "peers", "orders", "template_switches")]
     return (all(isinstance(settings.get(name), str | None) for name in TEXTS)
             and all(isinstance(settings.get(name), int | float | None) for name in NUMBERS)
             and all(isinstance(some, list) and all(isinstance(one, str) for one in some) for some in lists))

@@ -20,6 +20,7 @@ from specdec_lib.files import alone_in
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.diffusion import ATTENTION, CAUSAL
 from specdec_lib.hub import locate
+from specdec_lib.hub.chat_settings import USUAL, ChatSettings
 from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import load_lm, torchs_dtype
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -53,7 +54,8 @@ class Training:
 
 
 def train_by_names(names: Sequence[str], target: str, device: str, dtype: str, threads: int | None, say: Say,
-                   progress: Callable[[int, int, str], None], **given: Any) -> list[str]:
+                   progress: Callable[[int, int, str], None], chat: ChatSettings = USUAL,
+                   **given: Any) -> list[str]:
     """Trains these drafters in turn, with the options of `training_of` for each, and returns their cards as text.
 
     All share the target, which is loaded once, and the dataset, which is read once; on a GPU its features stay in
@@ -67,10 +69,13 @@ def train_by_names(names: Sequence[str], target: str, device: str, dtype: str, t
         if len(names) > 1 and name in OWN_MODELS:
             raise Refusal(f"{name} is trained in a command of its own: several names are for different drafters")
     if names[0] in OWN_MODELS:
+        if chat != USUAL:
+            raise Refusal(f"--system and --template-switches are for conversations, and {names[0]} is trained on none:"
+                          " leave them out")
         return [train_own(names[0], target, device, dtype, threads, say, progress, **given)]
     asked = [training_of(name, target, **given) for name in names]
     check_sources(asked[0].order)                  # all have the same
-    lm, text, device, dtype = open_target(target, device, fitted_dtype(dtype, device), threads, say)
+    lm, text, device, dtype = open_target(target, device, fitted_dtype(dtype, device), threads, say, chat)
     asked = [for_target(one, lm, without_folders(target), say) for one in asked]
     prepare = kept_first(prepare_dataset)
     made = card_provenance(provenance(), dtype)
@@ -152,13 +157,13 @@ def kept_first(make: Callable[..., Any]) -> Callable[..., Any]:
 def answer_prompts(prompts: Sequence[Path], forbid: Sequence[Path], out: Path, tokens: int, minutes: float,
                    own: float, temperatures: str | None, max_new_tokens: int, batch: int | None, target: str,
                    device: str, dtype: str, threads: int | None, seed: int, say: Say,
-                   progress: Callable[[int, int, str], None]) -> str:
+                   progress: Callable[[int, int, str], None], chat: ChatSettings = USUAL) -> str:
     """Answers these prompts, and prompts of the target's own, into `out`; says what the folder holds then."""
     plan = AnswerPlan(max_new=max_new_tokens, own=own, seed=seed, mix=temperature_mix(temperatures))
     refused = [line for path in forbid for line in texts(path)]
     for path in prompts:
         read_prompts(path)
-    lm, text, _, _ = open_target(target, device, fitted_dtype(dtype, device), threads, say)
+    lm, text, _, _ = open_target(target, device, fitted_dtype(dtype, device), threads, say, chat)
     with alone_in(out):
         made = make_answers(lm, text, out, tokens, minutes, prompts, refused, plan, batch, say=say,
                             progress=lambda done, seconds: progress(done, tokens, "tokens of answers"))
@@ -215,14 +220,14 @@ def fitted_dtype(name: str, device: str) -> str:
 
 
 def open_target(target: str, device: str, dtype: str, threads: int | None,
-                say: Say) -> tuple[Target, Tokenizer, str, str]:
+                say: Say, chat: ChatSettings = USUAL) -> tuple[Target, Tokenizer, str, str]:
     """The target and its tokenizer, and the resolved device and dtype."""
     check_threads(threads)
     device = device_of(device)
     dtype = dtype_of(dtype, device)
     folder = locate.model_folder(target, say)
     say(f"loading {without_folders(target)}")
-    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say)
+    lm, text = load_lm(folder, DTYPES[dtype], device, threads), Tokenizer(folder, say, chat)
     return cast(Target, lm), text, device, dtype   # what `load_lm` returns is one of the two
 
 

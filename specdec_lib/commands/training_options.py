@@ -68,7 +68,8 @@ def answers(prompts: Prompts = None,
             batch: Annotated[int | None, typer.Option("--batch", help="Answers at a time; default: 32 on a CPU, 1024 "
                                                       "elsewhere.")] = None,
             target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
-            threads: opt.Threads = None, seed: opt.Seed = 0) -> None:
+            threads: opt.Threads = None, system: opt.System = None, template_switches: opt.Switches = "",
+            seed: opt.Seed = 0) -> None:
     """Answers prompts with the target, many at a time: what drafters are trained on with `train --data`."""
     from specdec_lib.bench.progress import bar
     from specdec_lib.commands.train import answer_prompts
@@ -76,7 +77,8 @@ def answers(prompts: Prompts = None,
     try:
         with bar("answers") as progress:
             told = answer_prompts(prompts or (), forbid or (), out, tokens, minutes, own, temperatures, max_new_tokens,
-                                  batch, target, device, dtype, threads, seed, say, progress)
+                                  batch, target, device, dtype, threads, seed, say, progress,
+                                  opt.chat(system, template_switches))
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished answers are kept in {out}, the same command continues from there") from None
     typer.echo(told)
@@ -87,7 +89,7 @@ def train(names: Annotated[list[str], typer.Argument(
                    "block-diffusion, ngram, length-predictor, h-rad, or several, which share the loaded target and its "
                    "answers; or a model of its own: canvas-sudoku, digits, g2p, g2p-drafter.")],
           target: opt.Target = "smollm2-135m", device: opt.Device = "auto", dtype: opt.Dtype = "auto",
-          threads: opt.Threads = None,
+          threads: opt.Threads = None, system: opt.System = None, template_switches: opt.Switches = "",
           minutes: Annotated[float, typer.Option("--minutes", help="Time limit for all steps of a drafter.")] = 30.0,
           prompts: Prompts = None,
           data: Annotated[list[Path] | None, opt.path_option("--data", "Existing answers to train on.")] = None,
@@ -113,6 +115,7 @@ def train(names: Annotated[list[str], typer.Argument(
                 cache=cache_gb * 1e9, seed=seed, say=say, progress=progress, optimiser=optimiser, rate=rate,
                 smooth=smooth, labels=labels, steps=steps, attention=attention, unroll=unroll, rows=rows, batch=batch,
                 watch=watch or (), begin=begin, learn_prompts=learn_prompts, features=features,
+                chat=opt.chat(system, template_switches),
                 lengths={word: value for word, value in given.items() if value is not None})
     except KeyboardInterrupt:
         raise Stopped(f"stopped: finished work is kept in {out}, the same command continues from there") from None

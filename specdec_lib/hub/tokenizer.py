@@ -9,13 +9,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import date
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from specdec_lib.cards import TokenizerFacts
+from specdec_lib.hub.chat_settings import USUAL, ChatSettings
+from specdec_lib.hub.chat_template import History, as_messages, refuse_unread, written_by
 from specdec_lib.models.llama.config import UnsupportedConfig, config_of
 from specdec_lib.models.llama.weights import read_config
 from specdec_lib.models.pretrained import pretrained
@@ -25,20 +26,23 @@ HALF = "\ufffd"                                    # what decoding gives for a c
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")            # how some vocabularies spell a single byte
 FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 AUTO, PLAIN = "AutoTokenizer", "TokenizersBackend"          # classes of transformers
-ROLES = ("user", "assistant")
-DATE = date(2024, 7, 26)                           # what Llama 3's template takes where it is told no date
-History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
 
 
 class Tokenizer:
-    """The tokenizer of one model folder; `warn` is called once if the model has no chat template."""
+    """The tokenizer of one model folder; `warn` is called once if the model has no chat template.
 
-    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda line: None):
+    `chat` holds for every conversation. Refusal where the chat template does not read one of its switches.
+    """
+
+    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda line: None,
+                 chat: ChatSettings = USUAL):
         self.folder = Path(folder)
         self.tokenizer = load_tokenizer(self.folder)
         self.facts = read_facts(self.folder, self.tokenizer)
         self.warn = warn
         self.warned = False
+        self.chat = chat
+        refuse_unread(chat.switches, self.tokenizer, self.folder.name)
 
     @property
     def has_template(self) -> bool:
@@ -50,18 +54,27 @@ class Tokenizer:
 
         A template that writes today's date gets the same `DATE` every day, so that prompts stay what they were.
         """
-        messages = as_messages(history)
         if not self.has_template:
             self.warn_once()
-            return self.encode("\n".join(message["content"] for message in messages))
+            return self.encode("\n".join(message["content"] for message in self.messages(history)))
         try:
-            template = dated(self.tokenizer.get_chat_template())
-            written = self.tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False,
-                                                         add_generation_prompt=True)
+            written = self.written(history, add_generation_prompt=True)
+        except Refusal:
+            raise
         except Exception as error:                 # templates are programs and raise anything
-            raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}; give other turns, or"
+            turns = "other turns" if self.chat.system is None else "other turns, leave --system out"
+            raise Refusal(f"{self.folder.name} has a chat template that refuses this: {error}; give {turns}, or"
                           " another model") from error
         return self.some(self.plain([written])[0])
+
+    def messages(self, history: History) -> list[dict[str, str]]:
+        """Role and content of every turn, the system's of these settings before them. Raises as `as_messages` does."""
+        said, system = as_messages(history), self.chat.system
+        return said if system is None else [{"role": "system", "content": system}, *said]
+
+    def written(self, history: History, add_generation_prompt: bool = False) -> str:
+        """The conversation as the chat template writes it. Raises Refusal, and whatever the template raises."""
+        return written_by(self.tokenizer, self.messages(history), self.chat, add_generation_prompt)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of raw text, with the begin token where the tokenizer adds one."""
@@ -148,25 +161,6 @@ class TextStream:
         new = self.pending()
         self.before, self.waiting = [], []
         return new
-
-
-def dated(template: str) -> str:
-    """The template, with `DATE` for today's date where it asks for that."""
-    if "strftime_now" not in template:
-        return template                            # as it is
-    # transformers' templates drop the line break behind a macro, so blanks that begin a template keep their meaning
-    written = "".join(f"|replace('%{code}', '{DATE.strftime('%' + code)}')" for code in "aAbBdeHIjmMpSyYFT")
-    return f"{{% macro strftime_now(format) %}}{{{{ format{written} }}}}{{% endmacro %}}\n{template}"
-
-
-def as_messages(history: History) -> list[dict[str, str]]:
-    """Role and content of every turn. Refusal for no turn or an empty one, ValueError for text, not a list."""
-    if isinstance(history, str):
-        raise ValueError("a conversation is a list of turns: write [prompt]")
-    pairs = [(ROLES[i % 2], turn) if isinstance(turn, str) else turn for i, turn in enumerate(history)]
-    if not pairs or any(role == "user" and not text.strip() for role, text in pairs):
-        raise Refusal("the prompt is empty: give some text to answer")
-    return [{"role": role, "content": text} for role, text in pairs]
 
 
 def load_tokenizer(folder: Path) -> Any:

@@ -15,9 +15,10 @@ from specdec_lib.training.recipes import Recipe
 from specdec_lib.types import Refusal
 
 RECIPE = "recipe.json"
+OTHER = "a target with other weights, or with another --system or other --template-switches"
 
 
-def mark_folder(work: Path, target: str, another: str = "a target with other weights", option: str = "--out") -> None:
+def mark_folder(work: Path, target: str, another: str = OTHER, option: str = "--out") -> None:
     """Marks a folder of answers, features and fits with its target or base; Refusal if it has another mark."""
     path = work / "target"
     if not path.is_file():

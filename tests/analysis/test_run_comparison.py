@@ -87,7 +87,9 @@ def test_two_committed_runs_are_paired_on_the_prompts_that_they_share_and_not_av
     ("settings", {"max_new_tokens": 64}, "max_new_tokens is 96 there and 64 here"),
     ("settings", {"temperature": 0.7}, "temperature is 0.0 there and 0.7 here"),
     ("settings", {"top_k": 5}, "top_k is none there and 5 here"),
-    ("settings", {"top_p": 0.9}, "top_p is none there and 0.9 here")])
+    ("settings", {"top_p": 0.9}, "top_p is none there and 0.9 here"),
+    ("settings", {"system": "Be brief."}, "system is none there and Be brief. here"),
+    ("settings", {"template_switches": ["a=1"]}, "template_switches is none there and ['a=1'] here")])
 def test_other_prompts_targets_and_settings_are_neither_paired_nor_averaged(run, part, values, said):
     found = compare_runs((run, altered(run, **{part: values})))
     assert all(row.against_first is None for row in found.rows)

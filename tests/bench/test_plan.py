@@ -40,7 +40,8 @@ def test_a_plan_equals_what_was_kept_of_it_as_json():
 
 
 def test_settings_that_older_runs_did_not_know_are_written_only_where_they_are_used():
-    later = {"orders", "diffusion", "left_out", "workers", "batch", "top_k", "top_p"}
+    later = {"orders", "diffusion", "left_out", "workers", "batch", "top_k", "top_p",
+             "system", "template_switches"}
     assert not later & set(Plan(("ar",), temperature=0.7).as_dict())
     sampled = Plan(("ar",), temperature=0.7, top_k=5, top_p=0.9).as_dict()
     assert (sampled["top_k"], sampled["top_p"]) == (5, 0.9)

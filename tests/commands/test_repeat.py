@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from specdec_lib import cli
+from specdec_lib.bench.options import RunOptions, prepare
 from specdec_lib.bench.plan import Plan
 from specdec_lib.commands.repeat import repeat_options
+from specdec_lib.hub.chat_settings import ChatSettings
 from tests.small_bench import (  # noqa: F401
     bench_fixture,
     curve_fixture,
@@ -78,13 +80,25 @@ def test_a_folder_that_cannot_be_repeated_is_refused_in_a_sentence(change, sente
     assert not (tmp_path / "again").exists()
 
 
-def test_a_sampled_run_is_repeated_with_its_filters(tmp_path):
-    run, filters = tmp_path / "run", {"temperature": 0.7, "top_k": 5, "top_p": 0.9}
+def asked_again(tmp_path, changes):
+    run = tmp_path / "run"
     shutil.copytree(RESULTS / "copies", run)
     settings = json.loads((run / "settings.json").read_text())
-    (run / "settings.json").write_text(json.dumps({**settings, **filters}))
-    asked = repeat_options(run, tmp_path / "again", {})
+    (run / "settings.json").write_text(json.dumps({**settings, **changes}))
+    return repeat_options(run, tmp_path / "again", {})
+
+
+def test_a_sampled_run_is_repeated_with_its_filters(tmp_path):
+    filters = {"temperature": 0.7, "top_k": 5, "top_p": 0.9}
+    asked = asked_again(tmp_path, filters)
     assert {name: asked[name] for name in filters} == filters
+
+
+def test_a_run_is_repeated_in_its_own_conversations(tmp_path):
+    chat = {"system": "Be brief.", "template_switches": ["enable_thinking=false", "effort=low"]}
+    asked = prepare(RunOptions.of(asked_again(tmp_path, chat))).plan
+    assert asked.chat == ChatSettings("Be brief.", {"enable_thinking": False, "effort": "low"})
+    assert {name: asked.as_dict()[name] for name in chat} == chat
 
 
 def test_an_empty_folder_is_no_run(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from specdec_lib.cards import TokenizerFacts
+from specdec_lib.hub.chat_settings import USUAL, ChatSettings
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 
@@ -19,18 +20,18 @@ def target(seed: int = 3) -> Transformer:
 class Babble:
     """Stands in for `Text`: words w4 to w31, a template of user and answer marks; or none of it."""
 
-    def __init__(self, template: str | None = "<user> {words} <end>", begin: int | None = BEGIN):
-        self.template, self.has_template = template, template is not None
+    def __init__(self, template: str | None = "<user> {words} <end>", begin: int | None = BEGIN,
+                 chat: ChatSettings = USUAL):
+        self.template, self.has_template, self.chat = template, template is not None, chat
         self.facts = TokenizerFacts(end=frozenset([END]), control=frozenset(range(len(NAMES))), vocab=VOCAB)
         self.pieces = {name: i for i, name in enumerate(NAMES)} | {f"w{i}": i for i in range(len(NAMES), VOCAB)}
-        self.tokenizer = SimpleNamespace(bos_token_id=begin, get_vocab=lambda: self.pieces, encode=self.ids,
-                                         apply_chat_template=self.render, get_chat_template=lambda: self.template)
+        self.tokenizer = SimpleNamespace(bos_token_id=begin, get_vocab=lambda: self.pieces, encode=self.ids)
 
     def ids(self, text, add_special_tokens=False):
         return [self.pieces.get(word, VOCAB - 1) for word in text.split()]
 
-    def render(self, messages, tokenize, chat_template):
-        return chat_template.format(words=messages[0]["content"])
+    def written(self, history):
+        return self.template.format(words=history[0])
 
     def encode(self, text):
         return tuple(self.ids(text))

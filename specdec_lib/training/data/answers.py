@@ -12,12 +12,13 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.files import json_sha256
 from specdec_lib.heads.base import Target
+from specdec_lib.hub.chat_settings import USUAL
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.huggingface_batch import BatchedHuggingFace
 from specdec_lib.models.llama.batched import BatchedLlama
@@ -244,5 +245,6 @@ def firsts(records: Iterable[Record]) -> set[str]:
 
 
 def name_of(lm: Target, text: Tokenizer) -> str:
-    """A short name that changes with shape, weights and vocabulary, and not with the precision they are run in."""
-    return json_sha256(fingerprint(lm, text))[:16]
+    """A short name that changes with shape, weights, vocabulary and chat settings, not with the precision of a run."""
+    facts = fingerprint(lm, text)
+    return json_sha256(facts if text.chat == USUAL else [facts, asdict(text.chat)])[:16]

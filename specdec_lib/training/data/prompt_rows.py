@@ -44,7 +44,7 @@ def user_turns(chat: Any, where: str) -> list[Any]:
             turns.append(message.get("content", message.get("value")))
         elif role not in ASSISTANTS:
             raise Refusal(f"{where} has a turn of {role!r}, and only what the user says can be a prompt here: remove"
-                          " that turn, or write its text into the user's")
+                          " that turn, or write its text into the user's; --system gives one to all prompts")
     return turns
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_lib.files import broken_unicode
-from specdec_lib.hub.tokenizer import HALF, Tokenizer, dated
+from specdec_lib.hub.tokenizer import HALF, Tokenizer
 from specdec_lib.training.data.prompt_rows import NEEDED, turns_in
 from specdec_lib.types import Refusal
 
@@ -58,8 +58,7 @@ def opener(text: Tokenizer) -> tuple[int, ...]:
         begin = text.tokenizer.bos_token_id
         return tuple(text.encode(RAW)) if begin is None else (begin,)
     try:
-        written = text.tokenizer.apply_chat_template([{"role": "user", "content": SENTINEL}], tokenize=False,
-                                                     chat_template=dated(text.tokenizer.get_chat_template()))
+        written = text.written([SENTINEL])
     except Exception as error:                     # templates are small programs and raise what they like
         raise Refusal(f"the chat template cannot write a user's turn ({error}): give prompts in a file") from error
     before, found, _ = written.partition(SENTINEL)

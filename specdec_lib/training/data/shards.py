@@ -164,8 +164,8 @@ def is_shard(name: object, facts: object) -> bool:
 def refuse_other(folder: Path, written: dict, target: str) -> None:
     """Raises Refusal for data that another target said."""
     if written["target"] != target:
-        raise Refusal(f"{folder} holds the answers of another target ({written['target']}, not {target}): "
-                      "give another folder")
+        raise Refusal(f"{folder} holds the answers of another target ({written['target']}, not {target}), or those"
+                      " after another --system or other --template-switches: give another folder, or the same options")
 
 
 def is_complete(path: Path, facts: dict) -> bool:

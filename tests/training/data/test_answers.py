@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_lib.hub.chat_settings import ChatSettings
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.answers import MIX, PROMPT, AnswerPlan, PromptLot, make_answers, name_of
 from specdec_lib.training.data.prompt_sources import Sieve, normalised
@@ -256,6 +257,15 @@ def test_data_of_other_weights_are_not_added_to(tmp_path):
         made(tmp_path, 100, seed=4)
     lm = target()
     assert name_of(lm, TEXT) == name_of(target(), TEXT) != name_of(target(4), TEXT)
+
+
+def test_answers_after_another_system_turn_are_not_added_to(tmp_path):
+    made(tmp_path, 100)
+    brief = Babble(chat=ChatSettings(system="w5 w6"))
+    with pytest.raises(Refusal, match="or those after another --system"):
+        make_answers(target(), brief, tmp_path, 200, minutes=5, plan=SMALL, batch=4)
+    assert len({name_of(target(), Babble(chat=chat)) for chat in (
+        ChatSettings(), ChatSettings("w5"), ChatSettings(switches={"a": 1}), ChatSettings(switches={"a": 2}))}) == 4
 
 
 def test_a_target_that_makes_up_nothing_is_told_to_bring_a_file(tmp_path):

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.data.prompt_sources import (
     LONGEST,
     SHIPPED,
@@ -19,6 +20,7 @@ from specdec_lib.training.data.prompt_sources import (
     texts,
 )
 from specdec_lib.types import Refusal
+from tests.hub.test_tokenizer import small
 from tests.training.babble import BEGIN, END, USER, Babble
 
 
@@ -31,12 +33,9 @@ def test_the_opener_ends_where_the_users_words_begin():
     assert opener(Babble("<begin> w4 <user> {words} <end> <answer>")) == (BEGIN, 4, USER)
 
 
-def test_a_template_that_writes_the_date_opens_with_the_same_one_every_day():
-    text, given = Babble("strftime_now"), []
-    text.tokenizer.apply_chat_template = lambda messages, tokenize, chat_template: (
-        given.append(chat_template), "<user> " + messages[0]["content"])[1]
-    assert opener(text) == (USER,)
-    assert given[0].startswith("{% macro strftime_now(format) %}")
+def test_a_template_that_writes_the_date_opens_with_the_same_one_every_day(tmp_path):
+    text = Tokenizer(small(tmp_path, "{{ strftime_now('%d %b %Y') }} {{ messages[0]['content'] }}"))
+    assert text.decode(opener(text)) == "26 Jul 2024 "
 
 
 def test_a_model_without_template_opens_with_its_begin_token_or_a_few_words():
