@@ -123,7 +123,8 @@ def torchs_dtype(device: str) -> torch.dtype:
 
 def refuse_too_large(folder: Path, dtype: Dtype, device: str) -> None:
     """Raises Refusal where the weights do not fit into the free memory."""
-    need = SPARE * parameter_count(folder) * (1 if isinstance(dtype, str) else dtype.itemsize)
+    kept = parameter_count(folder) + (tied_output(folder) if device == "cpu" else 0)
+    need = SPARE * kept * (1 if isinstance(dtype, str) else dtype.itemsize)
     free = free_memory(device)
     if free is not None and need > free:
         gib = 2 ** 30
@@ -134,6 +135,15 @@ def refuse_too_large(folder: Path, dtype: Dtype, device: str) -> None:
 def parameter_count(folder: Path) -> int:
     """How many numbers the checkpoint holds, read from the headers of its files."""
     return sum(map(prod, tensor_sizes(folder).values()))
+
+
+def tied_output(folder: Path) -> int:
+    """How many numbers our decoder keeps twice on a CPU: an embedding that is also the output matrix, there packed."""
+    try:
+        shape = config_of(read_config(folder))
+    except Refusal:                                # run by transformers, or said by whoever loads it
+        return 0
+    return shape.vocab * shape.hidden if shape.tied else 0
 
 
 def free_memory(device: str) -> int | None:

@@ -90,6 +90,19 @@ def test_a_model_larger_than_the_free_memory_is_refused_before_it_is_read(folder
         load_lm(folder, torch.float32, "cpu")
 
 
+def test_an_output_matrix_that_is_the_embedding_counts_twice_on_a_cpu(folder, monkeypatch):
+    config = json.loads((folder / "config.json").read_text())
+    rows, count = config["vocab_size"] * config["hidden_size"], parameter_count(folder)
+    for tied, kept in ((True, count + rows), (False, count)):
+        (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+        need = int(4 * loading.SPARE * kept)
+        monkeypatch.setattr(loading, "free_memory", lambda device, free=need + 1: free)
+        loading.refuse_too_large(folder, torch.float32, "cpu")
+        monkeypatch.setattr(loading, "free_memory", lambda device, free=need - 1: free)
+        with pytest.raises(Refusal, match="GiB are free"):
+            loading.refuse_too_large(folder, torch.float32, "cpu")
+
+
 def test_parameters_are_counted_from_the_headers(folder, checkpoint):
     assert parameter_count(folder) == sum(weight.numel() for weight in checkpoint("llama").model.parameters())
 
