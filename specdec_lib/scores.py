@@ -279,6 +279,9 @@ class Scores:
             return have if rows == have.rows and k == have.kept else have.about(rows, k)
         value, column = top_k(self.logits, k, self.peaks)
         ids = column if self.ids is None else self.ids[column]
+        if have is not None and set(rows) <= set(have.rows):     # only more of the best tokens are asked for
+            at = [have.rows.index(row) for row in rows]
+            return RowStats(ids, value, rows, *(tuple(known[i] for i in at) for known in (have.lse, have.entropy)))
         chain = rows == tuple(range(len(rows)))    # a slice is a view, an index a copy
         picked = self.logits[:len(rows)] if chain else self.logits[list(rows)]
         picked = picked.to(torch.promote_types(picked.dtype, torch.float32))

@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from specdec_lib import catalog
+from specdec_lib.bench.runners import SynchronizedTarget
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.heads.block_diffusion import BlockHead
 from specdec_lib.heads.eagle import EagleHead
 from specdec_lib.heads.eagle_tree import Growth
 from specdec_lib.hub import default_model, locate
 from specdec_lib.loop import decode
+from specdec_lib.models.device import wait_for_stream
 from specdec_lib.models.llama.batched import BatchedLlama
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.cuda_graph import WIDTHS
@@ -147,7 +149,7 @@ def test_a_captured_tree_equals_its_arithmetic_bit_by_bit_and_is_the_one_that_is
     fixed, eager = (EagleHead(state, TAPS, model("tiny", device, static), text_tokens=True) for static in (True, False))
     eager.compiled = None
     text = random_text(dice, 230)                  # it grows beyond the 256 columns of the first trees
-    for width, size in ((4, 12), (4, 3), (1, 5), (6, 40), (4, 12)):
+    for width, size in ((4, 12), (4, 3), (1, 5), (6, 40), (13, 31), (4, 12)):
         budget = Budget(5, width, size)
         mine = fixed.tree(text, Growth(5, width, budget.size, 0.0, frozenset((7, 9)), 1.1))
         want = grow_candidates(frozenset((7, 9)), budget, lambda fed, text=text: eager(text, fed), 1.1)
@@ -220,6 +222,26 @@ def output(name: str, device: str, tokens: int = 40):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_lossless_method_emits_plain_decodings_ids(device, method):
     assert output(method, device) == output("ar", device)
+
+
+def rounds(spec: str, device: str, kit: Kit, length: int) -> list[tuple]:
+    """What each round of a decode drafted and emitted, with the blocking prefill of a measured one."""
+    fresh = replace(kit, target=kit.target.fresh(), draft=kit.draft.fresh(), indexes={}, memory={})
+    target = SynchronizedTarget(fresh.target, wait_for_stream if device == "cuda" else lambda: None)
+    *_, session = decode(random_text(random.Random(length), length), target, *catalog.build(spec, fresh),
+                         max_new_tokens=24)
+    return [(one.draft.tokens, one.draft.parents, one.verdict.tokens) for one in session.rounds]
+
+
+@pytest.mark.parametrize("first", ["thread", "inline"])
+@pytest.mark.parametrize("spec", ["pearl(depth=3,workers='{}')", "ppsd(workers='{}')",
+                                  "duodecoding(depth=3,workers='{}')", "double(depth=3,workers='{}')"])
+def test_a_drafter_in_a_thread_drafts_what_it_drafts_in_turn(device, spec, first):
+    weights.cache_clear()                          # so that steps and chains are captured beside the working target
+    kit, lengths = output_kit(device), (11, 200, 600)
+    kinds = (first, *({"thread", "inline"} - {first}))
+    told = {kind: [rounds(spec.format(kind), device, kit, length) for length in lengths] for kind in kinds}
+    assert told["thread"] == told["inline"]
 
 
 @pytest.mark.parametrize("method", ["pearl", "ppsd", "specbranch", "duodecoding", "double"])

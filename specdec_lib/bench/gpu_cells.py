@@ -30,7 +30,7 @@ class OutOfTime(Exception):
 
 
 class CellFile:
-    """A JSON file of cells, each with a key; a cell that is there is not measured again."""
+    """A JSON file of cells, each with a key; a cell that is there is not measured again, unless it is an error."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]):
         self.path = path
@@ -38,6 +38,8 @@ class CellFile:
                                      "cells": []}
         if path.exists():
             self.held = kept_cells(path, self.held["settings"])
+            fine = [cell for cell in self.cells if "error" not in cell]
+            self.held |= {"cells": fine, "finished": self.held["finished"] and len(fine) == len(self.cells)}
 
     @property
     def cells(self) -> list[dict]:

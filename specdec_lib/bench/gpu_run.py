@@ -6,9 +6,7 @@ under way.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -18,20 +16,24 @@ from time import perf_counter
 import torch
 
 from specdec_lib import catalog
-from specdec_lib.bench.environment import DTYPES
-from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, read_object
+from specdec_lib.bench import usable
+from specdec_lib.bench.environment import DTYPES, open_environment
+from specdec_lib.bench.gpu_cells import CellFile, OutOfTime
 from specdec_lib.bench.gpu_costs import CONTEXTS, COPY, SHAPES, WIDTHS, measure_costs, measure_floor, measure_shapes
+from specdec_lib.bench.gpu_drafts import SPECS, measure_drafts
+from specdec_lib.bench.gpu_tests import ROOT, run_tests
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
 from specdec_lib.bench.plan import REPORT_PEERS
-from specdec_lib.bench.provenance import provenance, without_folders
+from specdec_lib.bench.provenance import without_folders
+from specdec_lib.cards import Kit
+from specdec_lib.checkpoints.trainable import PRONOUNCING
 from specdec_lib.files import alone_in, write_text
 from specdec_lib.hub.load import load_lm
 from specdec_lib.hub.locate import model_folder
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.types import Refusal
 
-STEPS = ("tests", "floor", "cost", "shapes", "bench")
-ROOT = Path(__file__).parents[2]
+STEPS = ("tests", "floor", "cost", "shapes", "drafts", "bench")
 FIRST = ("ar", "sam+token-recycling", "eagle", "eagle2", "respec")                 # with the peers
 SECOND = ("diffuspec", "block-diffusion", "ddtree", "draft-model", "sam", "sam+eagle2", "respec-relaxed")
 Say = Callable[[str], None]
@@ -72,7 +74,8 @@ class GpuPlan:
         """Methods that are measured together, the most interesting ones first; each group has plain decoding."""
         if self.methods:
             return (self.methods,)
-        there = [name for name, card in catalog.methods().items() if not catalog.missing(card)]
+        there = [name for name, card in catalog.methods().items()
+                 if not catalog.missing(card) and not {*catalog.needed_checkpoints(name)} & {*PRONOUNCING}]
         rest = tuple(name for name in there if name not in (*FIRST, *SECOND))
         return tuple(tuple(name for name in group if name in there) for group in (FIRST, SECOND, rest))
 
@@ -84,6 +87,7 @@ class GpuRun:
         self.plan, self.say, self.failed = plan, say, []
         self.until = perf_counter() + 60 * plan.minutes
         self.lm: Transformer | None = None
+        self.last = ""                             # decode of a bench that was begun
 
     def run(self) -> list[str]:
         """Takes all steps that are left, and returns what failed; OutOfTime where the minutes end before.
@@ -126,11 +130,8 @@ class GpuRun:
         self.failed += [f"{file.path.name}: {cell['error']}" for cell in file.cells if "error" in cell]
 
     def tests(self) -> None:
-        path = self.plan.out / "tests.json"
-        if not path.exists():
-            write_text(path, json.dumps(run_tests(self.plan.device), indent=1) + "\n")
-        if read_object(path).get("exit_code") != 0:
-            self.failed.append(f"tests failed, see {path}")
+        if not run_tests(self.plan.device, self.plan.out, self.say, self.check):
+            self.failed.append(f"tests failed, see {self.plan.out / 'tests'}")
 
     def floor(self) -> None:
         file = self.file("floor")
@@ -150,13 +151,30 @@ class GpuRun:
                            ROOT / "data/results", plan.widths, plan.contexts)
         self.close(file)
 
+    def drafts(self) -> None:
+        """Each captured work alone and the parts of rounds, of the methods whose drafters are captured."""
+        file, plan = self.file("drafts"), self.plan
+        if not file.held["finished"]:
+            world = open_environment(plan.target, plan.device, plan.dtype, say=self.say)
+            specs = tuple(spec for spec in SPECS if usable.why_unusable(spec, Kit(world.target, draft=world.draft,
+                          checkpoints=world.checkpoints, parts=catalog.make_part)) is None)
+            measure_drafts(file, world, self.check, specs, plan.max_new_tokens)
+        self.close(file)
+
     def bench(self) -> None:
-        """Each group is a bench run in a folder of its own; one that fails leaves the next alone."""
+        """Each group is a bench run in a folder of its own; one that fails leaves the next alone.
+
+        What failed is written beside its folder, with the last decode that was begun.
+        """
         for place, group in enumerate(self.plan.groups):
             out = self.plan.out / f"bench-{place + 1}"
             try:
                 self.bench_group(self.options(place, group), out)
-            except RuntimeError as error:
+            except OutOfTime:
+                raise
+            except Exception as error:             # whatever a device makes of it, the other groups are measured
+                write_text(out.with_name(f"{out.name}-error.txt"),
+                           f"{', '.join(group)}; last begun: {self.last}\n\n{traceback.format_exc()}")
                 self.failed.append(f"{out.name}: {type(error).__name__}: {str(error).splitlines()[:1]}")
 
     def options(self, place: int, methods: Sequence[str]) -> RunOptions:
@@ -167,22 +185,9 @@ class GpuRun:
                           peers="" if place else ",".join(plan.peers))
 
     def bench_group(self, options: RunOptions, out: Path) -> None:
-        last = [""]
-
         def progress(done: int, total: int, what: str) -> None:
             self.check()
-            if what.startswith(("prompt", "warm-up")) and what != last[0]:
-                last[0] = what
+            before, self.last = self.last, what
+            if what.startswith(("prompt", "warm-up")) and what != before:
                 self.say(f"{out.name}: {done} of {total} decodes, {what}")
         bench_prepared(prepare(options), out, progress, self.say)
-
-
-def run_tests(device: str, path: Path = ROOT / "tests" / "test_cuda.py") -> dict:
-    """The tests of the device in a process of their own: exit code, the end of what they said, and provenance.
-
-    They need nothing of the other tests' fixtures, which import packages for notebooks that such a machine may lack.
-    """
-    chosen = ["-m", "cuda"] if device.startswith("cuda") else ["-m", "not cuda"]
-    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", *chosen, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=path.parents[1], check=False)
-    return {"exit_code": done.returncode, "said": (done.stdout + done.stderr)[-20000:], "provenance": provenance()}

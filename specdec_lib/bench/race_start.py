@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import torch
-
 from specdec_lib import catalog
 from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.plan import Plan
@@ -16,6 +14,7 @@ from specdec_lib.bench.runners import SynchronizedTarget
 from specdec_lib.cost.curves import CostCurve
 from specdec_lib.dice import Dice
 from specdec_lib.loop import run
+from specdec_lib.models.device import wait_for_stream
 from specdec_lib.schedules.workers import INLINE
 from specdec_lib.specs import parse_part
 from specdec_lib.types import Refusal, Session
@@ -60,7 +59,7 @@ def begin_decode(spec: str, plan: Plan, world: Environment, curve: CostCurve | N
     """The sessions of one decode, none of them computed yet."""
     kit, session = world.begin(plan, curve, ids, "given")
     method = catalog.build(spec, kit)
-    target = SynchronizedTarget(kit.target, torch.cuda.synchronize) if plan.device.startswith("cuda") else kit.target
+    target = SynchronizedTarget(kit.target, wait_for_stream) if plan.device.startswith("cuda") else kit.target
     return run(session, target, method, Dice(plan.seed), kit.memory)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from specdec_lib.hub.load import default_dtype
@@ -81,7 +82,7 @@ def new_features(target: Target, tokens: tuple[int, ...], start: int, levels: Se
     streams, taps = target.features(tokens)[:stop], target.cache.taps
     for at in range(start, stop, CHUNK):
         some = streams[at:at + CHUNK]
-        yield at, some if taps == tuple(levels) else some[:, [taps.index(level) for level in levels]]
+        yield at, some if taps == tuple(levels) else torch.stack([some[:, taps.index(level)] for level in levels], 1)
 
 
 def checked_tensors(state: Mapping[str, Tensor], names: Mapping[str, tuple[int, ...]],

@@ -10,7 +10,7 @@ from torch import Tensor
 from specdec_lib.heads.captured_chain import CapturedChain
 from specdec_lib.heads.captured_draft import CapturedDraft, Place, room_for_text, width_of
 from specdec_lib.heads.captured_tree import CapturedTree, grown
-from specdec_lib.heads.eagle_tree import Growth, ScoredNode
+from specdec_lib.heads.eagle_tree import Candidates, Growth
 from specdec_lib.models.device import to_host
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.cache_pool import ROWS
@@ -18,7 +18,7 @@ from specdec_lib.models.llama.cuda_graph import columns_for
 from specdec_lib.models.llama.logits_cache import LogitsCache
 from specdec_lib.models.llama.row_stats import unpacked
 from specdec_lib.scores import Scores
-from specdec_lib.types import Draft
+from specdec_lib.types import ROOT, Draft
 
 if TYPE_CHECKING:
     from specdec_lib.heads.eagle import EagleHead
@@ -49,7 +49,7 @@ class DraftMemory:
         head.forwards, head.fed = head.forwards + count - 1, head.fed + count - 1
         return Scores(logits[:, :len(head.ids)], head.ids, stats)
 
-    def tree(self, head: EagleHead, tokens: tuple[int, ...], growth: Growth) -> list[ScoredNode]:
+    def tree(self, head: EagleHead, tokens: tuple[int, ...], growth: Growth) -> Candidates:
         """See `EagleHead.tree`. A tree of another size, or with another `least`, runs in the same graph.
 
         Nothing is counted: the head alone scores. Every candidate that can be chosen is found, with others beside.
@@ -60,10 +60,8 @@ class DraftMemory:
         if (shape, place) not in self.trees:
             self.trees[shape, place] = CapturedTree(shape, place, self.weights, self.cache, head.rope)
         (pool,) = self.run(self.trees[shape, place], head, tokens, rows, late, growth.size)
-        found = grown(to_host(pool).tolist(), growth)
-        fed = len({node.parent for node in found}) - 1           # all but the root
-        levels = len({depth for depth in depths(found) if depth > 1})
-        head.forwards, head.fed = head.forwards + levels, head.fed + fed
+        found = grown(to_host(pool).numpy(), growth)
+        head.forwards, head.fed = head.forwards + depth_of(found, -1) - 1, head.fed + found.asked()
         return found
 
     def begin(self, head: EagleHead, tokens: tuple[int, ...], count: int) -> tuple[int, Tensor | None]:
@@ -105,9 +103,9 @@ def fits(taps: Tensor | None, width: int) -> bool:
     return taps is not None and len(taps) <= width
 
 
-def depths(pool: list[ScoredNode]) -> list[int]:
-    """How deep each candidate lies: 1 below the root."""
-    out: list[int] = []
-    for node in pool:
-        out.append(1 if node.parent < 0 else out[node.parent] + 1)
-    return out
+def depth_of(pool: Candidates, node: int) -> int:
+    """How deep this candidate lies: 1 below the root."""
+    depth, parent = 1, pool[node].parent
+    while parent != ROOT:
+        depth, parent = depth + 1, pool[parent].parent
+    return depth

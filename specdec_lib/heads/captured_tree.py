@@ -7,23 +7,26 @@ All levels are computed; those behind the end of the growth are dropped on the h
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, prod
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from specdec_lib.heads.captured_draft import CapturedDraft, DraftTables, JoinedVocabulary, Place
 from specdec_lib.heads.eagle_network import EagleNetwork
-from specdec_lib.heads.eagle_tree import NUMBERS, Growth, ScoredNode
+from specdec_lib.heads.eagle_tree import NUMBERS, Candidates, Growth
 from specdec_lib.models.device import to_device
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.forward import LayerView
-from specdec_lib.models.llama.row_stats import packed_stats
-from specdec_lib.scores import TokenStats
+from specdec_lib.models.llama.row_stats import TOP, packed_stats
 from specdec_lib.types import ROOT
 
-SCORE, ROW = 2, NUMBERS                            # columns: of a candidate's score, and of its parent's row
+PARENT, SCORE, PROB, ROW = 1, 2, 3, NUMBERS         # columns of a candidate; the last is its parent's row
+
+
+WIDEST = 64                                        # beyond it ranking all candidates of a level takes too long
 
 
 class TreeRows(NamedTuple):
@@ -53,7 +56,8 @@ class CapturedTree(CapturedDraft):
         seen = torch.zeros(1, self.nodes, dtype=torch.uint8, device=self.device)
         rows, pool = TreeRows(x, one.long() + ROOT, one, seen), []
         for depth in range(self.growth.depth):
-            pool.append(children(packed_stats(self.logits(rows.x, vocabulary), vocabulary.ids), rows, self.growth))
+            stats = packed_stats(self.logits(rows.x, vocabulary), vocabulary.ids, max(TOP, self.growth.width))
+            pool.append(children(stats, rows, self.growth))
             if depth + 1 < self.growth.depth:
                 rows = self.next_level(pool, rows, tables, depth, more)
         return (torch.cat(pool),)
@@ -107,18 +111,26 @@ def ranks_before(scores: Tensor, start: int) -> Tensor:
     return ((scores > own) | (scores == own) & (place < mine)).sum(1)
 
 
-def grown(rows: list[list[float]], growth: Growth) -> list[ScoredNode]:
-    """The pool without padding, and without what lies behind the level where the growth ends."""
-    width, pool, places, at = growth.width, [], {ROOT: ROOT}, 0
-    chances: list[float] = []
+def grown(rows: np.ndarray, growth: Growth) -> Candidates:
+    """The pool [candidates, 8] without padding, and without what lies behind the level where the growth ends."""
+    width, there, at, stop = growth.width, rows[:, SCORE] > -inf, 0, 0
     for depth in range(growth.depth):
-        count = width if depth == 0 else width * width
-        level = [(place, rows[place]) for place in range(at, at + count) if rows[place][SCORE] > -inf]
-        first, at = len(pool), at + count
-        for place, (token, parent, score, *stat, _) in level:
-            places[place] = len(pool)
-            pool.append(ScoredNode(int(token), places[int(parent)], score, TokenStats(*stat)))
-            chances.append(stat[0] * (1 if parent == ROOT else chances[places[int(parent)]]))
-        if not level or chances[first] < growth.least:
+        first, at = at, at + (width if depth == 0 else width * width)
+        if not there[first]:                       # padding lies behind the others of its level
             break
-    return pool
+        stop = at
+        if chance_of(rows, first) < growth.least:
+            break
+    kept, places = rows[:stop][there[:stop]], there.cumsum() - 1
+    parents = kept[:, PARENT].astype(int)
+    kept[:, PARENT] = np.where(parents == ROOT, ROOT, places[parents])
+    return Candidates(kept[:, :NUMBERS].ravel().tolist())
+
+
+def chance_of(rows: np.ndarray, node: int) -> float:
+    """The product of the probabilities on the path to this candidate."""
+    chances: list[float] = []
+    while node != ROOT:
+        chances.append(float(rows[node, PROB]))
+        node = int(rows[node, PARENT])
+    return prod(reversed(chances))

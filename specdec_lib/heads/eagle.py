@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdec_lib.heads.base import Target, new_features, tap_levels
 from specdec_lib.heads.captured_memory import DraftMemory
+from specdec_lib.heads.captured_tree import WIDEST
 from specdec_lib.heads.draft_vocabulary import DraftVocabulary
 from specdec_lib.heads.eagle_network import PACKED, EagleNetwork, EagleWeights
 from specdec_lib.heads.eagle_rows import compiled_rows
@@ -30,7 +31,7 @@ from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.forward import LayerView, attended, columns, invariant_view, view_of
 from specdec_lib.models.llama.kernels import compiled_attention
 from specdec_lib.models.llama.logits_cache import LogitsCache
-from specdec_lib.models.llama.row_stats import TOP, row_stats_of, tells
+from specdec_lib.models.llama.row_stats import row_stats_of, tells
 from specdec_lib.scores import ListedRowStats, Scores
 from specdec_lib.types import Draft
 
@@ -144,7 +145,7 @@ class EagleHead:
     def widest(self) -> int:
         """The largest width of a tree that `tree` grows; 0: it grows none."""
         if self.lease is not None:
-            return min(TOP, len(self.weights.ids))
+            return min(WIDEST, len(self.weights.ids))
         return 0 if self.compiled is None else self.compiled.widest
 
     def tree(self, tokens: tuple[int, ...], growth: Growth) -> Sequence[ScoredNode]:

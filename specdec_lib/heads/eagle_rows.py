@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from specdec_lib.heads.eagle import EagleHead, HeadRows
 
 SOURCE = Path(__file__).with_suffix(".c")
+WIDEST = 32                                        # of a tree: `MOST` of eagle_tree.h
 
 
 class NetworkRecord(ctypes.Structure):
@@ -122,13 +123,13 @@ class CompiledRows:
     @property
     def widest(self) -> int:
         """The largest width of a tree that the C code grows."""
-        return min(TOP, self.columns)
+        return min(WIDEST, self.columns)
 
     def tree(self, head: EagleHead, context: int, growth: Growth) -> TreeMemory:
         """The tree that grows behind the `context` rows that are computed, for which there is room in the cache."""
         self.place(head)
         self.read(head)
-        k = min(TOP, self.columns + self.head.vocabulary.added)
+        k = min(max(TOP, growth.width), self.columns + self.head.vocabulary.added)
         if self.growth is None or self.growth[0] != growth or self.growth[1].record.k != k:
             self.growth = growth, TreeMemory(growth, k)
         memory = self.growth[1]

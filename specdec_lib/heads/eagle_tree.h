@@ -9,7 +9,7 @@
 #include "head_rows.h"
 #include "text_counts.h"
 
-enum { MOST = 8 };                                 /* tokens that a row's statistics hold: `TOP` of row_stats.py */
+enum { MOST = 32 };                                /* tokens that a row's statistics may hold: `WIDEST` of eagle_rows.py */
 
 /* A candidate, in doubles for its reader. */
 typedef struct {

@@ -70,6 +70,10 @@ class Candidates(Sequence[ScoredNode]):
         token, parent, score, *stat = self.numbers[at:at + NUMBERS]
         return ScoredNode(int(token), int(parent), score, TokenStats(*stat))
 
+    def asked(self) -> int:
+        """How many candidates have children."""
+        return len({*self.numbers[1::NUMBERS]} - {ROOT})
+
     def edges(self, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tokens of these candidates, and their parents by the places in `nodes`, among which they must be."""
         place = {ROOT: ROOT} | {node: row for row, node in enumerate(nodes)}

@@ -45,6 +45,7 @@ def load_lm(folder: str | Path, dtype: Dtype | Literal["auto"] = "auto", device:
         refuse_device(device)
     for_model(threads)
     if device.startswith("cuda"):
+        torch.cuda.set_device(device if ":" in device else torch.cuda.current_device())      # streams are made there
         torch.backends.cuda.enable_cudnn_sdp(False)              # it plans every new shape anew, for 0.1 s and more
     refuse_too_large(Path(folder), dtype, device)
     try:

@@ -16,6 +16,14 @@ def to_device(numbers: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor(numbers, dtype=torch.long).to(device, non_blocking=True)
 
 
+def wait_for_stream() -> None:
+    """Returns when a GPU has done what this thread launched.
+
+    Not the whole device: such a wait ends what another thread captures in a CUDA graph, and waits for its drafts.
+    """
+    torch.cuda.current_stream().synchronize()
+
+
 def to_host(tensor: Tensor) -> Tensor:
     """The tensor on the host, when the device has computed it: the one transfer of a step."""
     return tensor.cpu()

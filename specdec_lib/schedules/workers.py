@@ -71,6 +71,9 @@ class InlineWorker:
         pass
 
 
+STREAMS: list[Any] = []                            # of drafters that are done; see `ThreadWorker`
+
+
 class ThreadWorker:
     """Drafts in a thread, on a CUDA stream of its own where there is a GPU: kernels of both run side by side there."""
 
@@ -78,7 +81,7 @@ class ThreadWorker:
 
     def __init__(self, what: What):
         self.what, self.pool = what, ThreadPoolExecutor(1, "drafter")
-        self.stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+        self.stream = idle_stream() if torch.cuda.is_available() else None
         self.ready: Any = None                     # when what this process launched before the call is computed
         self.waiting: Future[Drafted] = Future()
 
@@ -101,6 +104,17 @@ class ThreadWorker:
 
     def close(self) -> None:
         self.pool.shutdown()
+        if self.stream is not None:
+            STREAMS.append(self.stream)
+            self.stream = None
+
+
+def idle_stream() -> Any:
+    """A CUDA stream that no drafter uses: one that served an earlier one, or a new one.
+
+    torch has 32 and hands them out in turn; made anew for each decode, one would at some time be that of a capture.
+    """
+    return STREAMS.pop() if STREAMS else torch.cuda.Stream()
 
 
 class ProcessWorker:

@@ -10,7 +10,7 @@ from specdec_lib import cli
 from specdec_lib.bench import gpu_cells
 from specdec_lib.bench.gpu_cells import CellFile, OutOfTime, bytes_read
 from specdec_lib.bench.gpu_costs import MODES
-from specdec_lib.bench.gpu_run import GpuPlan, GpuRun, run_tests
+from specdec_lib.bench.gpu_run import GpuPlan, GpuRun
 from specdec_lib.commands.gpu import run_gpu
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.llama.weights import random_weights
@@ -18,7 +18,8 @@ from specdec_lib.toys.tiny_target import SHAPE
 from specdec_lib.types import Draft, Refusal
 from tests.training.folder import HELD, model_folder
 
-FILES = ("floor.json", "cost.json", "shapes.json", "bench-1/summary.json")
+KINDS = ("inline", "thread")
+FILES = ("floor.json", "cost.json", "shapes.json", "drafts.json", "bench-1/summary.json")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,8 @@ def plan(tmp_path_factory):
     prompts = folder / "prompts.jsonl"
     prompts.write_text(json.dumps({"question_id": 1, "category": "qa", "turns": [HELD[0]]}) + "\n")
     return GpuPlan(folder / "out", str(model_folder(folder / "model")), "cpu", "float32",
-                   ("floor", "cost", "shapes", "bench"), 2.0, 1, 6, ("ar", "sam"), ("hf-generate",), ("tiny",), prompts,
-                   (1, 4), (16,), 1 << 20)
+                   ("floor", "cost", "shapes", "drafts", "bench"), 2.0, 1, 6, ("ar", "sam"), ("hf-generate",),
+                   ("tiny",), prompts, (1, 4), (16,), 1 << 20)
 
 
 def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(plan, monkeypatch):
@@ -37,7 +38,7 @@ def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(pl
     said = []
     assert run_gpu(plan, False, said.append), said
     assert "measured on the CPU" in said[0]
-    floor, cost, shapes, bench = (json.loads((plan.out / name).read_text()) for name in FILES)
+    floor, cost, shapes, drafts, bench = (json.loads((plan.out / name).read_text()) for name in FILES)
     assert floor["bandwidth"] > 1e8
     assert floor["cells"][0]["seconds"] == floor["cells"][0]["bytes"] / floor["bandwidth"]
     assert {(cell["mode"], cell["width"]) for cell in cost["cells"]} == {
@@ -46,6 +47,9 @@ def test_every_step_writes_what_it_measured_and_a_second_run_measures_nothing(pl
     assert all(cell["device_seconds"] > 0 for cell in cost["cells"] if cell["mode"] != "eager")
     assert {one["predicted"] for one in shapes["predicted"]} == {True}
     assert next(one["speedup"] for one in shapes["predicted"] if one["method"] == "ar") == 1.0
+    assert [cell["method"] for cell in drafts["cells"]] == ["ar", "draft-model(depth=4)",
+                                                             *(f"pearl(depth=4,workers='{kind}')" for kind in KINDS)]
+    assert all(cell["seconds"] > 0 and cell["tokens"] == 6 and cell["works"] == [] for cell in drafts["cells"])
     assert {*bench["methods"], *bench["peers"]} == {"ar", "sam", "hf-generate"}
     before = {name: (plan.out / name).stat().st_mtime_ns for name in FILES}
     assert run_gpu(plan, False, said.append)
@@ -72,15 +76,38 @@ def test_a_cut_keeps_its_cells_and_the_next_run_measures_the_others(plan, monkey
     assert json.loads((tmp_path / "cost.json").read_text())["finished"]
 
 
-def test_an_error_of_the_device_is_the_result_of_its_cell(tmp_path):
+def test_an_error_of_the_device_is_kept_and_its_cell_measured_again_by_the_next_run(tmp_path):
     file = CellFile(tmp_path / "cost.json", {})
 
     def fails():
         raise torch.OutOfMemoryError("no memory is left\nmore")
     file.once({"width": 1}, fails)
     file.once({"width": 2}, lambda: {"seconds": 1.0})
-    assert CellFile(tmp_path / "cost.json", {}).cells == [
+    file.finish()
+    assert json.loads((tmp_path / "cost.json").read_text())["cells"] == [
         {"width": 1, "error": "OutOfMemoryError: no memory is left"}, {"width": 2, "seconds": 1.0}]
+    again = CellFile(tmp_path / "cost.json", {})
+    assert not again.held["finished"]
+    again.once({"width": 1}, lambda: {"seconds": 2.0})
+    again.once({"width": 2}, fails)
+    assert again.cells == [{"width": 2, "seconds": 1.0}, {"width": 1, "seconds": 2.0}]
+
+
+def test_a_group_that_fails_leaves_the_next_alone_and_says_where(plan, monkeypatch, tmp_path):
+    run, begun = GpuRun(replace(plan, out=tmp_path, steps=("bench",)), lambda line: None), []
+    monkeypatch.setattr(GpuPlan, "groups", (("ar", "sam"), ("ar", "prompt-lookup")))
+
+    def bench_group(options, out):
+        begun.append(options.methods)
+        if len(begun) == 1:
+            run.last = "sam, prompt 3"
+            raise Refusal("the logits are not numbers")
+    monkeypatch.setattr(run, "bench_group", bench_group)
+    assert run.run() == ["bench-1: Refusal: ['the logits are not numbers']"]
+    assert begun == ["ar,sam", "ar,prompt-lookup"]
+    said = (tmp_path / "bench-1-error.txt").read_text()
+    assert said.startswith("ar, sam; last begun: sam, prompt 3\n")
+    assert "in bench_group" in said
 
 
 @pytest.mark.parametrize(("content", "said"), [
@@ -127,15 +154,6 @@ def test_a_fixed_step_decodes_with_the_attention_of_the_first_mode():
     assert lm.lease.held.last.products
 
 
-def test_the_tests_of_the_device_are_told_by_their_exit_code(tmp_path):
-    (tmp_path / "tests").mkdir()
-    path = tmp_path / "tests" / "test_some.py"
-    path.write_text("def test_fails():\n    assert 1 == 2\n")
-    told = run_tests("cpu", path)
-    assert told["exit_code"] == 1
-    assert "assert 1 == 2" in told["said"]
-
-
 @pytest.mark.parametrize(("words", "reason"), [
     (["--steps", "tests,dance"], "there is no step named 'dance'"), (["--shapes", "gpt-5"], "no shape named 'gpt-5'"),
     (["--minutes", "0"], "minutes are above 0"), (["--minutes", "nan"], "minutes are above 0 and finite"),
@@ -150,5 +168,7 @@ def test_a_plan_says_which_methods_come_first(tmp_path):
     assert groups[0][0] == "ar"
     assert "eagle" in groups[0]
     assert "token-recycling" in groups[2]
+    assert {"pearl", "ppsd"} <= {*groups[2]}
+    assert not any("specdec" in group for group in groups)       # it pronounces words
     with pytest.raises(Refusal, match="no step"):
         GpuPlan(tmp_path, "smollm2-135m", "cuda", "bfloat16", ("walk",))

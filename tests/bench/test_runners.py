@@ -26,6 +26,30 @@ class DeafTarget:
     __call__ = prefill
 
 
+def decode_with_captures(monkeypatch, each):
+    """How often a decode ran, and what counted, where its n-th run captures `each[n]` graphs."""
+    count, ran = [0], []
+
+    def decode_once():
+        count[0] += each[len(ran)]
+        ran.append(Outcome((len(ran),), .5, 1.0, 1, 1))
+        return ran[-1]
+    monkeypatch.setattr(runners, "captures", lambda: count[0])
+    return runners.without_captures(decode_once), len(ran)
+
+
+@pytest.mark.parametrize(("each", "runs"), [((0,), 1), ((3, 0), 2), ((3, 1, 0), 3), ((1, 1, 1, 1), 4)])
+def test_a_decode_that_captured_a_graph_is_decoded_again_a_few_times_and_the_last_one_counts(monkeypatch, each, runs):
+    done, ran = decode_with_captures(monkeypatch, each)
+    assert ran == runs
+    assert done.tokens == (runs - 1,)
+
+
+def test_a_stream_with_a_memory_is_not_decoded_again(monkeypatch, learner):
+    monkeypatch.setattr(runners, "without_captures", None)
+    assert learner["learner (warm)"].run(PROMPT, (1, 0), 0).tokens
+
+
 class StubPeer:
     """A peer that notes what it is called with."""
 

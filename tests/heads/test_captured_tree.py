@@ -1,8 +1,10 @@
 """A captured tree is that of `grow_candidates`; its arithmetic runs here without a graph."""
 
 import random
+from collections.abc import Sequence
 from math import isfinite
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,7 +104,7 @@ def test_eagle2_takes_the_captured_tree_where_it_can(monkeypatch):
     monkeypatch.setattr(fixed, "tree", lambda tokens, growth: asked.append(growth) or tree(tokens, growth))
     for budget in (Budget(3, 4, 12), Budget(3, 4, 12, UnlikelyPath(0.01)), Budget(3, 8, 12),
                    Budget(3, 4, 12, lambda trail: False)):
-        assert isinstance(Eagle2(fixed).grown_at_once(begin(words(20), 30), budget), list)
+        assert isinstance(Eagle2(fixed).grown_at_once(begin(words(20), 30), budget), Sequence)
     assert asked == [Growth(3, 4, 12, least, frozenset(), worth=(0.0,)) for least in (0.0, 0.01)]
     with pytest.raises(ValueError, match="grows no tree"):
         fixed.tree(words(20), growth_of(Budget(2, 8)))
@@ -116,8 +118,8 @@ def test_what_lies_behind_the_end_of_the_growth_is_dropped():
     def row(token, parent, score, prob):
         return [float(token), float(parent), score, prob, 0.5, 0.25, 1.0, 0.0]
     never = float("-inf")
-    rows = [row(1, -1, -0.7, 0.5), row(2, -1, never, 0.2), *[row(3, 0, -1.4, 0.5), row(4, 0, -3.0, 0.1)],
-            *[row(5, 1, never, 0.5)] * 2, *[row(6, 2, -2.0, 0.5)] * 4]
+    rows = np.array([row(1, -1, -0.7, 0.5), row(2, -1, never, 0.2), *[row(3, 0, -1.4, 0.5), row(4, 0, -3.0, 0.1)],
+            *[row(5, 1, never, 0.5)] * 2, *[row(6, 2, -2.0, 0.5)] * 4])
     growth = Growth(3, 2, 8, 0.0, frozenset())
     assert [(node.token, node.parent) for node in grown(rows, growth)] == [(1, -1), (3, 0), (4, 0), *[(6, 1)] * 4]
     assert [node.token for node in grown(rows, growth._replace(least=0.3))] == [1, 3, 4]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specdec_lib.heads.eagle import EagleHead
-from specdec_lib.heads.eagle_rows import SOURCE
+from specdec_lib.heads.eagle_rows import SOURCE, WIDEST
 from specdec_lib.heads.eagle_tree import Growth
 from specdec_lib.heads.text_counts import LONGEST, PLACES, TextCounts
 from specdec_lib.loop import begin
@@ -51,6 +51,22 @@ def test_candidates_rows_and_counts_are_those_of_a_tree_grown_in_python(kind):
     assert len(sizes) > 5                          # trees of many shapes
 
 
+def test_a_tree_wider_than_the_statistics_of_rows_is_that_of_python_too():
+    target, dice = target_of("fp32"), random.Random(5)           # in bfloat16 logits tie, and torch orders ties anyhow
+    one, other = (head_of(target, compiled) for compiled in (True, False))
+    text = words(12)
+    for budget in (Budget(4, TOP + 1, 20), Budget(4, 13, 32), Budget(3, WIDEST, 80), Budget(2, WIDEST, 200)):
+        end, sharpness = frozenset(dice.sample(range(97), 3)), dice.choice((1.0, 1.18))
+        mine = grown(one, text, budget, end, sharpness)
+        want = grow_candidates(end, budget, lambda fed, text=text: other(text, fed), sharpness)
+        assert [(node.token, node.parent) for node in mine] == [(node.token, node.parent) for node in want]
+        for node, same_one in zip(mine, want, strict=True):
+            assert (node.score, *node.stat) == pytest.approx((same_one.score, *same_one.stat), abs=1e-5)
+        assert one.cache.rows.draft == Draft(other.cache.rows.draft.tokens, other.cache.rows.draft.parents)
+        text += tuple(words(2, dice.randrange(99)))
+        target.prefill(text[:-1])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_of_the_text_and_what_a_row_must_be_worth_are_taken_as_in_python(kind):
     target, dice, fewer, other_best = target_of(kind), random.Random(9), 0, 0
@@ -77,7 +93,7 @@ def test_counts_of_the_text_and_what_a_row_must_be_worth_are_taken_as_in_python(
 def test_numbers_in_the_c_code_are_those_in_python():
     headers = "".join((SOURCE.parent / name).read_text() for name in ("eagle_tree.h", "text_counts.h"))
     told = dict(re.findall(r"(\w+) = (\d+)[,\s}]", " ".join(re.findall(r"enum \{(.*?\})", headers))))
-    assert {name: int(value) for name, value in told.items()} == {"MOST": TOP, "LONGEST": LONGEST, "PLACES": PLACES}
+    assert {name: int(value) for name, value in told.items()} == {"MOST": WIDEST, "LONGEST": LONGEST, "PLACES": PLACES}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,7 +120,7 @@ def test_eagle2_takes_the_compiled_tree_where_it_can(monkeypatch):
     head, asked = head_of(target_of("bf16"), True), []
     tree = head.tree
     monkeypatch.setattr(head, "tree", lambda tokens, growth: asked.append(growth) or tree(tokens, growth))
-    for budget in (Budget(3, 4, 12), Budget(3, 4, 12, UnlikelyPath(0.01)), Budget(3, 9, 12),
+    for budget in (Budget(3, 4, 12), Budget(3, 4, 12, UnlikelyPath(0.01)), Budget(3, WIDEST + 1, 12),
                    Budget(3, 4, 12, lambda trail: False)):
         session = begin(words(20), 30)
         draft = Eagle2(head)(session, budget, NO_DICE)
@@ -118,7 +134,7 @@ def test_a_head_without_compiled_code_and_a_tree_too_wide_are_refused():
     with pytest.raises(ValueError, match="grows no tree"):
         grown(head, words(20), Budget(2, 2), ())
     with pytest.raises(ValueError, match="grows no tree"):
-        grown(head_of(target_of("bf16"), True), words(20), Budget(2, 9), ())
+        grown(head_of(target_of("bf16"), True), words(20), Budget(2, WIDEST + 1), ())
 
 
 def test_missing_memory_is_an_error():

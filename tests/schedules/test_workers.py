@@ -11,7 +11,7 @@ import torch
 
 from specdec_lib.loop import begin
 from specdec_lib.schedules import workers
-from specdec_lib.schedules.workers import Workers, computing_on, cores_here, shared_prefix, split_cores
+from specdec_lib.schedules.workers import ThreadWorker, Workers, computing_on, cores_here, shared_prefix, split_cores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, Budget, Draft, Refusal
 
@@ -161,6 +161,23 @@ def running(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_drafters_in_threads_have_a_stream_of_their_own_each_and_leave_it_to_the_next(monkeypatch):
+    made = []
+    monkeypatch.setattr(workers, "STREAMS", [])
+    monkeypatch.setattr(workers.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(workers.torch.cuda, "Stream", lambda: made.append(object()) or made[-1])
+    one, two = ThreadWorker(None), ThreadWorker(None)
+    assert one.stream is not two.stream
+    first = one.stream
+    one.close()
+    three = ThreadWorker(None)
+    assert three.stream is first
+    for worker in (one, two, three):
+        worker.close()
+    assert made == [first, made[1]]
+    assert sorted(map(id, workers.STREAMS)) == sorted(map(id, made))     # each is there once
 
 
 def test_a_kind_that_does_not_exist_is_refused():

@@ -46,9 +46,16 @@ def widened(block: Tensor | None, rows: int, columns: int, capacity: int, dtype:
     return F.pad(block, (0, more), value=float("-inf")), columns + more
 
 
-@lru_cache(512)
 def hidden_block(parents: tuple[int, ...], committed: int, rows: int, both_ways: bool, dtype: torch.dtype,
                  device: torch.device) -> Tensor | None:
+    """`block_on_host` on this device. Not kept there: another stream could read it before it has arrived."""
+    block = block_on_host(parents, committed, rows, both_ways, dtype)
+    return None if block is None else block.to(device, non_blocking=True)
+
+
+@lru_cache(512)
+def block_on_host(parents: tuple[int, ...], committed: int, rows: int, both_ways: bool, dtype: torch.dtype
+                  ) -> Tensor | None:
     """The mask of the last `rows` rows of `committed` context rows followed by these nodes: -inf where hidden, else 0.
 
     [rows, committed + nodes], or None where every row sees everything. A context row sees the rows before it and
@@ -57,7 +64,7 @@ def hidden_block(parents: tuple[int, ...], committed: int, rows: int, both_ways:
     seen = visible(parents, committed, both_ways)[-rows:]
     if bool(seen.all()):
         return None
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf")).to(device, non_blocking=True)
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf"))
 
 
 def visible(parents: tuple[int, ...], committed: int, both_ways: bool = False) -> Tensor:

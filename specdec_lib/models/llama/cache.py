@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdec_lib.models.device import to_device
+from specdec_lib.models.device import to_device, wait_for_stream
 from specdec_lib.models.llama.cache_rows import CacheRows
 from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.types import Draft
@@ -76,4 +76,7 @@ class KVCache:
 
 def doubled(tensor: Tensor, dim: int) -> Tensor:
     """The tensor followed by as many zeros along `dim`."""
-    return torch.cat((tensor, torch.zeros_like(tensor)), dim)
+    out = torch.cat((tensor, torch.zeros_like(tensor)), dim)
+    if tensor.is_cuda:                             # another thread may get its memory as soon as it is dropped
+        wait_for_stream()
+    return out

@@ -7,10 +7,10 @@ and sees the first column at least, so it stays finite. The arithmetic runs on a
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Protocol
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -19,14 +19,16 @@ from torch import Tensor
 from specdec_lib.models.llama.attention import visible
 from specdec_lib.models.llama.cache import KVCache
 from specdec_lib.models.llama.forward import LayerView, through_layers
+from specdec_lib.models.llama.graph_capture import captured
 from specdec_lib.models.llama.row_stats import packed_stats
 from specdec_lib.models.llama.weights import LlamaWeights
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 EARLIER = 64                                       # nodes before the step's rows that a draft may already have
 FIRST = 256                                        # columns of the smallest step
-ALONE = "thread_local"                             # what other threads do meanwhile does not end a capture
-CAPTURING = threading.Lock()                       # a drafter in a thread may capture as well, see schedules/workers.py
+
+
+WORKS: WeakSet[CapturedWork] = WeakSet()           # all there are, for whoever times them
 
 
 def width_for(rows: int, earlier: int = 0) -> int | None:
@@ -74,8 +76,9 @@ class CapturedWork(ABC):
         self.staged = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
         self.inputs = torch.zeros(size, dtype=torch.uint8, device=self.device)
         self.copied = torch.cuda.Event() if pinned else None
-        self.out: tuple[Tensor, ...] | None = None
-        self.graph = None
+        self.out: tuple[Tensor, ...] = ()
+        self.graph, self.launched = None, 0
+        WORKS.add(self)
 
     @abstractmethod
     def compute(self) -> tuple[Tensor, ...]:
@@ -94,31 +97,13 @@ class CapturedWork(ABC):
 
     def launch(self) -> tuple[Tensor, ...]:
         """One launch of the graph, which the first call captures; elsewhere than on a GPU the same arithmetic."""
+        self.launched += 1
         if self.copied is None:
             return self.compute()
         if self.graph is None:
-            self.capture()
-        assert self.graph is not None
-        assert self.out is not None
+            self.graph, self.out = captured(self.compute, self.cache)
         self.graph.replay()
         return self.out
-
-    def capture(self) -> None:
-        """Records the work once; every later call is a single launch.
-
-        The graphs of one cache share their memory, and those of another have their own: they may run at the same time.
-        """
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):              # a first run outside the graph initialises the libraries
-            self.compute()
-        torch.cuda.current_stream(self.device).wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with CAPTURING:
-            if self.cache.first_graph is None:
-                self.cache.first_graph = first_graph(self.device)
-            with torch.cuda.graph(self.graph, self.cache.first_graph.pool(), capture_error_mode=ALONE):
-                self.out = self.compute()
 
 
 class CapturedStep(CapturedWork):
@@ -175,14 +160,3 @@ class CapturedStep(CapturedWork):
         hidden = torch.full((), float("-inf"), dtype=dtype, device=self.device)
         full = torch.where(whole.bool().expand(group, -1, -1), torch.zeros_like(hidden), hidden)
         return full.view(group * width, self.columns)
-
-
-def first_graph(device: torch.device):
-    """A graph whose memory the other graphs of a cache share: they never run at once, and what they return stays.
-
-    That memory goes with its last graph and cannot be had again, so this one is kept when all others are dropped.
-    """
-    graph, one = torch.cuda.CUDAGraph(), torch.zeros(1, device=device)
-    with torch.cuda.graph(graph, capture_error_mode=ALONE):
-        one.add(1)
-    return graph
