@@ -19,6 +19,7 @@ HEADS = 3                                          # of SpecBranch, its released
 SEQUENCES = 2                                      # of DuoDecoding, where its rule allows so many for a length
 RETRIEVED = 1.0                                    # tokens that Double's drafter wins by retrieval in a step: assumed
 LAYERS = 24
+CLOSE = 0.01                                       # a lead that is called none
 ASSUMED = (f"specbranch: {HEADS} branches, drafted as one batch at the price of one; duodecoding: {SEQUENCES} sequences"
            f" that share the budget, one where that does not divide it; heads are right independently, an upper"
            f" estimate; ppsd: exit after {EXIT_SHARE:.0%} of the layers,"
@@ -49,6 +50,42 @@ def simulated_speeds(alpha: float, ratio: float, rounds: int = 400, seed: int = 
              "double": ratio * replay(draw(longer), Calibration(length / longer, float(ratio))).rate,
              "ppsd": LAYERS * pipelined(alpha, LAYERS, round(EXIT_SHARE * LAYERS), rounds, seed).rate}
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def closed_form_speeds(alpha: float, ratio: float) -> dict[str, float]:
+    """The same speeds by the closed forms, which no draws make uncertain; the best first."""
+    length = forms.matched_length(ratio)
+    sequences, longer = divisor_below(SEQUENCES, length), round(length * (1 + RETRIEVED))
+    heads, several = any_of(alpha, HEADS), any_of(alpha, sequences)
+    found = {"pearl": forms.pearl_speed(alpha, ratio),
+             "specbranch": forms.two_mode_speed(alpha, length, ratio, heads),
+             "duodecoding": forms.two_mode_speed(alpha, length // sequences, ratio, several, length),
+             "double": forms.two_mode_speed(alpha, longer, ratio, steps=length),
+             "ppsd": forms.pipelined_speed(alpha, round(EXIT_SHARE * LAYERS), LAYERS)}
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def leaders(speeds: Mapping[str, float]) -> list[str]:
+    """The fastest, and those that are slower by less than CLOSE of it: no lead to speak of under such assumptions."""
+    return [name for name, speed in speeds.items() if speed > (1 - CLOSE) * max(speeds.values())]
+
+
+def leading_title(speeds: Mapping[str, float], alpha: float, ratio: float) -> str:
+    """Which schedule these speeds have first, or which ones without a lead."""
+    best = leaders(speeds)
+    return (f"At alpha = {alpha:g}, ratio {ratio:g}, {' and '.join(best)} {'is' if len(best) == 1 else 'are'} first"
+            " (closed forms)")
+
+
+def map_title(alphas: Sequence[float], ratios: Sequence[float], winners: Sequence[Sequence[str]],
+              name: str = "PEARL", at: Sequence[float] = (4, 16)) -> str:
+    """From which acceptance on a schedule is the fastest of a map at some of its speed ratios."""
+    def from_on(row: Sequence[str]) -> str:
+        lost = max((place for place, one in enumerate(row) if one != name), default=-1) + 1
+        return f"from alpha = {alphas[lost]:.2f} on" if lost < len(row) else "at no alpha"
+
+    said = [f"{from_on(winners[list(ratios).index(ratio)])} at ratio {ratio:g}" for ratio in at]
+    return f"{name} is fastest {' and '.join(said)}"
 
 
 def fastest_schedules(alphas: Sequence[float], ratios: Sequence[float]) -> list[list[str]]:

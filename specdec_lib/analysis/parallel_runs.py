@@ -10,7 +10,6 @@ within GATE of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -19,25 +18,14 @@ from specdec_lib.analysis.parallel_published import PUBLISHED
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.bench.results import select
 from specdec_lib.bench.summary import in_parallel
-from specdec_lib.cost.contention import load_contention
 from specdec_lib.measure import Row
-from specdec_lib.schedules.simulate import (
-    DRAFTER,
-    TARGET,
-    VERDICT,
-    VERIFY,
-    WAIT,
-    Calibration,
-    LaneTotals,
-    Simulation,
-)
-from specdec_lib.schedules.traces import TraceReader, guided_trace, pending, pipeline_trace, replay, trace
+from specdec_lib.schedules.simulate import Calibration, LaneTotals, Simulation
+from specdec_lib.schedules.traces import TraceReader, guided_trace, pipeline_trace, replay, trace
 from specdec_lib.types import Refusal
 
 GATE = 0.15                                        # how far a simulated time may be from the measured one
 COMMAND = ("specdec bench --limit 24 --max-new-tokens 64 --out data/results/parallel --methods"
            " \"ar,draft-model,pearl,specbranch,ppsd,duodecoding,double,hierarchical\"")
-CONTENTION = "specdec cost --contention --threads 1"
 NO_WORK = LaneTotals(0.0, 0.0, 0.0, 0.0)
 Decodes = Sequence[Sequence[Row]]                  # the rounds of each decode of one method
 
@@ -204,35 +192,6 @@ def shares(simulations: Sequence[Simulation]) -> dict[str, LaneTotals]:
             for lane, some in by_lane.items()}
 
 
-def target_parts(decodes: Decodes, done: Sequence[Simulation]) -> dict[str, float]:
-    """Mean simulated seconds of a round, by what the target does in it."""
-    said = {VERIFY: "the forward", WAIT: "waiting for the drafter", VERDICT: "message and verdict"}
-    spans = [span for one in done for span in one.intervals if span.lane == TARGET]
-    return {name: sum(span.end - span.start for span in spans if span.kind == kind) / sum(map(len, decodes))
-            for kind, name in said.items()}
-
-
-def why(report: Report, spec: str, kappa: float = 1.0) -> str:
-    """Sentences on a method that drafts ahead: tokens of a round, and what the round's simulated time consists of."""
-    decodes, plain = rounds_of(report, spec), rounds_of(report, "ar")
-    done, base = simulate_method(report, spec, kappa), simulate_method(report, "ar")
-    unit = sum(target_parts(plain, base).values())
-    parts = {name: seconds / unit for name, seconds in target_parts(decodes, done).items()}
-    rows = [row for some in decodes for row in some]
-    empty = [one.before.tokens > 0 if pipelined(spec) else not pending(row)
-             for some in decodes for row, one in zip(some, reader_of(spec)(some), strict=True)]
-    what = "under way, so the second stage waits for a token" if pipelined(spec) else "pending, so they emit one token"
-    emitted, whole = sum(row.emitted for row in rows) / len(rows), sum(parts.values())
-    drafter = shares(done).get(DRAFTER, NO_WORK)
-    lost = drafter.rolled_back / (drafter.useful + drafter.rolled_back or 1.0)
-    added = {name: part - (name == "the forward") for name, part in parts.items()}
-    listed = ", ".join(f"{name} {part:.2f}" for name, part in parts.items())
-    return (f"{spec} emits {emitted:.2f} tokens in a round of {whole:.2f} plain ones ({listed}), so it is simulated"
-            f" {emitted / whole:.2f} times as fast; what lengthens a round most is {max(added, key=added.__getitem__)}."
-            f" In {sum(empty) / len(rows):.0%} of its rounds nothing was {what}, and {lost:.0%} of the drafter's work"
-            " is rolled back.")
-
-
 def measured_contention(in_turn: Decodes, beside: Decodes, read: TraceReader = trace) -> float:
     """kappa of this machine: how much dearer the same steps and forwards are in parallel, weighted by time; at least 1.
 
@@ -243,13 +202,6 @@ def measured_contention(in_turn: Decodes, beside: Decodes, read: TraceReader = t
               alone.draft(one.before.tokens + one.beside.tokens) + alone.forward(one.width))
              for rows in beside for one in read(rows)]
     return max(1.0, sum(one for one, _ in pairs) / sum(other for _, other in pairs))
-
-
-def contention_sentence(path: str) -> str:
-    """What a measurement of contention alone says, or what measures one. Refusal for a file that holds none."""
-    if not Path(path).is_file():
-        return f"Contention alone was not measured here: `{CONTENTION} --out FILE` does it."
-    return load_contention(path).told()
 
 
 def claims_beside(report: Report) -> list[dict]:

@@ -57,6 +57,12 @@ def speed_up(alpha: float, stages: Sequence[int]) -> float:
     return layers / (alpha * max(stages) + (1 - alpha) * layers)
 
 
+def expected_parts(alpha: float, stages: Sequence[int]) -> tuple[float, float]:
+    """Time per token in forwards of all layers: the last stage at work, and waiting for a token."""
+    work = stages[-1] / sum(stages)
+    return work, 1 / speed_up(alpha, stages) - work
+
+
 def simulate_pipeline(right: Sequence[bool], stages: Sequence[int], ahead: int | None = None) -> PipelineRun:
     """Simulates tokens 0, 1, ...; `right[i]` says whether the exit draws token i + 1 right when it sees token i.
 

@@ -5,14 +5,14 @@ The rollback rate is `measure.discarded_share`. Differences between methods are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.results import select
 from specdec_lib.heads.hrad import CLASSES, NAME
-from specdec_lib.measure import change, change_interval, discarded_share, tokens_per_target_forward
+from specdec_lib.measure import Row, change, change_interval, discarded_share, tokens_per_target_forward
 
 RUN = "data/results/parallel-ablations"
 METHODS = ("ar,pearl(depth=4),pearl(depth=4,workers='inline'),specbranch(depth=4),specbranch(depth=4,most=1),"
@@ -71,14 +71,21 @@ def discarded_pairs(report: Report, spec: str) -> list[tuple[float, float]]:
     return list(found.values())
 
 
+def rows_of(report: Report, spec: str) -> list[Row]:
+    """All rounds of a method."""
+    return [row for one in select(report.decodes, method=spec) for row in one.outcome.rows]
+
+
 def ablation_rows(report: Report) -> dict[str, dict]:
     """For each run of SpecBranch beside its PEARL: what is discarded, and the paired difference."""
     out = {}
     for spec, pearl in at_equal_length(report).items():
         base, own = discarded_pairs(report, pearl), discarded_pairs(report, spec)
-        rows = [row for one in select(report.decodes, method=spec) for row in one.outcome.rows]
+        rows = rows_of(report, spec)
         low, high = change_interval(base, own) or (None, None)
-        out[spec] = {"discarded share": discarded_share(rows), "less that of its PEARL": change(base, own),
+        out[spec] = {"discarded share": discarded_share(rows),
+                     "that of its PEARL": discarded_share(rows_of(report, pearl)),
+                     "less that of its PEARL": change(base, own),
                      "95 % from": low, "to": high, "tokens per forward": tokens_per_target_forward(rows)}
     return out
 
@@ -92,8 +99,29 @@ def ablation_sentences(run: str) -> list[str]:
     for spec, row in rows.items():
         span = None if row["95 % from"] is None else (row["95 % from"], row["to"])
         said = verdict(span, "surely more than", "surely less than", "not surely more or less than", line=0.0)
-        out.append(f"{spec} discards {said} PEARL at the same length: {row['discarded share']:.1%}, a difference of"
-                   f" {100 * row['less that of its PEARL']:+.1f} points.")
+        out.append(f"{spec} discards {said} PEARL at the same length: {row['discarded share']:.1%} against"
+                   f" {row['that of its PEARL']:.1%}, a difference of"
+                   f" {points(row['less that of its PEARL'], span)}.")
     if not any(part.values.get("predict") == NAME for spec in rows if (part := plain_part(spec))):
         out.append(f"This run has no predict='{NAME}': `{COMMAND}` measures it.")
+    return out + predictor_sentences(report)
+
+
+def points(by: float, span: Sequence[float] | None) -> str:
+    """A difference of shares in points, with its interval."""
+    return f"{100 * by:+.1f} points" + (f" ({100 * span[0]:+.1f} to {100 * span[1]:+.1f})" if span else "")
+
+
+def predictor_sentences(report: Report) -> list[str]:
+    """Whether less is discarded where H-RAD classifies the draft than by SpecBranch's other cuts, paired by prompt."""
+    parts = {spec: part for spec in at_equal_length(report) if (part := plain_part(spec))}
+    mine, out = [spec for spec, part in parts.items() if part.values.get("predict") == NAME], []
+    for spec in mine:
+        rest = {key: value for key, value in parts[spec].values.items() if key != "predict"}
+        for other in [one for one in parts if one not in mine and
+                      rest == {key: value for key, value in parts[one].values.items() if key != "predict"}]:
+            pair = discarded_pairs(report, other), discarded_pairs(report, spec)
+            span = change_interval(*pair)
+            said = verdict(span, "surely more than", "surely less than", "not surely more or less than", line=0.0)
+            out.append(f"{spec} discards {said} {other}: {points(change(*pair) or 0.0, span)}.")
     return out

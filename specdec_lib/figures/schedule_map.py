@@ -18,7 +18,7 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
     """The fastest schedule at each acceptance (across) and speed ratio (up): `winners[i][j]` at ratios[i], alphas[j].
 
     `points` are (acceptance, ratio), `levels` ratios whose acceptance is not known. A region carries its name as well
-    as its colour; the ratios' axis is logarithmic.
+    as its colour, beside the points where it can; the ratios' axis is logarithmic.
     """
     same_length(ratios=ratios, winners=winners)
     names = list(dict.fromkeys(name for row in winners for name in row))
@@ -32,8 +32,10 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
                        z=[[names.index(name) for name in row] for row in winners],
                        hovertemplate="alpha %{x}, ratio %{y}: %{text}<extra></extra>",
                        colorscale=steps(shades), zmin=-.5, zmax=len(names) - .5, showscale=False)
+    marked = {nearest(alphas, ratios, *point) for point in (points or {}).values()}
     for name, shade in zip(names, shades, strict=True):
-        row, column = roomiest([[one == name for one in row] for row in winners])
+        free = [[one == name and (i, j) not in marked for j, one in enumerate(row)] for i, row in enumerate(winners)]
+        row, column = roomiest(free if any(map(any, free)) else [[one == name for one in row] for row in winners])
         figure.add_annotation(x=float(alphas[column]), y=log10(ratios[row]), text=name, showarrow=False,
                               bgcolor=shade, font={"size": 13, "color": INK})          # no level strikes it through
     for name, ratio in (levels or {}).items():
@@ -46,6 +48,12 @@ def schedule_map(alphas: Sequence[float], ratios: Sequence[float], winners: Sequ
                                    "line": {"color": "white", "width": 2}})
     figure.update_yaxes(type="log", tickvals=[1, 2, 3, 5, 7, 10, 16, 24, 40], showgrid=False)
     return figure.update_xaxes(tickformat=".2~f").update_layout(height=460, showlegend=bool(points))
+
+
+def nearest(alphas: Sequence[float], ratios: Sequence[float], alpha: float, ratio: float) -> tuple[int, int]:
+    """Row and column of the cell that a point lies in."""
+    return (min(range(len(ratios)), key=lambda i: abs(log10(ratios[i] / ratio))),
+            min(range(len(alphas)), key=lambda j: abs(alphas[j] - alpha)))
 
 
 def roomiest(inside: Sequence[Sequence[bool]]) -> tuple[int, int]:

@@ -16,6 +16,7 @@ def test_simulated_speeds_agree_with_their_closed_forms(alpha, ratio):
                 "double": forms.two_mode_speed(alpha, 2 * ratio, ratio, steps=ratio),
                 "ppsd": forms.pipelined_speed(alpha, 1, 4)}
     assert found == {name: pytest.approx(speed, rel=.05) for name, speed in expected.items()}
+    assert ranking.closed_form_speeds(alpha, ratio) == {name: pytest.approx(speed) for name, speed in expected.items()}
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
@@ -27,6 +28,23 @@ def test_branches_that_are_drafted_one_after_another_cost_what_they_win():
 def test_one_of_two_independent_heads_is_right_more_often():
     assert ranking.any_of(.5, 1) == .5
     assert ranking.any_of(.5, 2) == .75
+
+
+def test_a_lead_below_a_hundredth_is_none():
+    assert ranking.leaders({"double": 2.7, "specbranch": 2.69, "ppsd": 2.5}) == ["double", "specbranch"]
+    assert ranking.leaders({"double": 2.7, "specbranch": 2.6}) == ["double"]
+    assert ranking.leading_title({"double": 2.7, "specbranch": 2.69}, .8, 7) == (
+        "At alpha = 0.8, ratio 7, double and specbranch are first (closed forms)")
+    assert "double is first" in ranking.leading_title({"double": 2.7, "specbranch": 2.6}, .8, 7)
+    speeds = ranking.closed_form_speeds(.8, 7)
+    assert list(speeds.values()) == sorted(speeds.values(), reverse=True)
+
+
+def test_the_title_of_a_map_says_from_which_acceptance_on_a_schedule_is_fastest():
+    rows = [["PEARL", "serial", "PEARL"], ["serial"] * 3, ["PEARL"] * 3]
+    said = ranking.map_title([.2, .5, .8], [2, 4, 16], rows, at=(2, 4))
+    assert said == "PEARL is fastest from alpha = 0.80 on at ratio 2 and at no alpha at ratio 4"
+    assert "from alpha = 0.20 on at ratio 16" in ranking.map_title([.2, .5, .8], [2, 4, 16], rows, at=(16,))
 
 
 def test_the_map_gives_each_point_to_the_fastest_and_a_tie_to_the_simpler_one():

@@ -4,7 +4,6 @@ import pytest
 
 from specdec_lib.analysis import parallel_runs as runs
 from specdec_lib.analysis.parallel_published import PRICES, PUBLISHED
-from specdec_lib.cost.contention import ContentionRun, SecondsPair
 from specdec_lib.schedules.simulate import DRAFTER, TARGET
 from specdec_lib.schedules.traces import guided_trace, overlapped_rounds, pipeline_trace, trace
 from specdec_lib.types import Refusal
@@ -95,20 +94,6 @@ def test_contention_slows_the_simulated_speed_down_and_is_measured_from_both_run
     assert runs.measured_contention([logged_rows(1.5)], [logged_rows()]) == 1
 
 
-def test_the_sentence_on_a_method_takes_a_round_apart_in_plain_rounds():
-    said = runs.why(run_of(logged_rows()), "pearl")
-    assert "in a round of 1.05 plain ones (the forward 1.00, waiting for the drafter 0.00, message and verdict" in said
-    assert "what lengthens a round most is message and verdict" in said
-    some, found = logged_rows(), run_of(logged_rows())
-    emitted = sum(row.emitted for row in some) / len(some)
-    assert said.startswith(f"pearl emits {emitted:.2f} tokens")
-    assert f"so it is simulated {runs.simulated_speed(found, 'pearl'):.2f} times as fast" in said
-    assert f"In {sum(row.drafted == 1 for row in some) / len(some):.0%} of its rounds nothing was pending" in said
-    waits = runs.why(run_of(logged_rows(length=40)), "pearl")         # 40 steps take four forwards
-    assert "waiting for the drafter 3.00" in waits
-    assert "what lengthens a round most is waiting for the drafter" in waits
-
-
 def test_shares_of_each_lane_add_up():
     found = run_of(logged_rows())
     some = runs.rounds_of(found, "pearl")
@@ -184,18 +169,3 @@ def test_rounds_are_read_as_their_schedule_counts():
 def test_rounds_of_a_pipeline_read_as_pearls_would_fail_the_gate():
     """Why a pipeline has a reader of its own: what the second stage waits for is in no count of PEARL."""
     assert not runs.check_time([piped_rows(RIGHT)] * 2).passes
-
-
-def test_the_sentence_on_a_pipeline_says_how_often_it_was_empty():
-    mine = piped_rows(RIGHT)
-    said = runs.why(run_of(logged_rows(), mine, more=("ppsd",)), "ppsd")
-    empty = sum(not row.accepted for row in mine[:-1]) / len(mine)
-    assert f"In {empty:.0%} of its rounds nothing was under way, so the second stage waits for a token" in said
-
-
-def test_contention_alone_is_read_where_it_was_measured(tmp_path):
-    assert runs.CONTENTION in runs.contention_sentence(str(tmp_path / "none.json"))
-    run = ContentionRun((SecondsPair(1.0, 1.3),) * 2, (SecondsPair(.1, .1),) * 2)
-    run.save(tmp_path / "run.json")
-    assert runs.contention_sentence(str(tmp_path / "run.json")) == run.told()
-    assert "kappa = 1.30" in run.told()

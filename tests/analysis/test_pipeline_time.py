@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from specdec_lib.analysis.pipeline_time import StageSpan, simulate_pipeline, speed_up, stages_of
+from specdec_lib.analysis.pipeline_time import StageSpan, expected_parts, simulate_pipeline, speed_up, stages_of
 from specdec_lib.types import Refusal
 
 
@@ -50,6 +50,12 @@ def test_equal_stages_give_the_papers_form_and_a_longer_one_bounds_the_speed():
     assert speed_up(0.8056, (8, 8, 8, 8)) == pytest.approx(32 / (0.8056 * 8 + 0.1944 * 32))
     assert speed_up(1.0, (5, 25)) == pytest.approx(30 / 25)
     assert speed_up(0.0, (5, 25)) == 1.0
+
+
+def test_a_token_passes_the_last_stage_and_the_rest_of_its_time_is_waiting():
+    assert expected_parts(.5, (15, 15)) == pytest.approx((.5, .25))   # .75 forwards a token, .5 of them above
+    assert expected_parts(1.0, (5, 5, 5)) == pytest.approx((1 / 3, 0))
+    assert expected_parts(1.0, (20, 10)) == pytest.approx((1 / 3, 1 / 3))
 
 
 def test_no_stage_holds_two_tokens_and_no_token_is_in_two_stages():

@@ -59,6 +59,7 @@ def test_discarded_shares_and_their_paired_difference_by_hand():
     found = parts.ablation_rows(run_of())
     assert found[BRANCH]["discarded share"] == pytest.approx(1 / 2)
     assert found[BRANCH]["less that of its PEARL"] == pytest.approx(1 / 2 - 3 / 4)
+    assert found[BRANCH]["that of its PEARL"] == pytest.approx(3 / 4)
     assert found[BRANCH]["to"] < 0
     assert found[RAD]["less that of its PEARL"] == 0
 
@@ -67,9 +68,14 @@ def test_sentences_say_what_was_measured_or_how_to(tmp_path, monkeypatch):
     assert parts.COMMAND in parts.ablation_sentences(str(tmp_path))[0]
     (tmp_path / "summary.json").write_text("{}")
     monkeypatch.setattr(parts, "load_report", lambda run: run_of(rad=9))
-    less, more = parts.ablation_sentences(str(tmp_path))
-    assert less.startswith(f"{BRANCH} discards surely less than PEARL at the same length: 50.0%, a difference of -25.0")
+    less, more, cut = parts.ablation_sentences(str(tmp_path))
+    assert less == (f"{BRANCH} discards surely less than PEARL at the same length: 50.0% against 75.0%, a difference of"
+                    " -25.0 points (-25.0 to -25.0).")
     assert more.startswith(f"{RAD} discards surely more than PEARL")
+    assert cut == f"{RAD} discards surely more than {BRANCH}: +40.0 points (+40.0 to +40.0)."
+    assert parts.predictor_sentences(run_of(branch=3)) == [
+        f"{RAD} discards not surely more or less than {BRANCH}: +0.0 points (+0.0 to +0.0)."]
+    assert "surely less than" in parts.predictor_sentences(run_of(branch=5))[0]
     monkeypatch.setattr(parts, "load_report", lambda run: report(
         decodes("ar", turn(0, 0)), decodes(PEARL, *rows(3)), decodes(BRANCH, *rows(3))))
     same, missing = parts.ablation_sentences(str(tmp_path))

@@ -1,5 +1,7 @@
 """The timeline of a schedule and the map of winners: every second is drawn once, and a region carries its name."""
 
+import math
+
 import pytest
 
 from specdec_lib import figures
@@ -68,6 +70,16 @@ def test_a_region_carries_its_name_where_it_has_room_on_both_sides_and_not_in_it
     narrow = [[True] * 7, *[[True] + [False] * 6 for _ in range(6)]]
     assert roomiest(narrow) == (0, 2)
     assert roomiest([[True] * 5] * 5) == (2, 2)
+
+
+def test_a_name_stands_beside_a_point_of_its_region():
+    winners = [["pearl"] * 7 for _ in range(7)]
+    places = [figures.schedule_map([place / 8 for place in range(1, 8)], [1, 2, 4, 8, 16, 32, 64], winners, points)
+              .layout.annotations[0] for points in ({}, {"here": (.5, 8.1)})]
+    assert (places[0].x, places[0].y) == (.5, pytest.approx(math.log10(8)))
+    assert (places[1].x, places[1].y) != (places[0].x, places[0].y)
+    full = figures.schedule_map([.5], [2], [["pearl"]], {"here": (.5, 2)})             # no free cell is left
+    assert full.layout.annotations[0].text == "pearl"
 
 
 def test_a_level_is_a_line_with_its_name_upon_it():

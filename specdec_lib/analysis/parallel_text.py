@@ -1,0 +1,144 @@
+"""Sentences on a run of methods that draft while the target verifies: what a round consists of, and which are faster.
+
+Every direction is taken from the numbers, so that another run on another machine gives other sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.parallel_runs import (
+    NO_WORK,
+    Decodes,
+    check_method,
+    pipelined,
+    reader_of,
+    rounds_of,
+    shares,
+    simulate_method,
+    simulated_speed,
+)
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.wording import how_many, over, placed, than
+from specdec_lib.bench.summary import in_parallel, speed_ratio
+from specdec_lib.cost.contention import load_contention
+from specdec_lib.measure import Row
+from specdec_lib.schedules.simulate import DRAFTER, TARGET, VERDICT, VERIFY, WAIT, Simulation
+from specdec_lib.schedules.traces import pending
+
+CONTENTION = "specdec cost --contention --threads 1"
+FORWARD, WAITING, VERDICTS = PARTS = ("forward", "waiting for the drafter", "message and verdict")
+
+
+def target_parts(decodes: Decodes, done: Sequence[Simulation]) -> dict[str, float]:
+    """Mean simulated seconds of a round, by what the target does in it: PARTS."""
+    spans = [span for one in done for span in one.intervals if span.lane == TARGET]
+    return {name: sum(span.end - span.start for span in spans if span.kind == kind) / sum(map(len, decodes))
+            for kind, name in zip((VERIFY, WAIT, VERDICT), PARTS, strict=True)}
+
+
+def round_parts(report: Report, spec: str, kappa: float = 1.0) -> dict[str, float]:
+    """The same of a method's mean round, in rounds of plain decoding."""
+    unit, own = (target_parts(rounds_of(report, name), simulate_method(report, name, slower))
+                 for name, slower in (("ar", 1.0), (spec, kappa)))
+    return {name: seconds / sum(unit.values()) for name, seconds in own.items()}
+
+
+def why(report: Report, spec: str, kappa: float = 1.0) -> str:
+    """Sentences on a method that drafts ahead: tokens of a round, and what the round's simulated time consists of.
+
+    The forward of a pipeline is that of the layers above its exit alone.
+    """
+    parts, decodes = round_parts(report, spec, kappa), rounds_of(report, spec)
+    rows = [row for some in decodes for row in some]
+    empty = [one.before.tokens > 0 if pipelined(spec) else not pending(row)
+             for some in decodes for row, one in zip(some, reader_of(spec)(some), strict=True)]
+    what = "under way, so the second stage waits for a token" if pipelined(spec) else "pending, so they emit one token"
+    side = "the layers above the exit" if pipelined(spec) else "the target's forward"
+    emitted, whole = sum(row.emitted for row in rows) / len(rows), sum(parts.values())
+    drafter = shares(simulate_method(report, spec, kappa)).get(DRAFTER, NO_WORK)
+    lost = drafter.rolled_back / (drafter.useful + drafter.rolled_back or 1.0)
+    return (f"{spec} emits {emitted:.2f} tokens a round. A round takes as long as {whole:.2f} rounds of plain decoding:"
+            f" {parts[FORWARD]:.2f} for {side}, {parts[WAITING]:.2f} waiting for the drafter and {parts[VERDICTS]:.2f}"
+            f" for message and verdict. That is {emitted / whole:.2f} times plain decoding (simulated). In"
+            f" {sum(empty) / len(rows):.0%} of its rounds nothing was {what}, and {lost:.0%} of the drafter's work is"
+            " rolled back.")
+
+
+def cores_sentence(report: Report) -> str:
+    """How many cores the target has beside a drafting process in this run."""
+    cores, worker = (report.summary.get("machine") or {}).get("cores"), report.summary["settings"].get("workers")
+    device = report.summary["target"]["device"]
+    if device != "cpu" or worker != "process" or not cores:
+        return f"The target ran on {device}; the run does not say how many cores it had beside the drafter."
+    return (f"Beside the drafting process the target has {max(1, cores - 1)} of {cores} cores in this run; plain"
+            " decoding and methods in turn have all of them.")
+
+
+def beyond_longer(rows: Sequence[Row]) -> float | None:
+    """Median seconds by which rounds that drafted beside their forward exceed the longer of both sides."""
+    some = [row.seconds - max(row.what, row.target) for row in rows if row.ahead]
+    return median(some) if some else None
+
+
+def overlap_sentence(report: Report, spec: str) -> str:
+    """Whether the first rounds of the decodes overlap as much as the later ones."""
+    decodes = rounds_of(report, spec)
+    if not in_parallel([row for some in decodes for row in some]):
+        return f"{spec} was measured in turn, so nothing overlaps."
+    first, later = beyond_longer([some[0] for some in decodes]), beyond_longer([row for some in decodes
+                                                                                for row in some[1:]])
+    both = (None if one is None else 1000 * one for one in (first, later))
+    said = than("the median over the first rounds of the decodes", next(both), "that over all later ones", next(both),
+                "larger", "smaller", 1)
+    return f"Time beyond the longer side, in ms: {said}."
+
+
+def slower_forwards(report: Report, specs: Sequence[str], kappa: float = 1.0) -> str:
+    """How long the target's forward takes in rounds of these methods, beside a round of plain decoding."""
+    whole = [spec for spec in specs if not pipelined(spec)]
+    if not whole:
+        return "No forward of the whole target runs beside a drafter in this run."
+    took = [round_parts(report, spec, kappa)[FORWARD] for spec in whole]
+    return (f"A forward of the target beside the drafter takes {min(took):.2f} to {max(took):.2f} rounds of plain"
+            f" decoding ({', '.join(whole)}).")
+
+
+def faster_sentence(report: Report, kind: str) -> str:
+    """Which of the methods measured `in parallel`, or `in turn`, are surely faster than plain decoding."""
+    mine = [spec for spec in report.methods if rounds_of(report, spec) and check_method(report, spec).kind == kind]
+    ahead = [spec for spec in mine if placed(report.entries[spec]["speedup_ci"], 1.0) == "lies above"]
+    listed = ", ".join(f"{spec} {report.entries[spec]['speedup']:.2f} times"
+                       f" ({interval_text(report.entries[spec]['speedup_ci'])})" for spec in ahead)
+    return (f"Measured {kind}, surely faster than plain decoding: {how_many(spec in ahead for spec in mine)}"
+            f"{': ' + listed if listed else ''}.")
+
+
+def pair_sentence(report: Report, spec: str, base: str) -> str:
+    """Whether one method is faster than another, paired by prompt."""
+    ratio, span = speed_ratio(report.decodes, base, spec)
+    return f"{over(spec, ratio, span, 'plain decoding' if base == 'ar' else base)}."
+
+
+def simulated_sentence(report: Report, specs: Sequence[str], kappa: float = 1.0) -> str:
+    """How many of these methods are simulated to be faster than plain decoding."""
+    speeds = [simulated_speed(report, spec, kappa) or 0.0 for spec in specs]
+    return f"Simulated, faster than plain decoding: {how_many(speed > 1 for speed in speeds)}."
+
+
+def contention_sentence(path: str) -> str:
+    """What a measurement of contention alone says, and when it was made, or what measures one.
+
+    Refusal for a file that holds none.
+    """
+    if not Path(path).is_file():
+        return f"Contention alone was not measured here: `{CONTENTION} --out FILE` does it."
+    found = load_contention(path)
+    made = found.about.get("provenance") or {}
+    day, processor = made.get("created", "")[:10], (made.get("machine") or {}).get("processor")
+    alone = [1000 * pair.alone for pair in found.target]
+    return (f"{found.told()} This is a session of its own ({day or 'no date'}, {processor or 'no processor'}), in"
+            f" whose pairs a forward alone took {min(alone):.0f} to {max(alone):.0f} ms.")
