@@ -57,5 +57,6 @@ def ceiling_sentence(run: str) -> str:
     one = rows[METHOD]
     side = "above" if one["tokens per forward"] > one["speed ratio"] else "not above"
     return (f"{METHOD} emits {one['tokens per forward']:.2f} tokens per forward, {side} the speed ratio of"
-            f" {one['speed ratio']:.1f}; on its best prompt {one['best prompt']:.2f}, and above the ratio on"
+            f" {one['speed ratio']:.1f} (a forward over a draft step, medians of {BASE}'s rounds in this run); on its"
+            f" best prompt {one['best prompt']:.2f}, and above the ratio on"
             f" {one['prompts above the ratio']} of {one['prompts']} prompts.")

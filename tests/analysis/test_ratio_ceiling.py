@@ -34,7 +34,8 @@ def test_the_sentence_follows_the_numbers_or_says_how_to_measure(tmp_path, monke
     assert ceiling.COMMAND in ceiling.ceiling_sentence(str(tmp_path))
     (tmp_path / "summary.json").write_text("{}")
     for accepted, said in ((5, "6.00 tokens per forward, above the speed ratio of 4.0"),
-                           (2, "3.00 tokens per forward, not above the speed ratio")):
+                           (2, "3.00 tokens per forward, not above the speed ratio of 4.0 (a forward over a draft step,"
+                            " medians of pearl's rounds in this run)")):
         monkeypatch.setattr(ceiling, "load_report", lambda run, accepted=accepted: run_of(rows(accepted)))
         assert said in ceiling.ceiling_sentence(str(tmp_path))
     monkeypatch.setattr(ceiling, "load_report", lambda run: report(decodes("ar", turn(0, 0)),
