@@ -187,6 +187,27 @@ def choice_sentence(names: Sequence[str], costs: hierarchy.Costs, alpha: Sequenc
             f" times as fast as plain decoding; {words(other)} {plain / other.latency:.2f} times.")
 
 
+def paying_title(gains: Sequence[float]) -> str:
+    """At how many costs of the middle model two drafters are predicted faster than one or none, and by how much."""
+    pays = sum(gain > 1 for gain in gains)
+    most = f", by {max(gains) - 1:.1%} at most" if pays else ""
+    return f"A stack of both pays at {pays or 'none'} of {len(gains)} costs of the middle model{most}"
+
+
+def lowest_sentence(levels: LevelMeasurements, stack: Sequence[str] = ("ngram", "draft-model"),
+                    longest: int = hierarchy.LONGEST) -> str:
+    """What a token of each drafter was measured to cost, and which stack these costs and acceptances would choose."""
+    if not set(stack) <= set(levels.names):
+        return f"The levels of this run lack {' or '.join(stack)}."
+    places = (*levels.places(stack), len(levels.names) - 1)
+    costs, names = [levels.costs[i] for i in places], [levels.names[i] for i in places]
+    alpha = [[levels.alpha[i][j] for j in places] for i in places]
+    low, middle, target = (one.alone for one in costs)
+    return (f"Measured in this run, a token of {stack[0]} costs {low / target:.2f} of a token of plain decoding and one"
+            f" of {stack[1]} {middle / target:.2f}: the lower is {low / middle:.2f} times as dear as the upper."
+            f" {choice_sentence(names, costs, alpha, longest)}")
+
+
 def shown(one: StackComparison) -> str:
     """A stack in words."""
     if not one.drafters:

@@ -134,6 +134,21 @@ def test_the_predicted_choice_is_said_with_what_the_other_size_would_give():
         names, (.5, .8, 1.0), none, 6)
 
 
+def test_the_title_says_how_often_a_stack_pays_and_by_how_much():
+    assert stacks.paying_title([.9, 1.044, 1.01]) == (
+        "A stack of both pays at 2 of 3 costs of the middle model, by 4.4% at most")
+    assert stacks.paying_title([.9, 1.0]) == "A stack of both pays at none of 2 costs of the middle model"
+
+
+def test_measured_costs_are_said_in_tokens_of_plain_decoding_and_put_into_the_programme():
+    said = stacks.lowest_sentence(LEVELS, longest=6)
+    assert "a token of ngram costs 0.01 of a token of plain decoding and one of draft-model 0.10" in said
+    assert "the lower is 0.10 times as dear as the upper" in said
+    assert said.endswith(stacks.choice_sentence(LEVELS.names, LEVELS.costs, LEVELS.alpha, 6))
+    assert "the lower is 0.13 times" in stacks.lowest_sentence(TERMS, longest=6)        # 1.4 ms of 11
+    assert "lack early-exit or ngram" in stacks.lowest_sentence(LEVELS, ("early-exit", "ngram"))
+
+
 def test_the_run_that_is_asked_for_has_stacks_of_one_two_and_three_drafters_that_can_be_named():
     specs = split_specs(stacks.METHODS)
     named = [stacks.named_stack(spec) for spec in specs]
