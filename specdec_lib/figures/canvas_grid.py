@@ -34,9 +34,12 @@ def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles:
         shade[at // columns][at % columns] = value
         letters[at // columns][at % columns] = f"<b>{word}</b>" if role == GIVEN else word
     figure.add_heatmap(z=shade, text=letters, x=list(range(1, columns + 1)), y=list(range(1, rows + 1)), xgap=2, ygap=2,
-                       texttemplate="%{text}", textfont={"color": INK, "size": 16}, zmin=0, zmax=1,
-                       colorscale=SHADES, colorbar={"title": "confidence"},
+                       zmin=0, zmax=1, colorscale=SHADES, colorbar={"title": "confidence"},
                        hovertemplate="row %{y}, column %{x}: %{text}, confidence %{z:.3f}<extra></extra>")
+    places = range(len(words))                     # apart: a heatmap without any number draws no text
+    figure.add_scatter(x=[at % columns + 1 for at in places], y=[at // columns + 1 for at in places], mode="text",
+                       text=[letters[at // columns][at % columns] for at in places], hoverinfo="skip",
+                       textfont={"color": INK, "size": 16}, showlegend=False)
     for role, (symbol, colour) in MARKS.items():
         found = [at for at, one in enumerate(roles) if one == role]
         if found:

@@ -8,13 +8,23 @@ from specdec_lib import figures
 def test_words_confidences_and_marks_stand_at_their_positions():
     figure = figures.canvas_grid(["5", "", "7", "1"], [None, None, .9, .4], ["given", "", "new", "revised"], 2,
                                  "two rows")
-    grid, new, revised = figure.data
+    grid, words, new, revised = figure.data
     assert [list(row) for row in grid.text] == [["<b>5</b>", ""], ["7", "1"]]
     assert [list(row) for row in grid.z] == [[None, None], [.9, .4]]
+    assert list(zip(words.x, words.y, words.text, strict=True)) == [(1, 1, "<b>5</b>"), (2, 1, ""), (1, 2, "7"),
+                                                                    (2, 2, "1")]
     assert (list(new.x), list(new.y), new.name) == ([1], [2], "written by this forward")
     assert (list(revised.x), list(revised.y)) == ([2], [2])
     assert new.marker.symbol != revised.marker.symbol
     assert not figure.layout.shapes
+
+
+def test_given_words_are_drawn_before_any_confidence_is_known():
+    grid, words = figures.canvas_grid(["5", "", "7"], [None] * 3, ["given", "", "given"], 2, "step 0").data
+    assert not [value for row in grid.z for value in row if value is not None]
+    assert grid.texttemplate is None, "Plotly draws no text of a heatmap without numbers"
+    assert (words.mode, words.text) == ("text", ("<b>5</b>", "", "<b>7</b>"))
+    assert (words.x, words.y) == ((1, 2, 1), (1, 1, 2))
 
 
 def test_nine_by_nine_has_the_lines_of_a_sudoku_and_columns_of_one_length_are_asked_for():
