@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from specdec_lib.analysis.report_text import estimate_text
-from specdec_lib.analysis.wording import Interval, number, verdict
+from specdec_lib.analysis.report_text import estimate_text, times_text
+from specdec_lib.analysis.wording import Interval, number, over, trend, verdict
 from specdec_lib.bench.canvas_results import CanvasRun
 from specdec_lib.bench.canvas_summary import solved_difference
 from specdec_lib.canvas.catalog import canvas_cards, canvas_spec, value_of
@@ -16,6 +16,7 @@ from specdec_lib.measure import change_interval
 from specdec_lib.types import Refusal
 
 Name = Callable[[int], str]
+UNCERTAIN = 0.05                                   # of speed ratios, beyond their intervals: methods ran one by one
 
 
 class CanvasFrame(NamedTuple):
@@ -121,6 +122,18 @@ def correction_rows(run: CanvasRun, kind: str) -> dict[str, dict[str, int]]:
     return out
 
 
+def net_sentence(rows: Mapping[str, Mapping[str, int]]) -> str:
+    """How the net number of corrections changes with the forwards, and at which of them more is set right than spoiled.
+
+    `rows` are those of `correction_rows`, in the order of their budgets.
+    """
+    nets = [row["net"] for row in rows.values()]
+    gained = [name for name, row in rows.items() if row["net"] > 0]
+    said = (f"more tokens are set right than spoiled at {', '.join(gained)}" if gained else
+            "at no number of forwards are more tokens set right than spoiled")
+    return f"With more forwards the net number of corrections {trend(nets)}, from {nets[0]} to {nets[-1]}: {said}"
+
+
 def most_corrected(run: CanvasRun, method: str, among: Collection[str] | None = None) -> str:
     """The task on which a method set most tokens right, a solved one if there is any; of `among`, or of all tasks.
 
@@ -138,7 +151,24 @@ def pays(run: CanvasRun, method: str) -> dict[str, float | str | None]:
     cost = run.summary["row_cost"].get(str(rows))
     return {"tokens per forward": entry["tokens_per_forward"], "rows per forward": entry["rows_per_forward"],
             "T(full batch) / T(1 row)": cost, "predicted speed": cost and entry["tokens_per_forward"] / cost,
-            "measured speed": entry["times_as_fast"], "so it is": verdict(entry["times_as_fast_ci"])}
+            "measured speed": entry["times_as_fast"], "verdict": speed_verdict(entry["times_as_fast_ci"])}
+
+
+def speed_verdict(interval: Interval) -> str:
+    """The word that an interval of a speed ratio supports, where a run is uncertain by `UNCERTAIN` beside it."""
+    known = interval or (1.0, 1.0)
+    close = 1 < known[0] <= 1 + UNCERTAIN or 1 - UNCERTAIN <= known[1] < 1
+    return "too close to 1 for this run" if close else verdict(interval)
+
+
+def speed_sentence(run: CanvasRun, method: str) -> str:
+    """The measured speed of a method against stepwise decoding in words, with the word of `speed_verdict`."""
+    entry = run.summary["methods"][method]
+    ratio, interval = entry["times_as_fast"], entry["times_as_fast_ci"]
+    said = speed_verdict(interval)
+    if interval is None or said == verdict(interval):
+        return over(method, ratio, interval, "stepwise decoding")
+    return f"{method}: {times_text(ratio, interval)} the speed of stepwise decoding, {said}"
 
 
 def identity_sentence(run: CanvasRun) -> str:
@@ -175,6 +205,17 @@ def quality_rows(run: CanvasRun) -> dict[str, dict[str, float | int | None]]:
     return rows
 
 
+def nats_sentence(run: CanvasRun) -> str:
+    """The methods whose answers cost the target least and most, and whether the pairs of answers tell them apart."""
+    nats = {method: entry["quality"]["target_nll"] for method, entry in run.summary["methods"].items()}
+    best, worst = min(nats, key=nats.__getitem__), max(nats, key=nats.__getitem__)
+    found = paired_quality(run, "target_nll", best, worst)
+    apart = (f", a difference of {estimate_text(found[1] - found[0], found[2], signed=True)}: "
+             f"{verdict(found[2], 'told apart', 'told apart', line=0.0)}" if found else "")
+    return (f"Its answers cost the target {number(nats[best])} nats per token with {best} and {number(nats[worst])} "
+            f"with {worst}{apart}")
+
+
 class OrderChange(NamedTuple):
     """Mean of a quality over the tasks with the most confident position first and in a random order, paired by task."""
 
@@ -192,13 +233,19 @@ class OrderChange(NamedTuple):
 
 def order_change(run: CanvasRun, name: str) -> OrderChange | None:
     """What a random order of stepwise decoding changes in this quality; None where the run does not have both."""
-    first, other = ({one.task: one.quality[name] for one in run.of(method) if name in one.quality}
-                    for method in ("stepwise", "stepwise(order='random')"))
-    base, own = ([(side[task], 1.0) for task in first if task in other] for side in (first, other))
+    found = paired_quality(run, name, "stepwise", "stepwise(order='random')")
+    return found and OrderChange(*found)
+
+
+def paired_quality(run: CanvasRun, name: str, one: str, other: str) -> tuple[float, float, Interval] | None:
+    """Means of a quality with two methods over the tasks of both, and the interval of the other's less the first's."""
+    first, second = ({decode.task: decode.quality[name] for decode in run.of(method) if name in decode.quality}
+                     for method in (one, other))
+    base, own = ([(side[task], 1.0) for task in first if task in second] for side in (first, second))
     if not base:
         return None
     before, after = (sum(value for value, _ in side) / len(side) for side in (base, own))
-    return OrderChange(before, after, change_interval(base, own))
+    return before, after, change_interval(base, own)
 
 
 def repeated_share(tokens: Sequence[int]) -> float | None:

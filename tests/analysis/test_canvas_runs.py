@@ -67,6 +67,15 @@ def test_corrections_are_told_with_their_net():
         "4 forwards": {"wrong to right": 3, "right to wrong": 6, "wrong to wrong": 0, "net": -3}}
 
 
+def test_net_corrections_have_their_ends_and_are_no_gain_below_zero():
+    rows = {f"{n} forwards": {"net": net} for n, net in ((4, -47), (8, -6), (16, 0))}
+    assert canvas_runs.net_sentence(rows) == (
+        "With more forwards the net number of corrections rises, from -47 to 0: at no number of forwards are more "
+        "tokens set right than spoiled")
+    assert canvas_runs.net_sentence(rows | {"32 forwards": {"net": 2}}).endswith(
+        "from -47 to 2: more tokens are set right than spoiled at 32 forwards")
+
+
 @pytest.mark.parametrize(("same", "at_shape", "said"), [
     (True, None, "8 of 8 canvases are identical to stepwise decoding's"),
     (False, True, "0 of 8 canvases are identical to stepwise decoding's; of the other 8, 8 are identical when"),
@@ -81,7 +90,20 @@ def test_identity_is_told_with_what_rounding_explains(same, at_shape, said):
     assert told["predicted speed"] == pytest.approx(1.5 / 2)
     assert told["measured speed"] == pytest.approx(4)
     assert told["T(full batch) / T(1 row)"] == 2.0
-    assert told["so it is"] == "faster"
+    assert told["verdict"] == "faster"
+    assert canvas_runs.speed_sentence(found, "ssd(rows=4)").startswith("ssd(rows=4) is surely faster than stepwise")
+
+
+@pytest.mark.parametrize(("interval", "word"), [
+    ((1.01, 1.09), "too close to 1 for this run"), ((.96, .99), "too close to 1 for this run"), ((1.06, 1.2), "faster"),
+    ((.7, .94), "slower"), ((.9, 1.2), "not told apart"), (None, "no interval: fewer than five prompts")])
+def test_a_speed_near_1_is_no_verdict_of_a_run_that_ran_its_methods_one_by_one(interval, word):
+    assert canvas_runs.speed_verdict(interval) == word
+    found = CanvasRun({"methods": {"ssd": {"times_as_fast": 1.04, "times_as_fast_ci": interval}}}, (), {})
+    said = canvas_runs.speed_sentence(found, "ssd")
+    assert "1.04 times" in said
+    assert ("surely" in said) == (word in ("faster", "slower"))
+    assert said.endswith("for this run") == word.startswith("too close")
 
 
 @pytest.mark.parametrize(("method", "rows"), [("ssd", "4"), ("ssd(rows=2)", "2"), ("stepwise", "1")])
@@ -140,6 +162,18 @@ def test_orders_are_compared_on_tasks_that_both_have():
     assert canvas_runs.order_change(orders(1, 2), "distinct_2") is None
     found = orders(1, 2, 3)
     assert canvas_runs.order_change(replace(found, decodes=found.decodes[:-1]), "target_nll")[:2] == (5.5, 7)
+
+
+@pytest.mark.parametrize(("nats", "word"), [((.5, .4, .6, .5, .5), "told apart"),
+                                            ((-.5, 1.5, -.4, .6, .1), "not told apart"),
+                                            ((1, 2), "no interval: fewer than five prompts")])
+def test_the_best_and_the_worst_nats_are_told_apart_by_their_pairs_alone(nats, word):
+    made = orders(*nats).decodes
+    found = CanvasRun({"methods": method_entries(made)}, made, {})
+    said, plain, more = canvas_runs.nats_sentence(found), 5 + (len(nats) - 1) / 2, sum(nats) / len(nats)
+    assert said.startswith(f"Its answers cost the target {plain:.2f} nats per token with stepwise and "
+                           f"{plain + more:.2f} with stepwise(order='random'), a difference of {more:+.3f}")
+    assert said.endswith(f": {word}")
 
 
 def test_repeated_pairs_are_those_that_stood_before():

@@ -1,6 +1,8 @@
-"""What a board shows of a decode: the last writing of each cell, revisions, and wrong digits."""
+"""What a board shows of a decode: the last writing of each cell, revisions, and wrong digits; and of solved boards."""
 
-from specdec_lib.analysis.sudoku_boards import board_frame
+import pytest
+
+from specdec_lib.analysis.sudoku_boards import board_frame, sign_test, solved_sentence
 from specdec_lib.canvas.types import Canvas, CanvasRound, CanvasSession
 
 ANSWER = (5, 1, 2, 3)
@@ -31,3 +33,20 @@ def test_a_cell_that_was_emptied_again_is_open():
     assert frame.digits[2] == 0
     assert frame.confidence[2] is None
     assert 2 not in frame.order
+
+
+@pytest.mark.parametrize(("alone", "p"), [((4, 0), .125), ((6, 0), .03125), ((0, 0), 1), ((3, 1), .625), ((1, 1), 1)])
+def test_the_p_of_solved_boards_counts_those_that_one_side_alone_solves(alone, p):
+    one, other = alone
+    first = [True] * one + [False] * other + [True, False]
+    second = [False] * one + [True] * other + [True, False]
+    assert sign_test(first, second) == sign_test(second, first) == p
+
+
+@pytest.mark.parametrize(("lost", "said"), [
+    (4, "a solves all 6 boards, b 2 of 6: not told apart (exact sign test, p = 0.125)"),
+    (6, "a solves all 6 boards, b none of 6: more solved (exact sign test, p = 0.031)")])
+def test_solved_boards_are_told_apart_by_the_test_alone(lost, said):
+    some = [False] * lost + [True] * (6 - lost)
+    assert solved_sentence("a", [True] * 6, "b", some) == said
+    assert ("fewer solved" in solved_sentence("b", some, "a", [True] * 6)) == (lost == 6)
