@@ -13,6 +13,7 @@ from specdec_lib.types import Refusal
 SHIPPED = Path(__file__).parents[2] / "data" / "digits"
 PUBLISHED_ALIGNMENT = (0.10, 0.34)                 # acceptance without and with alignment, MAR-L/B (arXiv 2411.11925)
 CHANCE = 0.01                                      # of the permutation test, below which images are told apart
+SMALL = 0.05                                       # a p below this is rare, and expected once in twenty tests
 
 
 class DigitsRun(NamedTuple):
@@ -82,6 +83,15 @@ def told_apart(found: Mapping[str, Any]) -> str:
     if found["p_value"] is None:
         return "no plain images of its kind to compare with"
     return "told apart from plain images" if found["p_value"] < CHANCE else "not told apart from plain images"
+
+
+def quality_sentence(name: str, found: Mapping[str, Any]) -> str:
+    """The permutation test of a method in words; of the target alone, that a small p is chance and is inherited."""
+    what = ("lossless" if found["lossless"] else "lossy") if found["speculates"] else "one distribution by construction"
+    p = found["p_value"]
+    chance = "" if found["speculates"] or p is None or p >= SMALL else (
+        f"; a p below {SMALL} is chance here, and methods that take this noise inherit it")
+    return f"{name} ({what}): {told_apart(found)}, p = {number(p, 3)}{chance}"
 
 
 def alignment(run: DigitsRun) -> dict[str, float | None]:

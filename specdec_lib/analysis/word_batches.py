@@ -21,6 +21,7 @@ from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "results" / "g2p"
 TABLE, PLAIN = "batches.json", "ar"
+CLOSE = 0.25                                       # gains have no intervals: a change of less is not told apart
 MADE = "make runs with `specdec bench --target g2p --batch 16 --out FOLDER/b16` and give FOLDER"
 
 
@@ -160,3 +161,23 @@ def speed_rows(table: WordBatches, kind: str) -> list[dict[str, Any]]:
              "phoneme errors": row.phoneme_error_rate, "word errors": row.word_error_rate,
              "same ids": f"{row.identical} of {row.prompts}"}
             for name in table.methods() for batch in table.batches if (row := table.row(kind, batch, name))]
+
+
+def change_sentence(name: str, few: WordRow, many: WordRow) -> str:
+    """Whether a gain over greedy decoding is another in the larger batch, by `CLOSE`."""
+    one, other = few.end_to_end, many.end_to_end
+    if not one or not other:
+        return f"{few.kind}, {name}: no gain was measured in both batches"
+    word = "not told apart from" if abs(other / one - 1) < CLOSE else "smaller than" if other < one else "larger than"
+    return (f"{few.kind}, {name}: the gain at batch {many.batch} is {word} that at {few.batch}, "
+            f"{other:.2f} against {one:.2f}")
+
+
+def gains_sentence(table: WordBatches, kind: str) -> str:
+    """The range of all gains over greedy decoding, end to end, and how many of them are told from 1 by `CLOSE`."""
+    gains = [row.end_to_end for row in table.rows if row.kind == kind and row.method != PLAIN and row.end_to_end]
+    if not gains:
+        return f"{kind}: no gain was measured"
+    apart = sum(abs(gain - 1) >= CLOSE for gain in gains)
+    return (f"{kind}, measured without intervals: {min(gains):.2f} to {max(gains):.2f} times greedy decoding, "
+            f"{apart or 'none'} of {len(gains)} told from 1")

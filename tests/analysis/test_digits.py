@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, speed_rows, told_apart
+from specdec_lib.analysis.digits import DigitsRun, alignment, quality_rows, quality_sentence, speed_rows, told_apart
 
 
 def found(seconds, acceptance, p_value, **more):
@@ -38,3 +38,12 @@ def test_images_are_told_apart_by_the_p_value_alone():
     assert [told_apart(one).split()[0] for one in RUN.methods.values()] == ["not", "not", "told"]
     assert told_apart({"p_value": None}).startswith("no plain")
     assert quality_rows(RUN)[0]["accuracy"] == "0.900 [0.800, 0.950]"
+
+
+@pytest.mark.parametrize(("acceptance", "p", "said"), [
+    (None, 0.5, "x (one distribution by construction): not told apart from plain images, p = 0.500"),
+    (None, 0.038, "p = 0.038; a p below 0.05 is chance here, and methods that take this noise inherit it"),
+    (0.4, 0.038, "x (lossless): not told apart from plain images, p = 0.038"),
+    (0.4, 0.002, "x (lossless): told apart from plain images, p = 0.002")])
+def test_a_small_p_of_the_target_against_itself_is_called_chance_and_one_of_a_method_is_not(acceptance, p, said):
+    assert quality_sentence("x", found(1.0, acceptance, p)).endswith(said)
