@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.gpu_cells import bytes_read, read_object
 from specdec_lib.bench.gpu_costs import MODES, SHAPES, predictions
 
@@ -73,19 +75,38 @@ def lines_by_mode(gpu: GpuMeasurement, context: int) -> tuple[list[int], dict[st
 def bench_rows(runs: Mapping[str, str | Path]) -> list[dict[str, Any]]:
     """One row a method of the first run: its share of time in drafting there, and its gain in each run that has it.
 
-    `runs` are folders of `specdec bench` by the names of their machines. Refusal for a damaged summary.
+    A gain has its 95 % interval over the prompts. `runs` are folders of `specdec bench` by the names of their machines.
+    Refusal for a damaged summary.
     """
     found = {name: read_object(Path(folder) / "summary.json")["methods"] for name, folder in runs.items()}
     first = next(iter(found))
     rows = []
     for method, measured in found[first].items():
-        row = {"method": method, f"time spent drafting, {first}": measured["time_share"]["drafter"]}
+        row = {"method": method, f"share of time spent drafting, {first}": measured["time_share"]["drafter"]}
         for name, methods in found.items():
             one = methods.get(method, {})
             row |= {f"tokens per forward, {name}": one.get("tokens_per_target_forward"),
-                    f"times plain, {name}": one.get("speedup")}
+                    f"times plain, {name}": one.get("speedup"),
+                    f"95 % interval, {name}": interval_text(None if method == "ar" else one.get("speedup_ci"))}
         rows.append(row)
     return rows
+
+
+def prompts_of(folder: str | Path) -> int:
+    """How many prompts a run of `specdec bench` decoded; Refusal for a damaged summary."""
+    return read_object(Path(folder) / "summary.json")["prompts"]["count"]
+
+
+def beside_plain(folder: str | Path) -> dict[str, list[str]]:
+    """The methods of a run by what their intervals say beside plain decoding: faster, slower or not told apart.
+
+    Methods without an interval are in none of them. Refusal for a damaged summary.
+    """
+    found: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
+    for method, measured in read_object(Path(folder) / "summary.json")["methods"].items():
+        if method != "ar" and measured.get("speedup_ci"):
+            found[verdict(measured["speedup_ci"])].append(method)
+    return found
 
 
 def floor_rows(gpu: GpuMeasurement, target: str, context: int, wide: int = 16) -> list[dict[str, Any]]:
@@ -98,7 +119,7 @@ def floor_rows(gpu: GpuMeasurement, target: str, context: int, wide: int = 16) -
         rows.append({"model": target if shape is None else f"random weights, {shape}",
                      "what memory allows, ms": 1000 * floor, "one token, ms": 1000 * curve[1],
                      "times what memory allows": curve[1] / floor,
-                     f"{wide} tokens, in forwards": curve[wide] / curve[1]})
+                     f"a forward of {wide} tokens, in forwards of one": curve[wide] / curve[1]})
     return rows
 
 

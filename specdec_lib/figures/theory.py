@@ -83,11 +83,14 @@ def speed_map(alphas: Sequence[float], costs: Sequence[float], speedups: Sequenc
               title: str | None = None) -> go.Figure:
     """Speed-up by alpha (across) and c (up) as contours; `speedups[i][j]` belongs to costs[i], alphas[j].
 
-    A white line marks where drafting begins to pay: just above 1, because a best depth of 0 makes 1 a plateau.
+    A white line marks where drafting begins to pay: just above 1, because a best depth of 0 makes 1 a plateau. Speeds
+    above 4 share one colour, which the colour bar says.
     """
     same_length(costs=costs, speedups=speedups)
     best = max(max(row) for row in speedups)
     top = min(best, 4.0)                           # slopes near 1 matter most; everything faster shares one colour
+    ticks = [half / 2 for half in range(int(2 * top) + 1)]
+    told = [f"{tick:g}" for tick in ticks[:-1]] + [f"{ticks[-1]:g}" + " and more" * (best > top)]
     figure = canvas(title or f"Anywhere on this map, the speed-up is at most {best:.1f}",
                     "alpha (probability that a drafted token is accepted)",
                     "c (cost of a draft step in target forwards)")
@@ -95,7 +98,7 @@ def speed_map(alphas: Sequence[float], costs: Sequence[float], speedups: Sequenc
                        zmax=top, zmin=min(min(row) for row in speedups),
                        contours={"start": 0, "end": top, "size": 0.5, "showlabels": True,
                                  "labelfont": {"color": "white", "size": 12}}, line={"width": 1},
-                       colorbar={"title": "speed-up<br>(times)"})
+                       colorbar={"title": "speed-up<br>(times)", "tickvals": ticks, "ticktext": told})
     figure.add_contour(x=numbers(alphas), y=numbers(costs), z=[numbers(row) for row in speedups], showscale=False,
                        contours={"start": 1.001, "end": 1.001, "size": 1, "coloring": "none"},
                        line={"color": "white", "width": 4, "dash": "dash"}, name="speed-up 1", hoverinfo="skip")

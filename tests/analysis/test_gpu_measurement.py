@@ -10,10 +10,12 @@ from specdec_lib.analysis.gpu_measurement import (
     FREE,
     SHIPPED,
     bench_rows,
+    beside_plain,
     floor_rows,
     lines_by_mode,
     load_gpu,
     predicted_rows,
+    prompts_of,
 )
 from specdec_lib.bench.gpu_cells import bytes_read
 from specdec_lib.bench.gpu_costs import MODES, SHAPES
@@ -63,11 +65,11 @@ def test_lines_have_the_modes_that_were_measured_and_the_floor(folder):
 def test_rows_compare_a_forward_with_what_memory_allows(folder):
     target, tiny = floor_rows(load_gpu(folder), "mine", 256)
     assert target == {"model": "mine", "what memory allows, ms": 0.5, "one token, ms": 2.0,
-                      "times what memory allows": 4.0, "16 tokens, in forwards": 1.5}
+                      "times what memory allows": 4.0, "a forward of 16 tokens, in forwards of one": 1.5}
     assert tiny["model"] == "random weights, tiny"
     allowed = bytes_read(SHAPES["tiny"], torch.bfloat16, 256) / 1e9
     assert tiny["times what memory allows"] == pytest.approx(1e-3 / allowed)
-    assert tiny["16 tokens, in forwards"] == pytest.approx(1.5)
+    assert tiny["a forward of 16 tokens, in forwards of one"] == pytest.approx(1.5)
 
 
 def test_predictions_pay_for_the_width_and_a_language_model_for_its_own_forward(folder, results):
@@ -95,18 +97,32 @@ def test_the_kept_measurement_of_an_h100_is_read():
             assert sorted(gpu.curve(PRODUCTS, context, shape)) == [1, 2, 4, 8, 16, 32, 64, 128]
 
 
-def test_methods_of_the_first_run_stand_beside_the_others(tmp_path):
-    def kept(name, **speeds):
-        (tmp_path / name).mkdir()
-        methods = {method: {"tokens_per_target_forward": 2.0, "speedup": speed, "time_share": {"drafter": 0.25}}
-                   for method, speed in speeds.items()}
-        (tmp_path / name / "summary.json").write_text(json.dumps({"methods": methods}))
-        return tmp_path / name
+def kept(folder, **speeds):
+    """A run whose intervals reach from 0.1 below each speed to 0.2 above it."""
+    folder.mkdir()
+    methods = {method: {"tokens_per_target_forward": 2.0, "speedup": speed, "speedup_ci": [speed - .1, speed + .2],
+                        "time_share": {"drafter": 0.25}} for method, speed in speeds.items()}
+    (folder / "summary.json").write_text(json.dumps({"methods": methods, "prompts": {"count": 7}}))
+    return folder
 
-    rows = bench_rows({"there": kept("there", ar=1.0, eagle=1.5), "here": kept("here", ar=1.0, sam=1.25)})
+
+def test_only_an_interval_beside_one_tells_a_method_from_plain_decoding(tmp_path):
+    run = kept(tmp_path / "run", ar=1.0, eagle=1.5, sam=1.05, tree=0.7, draft=0.85)
+    assert beside_plain(run) == {"faster": ["eagle"], "slower": ["tree"], "not told apart": ["sam", "draft"]}
+    assert prompts_of(run) == 7
+    (run / "summary.json").write_text(json.dumps({"methods": {"eagle": {"speedup": 1.5, "speedup_ci": None}}}))
+    assert not any(beside_plain(run).values())
+
+
+def test_methods_of_the_first_run_stand_beside_the_others(tmp_path):
+    rows = bench_rows({"there": kept(tmp_path / "there", ar=1.0, eagle=1.5),
+                       "here": kept(tmp_path / "here", ar=1.0, sam=1.25)})
     assert [row["method"] for row in rows] == ["ar", "eagle"]
-    assert rows[1] == {"method": "eagle", "time spent drafting, there": 0.25, "tokens per forward, there": 2.0,
-                       "times plain, there": 1.5, "tokens per forward, here": None, "times plain, here": None}
+    assert rows[0]["95 % interval, there"] == "–"
+    assert rows[1] == {"method": "eagle", "share of time spent drafting, there": 0.25,
+                       "tokens per forward, there": 2.0, "times plain, there": 1.5,
+                       "95 % interval, there": "1.40 to 1.70", "tokens per forward, here": None,
+                       "times plain, here": None, "95 % interval, here": "–"}
     (tmp_path / "here" / "summary.json").write_text("{")
     with pytest.raises(Refusal, match="damaged"):
         bench_rows({"here": tmp_path / "here"})

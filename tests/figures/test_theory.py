@@ -19,3 +19,9 @@ def test_without_a_range_the_axis_follows_the_lines():
 def test_the_milliseconds_of_a_cost_curve_can_be_limited():
     assert list(figures.cost_curve([1, 2], [.02, .4], top=100).layout.yaxis.range) == [0, 100]
     assert figures.cost_curve([1, 2], [.02, .4]).layout.yaxis.rangemode == "tozero"
+
+
+def test_the_colour_bar_of_a_speed_map_says_when_faster_speeds_share_its_last_colour():
+    for speeds, last in (([[1, 2], [0, 9.7]], "4 and more"), ([[1, 2], [0, 3]], "3")):
+        bar = figures.speed_map([.1, .9], [0, .3], speeds).data[0].colorbar
+        assert (bar.tickvals[-1], bar.ticktext[-1]) == (float(last[0]), last)
