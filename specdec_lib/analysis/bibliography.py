@@ -1,7 +1,8 @@
-"""The papers that this workbook builds on, by arXiv number, and where each is cited.
+"""The papers that this workbook builds on, by arXiv number or by name, and where each is named.
 
 A name is the system's where it has one, else the authors'. The list is complete for numbers: a test finds each one that
-the package or a notebook cites. Works without a number are named where they are used (Stern et al. 2018; Saxena 2023).
+the package or a notebook cites. Works that are cited by authors and year alone (Stern et al. 2018; Saxena 2023) stand
+where they are used.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ WORKS = {
     "2601.05524": "Double", "2602.01469": "P-EAGLE", "2602.06036": "DFlash", "2602.23881": "LK losses",
     "2604.12989": "DDTree", "2605.18810": "D-PACE", "2607.05147": "DSpark"}
 
+UNNUMBERED = ("EAGLE-2", "LayerSkip", "SAM-Decoding", "Token Recycling")        # systems cited without a number
+SPELLED = {"2302.01318": "Chen et al. 2023", "2502.16982": "Muon"}      # authors alone would name other works as well
+LINK = re.compile(r"\[[^\[\]]*\]\([^()]*\.ipynb[^()]*\)")               # to another notebook
+BREAK = re.compile(r"\\n\",\s*\"")                                     # between two lines of a notebook's cell
+
 
 def cited(text: str) -> set[str]:
     """The arXiv numbers in a text."""
@@ -44,7 +50,29 @@ def citing(paths: Iterable[Path]) -> dict[str, list[str]]:
     return found
 
 
+def named(text: str) -> set[str]:
+    """The keys of `works_table` that a notebook or another text names, by number or by name; links to notebooks not."""
+    plain = " ".join(LINK.sub(" ", BREAK.sub(" ", text)).split())
+    names = {number: SPELLED.get(number, name.partition(",")[0]) for number, name in WORKS.items()}
+    names |= {name: name for name in UNNUMBERED}
+    return cited(text) | {key for key, name in names.items()
+                          if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", plain)}
+
+
+def naming(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Key of `works_table` -> stems of the files that name the work, in the files' order."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        for key in named(path.read_text(encoding="utf-8")):
+            found.setdefault(key, []).append(path.stem)
+    return found
+
+
 def works_table(places: Mapping[str, list[str]]) -> list[dict]:
-    """A row for each work, by name: year of the first version, number, and the files of `places` that cite it."""
-    return [{"work": name, "year": 2000 + int(number[:2]), "arXiv": number, "cited in": places.get(number, [])}
-            for number, name in sorted(WORKS.items(), key=lambda work: work[1].lower())]
+    """A row for each work, by name: year of the first version, number, and the files of `places` that name it.
+
+    A work is found in `places` by its number. One of UNNUMBERED has neither year nor number, and is found by its name.
+    """
+    keys = sorted([*WORKS, *UNNUMBERED], key=lambda key: WORKS.get(key, key).lower())
+    return [{"work": WORKS.get(key, key), "year": 2000 + int(key[:2]) if key in WORKS else None,
+             "arXiv": key if key in WORKS else None, "named in": places.get(key, [])} for key in keys]

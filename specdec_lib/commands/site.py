@@ -13,7 +13,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from specdec_lib.analysis.bibliography import citing
+from specdec_lib.analysis.bibliography import naming
 from specdec_lib.commands import html_page, notebook_runner
 from specdec_lib.commands.notebook import notebook_called, notebooks, title
 from specdec_lib.commands.notebook_runner import NotebookError
@@ -117,8 +117,8 @@ def write_pages(executed: Sequence[Path], out: Path) -> None:
     figures = [(page, picture(out / f"{page.name}.html")) for page in pages if page.name in shown]
     write_text(out / "gallery.html", gallery_page(figures, PLOTLY))
     sources = {path.stem: path for path in notebooks().values()}       # as written: outputs list every method's source
-    cited = citing(sources.get(path.stem, path) for path in executed)
-    write_text(out / "bibliography.html", bibliography_page(pages, cited))
+    places = naming(sources.get(path.stem, path) for path in executed)
+    write_text(out / "bibliography.html", bibliography_page(pages, places))
 
 
 def site_page(name: str, html: str) -> SitePage:

@@ -11,11 +11,28 @@ from specdec_lib.analysis.bibliography import works_table
 from specdec_lib.commands.html_page import bar_head, page_bar
 
 FLAGSHIPS = ("40_respec", "41_diffuspec")
-GALLERY = ("00_tour", "01_why_decoding_is_slow", "11_when_entropy_trigger", "12_when_svip", "24_what_eagle",
-           "26_what_early_exit", "29_what_path_search", "33_how_relaxed", "40_respec", "41_diffuspec")
+TOUR = "00_tour"
+GALLERY = {                                        # notebook -> what to move in its picture, and what to see
+    TOUR: "Move <code>round</code>: the draft of that round stands above the answer so far.",
+    "01_why_decoding_is_slow": "Move <code>batch</code> or <code>bandwidth</code>: up to the knee of the line, further"
+                               " tokens cost nothing on paper.",
+    "11_when_entropy_trigger": "Move <code>threshold</code>: the rule copies where the mean before a token is below"
+                               " the line; the marks tell whether that pays.",
+    "12_when_svip": "Move <code>h</code>: at a higher threshold drafts end later, so fewer tokens are missed and more"
+                    " are wasted.",
+    "24_what_eagle": "Move <code>depth</code>: each bar is the draft of one round: its accepted and rejected tokens.",
+    "26_what_early_exit": "Move <code>level</code>, the layer after which a token is drafted: the title says how many"
+                          " tokens a forward gets, and how fast that is.",
+    "29_what_path_search": "Move <code>position</code>: the searched path joins one candidate of every slot; compare it"
+                           " with the target's tokens.",
+    "33_how_relaxed": "Move <code>margin</code>: at a larger one fewer copied tokens pass that differ from the target's"
+                      " own.",
+    "40_respec": "Move <code>ms</code>: how far two decodes of one prompt have come after that time.",
+    "41_diffuspec": "Move <code>verify</code>, the price of a verification: a method above the curve is faster than"
+                    " plain decoding."}
 PARTS = {"0": "The basis", "1": "When to draft", "2": "What to draft", "3": "How to verify", "4": "Systems, measured",
          "5": "Drafting and verifying at the same time", "6": "Diffusion models as the target",
-         "7": "Beyond left-to-right text", "8": "Training", "9": "Your own"}
+         "7": "Beyond left-to-right text", "8": "Training", "9": "Report and your own method"}
 LOOK = """
 :root { --jp-layout-color0: #ffffff; --jp-content-font-color1: #1a1a1a; --jp-content-link-color: #0b57a4;
   --jp-content-font-family: system-ui, sans-serif; --line: #767676; }
@@ -65,8 +82,10 @@ def index_page(pages: Sequence[Contents], gallery: bool) -> str:
     lists = "".join(f'<h2 id="{escape(called)}">{escape(called)}</h2><ul>{"".join(map(_item, some))}</ul>'
                     for called, some in parts.items())
     data = json.dumps(held).replace("<", "\\u003c")
+    begin = (f' Begin with <a href="{TOUR}.html">the tour</a> (ten minutes), or follow the path of fifteen notebooks at'
+             " its end." if any(page.name == TOUR for page in pages) else "")
     return _page("Speculative decoding, a workbook",
-                 "<p>Every notebook, executed; the controls work without a kernel and without a network.</p>"
+                 f"<p>Every notebook, executed; the controls work without a kernel and without a network.{begin}</p>"
                  '<p><label>Search titles and headings: <input type="search" name="search"></label> '
                  f'<span id="count" role="status"></span></p><ul id="found"></ul>{lists}'
                  f"<script>const held = {data};{SEARCH}</script>",
@@ -77,21 +96,29 @@ def index_page(pages: Sequence[Contents], gallery: bool) -> str:
 def gallery_page(pictures: Sequence[tuple[Contents, str]], plotly: str) -> str:
     """The pictures worth showing in a talk, each with its controls and a link to its notebook."""
     shown = "".join(f'<h2 id="{page.name}"><a href="{page.name}.html">{escape(page.title)}</a></h2>'
-                    f'<div class="picture">{picture}</div>' for page, picture in pictures if picture)
-    return _page("Gallery", f'<script src="{plotly}"></script>{shown}', '<a href="index.html">all notebooks</a>')
+                    f'<p>{GALLERY.get(page.name, "")}</p><div class="picture">{picture}</div>'
+                    for page, picture in pictures if picture)
+    return _page("Gallery", "<p>One picture of each of these notebooks; its controls work here as well.</p>"
+                 f'<script src="{plotly}"></script>{shown}', '<a href="index.html">all notebooks</a>')
 
 
-def bibliography_page(pages: Sequence[Contents], cited: Mapping[str, list[str]]) -> str:
-    """Every work with its number, and the notebooks of this site that cite it."""
+def bibliography_page(pages: Sequence[Contents], places: Mapping[str, list[str]]) -> str:
+    """Every work with its number, if it is cited by one, and the notebooks of this site that name it."""
     titles = {page.name: page.title for page in pages}
     rows = "".join(
-        f'<tr><td>{escape(row["work"])}</td><td>{row["year"]}</td>'
-        f'<td><a href="https://arxiv.org/abs/{row["arXiv"]}">{row["arXiv"]}</a></td><td>'
-        + ", ".join(f'<a href="{name}.html">{escape(titles[name])}</a>' for name in row["cited in"] if name in titles)
-        + "</td></tr>" for row in works_table(cited))
-    return _page("Bibliography", "<p>The year is that of the first version on arXiv.</p><table><thead><tr><th>work</th>"
-                 f"<th>year</th><th>arXiv</th><th>cited in</th></tr></thead><tbody>{rows}</tbody></table>",
+        f'<tr><td>{escape(row["work"])}</td><td>{row["year"] or "–"}</td><td>{_arxiv(row["arXiv"])}</td><td>'
+        + ", ".join(f'<a href="{name}.html">{escape(titles[name])}</a>' for name in row["named in"] if name in titles)
+        + "</td></tr>" for row in works_table(places))
+    said = ("The year is that of the first version on arXiv. The last column holds the notebooks of this site that name"
+            " the work or its number; a work without any is named in the package or in another notebook. Works that are"
+            " cited by authors and year alone, such as Stern et al. 2018 and Saxena 2023, have no row.")
+    return _page("Bibliography", f"<p>{said}</p><table><thead><tr><th>work</th><th>year</th><th>arXiv</th>"
+                 f"<th>named in</th></tr></thead><tbody>{rows}</tbody></table>",
                  '<a href="index.html">all notebooks</a>')
+
+
+def _arxiv(number: str | None) -> str:
+    return f'<a href="https://arxiv.org/abs/{number}">{number}</a>' if number else "–"
 
 
 def _item(page: Contents) -> str:

@@ -17,7 +17,7 @@ from specdec_lib.commands import site
 from specdec_lib.commands.html_page import page_bar
 from specdec_lib.commands.notebook import notebooks
 from specdec_lib.commands.notebook_runner import NotebookError
-from specdec_lib.commands.site_pages import bibliography_page, index_page
+from specdec_lib.commands.site_pages import GALLERY, TOUR, bibliography_page, gallery_page, index_page
 from tests.small_bench import refused
 
 
@@ -109,12 +109,30 @@ def test_every_notebook_belongs_to_a_part_of_the_contents():
     assert [book.name for book in books if f'href="{book.name}.html"' not in index] == []
 
 
-def test_the_bibliography_links_a_work_and_the_notebooks_that_cite_it():
+def test_the_contents_send_a_first_reader_to_the_tour_where_the_site_has_it():
+    tour, other = (SimpleNamespace(name=name, title=name, about="", headings=()) for name in (TOUR, "02_other"))
+    assert f'Begin with <a href="{TOUR}.html">the tour</a>' in index_page([tour, other], gallery=False)
+    assert "Begin with" not in index_page([other], gallery=False)
+
+
+def test_every_picture_of_the_gallery_names_a_control_that_its_notebook_moves_first():
+    books = {path.stem: path for path in notebooks().values()}
+    for name, said in GALLERY.items():
+        code = [cell.source for cell in nbformat.read(books[name], as_version=4).cells if cell.cell_type == "code"]
+        moved = next(source for source in code if re.search(r"^explore\(", source, re.M))
+        for control in re.findall("<code>(.*?)</code>", said):
+            assert f"{control}=Choices(" in moved, (name, control)
+        book = SimpleNamespace(name=name, title=name, about="", headings=())
+        assert f"<p>{said}</p>" in gallery_page([(book, "<div>")], "plotly.min.js")
+
+
+def test_the_bibliography_links_a_work_and_the_notebooks_that_name_it():
     book = SimpleNamespace(name="40_respec", title="ReSpec", about="", headings=())
     page = bibliography_page([book], {"2511.01282": ["40_respec", "99_elsewhere"]})
     assert ('<a href="https://arxiv.org/abs/2511.01282">2511.01282</a></td><td><a href="40_respec.html">ReSpec</a><'
             in page)
     assert "99_elsewhere" not in page
+    assert "<td>EAGLE-2</td><td>–</td><td>–</td><td></td>" in page
 
 
 @pytest.mark.parametrize(("body", "said"), [
