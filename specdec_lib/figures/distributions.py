@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 
 from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, hover, numbers, same_length, series, with_legend
 
-ROLES = {"p": "target", "q": "draft", "residual": "extra", "accepted": "accepted", "rejected": "rejected"}
+ROLES = {"p": "target", "q": "draft", "residual": "extra", "emitted": "extra", "accepted": "accepted",
+         "rejected": "rejected"}
 
 
 def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float | None]], title: str | None = None,
