@@ -37,6 +37,7 @@ def run_tests(device: str, out: Path, say: Callable[[str], None], check: Callabl
     `out/tests.json` has the exit code and seconds of each, `out/tests/NAME.txt` what it said. `check` is called before
     each.
     """
+    out.mkdir(parents=True, exist_ok=True)
     kept = out / "tests.json"
     told = read_object(kept) if kept.exists() else {"groups": {}}
     if not isinstance(told.get("groups"), dict) or not all(isinstance(one, dict) for one in told["groups"].values()):
