@@ -86,9 +86,14 @@ class Report:
 
 def plain_part(name: str) -> PartSpec | None:
     """The method of an entry and its parameters; None for a warm stream, and where a part is replaced (`@`)."""
-    if "@" in name or name.endswith(tuple(f" ({warm})" for warm in WARM.values())):
-        return None
-    return parse_part(name)
+    return None if "@" in name or entry_spec(name) != name else parse_part(name)
+
+
+def entry_spec(name: str) -> str:
+    """The spec of an entry: its name, without what marks a warm stream."""
+    for warm in WARM.values():
+        name = name.removesuffix(f" ({warm})")
+    return name
 
 
 def surely_faster(entry: dict) -> bool:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from specdec_lib.analysis.bench_report import QUALITIES, Report
+from specdec_lib import measure
+from specdec_lib.analysis.bench_report import QUALITIES, Report, surely_faster
 from specdec_lib.analysis.report_text import (
-    certainty_text,
     checkpoints_text,
+    choice_text,
     draft_model_text,
     estimate_text,
     facts_text,
     interval_text,
     reason_text,
+    simplicity,
     times_text,
 )
 from specdec_lib.bench import summary as sums
 from specdec_lib.bench.results import Decode, select
 from specdec_lib.types import Refusal
 
+FEWEST_ROUNDS = 20                                 # below it an acceptance rate is not shown
 SPREADS = {"between repeats": "spread_of_repeats", "within a decode": "spread_within_decode"}
 
 
@@ -34,18 +37,52 @@ def overview(report: Report) -> dict[str, dict]:
 
 
 def advice(report: Report) -> list[dict]:
-    """The method to take for each family and for all prompts, with the reason, from the numbers of this run."""
+    """For each family and for all prompts: the fastest method, and the simplest that is not told apart from it."""
     return [fastest_for(report, family) for family in (*report.families, None)]
 
 
 def fastest_for(report: Report, family: str | None) -> dict:
-    """The fastest method that is not lossy for a family (None: all prompts), the reason, and how sure that is."""
+    """The fastest lossless method for a family (None: all prompts), the one to take, and why.
+
+    Methods whose whole interval lies above plain decoding go before the others, as in `Report.fastest`. Without
+    intervals, which need five prompts, no method is taken.
+    """
     at = {name: entry if family is None else entry["by_family"][family] for name, entry in report.entries.items()
           if name not in report.lossy and (family is None or family in entry["by_family"])}
-    ranked = sorted(at, key=lambda name: at[name]["speedup"] or 0.0, reverse=True)
+    ranked = sorted(at, key=lambda name: (surely_faster(at[name]), at[name]["speedup"] or 0.0), reverse=True)
     best, here = ranked[0], at[ranked[0]]
-    return {"text": family or "all prompts", "take": best, "speed-up": times_text(here["speedup"], here["speedup_ci"]),
-            "because": reason_text(best, here), "how sure": certainty_text(report.of_family(family), ranked)}
+    take, why = taken(report.of_family(family), ranked, [name for name in ranked if surely_faster(at[name])])
+    return {"text": family or "all prompts", "fastest here": best,
+            "speed-up": times_text(here["speedup"], here["speedup_ci"]), "how it drafts": reason_text(best, here),
+            "take": take, "why": why}
+
+
+def taken(decodes: Sequence[Decode], ranked: Sequence[str], sure: Collection[str]) -> tuple[str, str]:
+    """The simplest method that is not told apart from the first of `ranked`, with the reason.
+
+    `sure` are the methods that are told apart from plain decoding: where the first is one of them, so is the taken one.
+    """
+    best = ranked[0]
+    ratios = {name: sums.speed_ratio(decodes, name, best) for name in ranked}
+    if len(ranked) < 2:
+        return best, "nothing to compare with"
+    if ratios[best][1] is None:
+        return "–", "too few prompts to say: an interval needs five"
+    close = [name for name in ranked if name == best or (span := ratios[name][1]) and span[0] <= 1]
+    take = min((name for name in close if best not in sure or name in sure), key=simplicity)
+    simpler = [name for name in ranked if simplicity(name) < simplicity(take)]
+    return take, choice_text(take, best, ratios[take], simpler, [name for name in simpler if name in close])
+
+
+def acceptance_by_depth(report: Report, name: str, fewest: int = FEWEST_ROUNDS) -> list[float]:
+    """Acceptance at each depth given the path above, down to the last depth that `fewest` rounds reached.
+
+    The first depth is always among them.
+    """
+    rows = [row for one in report.decodes if one.method == name for row in one.outcome.rows]
+    rates = measure.conditional_acceptance(rows)
+    reached = sum(sum(row.offered >= depth for row in rows) >= fewest for depth in range(1, len(rates) + 1))
+    return rates[:max(1, reached)]
 
 
 def quality_table(report: Report, names: Sequence[str] | None = None) -> dict[str, dict]:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from specdec_lib.analysis.bench_report import Report, first_differences, surely_faster
+from specdec_lib import catalog
+from specdec_lib.analysis.bench_report import Report, entry_spec, first_differences, surely_faster
+from specdec_lib.analysis.wording import how_many
 from specdec_lib.bench import summary as sums
-from specdec_lib.bench.results import Decode
+from specdec_lib.types import Refusal
 
+GIVEN = {"draft": "a draft model", "store": "a static index"}     # needs that are no checkpoints, in words
 
 def headline(report: Report) -> str:
     """What was measured, on what, and the result; a second sentence for a lossy method that is faster."""
@@ -44,17 +47,22 @@ def times_text(value: float | None, interval: Sequence[float] | None = None) -> 
     """`1.72 times (1.51 to 1.93)`."""
     if value is None:
         return "–"
-    return f"{value:.2f} times" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+    return f"{value:.2f} times" + (f" ({interval_text(interval)})" if interval else "")
 
 
 def interval_text(interval: Sequence[float] | None) -> str:
-    return "–" if interval is None else f"{interval[0]:z.2f} to {interval[1]:z.2f}"
+    """`0.90 to 0.98`; with a third digit where an interval that does not hold 1 would be shown as if it ended there."""
+    if interval is None:
+        return "–"
+    low, high = interval
+    digits = 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
+    return f"{low:z.{digits}f} to {high:z.{digits}f}"
 
 
 def reason_text(name: str, entry: dict) -> str:
-    """The reason for choosing this method, from its own numbers."""
+    """How a method drafts, from its own numbers."""
     if name == "ar":
-        return "no method was faster"
+        return "not at all: no method was faster"
     kept = entry["tokens_per_target_forward"] - 1              # a round in turn emits one token of the target's own
     said = (f"{kept / (kept + 1):.0%} of its tokens came from drafts" if entry.get("discarded_share") is None else
             f"{entry['discarded_share']:.0%} of what it drafted ahead was discarded")
@@ -62,16 +70,69 @@ def reason_text(name: str, entry: dict) -> str:
             " time")
 
 
-def certainty_text(decodes: Sequence[Decode], ranked: Sequence[str]) -> str:
-    """The conclusion on first against second, from the interval of their own ratio."""
-    if len(ranked) < 2:
-        return "nothing to compare with"
-    ratio, interval = sums.speed_ratio(decodes, ranked[1], ranked[0])
-    if interval is None:
-        return f"no interval: fewer than five prompts (second: {ranked[1]})"
-    if interval[0] > 1:
-        return f"faster than {ranked[1]}, the second: {times_text(ratio, interval)}"
-    return f"not told apart from {ranked[1]}: {times_text(ratio, interval)}"
+def choice_text(take: str, best: str, ratio: tuple[float | None, Sequence[float] | None], simpler: Sequence[str],
+                not_faster: Sequence[str] = ()) -> str:
+    """Why this method is taken: how far the fastest may be ahead of it, or what is wrong with the simpler ones.
+
+    `ratio` is that of the fastest over the taken one. `simpler` are the methods simpler than the taken one;
+    `not_faster` are those of them that are not told apart from plain decoding, although the fastest is.
+    """
+    if take != best:
+        return (f"the simplest that is not told apart from {best}, which is {times_text(*ratio)} as fast;"
+                f" {needs_text(take)}")
+    if not simpler:
+        return "the fastest, and no method of the run is simpler"
+    if not not_faster:
+        return f"every simpler method is slower; {needs_text(take)}"
+    return f"every simpler method is slower, or not told apart from plain decoding; {needs_text(take)}"
+
+
+def needs_text(name: str) -> str:
+    """What a method needs beside the target: models and checkpoints by their names."""
+    needed = models_needed(name)
+    if needed is None:
+        return "what it needs beside the target is not known here"
+    told = [GIVEN.get(one, f"the checkpoint {one}") for one in needed]
+    return f"it needs {' and '.join(told) or 'nothing'} beside the target"
+
+
+def models_needed(name: str) -> list[str] | None:
+    """The models and checkpoints that an entry of a run needs beside the target; None if no card has its name."""
+    spec = entry_spec(name)
+    try:
+        cards = catalog.cards_of(spec)
+    except Refusal:
+        return None
+    return list(dict.fromkeys([*catalog.needs(cards), *catalog.named_needs(spec)]))
+
+
+def simplicity(name: str) -> tuple[bool, float, float]:
+    """The lower, the simpler: plain decoding, then the fewest models beside the target, then the fewest parts."""
+    needed = models_needed(name)
+    if needed is None:
+        return True, inf, inf
+    return name != "ar", len(needed), sum(len(card.parts) or 1 for card in catalog.cards_of(entry_spec(name)))
+
+
+def absent_text(report: Report) -> str:
+    """The lossless methods of the catalogue that the run does not hold, so that it says nothing of them."""
+    held = {entry_spec(name).partition("(")[0].partition("@")[0] for name in report.entries}
+    absent = [name for name, card in catalog.methods().items() if card.lossless and name not in held]
+    if not absent:
+        return "The run holds every lossless method of the catalogue."
+    return f"Not in this run, so nothing here says how fast they are: {', '.join(absent)}."
+
+
+def family_range_text(report: Report, name: str) -> str:
+    """On which family a method gains most and least, and in how many it is slower than plain decoding by estimate."""
+    speeds = dict(zip(report.families, report.by_family("speedup")[name], strict=True))
+    known = {family: speed for family, speed in speeds.items() if speed is not None}
+    if not known:
+        return f"{name} has no speed-up in any family."
+    most, least = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
+    below = how_many(speed < 1 for speed in known.values())
+    return (f"{name}: {times_text(known[most])} on {most}, {times_text(known[least])} on {least}; below 1 in {below}"
+            " families.")
 
 
 def estimate_text(value: float | None, interval: Sequence[float] | None, signed: bool = False) -> str:

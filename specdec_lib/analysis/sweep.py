@@ -269,12 +269,17 @@ def parameter_plane(run: SweepRun, method: str, x: str, y: str, measure: str) ->
     return xs, ys, [[at(a, b) for a in xs] for b in ys]
 
 
-def largest_plane(run: SweepRun, method: str, measure: str) -> tuple[tuple[str, str], list, list, list[list]] | None:
-    """The plane of the two parameters with the largest effects, with their names; None where there are fewer."""
+def largest_plane(run: SweepRun, method: str, measure: str, of: str = ""
+                  ) -> tuple[tuple[str, str], list, list, list[list]] | None:
+    """The plane of the two parameters with the largest effects on a measure, with their names; None without two.
+
+    With `of` the plane holds that other measure; None where it is nowhere defined.
+    """
     names = [one.parameter for one in sensitivities(run, method, measure)][:2]
     if len(names) < 2:
         return None
-    return ((names[0], names[1]), *parameter_plane(run, method, names[0], names[1], measure))
+    xs, ys, values = parameter_plane(run, method, names[0], names[1], of or measure)
+    return ((names[0], names[1]), xs, ys, values) if any(v is not None for row in values for v in row) else None
 
 
 def pareto_front(run: SweepRun, x: str, y: str) -> list[str]:

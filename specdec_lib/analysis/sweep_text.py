@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import Parameter, signature
 
+from specdec_lib import catalog
 from specdec_lib.analysis import wording
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.sweep import BestSetting, Sensitivity, SweepRun, best_setting, ranked
 from specdec_lib.analysis.sweep_held_out import HeldOutChoice
-from specdec_lib.analysis.sweep_measures import MEASURES, NLL, NOT_BEST
+from specdec_lib.analysis.sweep_measures import MEASURES, NLL, NOT_BEST, SPEED
 
 TIMING = "timing"
 LINES = 8                                          # settings that a terminal shows
@@ -28,7 +30,9 @@ def best_sentence(best: BestSetting | None, measure: str) -> str:
     """The best setting, and how many others it is not told apart from."""
     if best is None:
         return f"No setting has {measure}."
-    said = f"{best.label} has the best {measure}: {best.value:.2f} ({interval_text(best.interval)})"
+    times = f"{best.value:.2f} ({interval_text(best.interval)})"
+    said = (f"{best.label} is the fastest, {times} times plain decoding" if measure == SPEED else
+            f"{best.label} has the best {measure}: {times}")
     if best.second is None:
         return f"{said}; there is no other setting."
     lead = (f"{best.label} is not told apart from {best.second}" if best.second in best.not_told_apart else
@@ -69,6 +73,26 @@ def listed(values: Iterable[object]) -> str:
     return ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in values)
 
 
+def shown(measure: str) -> str:
+    """A measure as it stands in a sentence."""
+    return "the speed" if measure == SPEED else measure
+
+
+def counted(found: list[Sensitivity], measure: str, clock: float = 1.0) -> str:
+    """How many parameters matter, by the rule of `sensitivity_sentence`: the title of their bars."""
+    sure = matters(found, clock)
+    known = [one for one in found if one.effect is not None]
+    verb = "changes" if len(sure) == 1 or not sure else "change"
+    beyond = f" by more than equal work differs (factor {clock:.2f})" if clock > 1 else ""
+    return f"{wording.how_many(one in sure for one in known)} parameters surely {verb} {shown(measure)}{beyond}"
+
+
+def matters(found: list[Sensitivity], clock: float = 1.0) -> list[Sensitivity]:
+    """The parameters whose interval lies above 1 and whose effect is beyond the factor that equal work differs by."""
+    return [one for one in found if one.effect is not None and one.effect > clock
+            and one.interval is not None and one.interval[0] > 1]
+
+
 def sensitivity_sentence(found: list[Sensitivity], measure: str, clock: float = 1.0) -> str:
     """Which parameters surely matter: by their intervals, and by more than the factor that equal work differs by."""
     if not found:
@@ -78,15 +102,34 @@ def sensitivity_sentence(found: list[Sensitivity], measure: str, clock: float = 
     known = [(one.effect, one) for one in found if one.effect is not None]
     if not known:
         return zero.strip()
-    likely = [(effect, one) for effect, one in known if one.interval is not None and one.interval[0] > 1]
-    sure = [one for effect, one in likely if effect > clock]
-    lost = f" The intervals of {len(likely) - len(sure)} more lie above 1, and their effects below the factor" \
-           f" {clock:.2f} between cells of equal work." if len(likely) > len(sure) else ""
+    below = len(matters(found)) - len(matters(found, clock))
+    lost = f" The intervals of {below} more lie above 1, and their effects below the factor" \
+           f" {clock:.2f} between cells of equal work." if below else ""
     largest, most = known[0]
-    verb = "changes" if len(sure) == 1 else "change"
-    return (f"{wording.how_many(one in sure for _, one in known)} parameters surely {verb} {measure}. The largest"
+    return (f"{counted(found, measure, clock)}. The largest"
             f" effect is {most.parameter}'s: {most.best} is {largest:.2f} times as good as {most.worst}"
             f" ({interval_text(most.interval)}), a pair that was chosen on these prompts.{lost}{zero}")
+
+
+def completed(run: SweepRun, method: str, labels: Iterable[str]) -> dict[str, list]:
+    """The swept parameters of a method in each setting; one that a setting does not name ran at the method's default."""
+    takes = signature(catalog.methods()[method].make).parameters if method in catalog.methods() else {}
+    usual = {name: one.default for name, one in takes.items() if one.default is not Parameter.empty}
+    return {name: [run.settings[label].parameters.get(name, usual.get(name)) for label in labels]
+            for name in run.parameters(method)}
+
+
+def plane_title(names: tuple[str, str], values: list[list[float | None]], measure: str, clock: float = 1.0,
+                more_is_better: bool = True) -> str | None:
+    """What a plane shows where its best and worst lie as close as equal work, or are equal; None where it shows more."""
+    known = sorted(value for row in values for value in row if value is not None)
+    if known[0] == known[-1]:
+        return f"{measure} is {known[0]:.2f} everywhere: {names[0]} and {names[1]} do not change it"
+    if known[0] <= 0 or known[-1] / known[0] > clock:
+        return None
+    best = known[-1] if more_is_better else known[0]
+    return (f"{shown(measure)}: best {best:.2f}, but the plane spans a factor of {known[-1] / known[0]:.2f}, "
+            f"within the {clock:.2f} of equal work")
 
 
 def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:

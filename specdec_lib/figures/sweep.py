@@ -7,9 +7,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, known_cells, numbers, same_length, whiskers
+from specdec_lib.figures.theme import PALETTE, canvas, fill, known_cells, numbers, same_length, whiskers, wrapped
 
 Interval = Sequence[float] | None
+BAR = 16                                           # letters in a line of a colour bar's title
 BEST_SHARE = 4                                     # the best quarter of the settings is drawn apart
 
 
@@ -23,7 +24,7 @@ def parameter_contour(names: tuple[str, str], xs: Sequence[Any], ys: Sequence[An
     figure = canvas(title or said, names[0], names[1])
     x, y = [str(one) for one in xs], [str(one) for one in ys]
     figure.add_contour(x=x, y=y, z=[numbers(row) for row in values], colorscale="Cividis", connectgaps=False,
-                       contours={"showlabels": True}, colorbar={"title": measure.replace(" ", "<br>")},
+                       contours={"showlabels": True}, colorbar={"title": wrapped(measure, BAR)},
                        hovertemplate=f"{names[0]} %{{x}}, {names[1]} %{{y}}: %{{z:.3f}}<extra></extra>")
     ran = [place for place in known if place[1:] != (j, i)]
     for where, name, symbol, size in ((ran, "run", "circle-open", 9), ([(best, j, i)], "best", "diamond", 14)):
@@ -105,19 +106,23 @@ def settings_front(points: Mapping[str, tuple[float, float]], front: Sequence[st
 
 
 def sensitivity_bars(names: Sequence[str], effects: Sequence[float | None], intervals: Sequence[Interval], measure: str,
-                     title: str | None = None) -> go.Figure:
+                     title: str | None = None, clock: float = 1.0) -> go.Figure:
     """By how much each parameter's best value beats its worst; effects and intervals are ratios, 1 is no effect.
 
-    An effect of None has no bar.
+    An effect of None has no bar. A second line marks `clock`, the factor that equal work differs by, if it is above 1:
+    only an effect beyond it is counted in the title.
     """
     same_length(names=names, effects=effects, intervals=intervals)
-    sure = sum(bool(span and span[0] > 1) for span in intervals)
-    verb = "changes" if sure == 1 else "change"
-    said = f"{sure} of {len(names)} parameters surely {verb} {measure}" if names else "No parameter has two values"
+    sure = sum(bool(span and span[0] > 1 and effect and effect > clock)
+               for effect, span in zip(effects, intervals, strict=True))
+    said = f"{sure} of {len(names)} parameters surely matter for {measure}" if names else "No parameter has two values"
     figure = canvas(title or said, "percent by which the best value beats the worst (95 % interval)", "")
     gains = [None if effect is None else 100 * (effect - 1) for effect in effects]
     spans = [None if span is None else [100 * (end - 1) for end in span] for span in intervals]
     figure.add_bar(y=list(names), x=numbers(gains), orientation="h", marker=fill("extra"), showlegend=False,
                    hovertemplate="%{y}: %{x:.1f} %<extra></extra>", error_x=whiskers(gains, spans, PALETTE["target"]))
     figure.add_vline(x=0, line={"color": PALETTE["target"], "dash": "dot", "width": 1.5})
+    if clock > 1:
+        figure.add_vline(x=100 * (clock - 1), line={"color": PALETTE["rejected"], "dash": "dash", "width": 1.5},
+                         annotation={"text": "equal work", "font": {"color": PALETTE["rejected"]}})
     return figure.update_layout(height=180 + 40 * len(names), yaxis={"autorange": "reversed"})

@@ -41,12 +41,13 @@ def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], titl
     deepest = max((len(values) for values in by_method.values()), default=0)
     padded = {name: [*values, *[None] * (deepest - len(values))] for name, values in by_method.items()}
     first = {name: values[0] for name, values in by_method.items() if len(values) and values[0] is not None}
-    best = max(first, key=first.__getitem__, default=None)
-    most = f" most often with “{best}”: " if len(first) > 1 else " in "
-    said = f"The first token of a draft is accepted{most}{first[best]:.0%}" if best else "No drafts"
+    top = f"{max(first.values()):.0%}" if first else ""
+    best = [f"“{name}”" for name, rate in first.items() if f"{rate:.0%}" == top]        # those shown alike are a tie
+    most = f" most often with {' and '.join(best)}: " if len(first) > 1 else " in "
+    said = f"The first token of a draft is accepted{most}{top}" if first else "No drafts"
     figure = curves(range(1, deepest + 1), padded, "depth in the draft (tokens)",
                     "accepted, given the path above was", title or said)
-    return figure.update_yaxes(range=[-.03, 1.04], tickformat=".0%").update_xaxes(dtick=1)
+    return figure.update_yaxes(range=[-.03, 1.04], tickformat=".0%")
 
 
 def cost_curve(widths: Sequence[int], seconds: Sequence[float], nodes: int | None = None, bound: float = 1.25,

@@ -52,7 +52,8 @@ def test_a_lossy_method_is_never_the_fastest_and_the_headline_says_so_where_it_i
     assert (at.fastest, at.lossy) == ("fast", ["loose"])
     assert "fast decoded 2.00 times" in report_text.headline(at)
     assert "A lossy method, loose, which may write another text, decoded 4.00 times" in report_text.headline(at)
-    assert {one["take"] for one in report_tables.advice(at)} == {"fast"}
+    assert {one["take"] for one in report_tables.advice(at)} == {one["fastest here"] for one in report_tables.advice(
+        at)} == {"fast"}
     alone = report(*PLAIN, *lossy)
     alone.entries["loose"]["lossless"] = False
     assert "no lossless method was faster than plain decoding. A lossy method, loose" in report_text.headline(alone)
@@ -74,19 +75,77 @@ def test_a_method_that_is_surely_faster_goes_before_one_that_only_looks_so():
     assert at.fastest == "fast"
 
 
-def test_advice_names_the_fastest_and_compares_it_with_the_second_by_their_own_ratio():
+def named_report(**seconds):
+    """Five prompts of four tokens by each method; `seconds` are those of a prompt, or a list of one for each prompt."""
+    decodes = list(PLAIN)
+    for name, took in seconds.items():
+        each = took if isinstance(took, list) else [took] * 5
+        decodes += [one(name, q, [row(7, each[q], accepted=3)]) for q in range(5)]
+    return report(*decodes)
+
+
+def advised(at):
+    *_, found = report_tables.advice(at)
+    return found["fastest here"], found["take"], found["why"]
+
+
+def test_advice_takes_the_fastest_where_every_simpler_method_is_slower():
     qa, everything = report_tables.advice(report(*PLAIN, *FAST, *SLOW))
-    assert qa["take"] == everything["take"] == "fast"
+    assert qa["fastest here"] == qa["take"] == everything["fastest here"] == everything["take"] == "fast"
     assert everything["text"] == "all prompts"
-    assert "75% of its tokens came from drafts" in qa["because"]
-    assert qa["how sure"] == "faster than ar, the second: 2.00 times (2.00 to 2.00)"
+    assert "75% of its tokens came from drafts" in qa["how it drafts"]
+    assert qa["why"] == "every simpler method is slower; what it needs beside the target is not known here"
+    assert advised(named_report(sam=2.0, eagle2=1.0)) == (
+        "eagle2", "eagle2", "every simpler method is slower; it needs the checkpoint eagle beside the target")
 
 
-def test_advice_is_plain_decoding_where_no_draft_pays_and_a_point_with_few_prompts():
+def test_advice_takes_the_simplest_method_that_is_not_told_apart_from_the_fastest():
+    close = [0.9, 1.3, 1.1, 1.2, 0.8]                                  # within the noise of one second a prompt
+    assert advised(named_report(respec=1.0, eagle2=1.2, **{"sam+token-recycling": close})) == (
+        "respec", "sam+token-recycling", "the simplest that is not told apart from respec, which is 1.06 times "
+        "(0.82 to 1.28) as fast; it needs nothing beside the target")
+    assert advised(named_report(respec=1.0, eagle2=close, **{"sam+token-recycling": 1.2}))[:2] == ("respec", "eagle2")
+    assert advised(named_report(eagle2=1.2, **{"draft-model": 1.0}))[2].endswith("needs a draft model beside the target")
+
+
+def test_what_is_not_told_apart_from_plain_decoding_is_not_taken_where_the_fastest_is():
+    wild = [0.4, 0.5, 0.4, 9.0, 0.5]                                   # 1.85 times plain decoding, and maybe slower
+    at = named_report(respec=2.0, sam=wild)
+    assert at.entries["sam"]["speedup_ci"][0] < 1
+    assert advised(at) == ("respec", "respec", "every simpler method is slower, or not told apart from plain decoding; "
+                           "it needs the checkpoint eagle beside the target")
+    alone = named_report(sam=wild)
+    assert advised(alone)[:2] == ("sam", "ar")
+    assert "it needs nothing beside the target" in advised(alone)[2]
+
+
+def test_simplicity_counts_models_before_parts_and_plain_decoding_is_the_simplest():
+    order = ["ar", "sam", "sam+token-recycling", "eagle2", "sam+eagle2", "no such method"]
+    assert sorted(reversed(order), key=report_text.simplicity) == order
+    assert report_text.simplicity("sam (warm)") == report_text.simplicity("sam")
+    assert report_text.models_needed("diffuspec(depth=4)") == ["diffusion-lm"]
+
+
+def test_advice_is_plain_decoding_where_no_draft_pays_and_nothing_with_few_prompts():
     few = report_tables.fastest_for(report(*PLAIN[:3], *SLOW[:3]), "qa")
-    assert few["take"] == "ar"
-    assert few["because"] == "no method was faster"
-    assert few["how sure"].startswith("no interval: fewer than five prompts")
+    assert few["fastest here"] == "ar"
+    assert few["how it drafts"] == "not at all: no method was faster"
+    assert (few["take"], few["why"]) == ("–", "too few prompts to say: an interval needs five")
+    assert advised(report(*PLAIN, *SLOW)) == ("ar", "ar", "the fastest, and no method of the run is simpler")
+    assert advised(report(*PLAIN)) == ("ar", "ar", "nothing to compare with")
+
+
+def test_what_a_run_does_not_hold_is_named():
+    said = report_text.absent_text(named_report(sam=1.0, eagle2=1.0))
+    assert ", sam+eagle2," in said
+    assert not {"sam", "eagle2", "ar", "respec-relaxed"} & set(said.rpartition(": ")[2].rstrip(".").split(", "))
+
+
+def test_a_method_is_told_with_the_families_on_which_it_gains_most_and_least():
+    other = [one("ar", q, [row(7, 1.0)] * 4, "rag") for q in (8, 9)] + [one("slow", q, [row(7, 0.5)] * 4, "rag")
+                                                                        for q in (8, 9)]
+    assert report_text.family_range_text(report(*PLAIN, *SLOW, *other), "slow") == (
+        "slow: 2.00 times on rag, 0.67 times on qa; below 1 in 1 of 2 families.")
 
 
 def test_differences_name_both_tokens_and_the_margin():
@@ -138,6 +197,16 @@ def test_only_a_methods_own_entry_is_a_plain_part():
     assert bench_report.plain_part("eagle(depth=3)") == ("eagle", {"depth": 3})
     for name in ("sam (warm)", "eagle@tapout (warm, shuffled)", "eagle(depth=3)@svip(h=0.3)"):
         assert bench_report.plain_part(name) is None
+
+
+def test_acceptance_is_shown_as_deep_as_enough_rounds_reached():
+    long = [one("fast", q, [row(7, 2.0, accepted=3)] * (q < 2) + [row(7, 2.0, accepted=1)] * 2) for q in range(5)]
+    at = report(*PLAIN, *long)
+    assert len(at.entries["fast"]["conditional_acceptance"]) == 3
+    assert report_tables.acceptance_by_depth(at, "fast", 12) == [1.0]              # 12 rounds, two of them deeper
+    assert report_tables.acceptance_by_depth(at, "fast", 2) == [1.0, 1.0, 1.0]
+    assert report_tables.acceptance_by_depth(at, "fast", 99) == [1.0]
+    assert report_tables.acceptance_by_depth(at, "ar") == []
 
 
 def test_peers_stand_beside_plain_decoding_and_the_fastest():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_lib.analysis import sweep, sweep_text
+from specdec_lib.analysis import sweep, sweep_measures, sweep_text
 from specdec_lib.analysis.sweep import SweepRun
 from specdec_lib.analysis.sweep_held_out import held_out_choices
 from specdec_lib.intervals import bootstrap
@@ -142,6 +142,34 @@ def test_the_plane_shown_is_that_of_the_two_largest_effects():
     assert sweep.largest_plane(run_of([row("a", q, 10, 5) for q in range(6)]), "a", TAU) is None
 
 
+def test_the_plane_of_another_measure_keeps_the_parameters_of_the_first():
+    found = run_of([row(f"respec(theta={t}, least={x})", q, 20 + 10 * t, 10, {"theta": t, "least": x}, drafted=40 * x)
+                    for t in (0, 1) for x in (1, 2, 4) for q in range(6)])
+    assert sweep.largest_plane(found, "respec", sweep_measures.NODES)[0] == ("least", "theta")
+    names, _, _, values = sweep.largest_plane(found, "respec", TAU, sweep_measures.NODES)
+    assert (names, values) == (("theta", "least"), [[4, 4], [8, 8], [16, 16]])
+    assert sweep.largest_plane(found, "respec", TAU, sweep_measures.SPEED) is None
+
+
+def test_a_plane_within_the_noise_of_the_clock_or_constant_says_so():
+    def title(values, **more):
+        return sweep_text.plane_title(("theta", "least"), values, sweep_measures.SPEED, **more)
+
+    assert title([[2.0, 2.1], [None, 2.05]], clock=1.13) == (
+        "the speed: best 2.10, but the plane spans a factor of 1.05, within the 1.13 of equal work")
+    assert title([[2.0, 2.1]], clock=1.13, more_is_better=False).startswith("the speed: best 2.00")
+    assert title([[1.0, 2.0]], clock=1.13) is None
+    assert title([[0.0, 0.0]]) == (
+        "times as fast as plain decoding is 0.00 everywhere: theta and least do not change it")
+
+
+def test_a_parameter_that_a_setting_does_not_name_has_the_default_that_ran():
+    found = run_of([row(f"sam(threshold={n})", 0, 10, 5, {"threshold": n}) for n in (3, 5)] + [row("sam", 0, 10, 5)])
+    assert sweep_text.completed(found, "sam", found.settings) == {"threshold": [3, 5, 1]}
+    other = run_of([row(f"mine(x={n})", 0, 10, 5, {"x": n}) for n in (3, 5)] + [row("mine", 0, 10, 5)])
+    assert sweep_text.completed(other, "mine", other.settings) == {"x": [3, 5, None]}
+
+
 def test_the_front_is_what_none_beats_in_both_measures():
     found = run_of([row(spec, q, tokens, 10, nll=nll * tokens) for q in range(6) for spec, tokens, nll in
                     (("fast", 30, 2.0), ("middle", 20, 1.5), ("slow", 10, 1.0), ("beaten", 19, 1.6))])
@@ -182,10 +210,12 @@ def test_times_are_a_measure_only_where_they_were_taken():
 def test_sentences_follow_the_numbers():
     found = factorial()
     said = sweep_text.sensitivity_sentence(sweep.sensitivities(found, "respec", TAU), TAU)
-    assert said.startswith("1 of 2 parameters surely changes")
+    assert said.startswith("1 of 2 parameters surely changes tokens per forward. ")
     effects = sweep.sensitivities(found, "respec", TAU)
     said = sweep_text.sensitivity_sentence(effects, TAU, clock=effects[0].effect + .01)
-    assert said.startswith("none of 2 parameters surely change")
+    assert said.startswith("none of 2 parameters surely changes tokens per forward by more than equal work differs "
+                           f"(factor {effects[0].effect + .01:.2f}). ")
+    assert said.startswith(sweep_text.counted(effects, TAU, effects[0].effect + .01))
     assert "The intervals of 1 more lie above 1, and their effects below the factor" in said
     said = sweep_text.best_sentence(sweep.best_setting(found, TAU), TAU)
     assert "respec(theta=2, least=0.1)" in said

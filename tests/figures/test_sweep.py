@@ -49,6 +49,13 @@ def test_bars_of_sensitivity_are_percents_and_only_a_whole_interval_above_one_is
     assert list(bar.x) == pytest.approx([50, 2])
     assert list(bar.error_x.array) == pytest.approx([30, 8])
     assert list(bar.error_x.arrayminus) == pytest.approx([30, 12])
-    assert figure.layout.title.text == "1 of 2 parameters surely changes tau"
+    assert figure.layout.title.text == "1 of 2 parameters surely matter for tau"
+    assert [shape.x0 for shape in figure.layout.shapes] == [0]
     assert list(figures.sensitivity_bars(["x", "y"], [None, 1.5], [None, None], "tau").data[0].x) == [None, 50]
     assert figures.sensitivity_bars([], [], [], "tau").layout.title.text == "No parameter has two values"
+
+
+def test_an_effect_that_equal_work_has_too_is_not_counted_and_a_line_marks_it():
+    figure = figures.sensitivity_bars(["theta", "least"], [1.5, 1.1], [(1.2, 1.8), (1.05, 1.2)], "tau", clock=1.13)
+    assert figure.layout.title.text == "1 of 2 parameters surely matter for tau"
+    assert [shape.x0 for shape in figure.layout.shapes] == pytest.approx([0, 13])

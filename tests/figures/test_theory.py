@@ -25,3 +25,16 @@ def test_the_colour_bar_of_a_speed_map_says_when_faster_speeds_share_its_last_co
     for speeds, last in (([[1, 2], [0, 9.7]], "4 and more"), ([[1, 2], [0, 3]], "3")):
         bar = figures.speed_map([.1, .9], [0, .3], speeds).data[0].colorbar
         assert (bar.tickvals[-1], bar.ticktext[-1]) == (float(last[0]), last)
+
+
+def test_methods_whose_first_tokens_are_accepted_as_often_as_shown_are_named_together():
+    def title(**lines):
+        return figures.conditional_acceptance(lines).layout.title.text.replace("<br>", " ")
+
+    assert title(a=[.451, .2], b=[.449], c=[.3]).endswith("most often with “a” and “b”: 45%")
+    assert title(a=[.48], b=[.45]).endswith("most often with “a”: 48%")
+
+
+def test_each_depth_has_a_tick_until_there_are_too_many_to_read():
+    assert figures.conditional_acceptance({"a": [.5] * 8}).layout.xaxis.dtick == 1
+    assert figures.conditional_acceptance({"a": [.5] * 40}).layout.xaxis.dtick is None
