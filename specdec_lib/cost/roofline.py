@@ -8,6 +8,7 @@ out, so a real forward is slower; a ratio of two such times is an estimate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from specdec_lib.cost.flops import MatrixUse, Work, kv_numbers, layer_matrices, total_work
 from specdec_lib.models.llama.config import LlamaConfig
@@ -20,14 +21,16 @@ class Chip:
     name: str
     bandwidth: float
     flops: float
+    memory: float = inf                            # bytes
 
     def __post_init__(self):
-        if not (self.bandwidth > 0 and self.flops > 0):
-            raise ValueError(f"a device has rates above zero, got {self.bandwidth} and {self.flops}")
+        if not (self.bandwidth > 0 and self.flops > 0 and self.memory > 0):
+            raise ValueError(f"a device has rates and a memory above zero, got {self.bandwidth}, {self.flops} and "
+                             f"{self.memory}")
 
 
-# NVIDIA's data sheets: memory bandwidth, and dense bfloat16 operations (half of what is stated with sparsity)
-CHIPS = (Chip("A100 80GB SXM", 2.039e12, 312e12), Chip("H100 SXM", 3.35e12, 989e12))
+# NVIDIA's data sheets: memory bandwidth, dense bfloat16 operations (half of what is stated with sparsity), and memory
+CHIPS = (Chip("A100 80GB SXM", 2.039e12, 312e12, 80e9), Chip("H100 SXM", 3.35e12, 989e12, 80e9))
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Roofline:
         head = MatrixUse(shape.vocab * shape.hidden, 1, 1)
         weights = total_work([*layer_matrices(shape, shape.layers, 1, 1, 0), head])
         return Work(weights.read + batch * held, rows * (weights.products + held * shape.group))
+
+    def holds(self, batch: float) -> bool:
+        """Whether the weights, the embedding included, and the keys and values of a batch fit into the memory."""
+        embedding = 0 if self.shape.tied else self.shape.vocab * self.shape.hidden
+        return self.number * (self.work(batch, 1).read + embedding) <= self.chip.memory
 
     def reading(self, batch: float, width: float) -> float:
         """Seconds that the memory takes."""

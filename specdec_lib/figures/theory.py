@@ -6,23 +6,26 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series, with_legend
+from specdec_lib.figures.theme import PALETTE, canvas, numbers, same_length, series, whiskers, with_legend
 
 WHOLE = 16                                         # whole numbers as far apart as this have a tick each
 
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
            title: str, y_range: Sequence[float] | None = None, level: float | None = None,
-           x_range: Sequence[float] | None = None) -> go.Figure:
+           x_range: Sequence[float] | None = None,
+           spans: Mapping[str, Sequence[Sequence[float] | None]] | None = None) -> go.Figure:
     """One line for each name over the same x; the axis titles name quantities and units.
 
-    `y_range` and `x_range` fix the axes, so that a slider cannot rescale them; `level` draws a horizontal line.
+    `y_range` and `x_range` fix the axes, so that a slider cannot rescale them; `level` draws a horizontal line. `spans`
+    are whiskers of some lines, from the lowest to the highest value at each x.
     """
     figure = canvas(title, x_title, y_title)
     for place, (name, values) in enumerate(lines.items()):
         same_length(x=x, values=values)
         look = series(place)
         figure.add_scatter(x=numbers(x), y=numbers(values), name=str(name), mode="lines+markers",
+                           error_y=whiskers(values, (spans or {}).get(name, [None] * len(values)), look["colour"]),
                            line={"color": look["colour"], "dash": look["dash"]},
                            marker={"symbol": look["symbol"], "size": 8})
     if x and all(float(value).is_integer() for value in x) and max(x) - min(x) <= WHOLE:

@@ -92,6 +92,17 @@ def test_the_largest_miss_of_the_prediction_is_named(measured, side, holds):
     assert near is holds
 
 
+@pytest.mark.parametrize(("repeats", "near"), [((1.0, 2.0), None), ((1.0, 1.5), False)])
+def test_a_miss_within_the_range_of_the_repeats_decides_nothing(repeats, near):
+    rows = [one._replace(of_repeats=repeats) if (one.method, one.batch) == ("sam", 2) else one
+            for one in table(2.5, 1.4).rows]                                    # predicted 1.83 at batch 2
+    shown = BatchTable(tuple(rows), (), {"float32": CURVE})
+    ((said, holds),) = found.prediction_sentences(shown, "float32")
+    assert holds is near
+    assert said.endswith("31 % above" + ", within the range of the repeats, 1.00 to 2.00" * (near is None))
+    assert found.repeat_spans(shown, "float32", "sam") == [None, repeats]
+
+
 def test_runs_of_plain_decoding_alone_have_no_gain_to_show(tmp_path):
     told = {"rows": [row(1, 1.0, "ar")._asdict()], "runs": [], "curves": {}}
     (tmp_path / "batches.json").write_text(json.dumps(told))

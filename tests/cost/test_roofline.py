@@ -1,5 +1,7 @@
 """A roofline counts what is read and multiplied; against numbers by hand on a decoder of a few weights."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib.cost.batches import chain_speedup, last_batch
@@ -34,9 +36,20 @@ def test_long_contexts_keep_the_gain_at_batches_where_short_ones_lose_it():
     assert chain_speedup(0.7, 3, 40, short) < 1 < chain_speedup(0.7, 3, 40, long)
 
 
+def test_a_batch_fits_while_weights_embedding_and_all_keys_and_values_do():
+    room = 2 * (WEIGHTS + 80 + 3 * 5 * HELD)                        # three sequences of five tokens, two bytes a number
+    assert [Roofline(SHAPE, Chip("x", 1.0, 1.0, room), context=5).holds(batch) for batch in (1, 3, 4)] == [
+        True, True, False]
+    assert Roofline(SHAPE, Chip("x", 1.0, 1.0), context=5).holds(10 ** 9)
+    tied = replace(SHAPE, tied=True)
+    assert Roofline(tied, Chip("x", 1.0, 1.0, room - 160), context=5).holds(3)
+
+
 def test_rates_and_rows_are_above_zero():
     with pytest.raises(ValueError, match="above zero"):
         Chip("x", 0.0, 1.0)
+    with pytest.raises(ValueError, match="memory above zero"):
+        Chip("x", 1.0, 1.0, 0.0)
     with pytest.raises(ValueError, match="at least"):
         Roofline(SHAPE, CHIPS[0])(0, 1)
     assert all(chip.flops > 50 * chip.bandwidth for chip in CHIPS)              # one row is bound by memory
