@@ -110,7 +110,7 @@ def _quality_row(report: Report, name: str) -> dict[str, str]:
     out = {}
     for gate, said in QUALITIES.items():
         out[said] = estimate_text(entry[gate], entry["quality_ci"][gate])
-        out[f"{said}, less ar's"] = estimate_text(*moved[gate], signed=True)
+        out[f"{said}, minus plain decoding's"] = estimate_text(*moved[gate], signed=True)
     return out
 
 

@@ -27,6 +27,7 @@ STEP_OF = {"sam+eagle2+trigger": TRIGGER, "respec": COUNTS, "respec-relaxed": RE
 ORDER = ("ar", "eagle2", "sam", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, RELAXATION,
          "respec+token-recycling")
 CHAIN = ("ar", "eagle2", "sam+eagle2", TRIGGER, CANDIDATES, THRESHOLD, COUNTS, RELAXATION)
+PARTS = (TRIGGER, CANDIDATES, RELAXATION)                              # the paper's three
 CLAIMED = {"eagle2": 1.33, "sam": 1.25, "sam+eagle2": 1.25}            # "more than", abstract of arXiv 2511.01282
 
 
@@ -78,8 +79,9 @@ def claims_table(report: Report) -> list[dict]:
     if RELAXATION not in held:
         return []
     return [{"respec-relaxed over": base, "claimed (another target, other hardware)": f"more than {claim:.2f} times",
-             "measured here": times_text(*versus(report, held[base], held[RELAXATION])[2:])}
-            for base, claim in CLAIMED.items() if base in held]
+             "measured here": times_text(one.ratio, one.interval), "so it is": one.verdict}
+            for base, claim in CLAIMED.items() if base in held
+            for one in [versus(report, held[base], held[RELAXATION])]]
 
 
 def eagle2_step_seconds(report: Report) -> float:
@@ -110,7 +112,7 @@ def quality_by_step(report: Report, specs: Sequence[str]) -> dict[str, dict]:
 def quality_changes_text(report: Report, base: str, other: str) -> list[str]:
     """How each measure of quality differs, prompt by prompt, and whether the interval of the difference excludes 0."""
     moved = summary.quality_change(report.decodes, base, other)
-    return [f"{said}: {ablation_step(other)} less {ablation_step(base)} is {estimate_text(*moved[key], signed=True)}, "
+    return [f"{said}: {ablation_step(other)} minus {ablation_step(base)} is {estimate_text(*moved[key], signed=True)}, "
             + verdict(moved[key][1], "surely more", "surely less", line=0.0)
             for key, said in QUALITIES.items() if moved[key][0] is not None]
 
@@ -144,6 +146,31 @@ def verdict_text(report: Report) -> str:
     named = {word: [one.other for one in gains if one.verdict == word] for word in
              dict.fromkeys(("faster", "slower", *(one.verdict for one in gains)))}
     return "; ".join(f"{word}: {', '.join(names) or 'none'}" for word, names in named.items())
+
+
+def conclusion_text(report: Report, rival: str = "sam+eagle2") -> str:
+    """Strict and relaxed ReSpec over SAM-Decoding with EAGLE-2, and which of the paper's parts gain on their own."""
+    held = ablation_steps(report.entries)
+    sides = [versus(report, held[rival], held[step]) for step in (COUNTS, RELAXATION)
+             if step in held and rival in held]
+    said = [f"{held[one.other]} is {times_text(one.ratio, one.interval)} as fast as {rival}: {one.verdict}."
+            for one in sides]
+    parts = [one for one in step_gains(report) if one.other in PARTS]
+    gained = [one.other for one in parts if one.verdict == "faster"]
+    if parts:
+        said.append(f"Of the paper's parts in this run ({', '.join(one.other for one in parts)}), faster than the step "
+                    f"before: {', '.join(gained) or 'none'}.")
+    return " ".join(said + [f"{RELAXATION} may write another text."] * (RELAXATION in held))
+
+
+def family_title(report: Report) -> str:
+    """In how many pairs of a step and a family the step is told apart from the step before it."""
+    held = ablation_steps(report.entries)
+    chain = [held[name] for name in CHAIN if name in held]
+    found = [versus(report, base, other, family).verdict for base, other in zip(chain, chain[1:], strict=False)
+             for family in report.families]
+    return (f"Of {len(found)} pairs of a step and a family, {found.count('faster')} are faster than the step before and "
+            f"{found.count('slower')} slower")
 
 
 def _shown(value: object) -> str:

@@ -109,5 +109,5 @@ def speed_table(some: Iterable[RulePoint]) -> dict[str, dict]:
 
 def change_table(some: Iterable[RulePoint]) -> dict[str, dict]:
     """Every point: the differences of the four measures from plain decoding, with intervals."""
-    return {one.spec: {f"{said}, less ar's": estimate_text(*one.change[gate], signed=True)
+    return {one.spec: {f"{said}, minus plain decoding's": estimate_text(*one.change[gate], signed=True)
                        for gate, said in QUALITIES.items()} for one in some}

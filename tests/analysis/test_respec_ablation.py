@@ -90,7 +90,7 @@ def test_a_claim_and_what_was_measured_stand_in_columns_of_their_own():
     assert [line["respec-relaxed over"] for line in lines] == ["eagle2", "sam+eagle2"]
     assert [line["claimed (another target, other hardware)"] for line in lines] == [
         "more than 1.33 times", "more than 1.25 times"]
-    assert lines[0]["measured here"] == "0.50 times (0.50 to 0.50)"
+    assert (lines[0]["measured here"], lines[0]["so it is"]) == ("0.50 times (0.50 to 0.50)", "slower")
     assert respec_ablation.claims_table(report(PLAIN, ALL)) == []
 
 
@@ -129,9 +129,9 @@ def test_a_change_of_quality_is_judged_prompt_by_prompt():
     other = decodes("respec-relaxed", *[row("", 0, 1.0)._replace(tokens=(9,), nll=0.4)] * 4)
     said = respec_ablation.quality_changes_text(report(PLAIN, other), "ar", "respec-relaxed")
     assert said == [
-        "target NLL (nats per token): + relaxation less ar is +0.300 (+0.300 to +0.300), surely more",
-        "overlap with ar: + relaxation less ar is -1.000 (-1.000 to -1.000), surely less",
-        "repeated 4-grams: + relaxation less ar is +0.000 (+0.000 to +0.000), not told apart"]
+        "target NLL (nats per token): + relaxation minus ar is +0.300 (+0.300 to +0.300), surely more",
+        "overlap with ar: + relaxation minus ar is -1.000 (-1.000 to -1.000), surely less",
+        "repeated 4-grams: + relaxation minus ar is +0.000 (+0.000 to +0.000), not told apart"]
     few = respec_ablation.quality_changes_text(report(PLAIN[:4], other[:4]), "ar", "respec-relaxed")
     assert "no interval" in few[0]
 
@@ -168,3 +168,22 @@ def test_a_kept_run_is_read_and_without_one_words_are_checked_before_anything_is
     assert compare.read_or_measure(str(tmp_path)).decodes == tuple(PLAIN)
     with pytest.raises(Refusal, match="no method named 'no-such'"):
         compare.read_or_measure("", str(tmp_path / "new"), methods="ar,no-such")
+
+
+def test_the_conclusion_judges_strict_and_relaxed_respec_against_the_rival_and_names_the_parts_that_gain():
+    trigger = decodes("sam+eagle2+trigger", row("feedback-retrieval", 3, 1.0))           # twice as fast as BOTH
+    assert respec_ablation.conclusion_text(report(PLAIN, BOTH, trigger, ALL, SLOW)) == (
+        "respec is 2.00 times (2.00 to 2.00) as fast as sam+eagle2: faster. "
+        "respec-relaxed is 0.25 times (0.25 to 0.25) as fast as sam+eagle2: slower. "
+        "Of the paper's parts in this run (+ trigger, + relaxation), faster than the step before: + trigger. "
+        "+ relaxation may write another text.")
+    assert respec_ablation.conclusion_text(report(PLAIN, ALL)) == ""
+    assert respec_ablation.conclusion_text(report(PLAIN, BOTH, SLOW)).endswith(
+        "(+ relaxation), faster than the step before: none. + relaxation may write another text.")
+
+
+def test_the_families_in_which_a_step_is_told_apart_are_counted():
+    other = [decodes("ar", *[row("", 0, 1.0)] * 4, family="rag", start=5),
+             decodes("sam+eagle2", *[row("", 0, 1.5)] * 4, family="rag", start=5)]
+    assert respec_ablation.family_title(report(PLAIN, BOTH, *other)) == (
+        "Of 2 pairs of a step and a family, 1 are faster than the step before and 1 slower")

@@ -60,7 +60,7 @@ def test_above_temperature_zero_the_overlap_is_shown_and_not_judged():
     assert "overlap" not in verification_text.verdicts(points, verification_text.judged_measures(warm))[0]
     assert "temperature 0.7" in verification_text.comparison_text(warm)
     assert "the rule causes every difference" in verification_text.comparison_text(RUN)
-    assert verification_text.change_table(points)[SOFT]["overlap with ar, less ar's"].startswith("-1.000")
+    assert verification_text.change_table(points)[SOFT]["overlap with ar, minus plain decoding's"].startswith("-1.000")
 
 
 def test_without_a_lossless_rule_to_hold_it_against_a_sentence_says_so():
@@ -72,7 +72,7 @@ def test_the_tables_have_a_line_for_every_method_with_intervals():
     line = verification_text.speed_table(POINTS)[SOFT] | verification_text.change_table(POINTS)[SOFT]
     assert line["over its lossless rule"] == "2.00 times (2.00 to 2.00)"
     assert line["not the best, of 100"] == 50
-    assert line["target NLL (nats per token), less ar's"] == "+0.100 (+0.100 to +0.100)"
+    assert line["target NLL (nats per token), minus plain decoding's"] == "+0.100 (+0.100 to +0.100)"
     for made in (verification_text.speed_table(POINTS), verification_text.change_table(POINTS)):
         assert list(made) == [one.spec for one in POINTS]
 
