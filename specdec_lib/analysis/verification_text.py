@@ -56,20 +56,34 @@ def verdicts(some: Sequence[RulePoint], gates: Sequence[str]) -> list[str]:
         lossy = {rule: curve for rule, curve in rule_curves(own, drafter).items()
                  if not all(one.lossless for one in curve)}
         out += [rule_sentence(curve, gates) for curve in lossy.values()]
-        out.append(conclusion_text(own, gates))
+        out.append(" ".join(filter(None, (conclusion_text(own, gates), rivals_text(own, gates)))))
     return out
 
 
 def conclusion_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     """The conclusion for one drafter: of its surely faster rules that lose in the fewest measures, the fastest."""
-    quick = surely_faster_points(own)
-    if not quick:
+    ranked = with_fewest_losses(own, gates)
+    if not ranked:
         return f"With {own[0].drafter} no rule is surely faster than its lossless one."
-    best = min(quick, key=lambda one: (len(losses(one, gates)), -(one.over.value or 0.0)))
-    lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates)) or "nothing"
-    return (f"With {best.drafter}, {best.label} is the best trade: {times_text(*best.over)} as fast as its lossless"
-            " rule,"
-            f" surely worse in {lost}.")
+    best = ranked[0]
+    lost = ", ".join(QUALITIES[gate] for gate in losses(best, gates))
+    return (f"With {best.drafter}, {best.label} is the fastest of those worse in the fewest measures:"
+            f" {times_text(*best.over)} as fast as its lossless rule, surely worse in"
+            f" {lost or f'none of the {len(gates)} judged'}.")
+
+
+def with_fewest_losses(own: Sequence[RulePoint], gates: Sequence[str]) -> list[RulePoint]:
+    """The surely faster settings that are surely worse in the fewest measures, the fastest of each rule, best first."""
+    quick = sorted(surely_faster_points(own), key=lambda one: (len(losses(one, gates)), -(one.over.value or 0.0)))
+    fewest = [one for one in quick if len(losses(one, gates)) == len(losses(quick[0], gates))]
+    return list({one.rule: one for one in reversed(fewest)}.values())[::-1]
+
+
+def rivals_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
+    """The other rules that lose in as few measures as the one that is named; their intervals may overlap with its."""
+    _, *others = with_fewest_losses(own, gates) or [None]
+    told = "; ".join(f"{one.label} {times_text(*one.over)}" for one in others)
+    return f"Surely faster and worse in as few: {told or 'no other rule'}." if surely_faster_points(own) else ""
 
 
 def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:

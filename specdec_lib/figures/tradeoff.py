@@ -37,6 +37,8 @@ def tradeoff(outcomes: Mapping[str, TradeoffPoint], quality: str, curves: Mappin
     if level is not None:
         figure.add_hline(y=level, line={"color": PALETTE["quiet"], "dash": "dot", "width": 1.5})
     for place, (rule, names) in enumerate(curves.items()):
+        if not names:                              # an empty curve keeps the colours of those behind it
+            continue
         look = series(place)
         figure.add_scatter(**curve_points(outcomes, names, chosen, lossless, look), name=rule,
                            line={"color": look["colour"], "dash": look["dash"], "width": 2})

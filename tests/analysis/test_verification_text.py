@@ -21,8 +21,9 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
         "eagle, relaxed (margin 0.1): 2.00 times (2.00 to 2.00) as fast as eagle (faster); surely worse than plain"
         " decoding in: target NLL (nats per token) +0.100 (+0.100 to +0.100), overlap with ar -1.000 (-1.000 to"
         " -1.000); 50.0 of 100 tokens are not the target's best.",
-        "With eagle, relaxed (margin 0.1) is the best trade: 2.00 times (2.00 to 2.00) as fast as its lossless rule,"
-        " surely worse in target NLL (nats per token), overlap with ar.",
+        "With eagle, relaxed (margin 0.1) is the fastest of those worse in the fewest measures: 2.00 times (2.00 to"
+        " 2.00) as fast as its lossless rule, surely worse in target NLL (nats per token), overlap with ar. Surely faster"
+        " and worse in as few: no other rule.",
         "sam+token-recycling, relaxed: 1.00 times (1.00 to 1.00) as fast as sam+token-recycling (not told apart);"
         " surely worse than plain decoding in: target NLL (nats per token) +0.025 (+0.025 to +0.025); 0.0 of 100 tokens"
         " are not the target's best.",
@@ -31,8 +32,8 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
 
 def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
     same = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
-    assert verification_text.conclusion_text(same,
-                                             ALL).endswith("as fast as its lossless rule, surely worse in nothing.")
+    assert verification_text.conclusion_text(same, ALL).endswith(
+        "as fast as its lossless rule, surely worse in none of the 4 judged.")
     dear = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(HARD, 1.0, nll=0.2),
                                                     decodes(SOFT, 0.8, nll=0.4)))
     assert "margin 0.9" in verification_text.conclusion_text(dear, ALL)    # slower, and it loses nothing
@@ -41,6 +42,18 @@ def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
     assert verification_text.losses(better[1], ALL, -1) == ["target_nll"]
     assert "surely worse than plain decoding in: nothing; surely better in: target NLL (nats per token) -0.050" \
         in verification_text.verdicts(better, ALL)[0]
+
+
+def test_rules_that_lose_in_as_few_measures_are_named_beside_the_fastest_each_with_its_fastest_setting():
+    rivals = [decodes("eagle@typical", 1.2, nll=0.2), decodes("eagle@typical(eps=0.02)", 1.1, nll=0.2),
+              decodes("eagle@consultant", 1.0, nll=0.4)]
+    points = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2), *rivals))
+    assert [one.label for one in verification_text.with_fewest_losses(points, ALL)] == [
+        "relaxed (margin 0.1)", "typical (eps 0.02)"]
+    assert verification_text.rivals_text(points, ALL) == (
+        "Surely faster and worse in as few: typical (eps 0.02) 1.45 times (1.45 to 1.45).")
+    slow = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 9.0)))
+    assert verification_text.rivals_text(slow, ALL) == ""
 
 
 def test_a_strict_setting_that_is_surely_faster_goes_before_a_loose_one_that_only_looks_so():

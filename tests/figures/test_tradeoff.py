@@ -71,3 +71,10 @@ def test_choosing_another_point_does_not_move_the_axes():
     assert one.xaxis.range == two.xaxis.range
     assert one.yaxis.range == two.yaxis.range
     assert one.xaxis.range[0] < 1.25 < 3.0 < one.xaxis.range[1]
+
+
+def test_a_rule_keeps_its_colour_where_another_has_no_settings():
+    with_gap = figures.tradeoff(OUTCOMES, "overlap", {"gone": [], "ours": ["loose"]}).data[0]
+    both = figures.tradeoff(OUTCOMES, "overlap", {"gone": ["strict"], "ours": ["loose"]}).data[1]
+    assert (with_gap.name, with_gap.marker.color) == ("ours", both.marker.color)
+    assert with_gap.marker.color != figures.tradeoff(OUTCOMES, "overlap", {"ours": ["loose"]}).data[0].marker.color
