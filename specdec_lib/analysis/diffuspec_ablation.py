@@ -7,6 +7,7 @@ interval of their own ratio, paired over prompts. The published figures are in `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from specdec_lib import measure
@@ -43,7 +44,7 @@ def read_ablation(run: str, out: str = "", **options) -> tuple[Report, str]:
         require_all_cells(split_specs(options.get("methods", "")))
     report = compare.read_or_measure(run, out, **options)
     require_all_cells(report.entries)
-    return report, "A finished run." if run else "Measured here."
+    return report, f"Read from {run.removeprefix('../')}." if run else "Measured here."
 
 
 def require_all_cells(specs: Iterable[str]) -> None:
@@ -128,7 +129,7 @@ def pair_table(report: Report, pairs: dict[str, Pair]) -> dict[str, dict]:
     out = {}
     for name, pair in pairs.items():
         tokens, speed = tokens_of_pair(report, pair), speed_of_pair(report, pair)
-        out[name] = {"against": speed.base, "tokens per forward, times": tokens.ratio,
+        out[name] = {"method": speed.other, "against": speed.base, "tokens per forward, times": tokens.ratio,
                      "95 % of tokens": interval_text(tokens.interval), "times as fast": speed.ratio,
                      "95 % of speed": interval_text(speed.interval), "so it is": speed.verdict}
     return out
@@ -176,6 +177,19 @@ def pair_sentence(report: Report, pair: Pair, family: str | None = None) -> str:
     """A sentence with tokens and milliseconds of a round on both sides, on one family or on all prompts."""
     (had, took), (tokens, ms) = (compare.mean_round(report, spec, family) for spec in pair)
     return f"{tokens:.2f} tokens a round in {ms:.1f} ms, against {had:.2f} in {took:.1f} ms"
+
+
+def depth_text(report: Report, depth: int = 3) -> str:
+    """What the search does to acceptance at the first token and at a deeper one, and how many drafts get that deep."""
+    held = specs_by_cell(report.entries)
+    without, with_it = (report.entries[held[one]]["conditional_acceptance"] if one in held else []
+                        for one in (NEITHER, SEARCH))
+    if min(len(without), len(with_it)) < depth:
+        return f"No draft of both cells got to depth {depth}."
+    reached = [math.prod(rates[:depth - 1]) for rates in (with_it, without)]
+    return (f"At a fixed length the first token is accepted in {with_it[0]:.0%} of the drafts with the search and in "
+            f"{without[0]:.0%} without it. At depth {depth} it is {with_it[depth - 1]:.0%} against "
+            f"{without[depth - 1]:.0%}, of the {reached[0]:.0%} and {reached[1]:.0%} of the drafts that get that deep.")
 
 
 def part_ms(report: Report, spec: str, part: str) -> float:

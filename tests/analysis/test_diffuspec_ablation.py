@@ -74,12 +74,23 @@ def test_the_search_costs_what_drafting_takes_more_at_one_length():
         "3.00 tokens a round in 1750.0 ms, against 2.00 in 1500.0 ms")
 
 
+def test_acceptance_at_a_depth_is_told_with_the_share_of_drafts_that_get_there():
+    at = report(PLAIN, *FOUR[:2])
+    at.entries[SPECS[0]]["conditional_acceptance"] = [.5, .2, .1]
+    at.entries[SPECS[1]]["conditional_acceptance"] = [.4, .25, .3, .3]
+    assert diffuspec_ablation.depth_text(at) == (
+        "At a fixed length the first token is accepted in 40% of the drafts with the search and in 50% without it. At depth"
+        " 3 it is 30% against 10%, of the 10% and 10% of the drafts that get that deep.")
+    at.entries[SPECS[0]]["conditional_acceptance"] = [.5, .2]
+    assert diffuspec_ablation.depth_text(at) == "No draft of both cells got to depth 3."
+
+
 def test_claims_follow_the_interval_and_claims_without_their_methods_are_left_out():
     said = {line["claim (7B drafting for 32B, as published)"]: line["does it hold here"]
             for line in diffuspec_claims.claim_table(RUN)}
     assert said["the search increases the tokens of a round: 6.95 over 6.05"] == "yes"
     assert said["it is faster than plain decoding: 3.08"] == "yes"
-    assert said["the search is about 1 % of a round (0.8% in Figure 6)"] == "no"
+    assert said["the search is about 1 % of a round (0.8% in Figure 6)"] == "no, without an interval"
     assert not any("SAMD" in claim or "denoising" in claim for claim in said)
     tie = report(PLAIN, decodes(SPECS[1], [2, 2], .5), decodes(SPECS[3], [2, 2], .5))
     assert diffuspec_claims.claim_table(tie)[0]["does it hold here"] == "not told apart"
@@ -116,7 +127,7 @@ def test_a_finished_run_is_read_and_one_without_all_cells_is_refused_before_anyt
     RunFolder(tmp_path, Plan(("ar", *SPECS))).finish(PLAIN, RUN.summary)
     found, whence = diffuspec_ablation.read_ablation(str(tmp_path))
     assert found.entries == RUN.entries
-    assert whence == "A finished run."
+    assert whence.startswith("Read from ")
     with pytest.raises(Refusal, match="lacks its cell of neither, search, controller"):
         diffuspec_ablation.read_ablation("", str(tmp_path / "new"), methods="ar,diffuspec")
     assert not (tmp_path / "new").exists()

@@ -1,0 +1,45 @@
+"""Many comparisons at once: what stays outside 1 together, how far "not told apart" reaches, and predictions beside it."""
+
+import pytest
+
+from specdec_lib.analysis import length_policies, policy_verdicts
+from specdec_lib.analysis.compare import Comparison
+from tests.bench.made_up import decodes, report, turn
+
+
+def step(ratio, low, high):
+    return Comparison("policy", "fixed 2", ratio, (low, high))
+
+
+def test_one_comparison_keeps_its_interval_and_many_have_wider_ones():
+    assert policy_verdicts.joint_intervals({"a": step(1.0, .8, 1.25)})["a"] == pytest.approx((.8, 1.25))
+    low, high = policy_verdicts.joint_intervals({name: step(1.0, .8, 1.25) for name in "abcdefgh"})["a"]
+    assert (low, high) == pytest.approx((.8 ** 1.395, 1.25 ** 1.395), rel=1e-3)        # 2.734 deviations over 1.960
+    assert policy_verdicts.joint_intervals({"a": Comparison("a", "b", 1.0, None)}) == {}
+
+
+def test_policies_that_are_told_apart_together_are_named():
+    steps = {"a": step(1.5, 1.4, 1.6), "b": step(1.02, 1.001, 1.04), "c": step(.5, .4, .6), "d": step(1.0, .9, 1.1)}
+    said = policy_verdicts.joint_text(steps)
+    assert said == ("At 95 % each, 0.2 of 4 would lie outside by chance. At 95 % for all together surely faster: a, 1.50 "
+                    "times. Surely slower: c, 0.50 times.")
+    assert "surely faster: none. Surely slower: none." in policy_verdicts.joint_text({"d": steps["d"]})
+
+
+def test_a_policy_that_is_not_told_apart_is_told_with_how_much_slower_it_may_be():
+    steps = {"a": step(.96, .91, 1.001), "b": step(1.0, .95, 1.05), "c": step(.5, .4, .6)}
+    assert policy_verdicts.not_equal_text(steps) == (
+        "Not told apart at 95 % is not equal: a may be slower by 9%, its interval is 0.91 to 1.00.")
+    assert policy_verdicts.not_equal_text({"c": steps["c"]}).startswith("Every policy")
+
+
+def test_predictions_of_a_drafter_are_counted_beside_what_the_run_says_of_the_same_policies():
+    run = report(decodes("ar", *[turn(0, 0)] * 6), decodes("eagle(depth=1)", *[turn(1, 1, what=.25)] * 3),
+                 decodes("eagle(depth=2)", *[turn(2, 2, what=.5)] * 2), decodes("eagle@svip", *[turn(2, 2, what=.25)] * 2),
+                 decodes("eagle@tapout", *[turn(4, 1, what=1.0)] * 3))
+    lines = length_policies.policies_by_drafter(run)["eagle"]
+    speeds = {"fixed 1": 1.0, "fixed 2": 2.0, "svip": 2.4, "tapout": 2.2, "never run": 9.0}
+    assert policy_verdicts.agreement_text(run, "eagle", lines, speeds) == (
+        "eagle: predicted faster than the best fixed length all 2 policies, surely faster in the run 1 of 2. "
+        "Predictions above the measured interval: 1. Of 6 pairs that the run tells apart, 4 were predicted in the "
+        "measured order.")
