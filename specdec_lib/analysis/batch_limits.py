@@ -28,7 +28,7 @@ def fitting(line: Roofline, batches: Sequence[int]) -> list[int]:
 
 def limit_rows(shape: LlamaConfig, chips: Sequence[Chip], contexts: Sequence[int], alpha: float, lengths: Sequence[int],
                batches: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """A row for each device and context: the last batch that fits, and up to which of those chains of each length pay."""
+    """A row for each device and context: the last batch that fits, and up to which of those each chain pays."""
     for chip, context in ((chip, context) for chip in chips for context in contexts):
         line = Roofline(shape, chip, context)
         fit = fitting(line, batches)

@@ -94,7 +94,8 @@ def price_prediction(report: Report) -> list[dict]:
     share = parts["search"] / sum(parts.values())
     theirs = diffuspec_published.DIFFUSPEC_ROUND.search / diffuspec_published.DIFFUSPEC_ROUND.whole
     return [{"claim (7B drafting for 32B, as published)": f"the search is about 1 % of a round ({theirs:.1%} in Figure"
-             " 6)", "measured here": f"{share:.1%}", "does it hold here": f"{'yes' if share < .02 else 'no'}, without an interval",
+             " 6)", "measured here": f"{share:.1%}",
+             "does it hold here": f"{'yes' if share < .02 else 'no'}, without an interval",
              "a round, here": f"{parts['search']:.1f} ms of {sum(parts.values()):.1f} ms"}]
 
 

@@ -22,8 +22,9 @@ def joint_intervals(steps: Mapping[str, Comparison]) -> dict[str, tuple[float, f
     """The intervals widened until 95 % holds for all of them together; comparisons without one are left out."""
     normal = NormalDist()
     wider = normal.inv_cdf(1 - .025 / max(1, len(steps))) / normal.inv_cdf(.975)
-    return {name: (one.ratio * (one.interval[0] / one.ratio) ** wider, one.ratio * (one.interval[1] / one.ratio) ** wider)
-            for name, one in steps.items() if one.interval and one.ratio}
+    known = {name: (one.ratio, *one.interval) for name, one in steps.items() if one.interval and one.ratio}
+    return {name: (ratio * (low / ratio) ** wider, ratio * (high / ratio) ** wider)
+            for name, (ratio, low, high) in known.items()}
 
 
 def joint_text(steps: Mapping[str, Comparison]) -> str:
@@ -31,8 +32,8 @@ def joint_text(steps: Mapping[str, Comparison]) -> str:
     wide = joint_intervals(steps)
     named = {word: [f"{name}, {steps[name].ratio:.2f} times" for name, span in wide.items() if verdict(span) == word]
              for word in ("faster", "slower")}
-    return (f"At 95 % each, {.05 * len(steps):.1f} of {len(steps)} would lie outside by chance. At 95 % for all together "
-            f"surely faster: {'; '.join(named['faster']) or 'none'}. Surely slower: "
+    return (f"At 95 % each, {.05 * len(steps):.1f} of {len(steps)} would lie outside by chance. At 95 % for all"
+            f" together surely faster: {'; '.join(named['faster']) or 'none'}. Surely slower: "
             f"{'; '.join(named['slower']) or 'none'}.")
 
 
@@ -56,6 +57,6 @@ def agreement_text(report: Report, name: str, lines: Sequence[PolicyResult], spe
     won = [length_policies.policy_ratio(report, best, own[policy]).verdict == "faster" for policy in rows]
     above = sum(row["the prediction is"] == "above it" for row in rows.values())
     alike, apart = length_policies.order_agreement(report, lines, speeds)
-    return (f"{name}: predicted faster than the best fixed length {how_many(row['predicted'] > 1 for row in rows.values())}"
-            f" policies, surely faster in the run {how_many(won)}. Predictions above the measured interval: {above}. Of"
-            f" {apart} pairs that the run tells apart, {alike} were predicted in the measured order.")
+    guessed = how_many(row["predicted"] > 1 for row in rows.values())
+    return (f"{name}: predicted faster than the best fixed length {guessed} policies, surely faster in the run"
+            f" {how_many(won)}. Predictions above the measured interval: {above}. Of {apart} pairs that the run tells apart, {alike} were predicted in the measured order.")

@@ -169,8 +169,8 @@ def family_title(report: Report) -> str:
     chain = [held[name] for name in CHAIN if name in held]
     found = [versus(report, base, other, family).verdict for base, other in zip(chain, chain[1:], strict=False)
              for family in report.families]
-    return (f"Of {len(found)} pairs of a step and a family, {found.count('faster')} are faster than the step before and "
-            f"{found.count('slower')} slower")
+    return (f"Of {len(found)} pairs of a step and a family, {found.count('faster')} are faster than the step before"
+            f" and {found.count('slower')} slower")
 
 
 def _shown(value: object) -> str:

@@ -112,7 +112,7 @@ def sensitivity_sentence(found: list[Sensitivity], measure: str, clock: float = 
 
 
 def completed(run: SweepRun, method: str, labels: Iterable[str]) -> dict[str, list]:
-    """The swept parameters of a method in each setting; one that a setting does not name ran at the method's default."""
+    """The swept parameters of a method in each setting; one that a setting does not name ran at its default."""
     takes = signature(catalog.methods()[method].make).parameters if method in catalog.methods() else {}
     usual = {name: one.default for name, one in takes.items() if one.default is not Parameter.empty}
     return {name: [run.settings[label].parameters.get(name, usual.get(name)) for label in labels]
@@ -121,7 +121,7 @@ def completed(run: SweepRun, method: str, labels: Iterable[str]) -> dict[str, li
 
 def plane_title(names: tuple[str, str], values: list[list[float | None]], measure: str, clock: float = 1.0,
                 more_is_better: bool = True) -> str | None:
-    """What a plane shows where its best and worst lie as close as equal work, or are equal; None where it shows more."""
+    """What a plane shows where its best and worst lie as close as equal work; None where it shows more."""
     known = sorted(value for row in values for value in row if value is not None)
     if known[0] == known[-1]:
         return f"{measure} is {known[0]:.2f} everywhere: {names[0]} and {names[1]} do not change it"

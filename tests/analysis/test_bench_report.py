@@ -104,8 +104,10 @@ def test_advice_takes_the_simplest_method_that_is_not_told_apart_from_the_fastes
     assert advised(named_report(respec=1.0, eagle2=1.2, **{"sam+token-recycling": close})) == (
         "respec", "sam+token-recycling", "the simplest that is not told apart from respec, which is 1.06 times "
         "(0.82 to 1.28) as fast; it needs nothing beside the target")
-    assert advised(named_report(respec=1.0, eagle2=close, **{"sam+token-recycling": 1.2}))[:2] == ("respec", "eagle2")
-    assert advised(named_report(eagle2=1.2, **{"draft-model": 1.0}))[2].endswith("needs a draft model beside the target")
+    at = named_report(respec=1.0, eagle2=close, **{"sam+token-recycling": 1.2})
+    assert advised(at)[:2] == ("respec", "eagle2")
+    at = named_report(eagle2=1.2, **{"draft-model": 1.0})
+    assert advised(at)[2].endswith("needs a draft model beside the target")
 
 
 def test_what_is_not_told_apart_from_plain_decoding_is_not_taken_where_the_fastest_is():

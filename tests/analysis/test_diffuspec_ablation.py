@@ -79,8 +79,8 @@ def test_acceptance_at_a_depth_is_told_with_the_share_of_drafts_that_get_there()
     at.entries[SPECS[0]]["conditional_acceptance"] = [.5, .2, .1]
     at.entries[SPECS[1]]["conditional_acceptance"] = [.4, .25, .3, .3]
     assert diffuspec_ablation.depth_text(at) == (
-        "At a fixed length the first token is accepted in 40% of the drafts with the search and in 50% without it. At depth"
-        " 3 it is 30% against 10%, of the 10% and 10% of the drafts that get that deep.")
+        "At a fixed length the first token is accepted in 40% of the drafts with the search and in 50% without it. At"
+        " depth 3 it is 30% against 10%, of the 10% and 10% of the drafts that get that deep.")
     at.entries[SPECS[0]]["conditional_acceptance"] = [.5, .2]
     assert diffuspec_ablation.depth_text(at) == "No draft of both cells got to depth 3."
 

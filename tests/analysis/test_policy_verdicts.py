@@ -1,4 +1,4 @@
-"""Many comparisons at once: what stays outside 1 together, how far "not told apart" reaches, and predictions beside it."""
+"""Many comparisons at once: what leaves 1 out together, what "not told apart" allows, and predictions beside it."""
 
 import pytest
 
@@ -21,8 +21,8 @@ def test_one_comparison_keeps_its_interval_and_many_have_wider_ones():
 def test_policies_that_are_told_apart_together_are_named():
     steps = {"a": step(1.5, 1.4, 1.6), "b": step(1.02, 1.001, 1.04), "c": step(.5, .4, .6), "d": step(1.0, .9, 1.1)}
     said = policy_verdicts.joint_text(steps)
-    assert said == ("At 95 % each, 0.2 of 4 would lie outside by chance. At 95 % for all together surely faster: a, 1.50 "
-                    "times. Surely slower: c, 0.50 times.")
+    assert said == ("At 95 % each, 0.2 of 4 would lie outside by chance. At 95 % for all together surely faster: a, "
+                    "1.50 times. Surely slower: c, 0.50 times.")
     assert "surely faster: none. Surely slower: none." in policy_verdicts.joint_text({"d": steps["d"]})
 
 
@@ -35,7 +35,8 @@ def test_a_policy_that_is_not_told_apart_is_told_with_how_much_slower_it_may_be(
 
 def test_predictions_of_a_drafter_are_counted_beside_what_the_run_says_of_the_same_policies():
     run = report(decodes("ar", *[turn(0, 0)] * 6), decodes("eagle(depth=1)", *[turn(1, 1, what=.25)] * 3),
-                 decodes("eagle(depth=2)", *[turn(2, 2, what=.5)] * 2), decodes("eagle@svip", *[turn(2, 2, what=.25)] * 2),
+                 decodes("eagle(depth=2)", *[turn(2, 2, what=.5)] * 2),
+                 decodes("eagle@svip", *[turn(2, 2, what=.25)] * 2),
                  decodes("eagle@tapout", *[turn(4, 1, what=1.0)] * 3))
     lines = length_policies.policies_by_drafter(run)["eagle"]
     speeds = {"fixed 1": 1.0, "fixed 2": 2.0, "svip": 2.4, "tapout": 2.2, "never run": 9.0}

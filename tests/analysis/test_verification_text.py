@@ -22,8 +22,8 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
         " decoding in: target NLL (nats per token) +0.100 (+0.100 to +0.100), overlap with ar -1.000 (-1.000 to"
         " -1.000); 50.0 of 100 tokens are not the target's best.",
         "With eagle, relaxed (margin 0.1) is the fastest of those worse in the fewest measures: 2.00 times (2.00 to"
-        " 2.00) as fast as its lossless rule, surely worse in target NLL (nats per token), overlap with ar. Surely faster"
-        " and worse in as few: no other rule.",
+        " 2.00) as fast as its lossless rule, surely worse in target NLL (nats per token), overlap with ar. Surely"
+        " faster and worse in as few: no other rule.",
         "sam+token-recycling, relaxed: 1.00 times (1.00 to 1.00) as fast as sam+token-recycling (not told apart);"
         " surely worse than plain decoding in: target NLL (nats per token) +0.025 (+0.025 to +0.025); 0.0 of 100 tokens"
         " are not the target's best.",

@@ -11,7 +11,8 @@ def test_a_range_given_is_kept_whatever_is_drawn_and_the_level_is_a_line():
 
 
 def test_only_lines_with_a_range_have_whiskers_and_they_end_there():
-    one, other = figures.curves([1, 2], {"a": [2, 3], "b": [1, 1]}, "x", "y", "a title", spans={"a": [(1, 4), None]}).data
+    lines = {"a": [2, 3], "b": [1, 1]}
+    one, other = figures.curves([1, 2], lines, "x", "y", "a title", spans={"a": [(1, 4), None]}).data
     assert (list(one.error_y.array), list(one.error_y.arrayminus)) == ([2, None], [1, None])
     assert other.error_y.visible is False
 
