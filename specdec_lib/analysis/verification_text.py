@@ -76,7 +76,10 @@ def with_fewest_losses(own: Sequence[RulePoint], gates: Sequence[str]) -> list[R
     """The surely faster settings that are surely worse in the fewest measures, the fastest of each rule, best first."""
     quick = sorted(surely_faster_points(own), key=lambda one: (len(losses(one, gates)), -(one.over.value or 0.0)))
     fewest = [one for one in quick if len(losses(one, gates)) == len(losses(quick[0], gates))]
-    return list({one.rule: one for one in reversed(fewest)}.values())[::-1]
+    best: dict[str, RulePoint] = {}
+    for one in fewest:
+        best.setdefault(one.rule, one)
+    return list(best.values())
 
 
 def rivals_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:

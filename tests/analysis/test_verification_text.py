@@ -96,3 +96,9 @@ def test_the_farthest_text_is_the_one_that_repeats_itself_most_and_else_the_leas
     assert (plain.method, plain.question_id, own.outcome.tokens) == ("ar", 0, (9,) * 4)
     longer = replace(other[3], outcome=replace(other[3].outcome, tokens=(7,) * 9))
     assert verification_text.most_repetitive_pair(report(PLAIN, [*other[:3], longer, other[4]]), SOFT)[1] == longer
+
+
+def test_the_fastest_rule_comes_first_whatever_its_other_settings():
+    slower_too = [decodes(SOFT, 0.8, nll=0.2), decodes(HARD, 1.4, nll=0.2), decodes("eagle@typical", 1.1, nll=0.2)]
+    points = verification_tradeoff.rule_points(report(PLAIN, HEAD, *slower_too))
+    assert [one.spec for one in verification_text.with_fewest_losses(points, ALL)] == [SOFT, "eagle@typical"]
