@@ -18,8 +18,8 @@ from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report, load_report
 from specdec_lib.analysis.compare import Comparison
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.analysis.result_row import place, result_rows
-from specdec_lib.analysis.wording import over, placed
+from specdec_lib.analysis.result_row import is_busy, place, result_rows
+from specdec_lib.analysis.wording import ends, number, over, placed
 from specdec_lib.bench import summary
 from specdec_lib.bench.runners import WARM
 from specdec_lib.specs import parse_part
@@ -59,7 +59,14 @@ def read_policies(run: str) -> tuple[Report, str]:
     if not policies_by_drafter(report):
         raise Refusal(f"the run in {run} has no fixed length of any drafter to compare a policy with: measure one,"
                       " such as eagle(depth=2)")
-    return report, "A finished run."
+    return report, whence(report, run)
+
+
+def whence(report: Report, run: str) -> str:
+    """A sentence on where and when the run in the folder `run` was measured, as far as its summary says."""
+    about, date = report.summary.get("machine", {}), report.summary.get("created", "")[:10]
+    return (f"The run in {run.removeprefix('../')}, measured"
+            + (f" on {about['gpu'] or about['processor']}" if about else "") + (f" on {date}" if date else "") + ".")
 
 
 def policy_result(spec: str) -> PolicyResult:
@@ -153,20 +160,51 @@ def rule_rows(report: Report, rules: Iterable[str]) -> list[dict]:
                                 if one.length is not None or one.policy in rules])
 
 
-def measured_sentences(report: Report, by_drafter: Mapping[str, Sequence[PolicyResult]], policy: str,
-                       predictions: Mapping[str, float]) -> list[str]:
-    """A policy over the best fixed length of each drafter, and where the first one's interval lies.
+def verdicts(report: Report, policies: Iterable[str], base: str = "") -> list[str]:
+    """A sentence on each of these policies over the best fixed length of each drafter, or over the policy `base`."""
+    sure, said = "" if is_busy(report) else "surely ", []
+    for policy in policies:
+        steps = {}
+        for name, lines in policies_by_drafter(report).items():
+            own = {one.policy: one for one in lines}
+            held = own.get(base) if base else best_fixed(report, lines)
+            if policy in own and held:
+                steps[name] = policy_ratio(report, held, own[policy])
+        said += [over(f"With {name}, {policy}", step.ratio, step.interval, step.base, sure=sure) + "."
+                 for name, step in steps.items()]
+        said += [] if steps else [f"The run has no {policy} beside {base or 'a fixed length'}."]
+    return said
 
-    `predictions` are ratios to the best fixed length, by what they were predicted from.
-    """
-    steps = {name: policy_ratio(report, best_fixed(report, lines), one)
-             for name, lines in by_drafter.items() for one in lines if one.policy == policy}
-    said = [over(f"With {name}, {policy}", step.ratio, step.interval, step.base) for name, step in steps.items()]
-    for name, step in [pair for pair in steps.items() if pair[1].interval][:1]:
-        beside = {"1": 1.0} | {f"{value:.3f}, {kind}": value for kind, value in predictions.items()}
-        said.append(f"The interval with {name} "
-                    + "; ".join(f"{placed(step.interval, value)} {told}" for told, value in beside.items()))
-    return said or [f"The run has no {policy} beside a fixed length."]
+
+def fixed_sentences(report: Report) -> list[str]:
+    """Which fixed lengths of each drafter are told apart from its fastest one, and which are not."""
+    said = []
+    for name, lines in policies_by_drafter(report).items():
+        best, groups = best_fixed(report, lines), dict[str, list[str]]()
+        for one in lines:
+            if one.length is not None and one != best:
+                step = policy_ratio(report, best, one)
+                told = number(step.ratio) + (f", {ends(step.interval)}" if step.interval else "")
+                groups.setdefault(step.verdict, []).append(f"{one.length} ({told})")
+        known = ", ".join(str(one.length) for one in lines if one.length is not None)
+        said.append(f"With {name}, {best.length} is the fastest of the fixed lengths {known}. "
+                    + "".join(f"{word[0].upper()}{word[1:]}: {', '.join(some)}. " for word, some in groups.items()))
+    return [one.rstrip() for one in said]
+
+
+def prediction_sentences(report: Report, policy: str, predicted: float, length: int) -> list[str]:
+    """Where the interval of a policy lies beside its `predicted` ratio to the fixed `length`, for the first drafter."""
+    for name, lines in policies_by_drafter(report).items():
+        for one in [each for each in lines if each.policy == policy]:
+            step = policy_ratio(report, best_fixed(report, lines), one)
+            if step.interval:
+                low, high = step.interval
+                there = placed(step.interval, predicted).replace("contains", "holds")
+                word = (f"{there} this" if there != "holds" or not low <= 1 <= high else
+                        "holds both this and 1, so the run cannot decide")
+                return [f"Predicted was {predicted:.3f} times fixed {length}. The measured interval with {name}, "
+                        f"{low:.3f} to {high:.3f} over {step.base}, {word}."]
+    return []
 
 
 def predicted_ratios(report: Report, lines: Sequence[PolicyResult], speeds: Mapping[str, float]) -> dict[str, dict]:

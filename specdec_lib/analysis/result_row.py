@@ -19,11 +19,15 @@ def place(predicted: float | None, interval: tuple[float, float] | list[float] |
     return "in the interval" if low <= at <= high else "above it" if at > high else "below it"
 
 
+def is_busy(report: Report) -> bool:
+    """Whether the run warns that its machine was busy: then its intervals are too narrow."""
+    return any("busy" in warning for warning in report.warnings)
+
+
 def machine(report: Report) -> str:
     """By how much of their median the forwards of plain decoding spread; `busy` where the run warns of that."""
     spread = report.summary.get("settings", {}).get("spread_within_decode")
-    busy = any("busy" in warning for warning in report.warnings)
-    return f"{'busy' if busy else 'calm'}{'' if spread is None else f' ({spread:.0%})'}"
+    return f"{'busy' if is_busy(report) else 'calm'}{'' if spread is None else f' ({spread:.0%})'}"
 
 
 def result_rows(report: Report, specs: Iterable[str]) -> list[dict]:

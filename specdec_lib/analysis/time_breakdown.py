@@ -87,7 +87,8 @@ def beside_replay(report: Report, replay: LengthReplay, best: int, ratios: Mappi
     measured = policies_by_drafter(report)
     name, lines = next(iter(measured.items()))
     said = [line for policy, ratio in ratios.items()
-            for line in length_policies.measured_sentences(report, measured, policy, {"predicted above": ratio})]
+            for line in (*length_policies.verdicts(report, [policy]),
+                         *length_policies.prediction_sentences(report, policy, ratio, best))]
     price, mine = drafter_price(report, name), DraftPrice(replay.begin, replay.level)
     return [*said, *length_policies.edge_sentences(report),
             f"A draft of {name} costs, in plain forwards, {price.said if price else 'an unknown price'} in the run, "

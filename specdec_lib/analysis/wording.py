@@ -19,16 +19,25 @@ def verdict(interval: Interval, above: str = "faster", below: str = "slower", be
     return above if interval[0] > line else below if interval[1] < line else between
 
 
-def over(name: str, ratio: float | None, interval: Interval, base: str, above: str = "faster", below: str = "slower"
-         ) -> str:
-    """`x is surely faster than y: 1.04 times (1.02 to 1.07)`, or that it is not told apart from it."""
+def over(name: str, ratio: float | None, interval: Interval, base: str, above: str = "faster", below: str = "slower",
+         sure: str = "surely ") -> str:
+    """`x is surely faster than y: 1.04 times (1.02 to 1.07)`, or that it is not told apart from it.
+
+    `sure` stands before a verdict that the interval supports; empty where the interval is known to be too narrow.
+    """
     if ratio is None:
         return f"{name} and {base} have no ratio here"
-    times = f"{ratio:.2f} times" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
     if interval is None:
-        return f"no interval says whether {name} is {above} or {below} than {base}: {times}"
-    said = verdict(interval, f"surely {above} than", f"surely {below} than", "not told apart from")
-    return f"{name} is {said} {base}: {times}"
+        return f"no interval says whether {name} is {above} or {below} than {base}: {ratio:.2f} times"
+    said = verdict(interval, f"{sure}{above} than", f"{sure}{below} than", "not told apart from")
+    return f"{name} is {said} {base}: {ratio:.2f} times ({ends(interval)})"
+
+
+def ends(interval: Sequence[float]) -> str:
+    """`0.90 to 0.98`, with three digits where an interval that does not hold 1 would be shown as if it ended there."""
+    low, high = interval
+    digits = 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
+    return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def placed(interval: Interval, value: float) -> str:

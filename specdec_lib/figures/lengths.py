@@ -22,12 +22,13 @@ def draft_lengths_by_round(asked: Sequence[int], generated: Sequence[int], accep
     turns = list(range(1, len(asked) + 1))
     figure.add_bar(x=turns, y=[int(n) for n in accepted], name="accepted", marker=fill("accepted"))
     figure.add_scatter(x=turns, y=[int(n) for n in generated], name="generated", mode="markers",
+                       cliponaxis=False,             # a mark at 0 is drawn whole
                        marker={"symbol": "square-open", "size": 8, "color": PALETTE["draft"], "line_width": 2})
     figure.add_scatter(x=turns, y=[int(n) for n in asked], name="asked for", mode="lines",
                        line={"color": PALETTE["target"], "width": 2, "shape": "hvh"})
     if oracle:
         figure.add_scatter(x=turns, y=[int(n) for n in oracle], name="best there", mode="markers",
-                           marker={"symbol": "diamond", "size": 7, "color": PALETTE["extra"]})
+                           cliponaxis=False, marker={"symbol": "diamond", "size": 7, "color": PALETTE["extra"]})
     return figure.update_yaxes(rangemode="tozero")
 
 

@@ -95,18 +95,47 @@ def test_each_ratio_is_to_the_best_fixed_length_of_its_own_side(run):
                                 "the prediction is": "above it"}}
 
 
-def test_the_measured_sentences_follow_the_intervals(run):
-    lines = length_policies.policies_by_drafter(run)
-    assert length_policies.measured_sentences(run, lines, "svip", {"at these prices": 1.3, "at others": 0.9}) == [
-        "With eagle, svip is surely faster than fixed 2: 1.20 times (1.20 to 1.20)",
-        "The interval with eagle lies above 1; lies below 1.300, at these prices; lies above 0.900, at others"]
-    slower, even = (length_policies.measured_sentences(run, lines, name, {"at these prices": 1.0})
-                    for name in ("tapout", "margin"))
-    assert slower[0].startswith("With eagle, tapout is surely slower than fixed 2: 0.50 times")
-    assert even[0].startswith("With eagle, margin is not told apart from fixed 2: ")
-    assert even[1] == "The interval with eagle contains 1; contains 1.000, at these prices"
-    assert length_policies.measured_sentences(run, lines, "adaedl", {}) == [
+def test_the_verdicts_follow_the_intervals(run):
+    assert length_policies.verdicts(run, ["svip", "tapout", "adaedl"]) == [
+        "With eagle, svip is surely faster than fixed 2: 1.20 times (1.20 to 1.20).",
+        "With eagle, tapout is surely slower than fixed 2: 0.50 times (0.50 to 0.50).",
         "The run has no adaedl beside a fixed length."]
+    even, = length_policies.verdicts(run, ["margin"])
+    assert even.startswith("With eagle, margin is not told apart from fixed 2: ")
+
+
+def test_a_policy_is_compared_with_another_policy_of_its_drafter(run):
+    assert length_policies.verdicts(run, ["svip"], "tapout") == [
+        "With eagle, svip is surely faster than tapout: 2.40 times (2.40 to 2.40)."]
+    assert length_policies.verdicts(run, ["svip"], "adaedl") == ["The run has no svip beside adaedl."]
+
+
+def test_nothing_is_sure_on_a_busy_machine():
+    busy = report(PLAIN, TWO, SURE)
+    busy.summary["settings"]["warnings"] = ["The machine was busy: speeds are uncertain."]
+    said, = length_policies.verdicts(busy, ["svip"])
+    assert said == "With eagle, svip is faster than fixed 2: 1.20 times (1.20 to 1.20)."
+
+
+def test_fixed_lengths_are_told_apart_from_the_fastest_one_or_not():
+    near = decodes("eagle(depth=3)", *[turn(2, 2, what=.5)] * 2, slow=(.9, 1.1, 1.0, 1.2, 1.0))
+    eagle, other = length_policies.fixed_sentences(report(PLAIN, ONE, TWO, near, SURE, OTHER))
+    assert eagle.startswith("With eagle, 2 is the fastest of the fixed lengths 1, 2, 3. "
+                            "Slower: 1 (0.80, 0.80 to 0.80). Not told apart: 3 (0.96, ")
+    assert "svip" not in eagle
+    assert other == "With draft-model, 4 is the fastest of the fixed lengths 4."
+
+
+def test_a_prediction_lies_beside_the_interval_of_the_first_drafter(run):
+    lies = {value: length_policies.prediction_sentences(run, "svip", value, 1) for value in (1.3, 0.9, 1.2)}
+    assert lies[1.3] == ["Predicted was 1.300 times fixed 1. The measured interval with eagle, 1.200 to 1.200 over "
+                         "fixed 2, lies below this."]
+    assert lies[0.9][0].endswith("over fixed 2, lies above this.")
+    assert length_policies.prediction_sentences(run, "margin", 1.0, 2)[0].endswith(
+        "holds both this and 1, so the run cannot decide.")
+    wide = report(PLAIN, TWO, decodes("eagle@svip", *[turn(2, 2, what=.25)] * 2, slow=(.9, 1.0, .95, 1.0, 1.0)))
+    assert length_policies.prediction_sentences(wide, "svip", 1.23, 2)[0].endswith("over fixed 2, holds this.")
+    assert length_policies.prediction_sentences(run, "adaedl", 1.0, 2) == []
 
 
 def test_a_predicted_order_is_held_against_pairs_that_the_run_tells_apart(run):
@@ -124,5 +153,14 @@ def test_a_run_with_a_fixed_length_is_read_and_one_without_is_refused(tmp_path):
     with pytest.raises(Refusal, match="no fixed length"):
         length_policies.read_policies(str(tmp_path / "without"))
     found, whence = length_policies.read_policies(str(tmp_path / "with"))
-    assert whence == "A finished run."
+    assert whence == f"The run in {tmp_path / 'with'}, measured."
     assert list(found.entries) == ["ar", "eagle@svip", "eagle(depth=2)"]
+
+
+def test_a_run_says_where_and_when_it_was_measured():
+    run = report(PLAIN, TWO)
+    run.summary.update(machine={"processor": "some cores", "gpu": None}, created="2026-11-27T13:03:57+00:00")
+    assert length_policies.whence(run, "../data/results/policies") == (
+        "The run in data/results/policies, measured on some cores on 2026-11-27.")
+    run.summary["machine"]["gpu"] = "a card"
+    assert length_policies.whence(run, "mine") == "The run in mine, measured on a card on 2026-11-27."

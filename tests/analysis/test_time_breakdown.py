@@ -61,7 +61,8 @@ def test_a_rule_has_its_verdict_the_edge_of_lengths_and_both_prices(run):
     replay = LengthReplay({}, "eagle", 4, CostCurve((1, 9), (8,), ((1.0, 2.0),)), .03, .08)
     verdict, interval, edge, prices = time_breakdown.beside_replay(run, replay, 1, {"adaedl": 1.3})
     assert verdict.startswith("With eagle, adaedl is surely faster than fixed 2")
-    assert interval.endswith("lies below 1.300, predicted above")
+    assert interval.startswith("Predicted was 1.300 times fixed 1. The measured interval with eagle, ")
+    assert interval.endswith("over fixed 2, lies below this.")
     assert edge == length_policies.edge_sentences(run)[0]
     assert prices == ("A draft of eagle costs, in plain forwards, 0.00 to begin and 0.25 a token in the run, and 0.08 "
                       "to begin and 0.03 a token in the replay. Best fixed length: 2 in the run, 1 in the replay.")

@@ -24,8 +24,16 @@ def test_a_ratio_with_an_interval_becomes_a_sentence():
     assert wording.over("x", 1.04, (1.02, 1.07), "y") == "x is surely faster than y: 1.04 times (1.02 to 1.07)"
     assert wording.over("x", 0.94, (0.9, 0.98), "y") == "x is surely slower than y: 0.94 times (0.90 to 0.98)"
     assert wording.over("x", 1.0, (0.9, 1.1), "y") == "x is not told apart from y: 1.00 times (0.90 to 1.10)"
+    assert wording.over("x", 0.94, (0.9, 0.98), "y", sure="") == "x is slower than y: 0.94 times (0.90 to 0.98)"
     assert wording.over("x", 1.5, None, "y").startswith("no interval says whether x is faster or slower than y")
     assert wording.over("x", None, None, "y") == "x and y have no ratio here"
+
+
+@pytest.mark.parametrize(("interval", "said"), [
+    ((0.90, 0.98), "0.90 to 0.98"), ((0.902, 0.9967), "0.902 to 0.997"), ((1.0012, 1.1), "1.001 to 1.100"),
+    ((0.9967, 1.2), "1.00 to 1.20"), ((0.9, 1.003), "0.90 to 1.00"), ((1.0, 1.0), "1.00 to 1.00")])
+def test_an_interval_beside_1_does_not_look_as_if_it_held_it(interval, said):
+    assert wording.ends(interval) == said
 
 
 @pytest.mark.parametrize(("interval", "value", "said"), [

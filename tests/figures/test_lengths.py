@@ -10,6 +10,8 @@ def test_every_round_shows_what_was_asked_generated_and_accepted():
     assert {trace.name: list(trace.y) for trace in figure.data} == {
         "accepted": [2, 3, 0], "generated": [8, 3, 5], "asked for": [8, 4, 5], "best there": [2, 3, 1]}
     assert all(list(trace.x) == [1, 2, 3] for trace in figure.data)
+    assert {trace.name: trace.cliponaxis for trace in figure.select_traces({"mode": "markers"})} == {
+        "generated": False, "best there": False}    # whole at 0
     assert figure.layout.title.text.replace("<br>", " ") == (
         "5 of 16 generated tokens are accepted in 3 rounds; lengths from 4 to 8")
 
