@@ -59,4 +59,5 @@ def agreement_text(report: Report, name: str, lines: Sequence[PolicyResult], spe
     alike, apart = length_policies.order_agreement(report, lines, speeds)
     guessed = how_many(row["predicted"] > 1 for row in rows.values())
     return (f"{name}: predicted faster than the best fixed length {guessed} policies, surely faster in the run"
-            f" {how_many(won)}. Predictions above the measured interval: {above}. Of {apart} pairs that the run tells apart, {alike} were predicted in the measured order.")
+            f" {how_many(won)}. Predictions above the measured interval: {above}. Of {apart} pairs that the run"
+            f" tells apart, {alike} were predicted in the measured order.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from specdec_lib import catalog
 from specdec_lib.analysis.bench_report import Report, entry_spec, first_differences, surely_faster
-from specdec_lib.analysis.wording import how_many
+from specdec_lib.analysis.wording import ends, how_many
 from specdec_lib.bench import summary as sums
 from specdec_lib.types import Refusal
 
@@ -51,12 +51,7 @@ def times_text(value: float | None, interval: Sequence[float] | None = None) -> 
 
 
 def interval_text(interval: Sequence[float] | None) -> str:
-    """`0.90 to 0.98`; with a third digit where an interval that does not hold 1 would be shown as if it ended there."""
-    if interval is None:
-        return "–"
-    low, high = interval
-    digits = 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
-    return f"{low:z.{digits}f} to {high:z.{digits}f}"
+    return "–" if interval is None else ends(interval)
 
 
 def reason_text(name: str, entry: dict) -> str:

@@ -37,7 +37,7 @@ def ends(interval: Sequence[float]) -> str:
     """`0.90 to 0.98`, with three digits where an interval that does not hold 1 would be shown as if it ended there."""
     low, high = interval
     digits = 3 if (high < 1 and f"{high:.2f}" == "1.00") or (low > 1 and f"{low:.2f}" == "1.00") else 2
-    return f"{low:.{digits}f} to {high:.{digits}f}"
+    return f"{low:z.{digits}f} to {high:z.{digits}f}"
 
 
 def placed(interval: Interval, value: float) -> str:
