@@ -218,6 +218,8 @@ def test_the_figure_of_rounds_counts_what_was_wasted():
     figure = figures.rounds([4, 2], [3, 0])
     assert list(figure.data[1].y) == [1, 2]
     assert figure.layout.title.text == "3 of 6 drafted tokens were accepted in 2 rounds"
+    assert figure.layout.yaxis.dtick == 1, "there is no half a node"
+    assert figures.rounds([60], [3]).layout.yaxis.dtick is None
 
 
 def test_the_curve_of_a_run_names_the_one_that_changed_most():

@@ -65,7 +65,7 @@ def test_text_from_outside_is_text_wherever_a_notebook_shows_it():
         "caption": show.table([{"a": 1}], caption=SCRIPT),
         "strip": show.strip(session, hostile, by_round=True), "round": show.round(session.rounds[0], hostile),
         "draft": show.draft(replace(chain, source=(SCRIPT, SCRIPT)), hostile),
-        "tokens": show.tokens([SCRIPT], ["draft"], [SCRIPT], SCRIPT), "check": show.check(SCRIPT, True),
+        "tokens": show.tokens([SCRIPT], ["draft"], [SCRIPT], SCRIPT, [SCRIPT]), "check": show.check(SCRIPT, True),
         "text": show.text(SCRIPT), "stack": show.stack(show.text(SCRIPT), SCRIPT),
         "lattice": show.lattice(Lattice(torch.tensor([[0]]), torch.zeros(1, 1)), hostile)}
     assert {name: running(one._repr_html_()) for name, one in shown.items()} == dict.fromkeys(shown, [])
@@ -117,6 +117,15 @@ def test_a_tree_with_its_verdict_says_how_many_nodes_were_accepted():
     figure = show.tree(tree, Verdict.of(tree, (0, 2), 1), show.Vocabulary.of("a b c"))
     assert figure.layout.title.text == "2 of 3 nodes were accepted"
     assert {trace.name: list(trace.text) for trace in figure.data if trace.name}["extra"] == ["b"]
+
+
+def test_a_tree_rings_the_chain_that_was_kept_whether_or_not_it_was_accepted():
+    tree = deterministic_tree([(0, 1), (0, 2)], 5)
+    figure = show.tree(tree, Verdict.of(tree, (0,), 1), show.Vocabulary.of("a b c"), kept=(0, 2))
+    drawn = {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in figure.data if trace.name}
+    assert drawn["kept chain"][0] == drawn["accepted"][0]
+    assert drawn["kept chain"][1] in drawn["rejected"]
+    assert "kept chain" not in {trace.name for trace in show.tree(tree, names=show.Vocabulary.of("a b c")).data}
 
 
 def test_a_lattice_shows_the_best_candidates_of_each_position():
@@ -184,6 +193,15 @@ def test_any_words_can_stand_in_a_strip_with_their_roles():
     drawn = show.tokens(["a", "b"], ["prompt", "draft"], caption="two words")
     assert repr(drawn) == "a (b)\ntwo words"
     assert ">draft<" in drawn.html
+
+
+def test_an_offer_stands_behind_a_bar_and_is_alone_struck_where_it_is_rejected():
+    drawn = show.tokens(["a", "b", "c"], ["rejected", "exchanged", "accepted"], offers=["x", "y", ""])
+    assert repr(drawn).splitlines()[0] == "a | ~x~ b | {y} [c]"
+    assert ">a&nbsp;|&nbsp;<s>x</s></span>" in drawn.html
+    assert ">b&nbsp;|&nbsp;y</span>" in drawn.html
+    assert "line-through" not in drawn.html.split("margin-top")[0], "the word that stays in the text is not struck"
+    assert ">exchanged<" in drawn.html, "the legend names it"
 
 
 def test_a_word_that_is_wider_than_the_page_is_broken():

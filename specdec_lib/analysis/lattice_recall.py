@@ -5,7 +5,7 @@ Counts on the recorded text; no model runs. A slot counts wherever the text has 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from specdec_lib.models.replay import Recording
 
@@ -41,6 +41,15 @@ def chain_acceptance(found: Ranks) -> list[float | None]:
         reached = [row for row in found if len(row) > depth and all(rank == 0 for rank in row[:depth])]
         out.append(_share([row[depth] == 0 for row in reached]))
     return out
+
+
+def drawn_beside_best(drafter: str, best: float, drawn: Mapping[int, float]) -> str:
+    """How many drawn chains give as many accepted words as the one chain of best words; `drawn` by number of chains."""
+    one, needed = drawn[min(drawn)], next((k for k in sorted(drawn) if drawn[k] >= best), None)
+    reach = f"{max(drawn)} drawn chains give fewer" if needed is None else f"{needed} drawn chains reach the best words"
+    if needed == min(drawn):
+        reach = "drawing loses nothing"
+    return f"{drafter}: the chain of best words has {best:.2f} accepted words, one drawn chain {one:.2f}; {reach}."
 
 
 def _columns(found: Ranks) -> list[list[int | None]]:

@@ -1,4 +1,7 @@
-"""The rows of a finished run that a notebook ends with: predicted and measured speed, and how they compare."""
+"""The rows of a finished run that a notebook ends with: predicted and measured speed, and how they compare.
+
+Two methods of one run are compared by their own ratio, paired over prompts: it is surer than their two intervals.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from specdec_lib.analysis.bench_report import Report
-from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.analysis.bench_report import QUALITIES, Report, load_report
+from specdec_lib.analysis.report_text import estimate_text, interval_text
+from specdec_lib.analysis.verification_tradeoff import parse_rule_spec
+from specdec_lib.analysis.wording import over, verdict
+from specdec_lib.bench import summary
 from specdec_lib.types import Refusal
 
 
@@ -32,15 +38,23 @@ def machine(report: Report) -> str:
 
 def result_rows(report: Report, specs: Iterable[str]) -> list[dict]:
     """A row for each of these methods in the run: predicted and measured speed, and what is between them."""
-    return [_row(spec, report.entries[spec], machine(report)) for spec in dict.fromkeys(specs)
-            if spec in report.entries]
+    found = [spec for spec in dict.fromkeys(specs) if spec in report.entries]
+    return [_row(named(report, spec, found), report.entries[spec], machine(report)) for spec in found]
 
 
-def _row(spec: str, entry: dict, state: str) -> dict:
+def named(report: Report, spec: str, others: Iterable[str]) -> str:
+    """The spec, with `lossy` behind it if it is, and with its rule where `others` hold it under another one."""
+    ruled = "@" not in spec and any(other.startswith(f"{spec}@") for other in others)
+    told = [parse_rule_spec(spec)[1]] if ruled else []
+    told += ["lossy"] if report.entries[spec].get("lossless") is False else []
+    return f"{spec} ({', '.join(told)})" if told else spec
+
+
+def _row(name: str, entry: dict, state: str) -> dict:
     predicted = entry.get("expected_speedup")
-    return {"method": spec if entry.get("lossless") is not False else f"{spec} (lossy)", "prompts": entry["prompts"],
-            "tokens per forward": entry["tokens_per_target_forward"], "predicted speed": predicted,
-            "measured speed": entry["speedup"], "95 % interval": interval_text(entry["speedup_ci"]),
+    return {"method": name, "prompts": entry["prompts"], "tokens per forward": entry["tokens_per_target_forward"],
+            "predicted speed": predicted, "measured speed": entry["speedup"],
+            "95 % interval": interval_text(entry["speedup_ci"]),
             "the prediction is": place(predicted, entry["speedup_ci"]), "machine": state}
 
 
@@ -51,3 +65,36 @@ def kept_rows(folder: str | Path, specs: Iterable[str]) -> list[dict]:
         return result_rows(Report(json.loads(path.read_text(encoding="utf-8")), ()), specs)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Refusal(f"{folder} holds no finished run ({error}): measure one with `specdec bench`") from None
+
+
+def paired_sentences(report: Report, specs: Iterable[str]) -> list[str]:
+    """For each of these methods but the first: how many times as fast as the first it is, paired over prompts.
+
+    They begin with the temperature of the run. Methods that the run does not hold are left out.
+    """
+    found = [spec for spec in dict.fromkeys(specs) if spec in report.entries]
+    heat = report.summary.get("settings", {}).get("temperature") or 0
+    names = {spec: named(report, spec, found) for spec in found}
+    return [f"At temperature {heat:g}, "
+            f"{over(names[spec], *summary.speed_ratio(report.decodes, found[0], spec), names[found[0]])}."
+            for spec in found[1:]]
+
+
+def kept_sentences(folder: str | Path, specs: Iterable[str]) -> list[str]:
+    """The sentences of `paired_sentences` on the run kept in this folder."""
+    return paired_sentences(load_report(folder), specs)
+
+
+def quality_sentence(report: Report, spec: str) -> str:
+    """How each measure of quality of this method differs from plain decoding's, paired over prompts."""
+    moved = {gate: found for gate, found in summary.quality_change(report.decodes, "ar", spec).items()
+             if found[0] is not None}
+    told = [f"{QUALITIES[gate]} {estimate_text(*found, signed=True)}, {_direction(gate, found[1])}"
+            for gate, found in moved.items()]
+    return f"{named(report, spec, ())} minus plain decoding: {'; '.join(told) or 'no measure'}."
+
+
+def _direction(gate: str, interval: tuple[float, float] | list[float] | None) -> str:
+    """The word for a change of this measure; of the NLL, what it says of the text."""
+    more, less = ("higher", "lower") if gate != "target_nll" else ("less likely", "likelier")
+    return verdict(interval, more, less, "not told apart", 0.0)

@@ -18,6 +18,7 @@ PALETTE = {
     "accepted": "#009E73",
     "rejected": "#D55E00",
     "extra": "#0072B2",                            # the verdict's own token: correction or bonus
+    "exchanged": "#CC79A7",                        # another token than the target's own that a lossy rule accepts
     "draft": "#E69F00",
     "target": "#4D4D4D",
     "quiet": "#B3B3B3",                            # edges, grids, background

@@ -13,18 +13,20 @@ WHOLE = 16                                         # whole numbers as far apart 
 
 def curves(x: Sequence[float], lines: Mapping[str, Sequence[float | None]], x_title: str, y_title: str,
            title: str, y_range: Sequence[float] | None = None, level: float | None = None,
-           x_range: Sequence[float] | None = None,
+           x_range: Sequence[float] | None = None, points: Sequence[str] = (),
            spans: Mapping[str, Sequence[Sequence[float] | None]] | None = None) -> go.Figure:
     """One line for each name over the same x; the axis titles name quantities and units.
 
     `y_range` and `x_range` fix the axes, so that a slider cannot rescale them; `level` draws a horizontal line. `spans`
-    are whiskers of some lines, from the lowest to the highest value at each x.
+    are whiskers of some lines, from the lowest to the highest value at each x. Names in `points` have marks without a
+    line: their neighbours have nothing to do with each other.
     """
     figure = canvas(title, x_title, y_title)
     for place, (name, values) in enumerate(lines.items()):
         same_length(x=x, values=values)
         look = series(place)
-        figure.add_scatter(x=numbers(x), y=numbers(values), name=str(name), mode="lines+markers",
+        figure.add_scatter(x=numbers(x), y=numbers(values), name=str(name),
+                           mode="markers" if name in points else "lines+markers",
                            error_y=whiskers(values, (spans or {}).get(name, [None] * len(values)), look["colour"]),
                            line={"color": look["colour"], "dash": look["dash"]},
                            marker={"symbol": look["symbol"], "size": 8})

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theory import WHOLE
 
 
 def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = None,
@@ -23,6 +24,9 @@ def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = 
     wasted = [int(n) - int(kept) for n, kept in zip(drafted, accepted, strict=True)]
     figure.add_bar(x=turns, y=[int(kept) for kept in accepted], name="accepted", marker=fill("accepted"))
     figure.add_bar(x=turns, y=wasted, name="rejected", marker=fill("rejected"))
+    highest = max(drafted, default=0) if top is None else top
+    if highest <= WHOLE:
+        figure.update_yaxes(dtick=1)
     if top is not None:
         figure.update_yaxes(range=[0, top + 0.5])
     if last is not None:

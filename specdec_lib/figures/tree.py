@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, same_length
+from specdec_lib.figures.theme import INK, PALETTE, SYMBOL, canvas, same_length
 
 
 def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] | None = None,
-         extra: str | None = None, title: str | None = None) -> go.Figure:
+         extra: str | None = None, title: str | None = None, kept: Sequence[int] = ()) -> go.Figure:
     """A draft as a tree; `accepted` are nodes from root to leaf (None: not verified yet), `extra` follows the last one.
 
-    A parent of -1 is the context, drawn as a small ring; parents precede their children.
+    A parent of -1 is the context, drawn as a small ring; parents precede their children. The nodes of a chain that a
+    rule has `kept`, whether or not they are accepted, have a large ring.
     """
     same_length(words=words, parents=parents)
     status = ["draft" if accepted is None else "accepted" if i in accepted else "rejected" for i in range(len(words))]
@@ -30,6 +31,9 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
             figure.add_scatter(x=[where[i][0] for i in nodes], y=[where[i][1] for i in nodes], mode="markers+text",
                                name=role, text=[words[i] for i in nodes], textposition="top center", cliponaxis=False,
                                marker={"symbol": SYMBOL[role], "size": 14, "color": PALETTE[role]})
+    if kept:
+        figure.add_scatter(x=[where[i][0] for i in kept], y=[where[i][1] for i in kept], mode="markers",
+                           name="kept chain", marker={"symbol": "circle-open", "size": 24, "color": INK})
     deepest = max((spot[0] for spot in where), default=1)
     leaves = len(words) - len(set(parents) - {-1})
     figure.update_layout(height=180 + 45 * max(leaves, 1), showlegend=True)

@@ -23,9 +23,9 @@ PAIR = re.compile(rf"{ONE} ?(to|of|–) ?{ONE}|\[{ONE}, ?{ONE}\]")        # an i
 LONG = re.compile(r"\S{40,}")                       # a word that widens a table, such as the specs of a command
 SHORT = 16                                         # letters of a cell that stays on one line
 ZERO = re.compile(r"(?<![\w.,])[-+−](?=0(\.0+)?(?![\d.,]*\d))")          # the sign of a number that was rounded to zero
-PREDICTED = ("A predicted speed takes the price of rows from the cost curve and all else from the run. The column"
-             " machine says by how much of their median plain decoding's forwards spread. Where the machine was busy,"
-             " speeds are less certain than their intervals say.")
+PREDICTED = ("Speeds are times plain decoding of the same run. A predicted speed takes the price of rows from the"
+             " cost curve and all else from the run. The column machine says by how much of their median plain"
+             " decoding's forwards spread. Where it was busy, speeds are less certain than their intervals say.")
 
 
 def check(sentence: str, condition) -> Html:

@@ -14,8 +14,8 @@ from specdec_lib.figures.theme import PALETTE
 INK = "#111111"                                    # on paper of our own; other text has the ink of its page
 QUIET = "font-size:85%;opacity:.8"                 # of captions and legends
 PART = "\ufffd"                                    # what a tokenizer writes for a part of a character
-MARK = {"accepted": "solid", "rejected": "dashed", "extra": "double", "draft": "dotted", "target": "none",
-        "prompt": "none"}
+MARK = {"accepted": "solid", "exchanged": "ridge", "rejected": "dashed", "extra": "double", "draft": "dotted",
+        "target": "none", "prompt": "none"}
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,21 @@ def _below(*parts: str) -> str:
     return "".join(f'<div style="margin:6px 0">{part}</div>' for part in parts)
 
 
-def token(word: str, role: str, hint: str = "") -> str:
-    """One token as a small box; colour and underline each show its role."""
+def token(word: str, role: str, hint: str = "", offer: str = "") -> str:
+    """One token as a small box; colour and underline each show its role.
+
+    `offer` is what was offered in its place: it stands behind a bar, and of the two it alone is struck if rejected.
+    """
     if role in ("prompt", "target"):
         look = "opacity:.8"
     else:
-        struck = ";text-decoration:line-through" if role == "rejected" else ""
+        struck = ";text-decoration:line-through" if role == "rejected" and not offer else ""
         look = (f"background:{tint(PALETTE[role])};color:{INK};border-bottom:3px {MARK[role]} {PALETTE[role]}{struck}")
-    if PART in word:
+    if PART in word + offer:
         hint = f"part of a character that several tokens spell {hint}".strip()
-    shown = escape(visible(word)).replace(" ", "&nbsp;")
+    shown, other = (escape(visible(text)).replace(" ", "&nbsp;") for text in (word, offer))
+    if offer:
+        shown += f"&nbsp;|&nbsp;{f'<s>{other}</s>' if role == 'rejected' else other}"
     return (f'<span title="{escape(hint, quote=True)}" style="display:inline-block;margin:1px;padding:1px 4px;'
             f'border-radius:3px;font-family:monospace;{look}">{shown}</span>')
 

@@ -32,10 +32,14 @@ def strip(session: Session, names: Names | None = None, prompt: int = 24, by_rou
     return _drawn(lines, ("accepted", "rejected", "extra") if by_round else ("accepted", "extra"), said)
 
 
-def tokens(words: Sequence[str], roles: Sequence[str], hints: Sequence[str] = (), caption: str = "") -> Html:
-    """Any words as a strip, each with its role (accepted, rejected, extra, draft, target, prompt) and a hint."""
-    hints = hints or [""] * len(words)
-    boxes = list(zip(words, roles, hints, strict=True))
+def tokens(words: Sequence[str], roles: Sequence[str], hints: Sequence[str] = (), caption: str = "",
+           offers: Sequence[str] = ()) -> Html:
+    """Any words as a strip, each with its role (a key of `html.MARK`) and a hint.
+
+    `offers` are words that were offered in their place, "" for none: they stand behind a bar and have the role.
+    """
+    hints, offers = hints or [""] * len(words), offers or [""] * len(words)
+    boxes = list(zip(words, roles, hints, offers, strict=True))
     shown = tuple(role for role in MARK if role in roles and role != "prompt")
     return _drawn([boxes], shown, caption)
 
@@ -56,14 +60,15 @@ def draft(one: Draft, names: Names | None = None) -> Html:
     return _drawn(lines or [[]], ("draft",), said)
 
 
-def tree(one: Draft, verdict: Verdict | None = None, names: Names | None = None, title: str | None = None):
-    """The draft as a tree figure, with its verdict if there is one."""
+def tree(one: Draft, verdict: Verdict | None = None, names: Names | None = None, title: str | None = None,
+         kept: Sequence[int] = ()):
+    """The draft as a tree figure, with its verdict if there is one; the nodes of a chain that was `kept` have rings."""
     name = naming(names, one.tokens)
     known = [visible(name(each)) for each in one.tokens]
     if verdict is None:
-        return figures.tree(known, one.parents, title=title)
+        return figures.tree(known, one.parents, title=title, kept=kept)
     extra = visible(name(verdict.tokens[-1])) if len(verdict.tokens) > len(verdict.path) else None
-    return figures.tree(known, one.parents, verdict.path, extra, title)
+    return figures.tree(known, one.parents, verdict.path, extra, title, kept)
 
 
 def _emitted(one: Round, name: Names) -> list[tuple[str, str, str]]:
@@ -91,14 +96,15 @@ def _seen(one: Draft, node: int) -> str:
 
 
 def _drawn(lines, roles: tuple[str, ...], said: str) -> Html:
-    """Lines of (word, role, hint) with a legend below, and the same in plain text."""
+    """Lines of (word, role, hint), or with an offer at the end, a legend below, and the same in plain text."""
     html = "".join('<div style="line-height:2">' + "".join(token(*box) for box in line) + "</div>" for line in lines)
-    plain = "\n".join(" ".join(_marked(word, role) for word, role, _ in line) for line in lines)
+    plain = "\n".join(" ".join(_marked(*box) for box in line) for line in lines)
     note = f'<div style="{QUIET}">{escape(said)}</div>'
     return Html(html + legend(roles) + note, f"{plain}\n{said}")
 
 
-def _marked(word: str, role: str) -> str:
-    ends = {"accepted": ("[", "]"), "rejected": ("~", "~"), "extra": ("+", "+"), "draft": ("(", ")")}
+def _marked(word: str, role: str, hint: str = "", offer: str = "") -> str:
+    ends = {"accepted": ("[", "]"), "rejected": ("~", "~"), "extra": ("+", "+"), "draft": ("(", ")"),
+            "exchanged": ("{", "}")}
     before, after = ends.get(role, ("", ""))
-    return f"{before}{visible(word)}{after}"
+    return f"{visible(word)} | {_marked(offer, role)}" if offer else f"{before}{visible(word)}{after}"

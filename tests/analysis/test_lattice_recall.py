@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from specdec_lib.analysis.lattice_recall import chain_acceptance, ranks_by_slot, recall_by_slot, token_ranks
+from specdec_lib.analysis.lattice_recall import (
+    chain_acceptance,
+    drawn_beside_best,
+    ranks_by_slot,
+    recall_by_slot,
+    token_ranks,
+)
 from specdec_lib.models.replay import Recording
 from specdec_lib.scores import RowStats
 from specdec_lib.types import Lattice, Refusal
@@ -44,3 +50,11 @@ def test_a_path_and_its_candidates_need_not_have_one_length():
 def test_lattices_that_were_not_recorded_are_refused():
     with pytest.raises(Refusal, match="no lattices of 'other'; it holds those of: block"):
         ranks_by_slot(TAPE, "other", 3)
+
+
+@pytest.mark.parametrize(("drawn", "said"), [
+    ({1: 0.4, 2: 0.5, 4: 0.7}, "one drawn chain 0.40; 4 drawn chains reach the best words."),
+    ({1: 0.4, 8: 0.5}, "one drawn chain 0.40; 8 drawn chains give fewer."),
+    ({1: 0.6, 2: 0.8}, "one drawn chain 0.60; drawing loses nothing.")])
+def test_a_sentence_says_how_many_drawn_chains_reach_the_chain_of_best_words(drawn, said):
+    assert drawn_beside_best("slots", 0.6, drawn) == f"slots: the chain of best words has 0.60 accepted words, {said}"

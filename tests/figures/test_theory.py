@@ -23,6 +23,11 @@ def test_without_a_range_the_axis_follows_the_lines():
     assert not figure.layout.shapes
 
 
+def test_points_are_not_joined():
+    figure = figures.curves([1, 2], {"a": [1, 2], "b": [2, None]}, "x", "y", "a title", points=["b"])
+    assert [trace.mode for trace in figure.data] == ["lines+markers", "markers"]
+
+
 def test_the_milliseconds_of_a_cost_curve_can_be_limited():
     assert list(figures.cost_curve([1, 2], [.02, .4], top=100).layout.yaxis.range) == [0, 100]
     assert figures.cost_curve([1, 2], [.02, .4]).layout.yaxis.rangemode == "tozero"

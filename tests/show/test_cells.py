@@ -63,7 +63,8 @@ def test_text_is_readable_on_light_and_on_dark_pages():
     session, vocab = decoded()
     chain = replace(deterministic_chain((0, 1)), source=("toy", "toy"))
     shown = [show.strip(session, vocab, by_round=True), show.round(session.rounds[0], vocab), show.draft(chain, vocab),
-             show.tokens(list("abcdef"), ["accepted", "rejected", "extra", "draft", "target", "prompt"]),
+             show.tokens(list("abcdefg"), ["accepted", "exchanged", "rejected", "extra", "draft", "target", "prompt"],
+                         offers=["", "x", "y", "", "", "", ""]),
              show.check("so", True), show.text("so"), show.source(Match), show.source(json.dumps),
              show.lattice(Lattice(torch.tensor([[0]]), torch.zeros(1, 1)), vocab)]
     page = Inks()
@@ -129,3 +130,10 @@ def test_a_rounded_zero_has_no_sign():
     assert re.findall(r"<td[^>]*>([^<]*)</td>", shown) == kept
     assert wording.number(-0.001) == "0.00"
     assert report_text.interval_text((-0.001, 0.2)) == "0.00 to 0.20"
+
+
+def test_the_rows_of_a_run_say_what_their_speeds_and_the_percentage_of_the_machine_are():
+    html = show.measured([{"measured speed": 1.2, "machine": "calm (13%)"}])._repr_html_()
+    said = re.search(r"<caption>(.*?)</caption>", html)[1]
+    assert "times plain decoding of the same run" in said
+    assert "in percent of their median" in said
