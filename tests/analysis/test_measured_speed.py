@@ -1,0 +1,27 @@
+"""Sentences on measured speed: an interval around 1 gives no verdict, and a missing run is refused."""
+
+import json
+
+import pytest
+
+from specdec_lib.analysis.measured_speed import speed_sentences
+from specdec_lib.types import Refusal
+
+
+def kept(folder, **methods):
+    entries = {name: {"speedup": speed, "speedup_ci": interval} for name, (speed, interval) in methods.items()}
+    (folder / "summary.json").write_text(json.dumps({"methods": entries}))
+    return folder
+
+
+def test_a_method_is_told_from_plain_decoding_only_where_its_whole_interval_is_on_one_side(tmp_path):
+    run = kept(tmp_path, fast=(1.6, [1.3, 2.2]), even=(1.2, [0.97, 1.51]), slow=(0.8, [0.7, 0.9]))
+    fast, even, slow = speed_sentences(run, ["fast", "even", "slow", "absent", "fast"])
+    assert "faster than plain decoding: 1.60 times (1.30 to 2.20)." in fast
+    assert "even is not told apart from plain decoding: 1.20 times (0.97 to 1.51)." in even
+    assert "slower than plain decoding: 0.80 times (0.70 to 0.90)." in slow
+
+
+def test_a_folder_without_a_finished_run_is_refused(tmp_path):
+    with pytest.raises(Refusal, match="holds no finished run"):
+        speed_sentences(tmp_path, ["fast"])
