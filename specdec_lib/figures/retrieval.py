@@ -24,7 +24,7 @@ def candidates(starts: Sequence[int], scores: Sequence[float], offered: Sequence
         figure.add_scatter(x=[int(starts[i]) for i in which], y=numbers([scores[i] for i in which]), name=name,
                            mode="markers", text=[words[i] for i in which] if words else None,
                            marker={"symbol": SYMBOL[role], "color": PALETTE[role], "size": 12})
-    if least is not None:
+    if least:                                      # at 0 nothing is dropped
         figure.add_hline(y=least, line={"color": PALETTE["target"], "dash": "dash"},
                          annotation_text=f"dropped below {least:g}", annotation_position="bottom left")
     return figure.update_yaxes(range=[-0.05, 1.05]).update_layout(showlegend=True)

@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
 from specdec_lib.figures.theory import WHOLE
 
+SHORT = 24                                         # words of a text that stand on the axis
+
 
 def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = None,
            top: float | None = None, last: int | None = None) -> go.Figure:
@@ -34,14 +36,19 @@ def rounds(drafted: Sequence[int], accepted: Sequence[int], title: str | None = 
     return figure.update_layout(barmode="stack")
 
 
-def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: str | None = None) -> go.Figure:
-    """The source of each emitted token, a row for each source; "" is the target itself."""
+def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: str | None = None,
+            order: Sequence[str] = ()) -> go.Figure:
+    """The source of each emitted token, a row for each source; "" is the target itself.
+
+    Sources in `order` have the first rows and keep their looks under a slider, whichever drafted more.
+    """
     same_length(by_token=by_token, words=words)
     named = [source or "target" for source in by_token]
     counts = Counter(named)
-    rows = [name for name, _ in counts.most_common() if name != "target"] + ["target"] * ("target" in counts)
+    ranked = [name for name, _ in counts.most_common() if name != "target"]
+    rows = [*order, *(name for name in ranked if name not in order)] + ["target"] * ("target" in counts)
     drafted = len(named) - counts["target"]
-    said = f"{drafted} of {len(named)} tokens came from a draft" + (f", most from {rows[0]}" if drafted else "")
+    said = f"{drafted} of {len(named)} tokens came from a draft" + (f", most from {ranked[0]}" if drafted else "")
     figure = canvas(title or said, "token of the output", "")
     for place, name in enumerate(rows):
         where = [i for i, source in enumerate(named) if source == name]
@@ -50,7 +57,9 @@ def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: 
         figure.add_scatter(x=[i + 1 for i in where], y=[name] * len(where), mode="markers", name=name,
                            text=[words[i] for i in where] if words else None,
                            marker={"color": colour, "symbol": look["symbol"], "size": 10, "opacity": 0.9})
-    return figure.update_layout(showlegend=False, height=170 + 40 * len(rows), yaxis={"autorange": "reversed"})
+    figure.update_layout(showlegend=False, height=170 + 40 * len(rows), yaxis={"autorange": "reversed"})
+    fixed = {"autorange": False, "range": [len(rows) - 0.5, -0.5], "categoryorder": "array", "categoryarray": rows}
+    return figure.update_yaxes(**fixed) if order else figure
 
 
 def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "nats", threshold: float | None = None,
@@ -79,7 +88,10 @@ def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "n
 
 def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Sequence[str] | None = None,
                   title: str | None = None) -> go.Figure:
-    """Length of the longest suffix that occurred earlier in the text, by position; `shortest` marks a rule's limit."""
+    """Length of the longest suffix that occurred earlier in the text, by position; `shortest` marks a rule's limit.
+
+    The words of a short text stand on the axis, those of a longer one appear on hover.
+    """
     same_length(lengths=lengths, words=words)
     longest = max(lengths, default=0)
     figure = canvas(title or f"The longest repeated suffix has {longest} tokens", "token of the text",
@@ -89,4 +101,6 @@ def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Se
     if shortest is not None:
         figure.add_hline(y=shortest, line={"color": PALETTE["target"], "dash": "dash"}, showlegend=True,
                          name=f"draft from {shortest}")
+    if words and len(words) <= SHORT:
+        figure.update_xaxes(tickvals=list(range(1, len(words) + 1)), ticktext=list(words))
     return figure.update_layout(showlegend=shortest is not None)

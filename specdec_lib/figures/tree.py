@@ -37,7 +37,9 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
     deepest = max((spot[0] for spot in where), default=1)
     leaves = len(words) - len(set(parents) - {-1})
     figure.update_layout(height=180 + 45 * max(leaves, 1), showlegend=True)
-    return figure.update_yaxes(visible=False, autorange="reversed").update_xaxes(dtick=1, range=[-0.3, deepest + 0.5])
+    lowest = max((spot[1] for spot in where), default=0.0)
+    figure.update_yaxes(visible=False, range=[lowest + 0.5, -0.9])       # reversed; room for the first words
+    return figure.update_xaxes(dtick=1, range=[-0.3, deepest + 0.5])
 
 
 def _heights(parents: Sequence[int]) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from specdec_lib import figures
 from specdec_lib.show.html import visible
 from specdec_lib.show.toy_text import Names, naming
@@ -14,13 +16,13 @@ def rounds(session: Session, title: str | None = None):
     return figures.rounds(drafted, [len(one.verdict.path) for one in session.rounds], title)
 
 
-def sources(session: Session, names: Names | None = None, title: str | None = None):
-    """The source of each token of the output; the verdict's own tokens count as the target's."""
+def sources(session: Session, names: Names | None = None, title: str | None = None, order: Sequence[str] = ()):
+    """The source of each token of the output, first those in `order`; the verdict's own tokens are the target's."""
     by_token = []
     for one in session.rounds:
         path = [one.draft.source[node] if one.draft.source else "draft" for node in one.verdict.path]
         by_token += path + [""] * (len(one.verdict.tokens) - len(path))
-    return figures.sources(by_token, _words(session, names), title)
+    return figures.sources(by_token, _words(session, names), title, order)
 
 
 def entropy(session: Session, threshold: float | None = None, names: Names | None = None, title: str | None = None):

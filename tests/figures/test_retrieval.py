@@ -15,6 +15,7 @@ def test_candidates_are_split_by_whether_they_were_offered_and_the_title_counts_
 
 def test_the_least_score_is_drawn_where_a_rule_has_one():
     assert not figures.candidates([4], [.5], [True]).layout.shapes
+    assert not figures.candidates([4], [.5], [True], 0.0).layout.shapes            # a rule that drops nothing
     assert figures.candidates([4], [.5], [True], .3).layout.shapes[0].y0 == .3
 
 

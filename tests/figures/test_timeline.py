@@ -1,0 +1,26 @@
+"""Figures along an output: a source keeps its row and look, and a short text stands on the axis."""
+
+from specdec_lib import figures
+
+
+def looks(by_token, order=()):
+    figure = figures.sources(by_token, order=order)
+    return {trace.name: (trace.marker.color, trace.marker.symbol) for trace in figure.data}, figure.layout.yaxis
+
+
+def test_sources_in_a_given_order_keep_row_colour_and_symbol_whichever_drafted_more():
+    (one, rows), (two, again) = (looks(said, ("a", "b")) for said in (["a", "a", "b", ""], ["a", "b", "b", ""]))
+    assert one == two
+    assert rows.categoryarray == again.categoryarray == ("a", "b", "target")
+    assert rows.range == again.range == (2.5, -0.5)
+
+
+def test_sources_without_an_order_stand_by_their_number_of_tokens():
+    found, rows = looks(["b", "b", "a", ""])
+    assert list(found) == ["b", "a", "target"]
+    assert rows.autorange == "reversed"
+
+
+def test_words_of_a_short_text_stand_on_the_axis_and_those_of_a_long_one_do_not():
+    assert figures.match_lengths([0, 1], words=["the", "cat"]).layout.xaxis.ticktext == ("the", "cat")
+    assert figures.match_lengths([0] * 25, words=["the"] * 25).layout.xaxis.ticktext is None
