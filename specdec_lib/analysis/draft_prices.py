@@ -13,7 +13,6 @@ from specdec_lib.analysis import compare
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import policies_by_drafter
 from specdec_lib.analysis.report_text import interval_text
-from specdec_lib.bench.summary import speed_ratio
 from specdec_lib.types import Refusal
 
 
@@ -91,16 +90,3 @@ def predicted_speeds(report: Report, drafter: str, prices: Mapping[str, DraftPri
             out[f"length {one.length}"] = {"tokens per forward": tokens} | said | {
                 "measured speed": entry["speedup"], "95 % interval": interval_text(entry["speedup_ci"])}
     return out
-
-
-def fastest_length(report: Report, drafter: str) -> str:
-    """Which fixed length of this drafter has the highest speed, and which others its ratio over them tells from it."""
-    fixed = {one.length: one.spec for one in policies_by_drafter(report).get(drafter, ()) if one.length}
-    if not fixed:
-        return f"The run has no fixed length of {drafter}."
-    best = max(fixed, key=lambda length: report.entries[fixed[length]]["speedup"] or 0.0)
-    found = {length: speed_ratio(report.decodes, spec, fixed[best])[1] for length, spec in fixed.items()}
-    slower = [str(length) for length, interval in found.items() if interval and interval[0] > 1]
-    other = [str(length) for length in fixed if length != best and str(length) not in slower]
-    return (f"Measured, drafts of {best} have the highest speed; not told apart from them: "
-            f"{', '.join(other) or 'none'}; slower: {', '.join(slower) or 'none'}.")

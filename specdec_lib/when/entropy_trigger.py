@@ -5,9 +5,9 @@ rows that produced the last k tokens, `C_k = H_k + penalty / k` its cost (the pa
 for k = 1..look_back, and retrieval drafts if `H_k* <= threshold`. Cost: no forward, because those rows were scored when
 the tokens were verified.
 
-Published: the term lambda_e / k, look_back 3 and threshold 1.5. Not published: the value of lambda_e (1.0 is ours), and
-whether k* is also the number of tokens to match (`reading`). The base of the paper's logarithm is not known to us
-either: this file reads 1.5 as nats; in bits it would be 1.04 nats.
+Published: the term lambda_e / k, look_back 3 and threshold 1.5. Not published: the value of lambda_e (1.0 is a
+re-implementation's), and whether k* is also the number of tokens to match (`reading`). The base of the paper's
+logarithm is not known to us either: this file reads 1.5 as nats; in bits it would be 1.04 nats.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EntropyTrigger:
     retrieve: Budget
     model: Budget
     look_back: int = 3                             # l
-    penalty: float = 1.0                           # lambda_e of Algorithm 1; its value is not published, 1 is ours
+    penalty: float = 1.0                           # lambda_e of Algorithm 1; not published, 1 is a re-implementation's
     threshold: float = 1.5                         # theta_entropy, nats; the paper's log base is unknown
     reading: str = "switch"                        # "query": k* is also the number of tokens to match
     unit: float = 1.0                              # nats in one unit of penalty and threshold

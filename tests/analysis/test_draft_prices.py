@@ -1,13 +1,10 @@
 """What a draft costs: counted by hand on made-up rounds, and held against the speeds of a kept run."""
 
-import re
-
 import pytest
 
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.draft_prices import (
     DraftPrice,
-    fastest_length,
     fit_price,
     measured_prices,
     predicted_speeds,
@@ -48,10 +45,3 @@ def test_a_table_of_prices_ends_with_what_was_measured():
     table = price_table({"fitted": DraftPrice(0.4, 0.2)}, {1: 0.7})
     assert table["fitted"] == pytest.approx({"to begin": 0.4, "a token": 0.2, "a draft of 1": 0.6})
     assert table["measured"] == {"a draft of 1": 0.7}
-
-
-def test_the_fastest_length_is_told_only_from_lengths_that_its_ratio_is_above():
-    said = fastest_length(load_report("data/results/policies"), "eagle")
-    told = r"Measured, drafts of \d have the highest speed; not told apart from them: [\d, ]+; slower: 1\."
-    assert re.fullmatch(told, said), said
-    assert fastest_length(report(PLAIN), "eagle") == "The run has no fixed length of eagle."
