@@ -248,6 +248,10 @@ def test_a_drafter_measured_once_has_no_gain():
     both = figures.gains(["eagle", "ngram"], {"untrained": [1.0, 1.1], "trained": [1.2, 1.2]})
     assert both.layout.title.text.startswith("eagle gains most: from 1.00 to 1.20")
     assert figures.gains([], {"trained": []}).layout.title.text == "No trained drafter yet"
+    assert [line.name for line in figure.layout.shapes if line.showlegend] == ["plain decoding"]
+    assert {bar.textangle for bar in figure.data} == {0}
+    crowd = figures.gains([str(n) for n in range(11)], {"untrained": [1.0] * 11, "trained": [1.2] * 11})
+    assert {bar.textangle for bar in crowd.data} == {-90}, "side by side the numbers would overprint"
     assert figures.training_curves({}).layout.title.text == "No trained drafter yet"
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from specdec_lib.analysis.bench_report import Report, load_report, plain_part
 from specdec_lib.analysis.report_text import times_text
+from specdec_lib.analysis.wording import how_many, verdict
 from specdec_lib.bench import summary
 from specdec_lib.types import Refusal
 
@@ -132,6 +133,17 @@ def grid_sentence(report: Report) -> str:
     apart = "no interval, which needs five prompts" if span is None else "so faster" if span[0] > 1 else \
         "not told apart"
     return f"{said} decoding and {times_text(ratio, span)} as fast as {rest[0]}, the next: {apart}."
+
+
+def exit_findings(rates: Mapping[int, Rates], report: Report | None) -> list[str]:
+    """What exits predict, from their acceptance by depth, and how many measured cells are told from plain decoding."""
+    first = [f"{own[0] or 0.0:.0%} after layer {layer}" for layer, own in rates.items() if own]
+    said = [f"Of first tokens, those accepted on the card's held-out prompts: {', '.join(first)}."]
+    if report is None:
+        return said
+    words = [verdict(span) for row in measured_grid(report).spans for span in row if span]
+    return [*said, f"Measured, {how_many(word == 'faster' for word in words)} cells of exit and depth are faster than"
+                   f" plain decoding by their 95 % interval, {how_many(word == 'slower' for word in words)} slower."]
 
 
 def read_grid_run(folder: str | Path) -> tuple[Report | None, str]:

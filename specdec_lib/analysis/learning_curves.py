@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import hypot, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from specdec_lib.analysis.guess_calibration import Z, draft_deviation, guesses_by_depth, told_apart
+from specdec_lib.analysis.wording import than
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).parents[2] / "data" / "results" / "learning-curves.json"
 TAU = "tokens_per_target_forward"
+STARTS = ("from random weights", "as it starts")
 
 
 class Look(NamedTuple):
@@ -103,14 +106,54 @@ def longest_predicted(ends: Sequence[tuple[float, float]], without: Sequence[Pow
     if not without:
         return "too few fits to say where the longest would end", None
     (tokens, value), missed = ends[-1], without[-1].at(ends[-1][0]) - ends[-1][1]
-    return (f"the shorter fits say to {near:g} where the longest ends after {tokens:.2g} million tokens: "
-            f"{value + missed:.2f} predicted, {value:.2f} measured", abs(missed) <= near)
+    return (f"the law of the others predicts the longest of these {len(ends)} fits, after {tokens:.2g} million tokens, "
+            f"to {near:g}: {value + missed:.2f} predicted, {value:.2f} measured", abs(missed) <= near)
 
 
 def late_gain(points: Sequence[tuple[float, float]], share: float = 1 / 3) -> float:
-    """What a curve gained over the last `share` of its tokens, from the last look before that part to its end."""
-    begin = points[0][0] + (1 - share) * (points[-1][0] - points[0][0])
-    return points[-1][1] - [value for tokens, value in points if tokens <= begin][-1]
+    """What a curve gained over the last `share` of its tokens; straight lines join its looks."""
+    tokens, values = zip(*points, strict=True)
+    begin = tokens[0] + (1 - share) * (tokens[-1] - tokens[0])
+    return float(values[-1] - np.interp(begin, tokens, values))
+
+
+def tau_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """How many tokens per forward one measurement has more than another; 0 where their 95 % interval holds 0.
+
+    The interval is over rounds; prompts differ too, so it is the least that a difference has to exceed.
+    """
+    error = hypot(*(draft_deviation(told["conditional_acceptance"], told["rounds"]) for told in (one, other)))
+    difference = one[TAU] - other[TAU]
+    return difference if abs(difference) > Z * error else 0.0
+
+
+def trained_text(name: str, trained: Mapping[str, Any], base: str, other: Mapping[str, Any]) -> str:
+    """Whether a trained drafter has more tokens per forward than another, in words, or shows no difference."""
+    one, two = trained[TAU], other[TAU]
+    if not tau_difference(trained, other):
+        return f"{name}, trained, and {base} show no difference: {one:.2f} against {two:.2f}"
+    return than(f"{name}, trained,", one, base, two, "better", "worse")
+
+
+def trained_texts(cards: Mapping[str, Mapping[str, Any]], parts: Mapping[str, tuple[str, str]]) -> list[str]:
+    """For each part of a drafter that its card measured untrained: trained against the better of its two starts."""
+    said = []
+    for label, (name, part) in parts.items():
+        told = {when: stage[part] for when, stage in cards[name]["measured"].items() if part in stage}
+        if {*STARTS, "teacher-forced"} <= set(told):
+            base = max(STARTS, key=lambda when, told=told: told[when][TAU])
+            said.append(trained_text(label, told["teacher-forced"], f"untrained ({base})", told[base]))
+    return said
+
+
+def depth_texts(before: Mapping[str, Any], after: Mapping[str, Any], words: tuple[str, str], first: int = 1
+                ) -> list[str]:
+    """For each depth from `first` on the acceptance rates of two measurements, and whether they are told apart."""
+    pairs = zip(*(guesses_by_depth(told["conditional_acceptance"], told["rounds"]) for told in (before, after)),
+                strict=True)
+    return [f"depth {depth}: {one.share:.2f} {words[0]} ({one.count:,} drafts), {other.share:.2f} {words[1]} "
+            f"({other.count:,}), {'told apart' if told_apart(one, other) else 'not told apart'}"
+            for depth, (one, other) in enumerate(pairs, 1) if depth >= first and one.count and other.count]
 
 
 def text_needed(goal: float, law: PowerLaw, without: Sequence[PowerLaw] = ()) -> str:
@@ -118,7 +161,7 @@ def text_needed(goal: float, law: PowerLaw, without: Sequence[PowerLaw] = ()) ->
     if law.scale <= 0:
         return f"no text is predicted for {goal:.2f} tokens per forward: the fits do not rise with their text"
     found = sorted(one.tokens_for(goal) for one in without)
-    span = f", or {amount(found[0])} to {amount(found[-1])} without one of the fits" if found else ""
+    span = f"; leaving out one fit changes that to between {amount(found[0])} and {amount(found[-1])}" if found else ""
     return f"predicted for {goal:.2f} tokens per forward: {amount(law.tokens_for(goal))}{span}"
 
 

@@ -147,17 +147,28 @@ def fit_rows(fits: RecipeFits, base: str, law: PowerLaw) -> list[dict[str, objec
     """A row of a table for every fit from the base's start: its text, what it reached, and what the law has there."""
     own = fits.fits[base]
     return [{"what differs": one.changed(own) or "nothing", "million tokens seen": one.tokens / 1e6,
-             "tokens per forward": one.watched, "more than the law": gap(one, law), "tokens a second read": one.speed}
+             "tokens per forward": one.watched, "more than the law": gap(one, law),
+             "tokens read a second": f"{one.speed:,.0f}"}
             for one in (*fits.like(base), *fits.others(base))]
 
 
-def recipe_findings(fits: RecipeFits, base: str, law: PowerLaw, noise: float) -> list[tuple[str, bool]]:
-    """For every other recipe from the base's start a sentence, and whether it is over twice `noise` from the law."""
+def recipe_texts(fits: RecipeFits, base: str, law: PowerLaw, noise: float) -> list[str]:
+    """For every other recipe from the base's start whether it lies over twice `noise` from the law, in words."""
     own = fits.fits[base]
-    return [(f"{one.changed(own)} differs from the base after as much text: {gap(one, law):+.3f} tokens per forward,"
-             f" where the base's own fits lie up to {noise:.3f} from the law of the others",
-             abs(gap(one, law)) > 2 * noise)
-            for one in fits.others(base)]
+    return [f"{recipe_verdict(gap(one, law), noise)}: {one.changed(own)}, {gap(one, law):+.3f} tokens per forward; the"
+            f" base's own fits lie up to {noise:.3f} from the law of the others" for one in fits.others(base)]
+
+
+def recipe_verdict(distance: float, noise: float) -> str:
+    """What a distance from the law shows of a recipe where the base's own fits scatter by `noise`."""
+    return "no difference shown" if abs(distance) <= 2 * noise else "above the law" if distance > 0 else "below the law"
+
+
+def made_row(made: Mapping[str, Any]) -> dict[str, object]:
+    """Where fits were made as a row of a table: a short commit, and numbers of tokens with commas."""
+    words = {"tokens_of_data": "tokens of the answers"}
+    return {words.get(name, name): value[:8] if name == "commit" else f"{value:,}" if isinstance(value, int) else value
+            for name, value in made.items()}
 
 
 def far_points(fits: RecipeFits, later: str, largest: Sequence[str]) -> dict[str, list[tuple[float, float]]]:

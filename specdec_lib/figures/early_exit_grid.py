@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, known_cells, numbers
+from specdec_lib.figures.theme import INK, PALETTE, canvas, known_cells, numbers
 
 Interval = Sequence[float] | None
+SCALE = [[0, "white"], [1, "#56B4E9"]]             # light, so that every number is read on it
 
 
 def early_exit_grid(layers: Sequence[int], depths: Sequence[int], speeds: Sequence[Sequence[float | None]], kind: str,
@@ -25,10 +26,11 @@ def early_exit_grid(layers: Sequence[int], depths: Sequence[int], speeds: Sequen
     words = [[_word(speed, spans[a][b] if spans else None) for b, speed in enumerate(row)]
              for a, row in enumerate(speeds)]
     x, y, z = list(map(str, depths)), list(map(str, layers)), [numbers(row) for row in speeds]
-    figure.add_heatmap(x=x, y=y, z=z, text=words, texttemplate="%{text}", colorscale="Cividis", xgap=1, ygap=1,
+    figure.add_heatmap(x=x, y=y, z=z, text=words, texttemplate="%{text}", colorscale=SCALE,
+                       textfont={"color": INK}, xgap=1, ygap=1,
                        hovertemplate="exit %{y}, %{x} drafted: %{z:.3f} times<extra></extra>",
                        colorbar={"title": f"{kind}<br>speed-up<br>(times)"})
-    if len(layers) > 1 and len(depths) > 1:
+    if len(layers) > 1 and len(depths) > 1 and sum(value > 1 for value, *_ in known) != 1:    # around one cell a scrap
         figure.add_contour(x=x, y=y, z=z, contours={"start": 1, "end": 1, "size": 1, "coloring": "none"},
                            line={"color": PALETTE["accepted"], "width": 4, "dash": "dash", "smoothing": 0},
                            name="as fast as plain decoding", showscale=False, hoverinfo="skip",

@@ -51,7 +51,7 @@ def conditional_acceptance(by_method: Mapping[str, Sequence[float | None]], titl
     most = f" most often with {' and '.join(best)}: " if len(first) > 1 else " in "
     said = f"The first token of a draft is accepted{most}{top}" if first else "No drafts"
     figure = curves(range(1, deepest + 1), padded, "depth in the draft (tokens)",
-                    "accepted, given the path above was", title or said)
+                    "acceptance, given all before", title or said)
     return figure.update_yaxes(range=[-.03, 1.04], tickformat=".0%")
 
 

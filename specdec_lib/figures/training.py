@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from specdec_lib.figures.theme import PALETTE, canvas, hatched, hover, numbers, same_length, series, with_legend
 
 NOTHING = "No trained drafter yet"
+CROWDED = 20                                       # more bars than this have their numbers upright
 Points = Sequence[tuple[float, float | None]]
 
 
@@ -44,13 +45,13 @@ def gains(names: Sequence[str], stages: Mapping[str, Sequence[float | None]], ti
     for values in stages.values():
         same_length(names=names, values=values)
     figure = canvas(title or _most_gained(names, list(stages.values())), "", "tokens per target forward")
+    turn = -90 if len(names) * len(stages) > CROWDED else 0
     for place, (stage, values) in enumerate(stages.items()):
         look = series(place)
         text = ["" if value is None else f"{value:.2f}" for value in values]
-        figure.add_bar(x=list(names), y=numbers(values), name=stage, text=text, textposition="outside",
+        figure.add_bar(x=list(names), y=numbers(values), name=stage, text=text, textposition="outside", textangle=turn,
                        marker=hatched(look["colour"], look["pattern"]), cliponaxis=False, hovertemplate=hover())
-    figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dash"}, annotation_text="plain decoding",
-                     annotation_position="bottom right")
+    figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dash"}, name="plain decoding", showlegend=True)
     return figure.update_layout(barmode="group", showlegend=True)
 
 

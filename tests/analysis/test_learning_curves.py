@@ -11,6 +11,7 @@ from specdec_lib.analysis.learning_curves import (
     PowerLaw,
     amount,
     curves_of_shelf,
+    depth_texts,
     fit_power_law,
     keep_curves,
     late_gain,
@@ -18,7 +19,10 @@ from specdec_lib.analysis.learning_curves import (
     longest_predicted,
     looks_of,
     power_laws,
+    tau_difference,
     text_needed,
+    trained_text,
+    trained_texts,
 )
 from specdec_lib.types import Refusal
 
@@ -104,8 +108,8 @@ def test_whether_shorter_runs_say_where_the_longest_ends_is_said_with_both_numbe
         ends = [*((n, law.at(n)) for n in (0.1, 0.2, 0.5)), (1.0, law.at(1.0) - off)]
         said, found = longest_predicted(ends, power_laws(ends)[1], 0.05)
         assert found == holds
-        assert said == (f"the shorter fits say to 0.05 where the longest ends after 1 million tokens: 1.70 predicted, "
-                        f"{1.7 - off:.2f} measured")
+        assert said == (f"the law of the others predicts the longest of these 4 fits, after 1 million tokens, to 0.05: "
+                        f"1.70 predicted, {1.7 - off:.2f} measured")
 
 
 def test_a_law_of_two_ends_is_refused():
@@ -113,18 +117,52 @@ def test_a_law_of_two_ends_is_refused():
         fit_power_law([(1, 1.5), (2, 1.6)])
 
 
-def test_a_late_gain_is_counted_from_the_last_look_before_the_last_third():
+def test_a_late_gain_is_that_of_the_last_third_whenever_the_looks_were():
     points = [(1.0, 1.2), (2.0, 1.5), (3.0, 1.55), (4.0, 1.6)]
     assert late_gain(points) == pytest.approx(0.05)
-    assert late_gain(points, 0.5) == pytest.approx(0.1)
+    assert late_gain(points, 0.5) == pytest.approx(0.075)
+    assert late_gain([(0.0, 1.0), (3.0, 1.9)]) == pytest.approx(0.3)
     assert late_gain(points[:1]) == 0
+
+
+def told(tau, rounds, *rates):
+    return {"tokens_per_target_forward": tau, "rounds": rounds, "conditional_acceptance": rates}
+
+
+def test_a_gain_inside_the_error_of_the_rounds_is_no_gain():
+    few, many = (told(1.52, rounds, 0.52) for rounds in (100, 100_000))
+    assert tau_difference(few, told(1.5, 100, 0.5)) == 0
+    assert tau_difference(many, told(1.5, 100_000, 0.5)) == pytest.approx(0.02)
+    assert trained_text("it", few, "untrained", told(1.5, 100, 0.5)) == (
+        "it, trained, and untrained show no difference: 1.52 against 1.50")
+    assert trained_text("it", many, "untrained", told(1.5, 100_000, 0.5)) == (
+        "it, trained, is better than untrained: 1.52 against 1.50")
+    assert trained_text("it", told(1.4, 10_000, 0.4), "untrained", told(1.5, 10_000, 0.5)) == (
+        "it, trained, is worse than untrained: 1.40 against 1.50")
+
+
+def test_a_trained_drafter_is_held_against_its_better_start():
+    cards = {"a": {"measured": {"from random weights": {"a": told(1.0, 9, 0.0)},
+                                "as it starts": {"a": told(1.2, 9, 0.2)},
+                                "teacher-forced": {"a": told(2.0, 900, 0.5, 1.0)}}},
+             "counted": {"measured": {"teacher-forced": {"counted": told(1.5, 9, 0.5)}}}}
+    assert trained_texts(cards, {"a": ("a", "a"), "counted": ("counted", "counted")}) == [
+        "a, trained, is better than untrained (as it starts): 2.00 against 1.20"]
+
+
+def test_depths_are_told_apart_by_the_drafts_that_reach_them():
+    few, many = (depth_texts(told(1, rounds, 0.5, 0.2), told(1, rounds, 0.5, 0.3), ("before", "after"), 2)
+                 for rounds in (100, 10_000))
+    assert few == ["depth 2: 0.20 before (50 drafts), 0.30 after (50), not told apart"]
+    assert many == ["depth 2: 0.20 before (5,000 drafts), 0.30 after (5,000), told apart"]
+    assert len(depth_texts(told(1, 9, 0.0, None), told(1, 9, 0.5, 0.5), ("before", "after"))) == 1   # nothing goes on
 
 
 def test_the_text_for_a_goal_is_said_with_its_range():
     law, other = PowerLaw(2.0, 0.3, 0.4), PowerLaw(1.85, 0.2, 0.4)
     assert text_needed(1.9, law) == "predicted for 1.90 tokens per forward: 16 million tokens"
-    assert text_needed(1.9, law, (other, law)).endswith(": 16 million tokens, or 16 million tokens to never without "
-                                                        "one of the fits")
+    assert text_needed(1.9, law, (other, law)).endswith(": 16 million tokens; leaving out one fit changes that to "
+                                                        "between 16 million tokens and never")
     assert [amount(n) for n in (0.123, 1234, 2.5e6, 1e12, inf)] == [
         "0.12 million tokens", "1.2 billion tokens", "2.5 trillion tokens", "over a quadrillion tokens", "never"]
 

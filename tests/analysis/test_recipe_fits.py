@@ -17,10 +17,12 @@ from specdec_lib.analysis.recipe_fits import (
     keep_fits,
     law_of,
     load_fits,
+    made_row,
     missed_text,
     reached_text,
     read_fit,
-    recipe_findings,
+    recipe_texts,
+    recipe_verdict,
 )
 from specdec_lib.types import Refusal
 
@@ -88,8 +90,16 @@ def test_fits_by_one_recipe_make_the_curve_and_others_are_held_against_it(fits):
 
 
 def test_a_recipe_differs_where_it_lies_farther_from_the_law_than_the_bases_own_fits(fits):
-    found = {said.split(" differs")[0]: holds for said, holds in recipe_findings(fits, "base", LAW, 0.01)}
-    assert found == {"loss tv": True, "draft vocabulary 16384": False}
+    scatter = "; the base's own fits lie up to 0.010 from the law of the others"
+    assert recipe_texts(fits, "base", LAW, 0.01) == [
+        f"no difference shown: draft vocabulary 16384, +0.001 tokens per forward{scatter}",
+        f"below the law: loss tv, -0.100 tokens per forward{scatter}"]
+    assert recipe_verdict(0.021, 0.01) == "above the law"
+
+
+def test_where_fits_were_made_is_said_in_words_that_fit_a_table():
+    assert made_row({"commit": "0123456789", "tokens_of_data": 370368, "threads": 2, HEAD: 5434454, "dtype": "x"}) == {
+        "commit": "01234567", "tokens of the answers": "370,368", "threads": "2", HEAD: "5,434,454", "dtype": "x"}
 
 
 def test_points_beyond_the_law_are_the_largest_fit_and_the_head_whose_text_is_known():

@@ -3,6 +3,7 @@
 import pytest
 
 from specdec_lib import figures
+from specdec_lib.figures.theme import contrast
 
 SPEEDS = [[1.06, 1.11, None], [.97, .94, .88]]
 
@@ -32,6 +33,14 @@ def test_a_contour_shows_where_drafting_begins_to_pay_and_needs_two_of_each():
     assert line.showlegend
     assert "contour" not in [each.type for each in figures.early_exit_grid([5], [1, 2], [[1.1, .9]], "predicted").data]
     assert not figures.early_exit_grid([5, 10], [1, 2], [[.9, .8], [.7, .6]], "predicted").data[1].showlegend
+    lonely = figures.early_exit_grid([5, 10], [1, 2], [[1.02, .8], [.7, .6]], "measured")
+    assert [each.type for each in lonely.data] == ["heatmap"], "around one cell the line would be a scrap"
+
+
+def test_numbers_are_read_on_the_darkest_and_on_the_lightest_cell():
+    cells = figures.early_exit_grid([5, 10], [1, 2, 3], SPEEDS, "predicted").data[0]
+    for _, colour in cells.colorscale:
+        assert contrast(cells.textfont.color, {"white": "#ffffff"}.get(colour, colour)) > 4.5
 
 
 def test_rows_of_other_lengths_and_an_empty_map_are_refused():
