@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from specdec_lib.analysis import compare
+from specdec_lib.analysis import compare, wording
 from specdec_lib.analysis.bench_report import Report
 from specdec_lib.analysis.length_policies import policies_by_drafter
 from specdec_lib.analysis.report_text import interval_text
+from specdec_lib.bench import summary
 from specdec_lib.types import Refusal
 
 
@@ -72,6 +73,16 @@ def drafter_price(report: Report, drafter: str) -> DraftPrice | None:
     if len(took) > 1:
         return fit_price(took)
     return next((DraftPrice(0.0, price / length) for length, price in took.items()), None)
+
+
+def drafter_texts(report: Report, spec: str, base: str) -> list[str]:
+    """How a method of a run compares with another in words: tokens per forward, price of a draft, and speed."""
+    tokens = [report.entries[name]["tokens_per_target_forward"] for name in (spec, base)]
+    prices = [next(iter(measured_prices(report, name.split("(")[0]).values()), None) for name in (spec, base)]
+    return [wording.than(f"In tokens per forward {spec}", tokens[0], base, tokens[1], "better", "worse"),
+            wording.than(f"A draft of {spec}, in plain forwards,", prices[0], f"one of {base}", prices[1], "dearer",
+                         "cheaper"),
+            wording.over(spec, *summary.speed_ratio(report.decodes, base, spec), base)]
 
 
 def predicted_speeds(report: Report, drafter: str, prices: Mapping[str, DraftPrice]) -> dict[str, dict]:

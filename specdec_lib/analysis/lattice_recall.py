@@ -5,8 +5,9 @@ Counts on the recorded text; no model runs. A slot counts wherever the text has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from specdec_lib.analysis.guess_calibration import Guesses
 from specdec_lib.models.replay import Recording
 
 Ranks = tuple[tuple[int | None, ...], ...]         # [position][slot]; 0 is the best, None: no candidate
@@ -50,6 +51,18 @@ def drawn_beside_best(drafter: str, best: float, drawn: Mapping[int, float]) -> 
     if needed == min(drawn):
         reach = "drawing loses nothing"
     return f"{drafter}: the chain of best words has {best:.2f} accepted words, one drawn chain {one:.2f}; {reach}."
+
+
+def chain_guesses(found: Iterable[Sequence[int | None]]) -> list[Guesses]:
+    """By depth, how many chains of best candidates were right so far, and how many of them are right there."""
+    rows = list(found)
+    return [Guesses(len(some), sum(row[depth] == 0 for row in some)) for depth in range(max(map(len, rows), default=0))
+            for some in [[row for row in rows if len(row) > depth and all(rank == 0 for rank in row[:depth])]]]
+
+
+def one_at_a_time(found: Ranks) -> Ranks:
+    """The ranks of the same drafter asked for one token at a time, with the true text before each of them."""
+    return tuple(tuple(later[0] for later in found[at:at + len(row)]) for at, row in enumerate(found))
 
 
 def _columns(found: Ranks) -> list[list[int | None]]:

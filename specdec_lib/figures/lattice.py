@@ -10,7 +10,8 @@ from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_len
 
 LETTERS = 7                                        # of a token's text that fit into a cell
 LOOKS = (series(0), series(2))                     # of paths; the cells already have the colour of drafts
-ABOVE, BELOW = (-0.40, -0.27), 0.38                # offsets of lines in a cell, so that its text stays free
+LEFT, RIGHT = (-0.42, -0.32), 0.38                 # offsets of markers in a cell, in its corners: beside its text,
+OVER, UNDER = -0.26, 0.26                          # and above or below it, where lines pass
 Path = Sequence[int | None]                        # the candidate of each slot, 0 the best; None is none of them
 
 
@@ -29,7 +30,8 @@ def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], pa
         raise ValueError(f"a lattice has slots and at most {len(LOOKS)} paths beside the target's, got {len(words)} and"
                          f" {len(paths)}")
     deep = max(map(len, words))
-    figure = canvas(title or _takeaway(came, len(words)), "slot (tokens after the context)",
+    figure = canvas(title or _takeaway(came, len(words)),
+                    "slot (tokens after the context); markers stand in a corner of their cell",
                     "candidate, likeliest first")
     figure.add_heatmap(x=list(range(1, len(words) + 1)), y=list(range(1, deep + 1)),
                        z=_rows([numbers(column) for column in logps], deep),
@@ -40,21 +42,24 @@ def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], pa
                        colorbar={"title": "log-probability<br>(nats)"})
     if kept is not None:
         _below(figure, kept)
-    for look, shift, (name, path) in zip(LOOKS, ABOVE, paths.items(), strict=False):
+    for look, shift, (name, path) in zip(LOOKS, LEFT, paths.items(), strict=False):
         _through(figure, name, path, deep, shift, look["colour"], look["dash"], look["symbol"])
     if came is not None:
-        _through(figure, "the target's tokens", came, deep, BELOW, PALETTE["target"], "dash", SYMBOL["target"])
+        _through(figure, "the target's tokens", came, deep, RIGHT, PALETTE["target"], "dash", SYMBOL["target"])
     outside = any(place is None for path in (*paths.values(), came or ()) for place in path)
     figure.update_yaxes(range=[deep + (1.6 if outside else .6), .4], tickvals=[*range(1, deep + 1), deep + 1],
                         ticktext=[*map(str, range(1, deep + 1)), "none of them"], showgrid=False)
-    return figure.update_xaxes(dtick=1).update_layout(height=170 + 28 * (deep + outside), showlegend=True)
+    figure.update_xaxes(dtick=1, range=[.5, len(words) + .5])
+    return figure.update_layout(height=170 + 28 * (deep + outside), showlegend=True)
 
 
 def _through(figure: go.Figure, name: str, path: Path, deep: int, shift: float, colour: str, dash: str,
              symbol: str) -> None:
-    heights = [float((deep if place is None else place) + 1 + shift) for place in path]
-    figure.add_scatter(x=list(range(1, len(path) + 1)), y=heights, name=name, mode="lines+markers", hoverinfo="name",
-                       line={"color": colour, "dash": dash, "width": 2}, marker={"symbol": symbol, "size": 7})
+    heights = [float((deep if place is None else place) + 1) for place in path]
+    heights = [height + (UNDER if shift > 0 else OVER) for height in heights]
+    figure.add_scatter(x=[slot + shift for slot in range(1, len(path) + 1)], y=heights, name=name,
+                       mode="lines+markers", hoverinfo="name", line={"color": colour, "dash": dash, "width": 2},
+                       marker={"symbol": symbol, "size": 7})
 
 
 def _below(figure: go.Figure, kept: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ import pytest
 from specdec_lib.analysis.bench_report import load_report
 from specdec_lib.analysis.draft_prices import (
     DraftPrice,
+    drafter_texts,
     fit_price,
     measured_prices,
     predicted_speeds,
@@ -45,3 +46,14 @@ def test_a_table_of_prices_ends_with_what_was_measured():
     table = price_table({"fitted": DraftPrice(0.4, 0.2)}, {1: 0.7})
     assert table["fitted"] == pytest.approx({"to begin": 0.4, "a token": 0.2, "a draft of 1": 0.6})
     assert table["measured"] == {"a draft of 1": 0.7}
+
+
+def test_two_drafters_of_the_kept_run_are_compared_in_tokens_price_and_speed():
+    run = load_report("data/results/diffuspec")
+    tokens, price, speed = drafter_texts(run, "eagle", "diffusion-draft(depth=4)")
+    assert tokens == "In tokens per forward eagle is better than diffusion-draft(depth=4): 2.10 against 1.57"
+    assert price == ("A draft of eagle, in plain forwards, is cheaper than one of diffusion-draft(depth=4): "
+                     "0.21 against 0.27")
+    assert speed.startswith("eagle is ")
+    assert " faster than diffusion-draft(depth=4): 1.36 times (" in speed
+    assert drafter_texts(run, "diffusion-draft(depth=4)", "eagle")[0].count("worse than eagle") == 1

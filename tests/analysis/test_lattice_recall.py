@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from specdec_lib.analysis.guess_calibration import Guesses
 from specdec_lib.analysis.lattice_recall import (
     chain_acceptance,
+    chain_guesses,
     drawn_beside_best,
+    one_at_a_time,
     ranks_by_slot,
     recall_by_slot,
     token_ranks,
@@ -40,6 +43,14 @@ def test_a_chain_goes_on_among_those_that_were_right_so_far():
     assert chain_acceptance(ranks_by_slot(TAPE, "block", 3)) == [2 / 3, 1 / 2, 0]
     assert chain_acceptance(((0, 0, 0), (1, 0, 0), (None, 0, 0), (0, 1, 0))) == [1 / 2, 1 / 2, 1]
     assert chain_acceptance(((1, 0),)) == [0, None]
+
+
+def test_a_chain_is_counted_and_held_against_one_token_at_a_time():
+    ranks = ranks_by_slot(TAPE, "block", 3)         # (0, 0, 1), (0, None), (1,)
+    assert chain_guesses(ranks) == [Guesses(3, 2), Guesses(2, 1), Guesses(1, 0)]
+    assert [one.share for one in chain_guesses(ranks)] == chain_acceptance(ranks)
+    assert one_at_a_time(ranks) == ((0, 0, 1), (0, 1), (1,))
+    assert chain_guesses(()) == []
 
 
 def test_a_path_and_its_candidates_need_not_have_one_length():

@@ -21,12 +21,15 @@ def test_candidates_stand_below_one_another_in_the_column_of_their_slot():
     assert drawn().layout.yaxis.range[0] > drawn().layout.yaxis.range[1]
 
 
-def test_a_path_passes_its_own_candidates_and_never_over_their_text():
-    heights = {trace.name: list(trace.y) for trace in drawn().data[1:]}
-    assert {name: [round(height) for height in path] for name, path in heights.items()} == {
+def test_a_path_passes_a_corner_of_the_cells_of_its_candidates_and_never_their_text():
+    traces = drawn().data[1:]
+    assert {trace.name: [round(height) for height in trace.y] for trace in traces} == {
         "best": [1, 1, 1], "searched": [1, 2, 2], "the target's tokens": [1, 3]}
-    assert all(.25 < abs(height - round(height)) < .5 for path in heights.values() for height in path)
-    assert len({height - round(height) for path in heights.values() for height in path[:1]}) == 3
+    sides = [[x - round(x) for x in trace.x] for trace in traces]
+    assert all(.3 < abs(side) < .5 for path in sides for side in path)
+    assert all(.2 < abs(height - round(height)) < .3 for trace in traces for height in trace.y)
+    assert list(drawn().layout.xaxis.range) == [.5, 3.5]
+    assert len({round(path[0], 2) for path in sides}) == 3
 
 
 def test_a_token_that_is_no_candidate_is_drawn_in_a_row_of_its_own():
