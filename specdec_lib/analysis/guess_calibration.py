@@ -11,10 +11,9 @@ from math import sqrt
 from operator import mul
 from typing import NamedTuple
 
+from specdec_lib.analysis.shares import Share, difference
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.index.sequences import common_prefix
-
-Z = 1.96                                           # of a 95 % interval
 
 
 class Guesses(NamedTuple):
@@ -32,11 +31,7 @@ class Guesses(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of that share (Wilson 1927); 0 to 1 of no guesses."""
-        if not self.count:
-            return 0.0, 1.0
-        share, more = self.right / self.count, Z ** 2 / self.count
-        half = Z * sqrt(share * (1 - share) / self.count + more / self.count / 4)
-        return max(0.0, (share + more / 2 - half) / (1 + more)), min(1.0, (share + more / 2 + half) / (1 + more))
+        return Share(self.right, self.count).interval
 
     @property
     def row(self) -> dict[str, object]:
@@ -91,11 +86,8 @@ def slot_title(found: Sequence[Guesses], slots: int = 2) -> str:
 
 def told_apart(one: Guesses, other: Guesses) -> bool:
     """Whether the shares of two kinds of guesses differ by more than the 95 % interval of their difference."""
-    if not one.count or not other.count:
-        return False
-    a, b, n, m = one.right / one.count, other.right / other.count, one.count, other.count
-    both = (one.right + other.right) / (n + m)
-    return abs(a - b) > Z * sqrt(both * (1 - both) * (1 / n + 1 / m))
+    _, low, high = difference(Share(one.right, one.count), Share(other.right, other.count))
+    return low > 0 or high < 0
 
 
 def draft_deviation(rates: Sequence[float | None], rounds: int) -> float:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specdec_lib.analysis.guess_calibration import Z, draft_deviation, guesses_by_depth, told_apart
+from specdec_lib.analysis.guess_calibration import draft_deviation, guesses_by_depth, told_apart
+from specdec_lib.analysis.shares import Z
 from specdec_lib.analysis.wording import than
 from specdec_lib.files import write_text
 from specdec_lib.types import Refusal
