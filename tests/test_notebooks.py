@@ -83,8 +83,8 @@ def test_a_notebook_with_a_stack_of_controls_runs_live_and_each_control_redraws_
     said = "".join(one.text for one in outputs if one.get("name") == "stdout").splitlines()
     assert len(said) == shown + 1
     assert len(set(said)) == 1
-    by = r"[+-]\d\.\d\d to [+-]\d\.\d\d"
-    titles = [f"'Right token in place {place}: at most 2 sequences change tokens per forward by {by}, 8 by {by}'"
+    ends = r"\d\.\d\d to \d\.\d\d"
+    titles = [f"'Right token in place {place}: {ends} times the tokens with at most 2 sequences, {ends} with 8'"
               for place in (1, 2, 3)]
     assert re.fullmatch(rf"place \[{', '.join(titles)}\]", said[0].replace("<br>", " ")), said
 

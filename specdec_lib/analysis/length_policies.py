@@ -28,7 +28,7 @@ from specdec_lib.types import Refusal
 POLICIES = ("confidence(of='best')", "heuristic", "svip", "adaedl", "svip-difference", "margin", "path-chance",
             "cost-optimal", "tapout")                  # that need only the drafter's probabilities and the history
 TRAINED = ("adaeagle", "adaeagle(combined=True)")  # that read the target's hidden state as well
-LENGTHS = range(1, 5)                              # a longer one may be best (`edge_sentences`); 0 is plain decoding
+LENGTHS = range(1, 9)                              # a longer one may be best (`edge_sentences`); 0 is plain decoding
 
 
 class PolicyResult(NamedTuple):
