@@ -244,15 +244,14 @@ def prediction_sentences(table: BatchTable, dtype: str, near: float = 0.1) -> li
     """
     out = []
     for name in table.methods(dtype):
-        pairs = [(guess, row) for row in table.of(dtype, name) if row.batch > 1
+        pairs = [(guess / row.speedup - 1, guess, row) for row in table.of(dtype, name) if row.batch > 1
                  and row.speedup and (guess := predicted_as_filled(table, row)) is not None]
         if not pairs:
             out.append((f"{name} has no prediction beside a measured speed-up", None))
             continue
-        off = [pair for pair in pairs if abs(pair[0] / pair[1].speedup - 1) > near]
-        wrong = [(guess, row) for guess, row in off if not (row.span and row.span[0] <= guess <= row.span[1])]
-        guess, row = max(wrong or off or pairs, key=lambda pair: abs(pair[0] / pair[1].speedup - 1))
-        miss = guess / row.speedup - 1
+        off = [pair for pair in pairs if abs(pair[0]) > near]
+        wrong = [pair for pair in off if not (pair[2].span and pair[2].span[0] <= pair[1] <= pair[2].span[1])]
+        miss, _, row = max(wrong or off or pairs, key=lambda pair: abs(pair[0]))
         within = f", within the range of the repeats, {span_text(row)}" if off and not wrong else ""
         out.append((f"{name}: the prediction lies within {near:.0%} of what was measured; at batch {row.batch} it is "
                     f"{abs(miss):.0%} {'above' if miss > 0 else 'below'}".replace("%", " %") + within,

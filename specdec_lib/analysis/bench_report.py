@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec_lib.bench import summary as sums
@@ -82,6 +82,17 @@ class Report:
 
         best = max(names, key=lambda name: (surely_faster(self.entries[name]), speed(name)), default="ar")
         return best if speed(best) > 1 else "ar"
+
+
+def with_families(report: Report) -> Report:
+    """The same run with the measures of each family, which kept summaries may leave out to save room."""
+    if all("by_family" in entry for entry in report.entries.values()):
+        return report
+    known = {name: entry.get("lossless") for name, entry in report.entries.items()}
+    lossless = {name: value for name, value in known.items() if value is not None}
+    found = sums.method_summaries(report.decodes, lossless, report.curve)
+    entries = {name: {**entry, "by_family": found[name]["by_family"]} for name, entry in report.entries.items()}
+    return replace(report, summary={**report.summary, "methods": entries})
 
 
 def plain_part(name: str) -> PartSpec | None:

@@ -60,7 +60,7 @@ def quarters(pairs: Iterable[tuple[float, bool]]) -> list[Guesses]:
     return [guesses_of(some[len(some) * n // 4:len(some) * (n + 1) // 4]) for n in range(4)]
 
 
-def guesses_by_slot(drafts: Iterable[tuple[Sequence[int], Sequence[float], Sequence[int]]], slots: int
+def guesses_by_slot(drafts: Iterable[tuple[tuple[int, ...], Sequence[float], tuple[int, ...]]], slots: int
                     ) -> list[Guesses]:
     """By slot, the guesses of the drafts that were right so far; a draft is its tokens, confidences and what came."""
     some = [(common_prefix(tokens, came), confidence, came) for tokens, confidence, came in drafts]

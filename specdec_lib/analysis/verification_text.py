@@ -84,9 +84,9 @@ def with_fewest_losses(own: Sequence[RulePoint], gates: Sequence[str]) -> list[R
 
 def rivals_text(own: Sequence[RulePoint], gates: Sequence[str]) -> str:
     """The other rules that lose in as few measures as the one that is named; their intervals may overlap with its."""
-    _, *others = with_fewest_losses(own, gates) or [None]
-    told = "; ".join(f"{one.label} {times_text(*one.over)}" for one in others)
-    return f"Surely faster and worse in as few: {told or 'no other rule'}." if surely_faster_points(own) else ""
+    ranked = with_fewest_losses(own, gates)
+    told = "; ".join(f"{one.label} {times_text(*one.over)}" for one in ranked[1:])
+    return f"Surely faster and worse in as few: {told or 'no other rule'}." if ranked else ""
 
 
 def rule_sentence(curve: Sequence[RulePoint], gates: Sequence[str]) -> str:

@@ -38,6 +38,18 @@ SLOW = [one("slow", q, [row(7, 1.5)] * 4) for q in range(5)]
 OTHER = [one("fast", q, [row(7, 1.0)] * 3 + [row(8, 1.0)]) for q in range(5)]
 
 
+def test_families_that_a_kept_summary_left_out_are_measured_again():
+    mixed = [one(method, q, rows, family) for method, rows in (("ar", [row(7, 1.0)] * 4), ("fast", [row(7, 2.0, 3)]))
+             for q, family in enumerate(("qa", "qa", "rag"))]
+    whole = report(*mixed)
+    short = bench_report.Report({**whole.summary, "methods": {
+        name: {key: value for key, value in entry.items() if key != "by_family"}
+        for name, entry in whole.entries.items()}}, whole.decodes)
+    assert bench_report.with_families(short).entries == whole.entries
+    assert bench_report.with_families(short).families == ["qa", "rag"]
+    assert bench_report.with_families(whole) is whole
+
+
 def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
     sure = report_text.headline(report(*PLAIN, *FAST))
     assert "fast decoded 2.00 times (2.00 to 2.00) as fast as plain decoding." in sure
