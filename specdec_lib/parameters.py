@@ -34,9 +34,14 @@ def check_parameters(card: Card, values: Mapping[str, Any]) -> None:
 
 
 def mismatch(make: Callable[..., Any], name: str, value: Any) -> str:
-    """Why this value does not fit the annotation of the parameter; "" if it does."""
-    from pydantic import ValidationError
+    """Why this value does not fit the annotation of the parameter; "" if it does.
 
+    Without pydantic, as on a machine that has torch and little else, types go unchecked.
+    """
+    try:
+        from pydantic import ValidationError
+    except ImportError:
+        return ""
     if isinstance(value, int) and abs(value) > LARGEST:
         return f"whole numbers go up to {LARGEST:,}"
     try:
