@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from specdec_lib.analysis import wording
+from specdec_lib.analysis.bench_report import Report
+from specdec_lib.analysis.result_row import is_busy
 from specdec_lib.types import Refusal
 
 
@@ -16,8 +18,10 @@ def speed_sentences(folder: str | Path, specs: Iterable[str]) -> list[str]:
     From the summary alone. Refusal if the folder holds no finished run.
     """
     try:
-        entries = json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))["methods"]
+        summary = json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))
+        entries, sure = summary["methods"], "" if is_busy(Report(summary, ())) else "surely "
         found = {spec: (entries[spec]["speedup"], entries[spec]["speedup_ci"]) for spec in specs if spec in entries}
-        return [f"Measured: {wording.over(spec, *speed, 'plain decoding')}." for spec, speed in found.items()]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        return [f"Measured: {wording.over(spec, *speed, 'plain decoding', sure=sure)}."
+                for spec, speed in found.items()]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Refusal(f"{folder} holds no finished run ({error}): measure one with `specdec bench`") from None

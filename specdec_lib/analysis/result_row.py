@@ -75,8 +75,9 @@ def paired_sentences(report: Report, specs: Iterable[str]) -> list[str]:
     found = [spec for spec in dict.fromkeys(specs) if spec in report.entries]
     heat = report.summary.get("settings", {}).get("temperature") or 0
     names = {spec: named(report, spec, found) for spec in found}
+    sure = "" if is_busy(report) else "surely "
     return [f"At temperature {heat:g}, "
-            f"{over(names[spec], *summary.speed_ratio(report.decodes, found[0], spec), names[found[0]])}."
+            f"{over(names[spec], *summary.speed_ratio(report.decodes, found[0], spec), names[found[0]], sure=sure)}."
             for spec in found[1:]]
 
 

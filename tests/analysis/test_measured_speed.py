@@ -8,10 +8,16 @@ from specdec_lib.analysis.measured_speed import speed_sentences
 from specdec_lib.types import Refusal
 
 
-def kept(folder, **methods):
+def kept(folder, warnings=(), **methods):
     entries = {name: {"speedup": speed, "speedup_ci": interval} for name, (speed, interval) in methods.items()}
-    (folder / "summary.json").write_text(json.dumps({"methods": entries}))
+    (folder / "summary.json").write_text(json.dumps({"methods": entries, "settings": {"warnings": warnings}}))
     return folder
+
+
+def test_nothing_is_sure_where_the_machine_was_busy(tmp_path):
+    for warnings, said in (([], "fast is surely faster"), (["The machine was busy: ..."], "fast is faster")):
+        [line] = speed_sentences(kept(tmp_path, warnings, fast=(1.6, [1.3, 2.2])), ["fast"])
+        assert said in line
 
 
 def test_a_method_is_told_from_plain_decoding_only_where_its_whole_interval_is_on_one_side(tmp_path):
