@@ -8,7 +8,7 @@ where they are used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 NUMBER = re.compile(r"(?<![\d.])(2[0-9](?:0[1-9]|1[0-2])\.\d{5})(?![\d.])")
@@ -41,15 +41,6 @@ def cited(text: str) -> set[str]:
     return set(NUMBER.findall(text))
 
 
-def citing(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Number -> stems of the files that cite it, in the files' order."""
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        for number in cited(path.read_text(encoding="utf-8")):
-            found.setdefault(number, []).append(path.stem)
-    return found
-
-
 def named(text: str) -> set[str]:
     """The keys of `works_table` that a notebook or another text names, by number or by name; links to notebooks not."""
     plain = " ".join(LINK.sub(" ", BREAK.sub(" ", text)).split())
@@ -59,11 +50,12 @@ def named(text: str) -> set[str]:
                           if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", plain)}
 
 
-def naming(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Key of `works_table` -> stems of the files that name the work, in the files' order."""
+def naming(paths: Iterable[Path], keys: Callable[[str], set[str]] = named) -> dict[str, list[str]]:
+    """Key of `works_table` -> stems of the files that name the work, in the files' order; by number alone with `cited`.
+    """
     found: dict[str, list[str]] = {}
     for path in paths:
-        for key in named(path.read_text(encoding="utf-8")):
+        for key in keys(path.read_text(encoding="utf-8")):
             found.setdefault(key, []).append(path.stem)
     return found
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from specdec_lib.analysis.bibliography import UNNUMBERED, WORKS, cited, citing, named, naming, works_table
+from specdec_lib.analysis.bibliography import UNNUMBERED, WORKS, cited, named, naming, works_table
 
 ROOT = Path(__file__).parents[2]
 FILES = [path for place, kind in (("specdec_lib", "*.py"), ("notebooks", "*.ipynb")) for path in
@@ -10,7 +10,7 @@ FILES = [path for place, kind in (("specdec_lib", "*.py"), ("notebooks", "*.ipyn
 
 
 def test_every_cited_number_is_listed_and_every_listed_one_is_cited():
-    assert set(citing(FILES)) == set(WORKS)
+    assert set(naming(FILES, cited)) == set(WORKS)
 
 
 def test_numbers_are_found_with_their_neighbours_and_versions_are_not_numbers():
@@ -38,5 +38,5 @@ def test_a_work_is_found_by_its_name_as_a_whole_word_and_across_the_lines_of_a_c
 
 def test_every_unnumbered_work_is_named_in_a_notebook_and_a_number_is_found_wherever_it_was_cited():
     found = naming(FILES)
-    assert all(set(files) <= set(found[number]) for number, files in citing(FILES).items())
+    assert all(set(files) <= set(found[number]) for number, files in naming(FILES, cited).items())
     assert set(UNNUMBERED) <= set(naming(path for path in FILES if path.suffix == ".ipynb"))
