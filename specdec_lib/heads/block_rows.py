@@ -1,7 +1,7 @@
 """A block drafter in our own C code (`block_rows.c`): its rows of committed tokens, and a whole block in one call.
 
-A block is some sixty small operations, and Python between them takes as long as its products; `data/results/README.md`
-has the times of drafts before and since.
+A block is some sixty small operations, and Python between them takes as long as its products;
+`data/results/spec-bench.md` has the times of drafts before and since.
 """
 
 from __future__ import annotations

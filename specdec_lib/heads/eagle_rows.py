@@ -1,7 +1,7 @@
 """The rows of an EAGLE head in our own C code (`eagle_rows.c`): a group of rows, a whole chain or a tree in one call.
 
-A row of a head is some ten small operations, and Python between them takes time: `data/results/README.md` has the times
-of drafts before and since.
+A row of a head is some ten small operations, and Python between them takes time:
+`data/results/spec-bench.md` has the times of drafts before and since.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Linear layers of plain numbers in our own C code (`dense_linear.c`), in bfloat16 and float32 on a CPU.
 
 A decode feeds a few rows at a time, so the time is that of reading the weights once: they lie in the order in which
-they are read, in large pages. `data/results/README.md` says what that saves, with the commands: on two cores of an AMD
-EPYC a forward of SmolLM2-135M in bfloat16 took 19 ms with oneDNN's kernels, 11 with the first of ours, 8 like this.
+they are read, in large pages. `data/results/forwards.md` says what that saves, with the commands: on two cores of an
+AMD EPYC a forward of SmolLM2-135M in bfloat16 took 19 ms with oneDNN's kernels, 11 with the first of ours, 8 like this.
 """
 
 from __future__ import annotations

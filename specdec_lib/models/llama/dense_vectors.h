@@ -10,7 +10,7 @@
 #if HELD == 32
 enum {MOST = 14, TOGETHER = 2, WIDE = 4};          /* rows of a block, tiles of a group; tiles that AMX multiplies at once */
 enum {AHEAD = 96, BUSY = PACKED == 2 ? 5 : 6};     /* vectors that memory is asked for ahead, from so many rows on */
-/* Measured on an EPYC (Zen 4), `data/results/README.md`: with nine rows and three tiles, ten rows took a quarter longer. */
+/* Measured on an EPYC (Zen 4): with nine rows and three tiles, ten rows took a quarter longer. */
 INLINE void fetch(const int r, const int t, const word *weights) {
 #pragma GCC unroll 4
     for (int j = 0; j < t; j++)

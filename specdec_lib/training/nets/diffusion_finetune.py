@@ -7,7 +7,7 @@ evenly spaced, the same minutes on two processor cores were spent on the first s
 `diffusion-lm-aligned` goes on from `diffusion-lm` with streak weights, as SpecDiff-2 does, but with the target's
 distribution as the label and its best token's probabilities in the weights; SpecDiff-2 takes the text's own token,
 drawn from the target, for both. `specdec train diffusion-lm-aligned --labels token --smooth 0` is the paper's
-objective; its result is in `data/results/README.md`.
+objective; its result is in `data/results/training.md`.
 """
 
 from __future__ import annotations
