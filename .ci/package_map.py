@@ -1,7 +1,7 @@
 """The map of the package, from its imports: folders and modules as boxes, an arrow to what each is built on.
 
     python .ci/package_map.py            # prints the Mermaid picture
-    python .ci/package_map.py --write    # puts it into README.md, between the two marks
+    python .ci/package_map.py --write    # puts it into docs/house.md, between the two marks
 
 Arrows that follow from others are left out, and so are values that nearly everything imports (`scores`, `types`).
 """
@@ -73,10 +73,10 @@ def main() -> None:
     if "--write" not in sys.argv:
         print(picture())
         return
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
+    page = ROOT / "docs" / "house.md"
+    text = page.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
-    readme.write_text(f"{head}{BEGIN}\n{picture()}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    page.write_text(f"{head}{BEGIN}\n{picture()}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

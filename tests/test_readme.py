@@ -1,4 +1,4 @@
-"""If the README says it, it is run."""
+"""If the README or a page of `docs/` says it, it is run."""
 
 import re
 import shlex
@@ -12,15 +12,19 @@ from specdec_lib import cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+TRAINING = PAGES[ROOT / "docs" / "training.md"]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+    """The code in this language of all pages, each once."""
+    found = [block for text in PAGES.values() for block in re.findall(rf"```{language}\n(.*?)```", text, re.S)]
+    return list(dict.fromkeys(found))
 
 
 def commands(word: str) -> list[list[str]]:
-    """Every command line of the README that starts with this word."""
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    """Every command line of the pages that starts with this word."""
+    lines = dict.fromkeys(line for block in blocks("sh") for line in block.splitlines())
     return [shlex.split(line, comments=True) for line in lines if line.startswith(word + " ")]
 
 
@@ -61,8 +65,7 @@ def test_a_long_command_has_the_options_that_it_is_shown_with(name, capsys):
 
 def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_that_use_its_drafters(capsys):
     helps = [help_of(name, capsys) for name in ("train", "report", "canvas")]
-    told = README.partition("## Train drafters")[2].partition("\n## ")[0].rpartition("```")[2]
-    named = set(re.findall(r"`(--[a-z-]+)", told))
+    named = set(re.findall(r"`(--[a-z-]+)", TRAINING))
     known = set(re.findall(r"^  (--[a-z-]+)", "\n".join(helps), re.M))
     assert len(named) > 5
     assert named <= known
@@ -71,19 +74,40 @@ def test_every_option_named_beside_training_is_one_of_train_or_of_the_methods_th
 def test_every_drafter_named_can_be_trained():
     from specdec_lib.training.recipes import NAMES
 
-    told = README.partition("## Train drafters")[2].partition(" can be trained")[0].rpartition("```")[2]
-    assert set(re.findall(r"`([a-z-]+)`", told)) == set(NAMES)
+    told = TRAINING.partition("## Which drafters")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", told, re.M)) == set(NAMES)
 
 
 def test_every_make_target_named_exists():
     makefile = (ROOT / "Makefile").read_text()
-    for target in set(re.findall(r"`?make ([a-z][a-z-]*)", README)):
-        assert re.search(rf"^{target}:", makefile, re.M), f"make {target} is in the README and not in the Makefile"
+    for path, text in PAGES.items():
+        for target in set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.M)):
+            assert re.search(rf"^{target}:", makefile, re.M), f"make {target} is in {path.name} and not in the Makefile"
 
 
-def test_every_path_named_exists():
-    named = re.findall(r"^(\w+/)", README, re.M) + re.findall(r"`(notebooks/[\w.]+ipynb)`", README)
-    for path in [*named, *re.findall(r"\]\(([\w/.]+)\)", README)]:
-        assert (ROOT / path).exists(), f"the README names {path}"
-    for room in re.findall(r"^  (\w+/) ", README, re.M):
-        assert (ROOT / "specdec_lib" / room).is_dir(), f"the README names {room}"
+@pytest.mark.parametrize("path", [*PAGES, *sorted((ROOT / "data" / "results").glob("*.md")), ROOT / "CONTRIBUTING.md"],
+                         ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_and_notebook_named_exists(path):
+    text = path.read_text()
+    for link, anchor in re.findall(r"\]\(([\w/.-]*)(?:#([\w-]+))?\)", text):
+        linked = (path.parent / link).resolve() if link else path
+        assert linked.exists(), f"{path.name} links to {link}"
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", linked.read_text(), re.M)
+            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}, anchor
+    for notebook in re.findall(r"`(notebooks/[\w.]+ipynb)`", text):
+        assert (ROOT / notebook).exists(), f"{path.name} names {notebook}"
+
+
+def test_every_page_is_linked_from_the_readme_and_every_folder_of_the_tree_exists():
+    for path in PAGES:
+        assert path.name == "README.md" or f"](docs/{path.name})" in README
+    tree = PAGES[ROOT / "docs" / "house.md"].partition("```")[2].partition("```")[0]
+    for folder in re.findall(r"^(\w+/) ", tree, re.M):
+        assert (ROOT / folder).is_dir(), f"the tree names {folder}"
+    rooms = re.findall(r"^  (\w+)/ ", tree, re.M)
+    assert set(rooms) == {path.name for path in (ROOT / "specdec_lib").iterdir() if (path / "__init__.py").exists()}
+
+
+def test_the_commands_of_the_readme_stay_few():
+    assert len(README.splitlines()) < 200, "the README is read whole: what only some need is for a page of docs/"
