@@ -56,7 +56,7 @@ def run_batches(plan: Plan, world: Environment, prompts: Sequence[Prompt], out: 
 def run_streams(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequence[Prompt],
                 curve: Callable[[], CostCurve | None], progress: run.Progress) -> dict:
     """Measures what the folder lacks, finishes it and returns the summary."""
-    ids = [run.fitting(world, prompt, [("user", prompt.turns[0])]) for prompt in prompts]
+    ids = [run.fitting(world, prompt, prompt.asked()) for prompt in prompts]
     kept = folder.curve or curve()
     if kept is not None:
         folder.keep_curve(kept)

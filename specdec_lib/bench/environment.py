@@ -25,6 +25,7 @@ from specdec_lib.cost import curves
 from specdec_lib.heads.drafter_linear import uses_codes
 from specdec_lib.hub import locate
 from specdec_lib.hub.chat_settings import USUAL, ChatSettings
+from specdec_lib.hub.chat_template import Message
 from specdec_lib.hub.checksum import folder_sha256
 from specdec_lib.hub.default_model import NAME as DEFAULT
 from specdec_lib.hub.load import default_dtype, dtype_for, load_lm, refuse_missing, torchs_dtype
@@ -39,7 +40,6 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.
 SHORT = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 CODES = "8-bit codes"
 Say = Callable[[str], None]
-Message = tuple[str, str]                          # role and text
 
 
 @dataclass(frozen=True)

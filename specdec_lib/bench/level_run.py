@@ -67,12 +67,12 @@ def models_of(specs: list[str]) -> list[str]:
 
 def plain_answers(world: Environment, decodes: list[Decode], prompts: Path) -> list[GivenText]:
     """The first turns of plain decoding in a run, with their prompts."""
-    asked = {str(one.question_id): one.turns[0] for one in load_prompts(prompts)}
+    asked = {str(one.question_id): one.asked() for one in load_prompts(prompts)}
     first = list(select(decodes, method="ar", turn=0, repeat=0))
     lost = [one.question_id for one in first if str(one.question_id) not in asked]
     if lost:
         raise Refusal(f"the question {lost[0]} of the run is not in {prompts.name}: give the run's own prompts")
-    return [GivenText(tuple(world.encode([("user", asked[str(one.question_id)])])), one.outcome.tokens)
+    return [GivenText(tuple(world.encode(asked[str(one.question_id)])), one.outcome.tokens)
             for one in first]
 
 

@@ -6,14 +6,15 @@ about tokenizers, models or how a prompt becomes token ids.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from specdec_lib import files
 from specdec_lib.files import broken_unicode
-from specdec_lib.training.data.prompt_rows import NEEDED, turns_in
+from specdec_lib.hub.chat_template import Message, conversation
+from specdec_lib.training.data.prompt_rows import NEEDED, system_in, turns_in
 from specdec_lib.types import Refusal
 
 Contents = TypeVar("Contents")
@@ -34,6 +35,12 @@ class Prompt:
     family: str                         # one of FAMILIES, else the category itself
     turns: tuple[str, ...]
     reference: tuple[str, ...] | None   # flat, whatever the file's nesting; None where the file has none
+    system: str | None = None           # what the system says before the user, in a chat of one's own
+
+    def asked(self, answers: Sequence[str] = ()) -> list[Message]:
+        """The conversation up to the turn behind these answers, whose answer is to come."""
+        said = [text for pair in zip(self.turns, answers, strict=False) for text in pair]
+        return conversation([*said, self.turns[len(answers)]], self.system)
 
 
 def default_path() -> Path:
@@ -126,7 +133,7 @@ def _prompt(line: str, number: int, path: Path) -> Prompt:
     if not isinstance(category, str) or not category.strip():
         raise Refusal(f"{where} has category {category!r}: it must be a name")
     prompt = Prompt(name, category, family_of(category), _turns(turns_in(record, where), where),
-                    _reference(record.get("reference"), where))
+                    _reference(record.get("reference"), where), system_in(record, where))
     if broken_unicode(str(name), category, *(prompt.reference or ())):
         raise Refusal(f"{where} has broken Unicode outside its turns, an escape of half a character: write it whole")
     return prompt

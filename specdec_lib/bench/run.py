@@ -14,7 +14,7 @@ from pathlib import Path
 
 from specdec_lib import catalog, measure
 from specdec_lib.bench import provenance, store_leaks, summary
-from specdec_lib.bench.environment import Environment, Message
+from specdec_lib.bench.environment import Environment
 from specdec_lib.bench.followed_curve import FollowedCurve, resumed_methods
 from specdec_lib.bench.plan import FILE, SHUFFLED, Plan
 from specdec_lib.bench.prompts import Prompt, known_name
@@ -22,6 +22,7 @@ from specdec_lib.bench.results import Decode, select
 from specdec_lib.bench.run_folder import RunFolder
 from specdec_lib.bench.runners import Runner, make_runners
 from specdec_lib.cost.curves import CostCurve
+from specdec_lib.hub.chat_template import Message
 from specdec_lib.hub.tokenizer import text_of
 from specdec_lib.index.static_store import open_store
 from specdec_lib.loop import why_context
@@ -49,7 +50,7 @@ def run_rest(folder: RunFolder, plan: Plan, world: Environment, prompts: Sequenc
     """Measures what the folder lacks, finishes it and returns the summary."""
     if plan.store is not None:
         open_store(plan.store)                     # if damaged, refused now and not after measuring
-    first = [fitting(world, prompt, [("user", prompt.turns[0])]) for prompt in prompts]
+    first = [fitting(world, prompt, prompt.asked()) for prompt in prompts]
     kept = folder.curve or curve()
     if kept is not None:
         folder.keep_curve(kept)
@@ -132,11 +133,7 @@ def plain_answers(prompt: Prompt, so_far: Sequence[Decode], world: Environment, 
 
 def history(prompt: Prompt, turn: int, so_far: Sequence[Decode]) -> list[Message]:
     """The conversation before this turn's answer; earlier answers are plain decoding's."""
-    out: list[Message] = []
-    for earlier in range(turn):
-        answer = next(select(so_far, method="ar", repeat=0, turn=earlier)).text
-        out += [("user", prompt.turns[earlier]), ("assistant", answer)]
-    return [*out, ("user", prompt.turns[turn])]
+    return prompt.asked([next(select(so_far, method="ar", repeat=0, turn=earlier)).text for earlier in range(turn)])
 
 
 def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -144,13 +141,14 @@ def fitting(world: Environment, prompt: Prompt, messages: Sequence[Message]) -> 
     ids, context = tuple(world.encode(messages)), world.target.context
     if not ids:
         raise Refusal(f"prompt {prompt.question_id} is empty: give at least one token")
+    turn = sum(role == "user" for role, _ in messages)
     if context is not None and len(ids) >= context:
-        raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"
+        raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {turn} and the"
                       f" target's context holds {context}{why_context(world.target)}: shorten it or leave it out,"
                       " nothing is cut silently")
     small = None if world.draft is None else world.draft.context
     if small is not None and len(ids) >= small:
-        raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {(len(messages) + 1) // 2} and the"
+        raise Refusal(f"prompt {prompt.question_id} has {len(ids)} tokens in turn {turn} and the"
                       f" context of the draft model holds {small}: give another --draft, or leave the prompt out")
     return ids
 
@@ -159,7 +157,8 @@ def tell_long_turns(plan: Plan, world: Environment, prompts: Sequence[Prompt], s
     """Warns of the first turn that does not fit if the answers before it are as long as they may be."""
     for prompt in prompts:
         for turn in range(1, len(prompt.turns)):
-            asked = sum(len(world.encode([("user", text)])) for text in prompt.turns[:turn + 1])
+            asked = len(world.encode(prompt.asked())) + sum(len(world.encode([("user", text)]))
+                                                            for text in prompt.turns[1:turn + 1])
             for lm in (world.target, world.draft):
                 if lm is not None and asked + turn * plan.max_new_tokens >= (lm.context or inf):
                     return say(f"prompt {prompt.question_id} may not fit the context of {lm.context} tokens in turn"

@@ -22,6 +22,7 @@ from specdec_lib.cards import TokenizerFacts
 from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.hub.chat_settings import USUAL, ChatSettings
+from specdec_lib.hub.chat_template import SYSTEM
 from specdec_lib.sampling import Sampling
 from specdec_lib.seq2seq.alphabet import END, NAMES, VOCAB, phoneme_text, source_ids
 from specdec_lib.seq2seq.dictionary import HELD_OUT, spoken_ids
@@ -102,7 +103,9 @@ def refuse_for_seq2seq(draft: str | None, diffusion: str | None, eagle: str | No
 
 
 def encode(messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-    """The last message as letters."""
+    """The last message as letters. Refusal for a system turn, which no word has."""
+    if messages[0][0] == SYSTEM:
+        raise Refusal(f"the target {VERIFIER} pronounces words, and a prompt has a system turn: remove it")
     return source_ids(messages[-1][1])
 
 

@@ -116,8 +116,8 @@ Temperature = Annotated[float, typer.Option("--temperature", help="0 is greedy."
 TopK = Annotated[int, typer.Option("--top-k", help="Sample from the most probable tokens, this many; 0: from all.")]
 TopP = Annotated[float, typer.Option("--top-p", help="Sample from the fewest tokens with this much probability, after "
                                      "--top-k; 1: from all.")]
-System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="A system turn before every prompt; "
-                                            "default: the chat template's own.")]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="A system turn before prompts that have "
+                                            "none; default: the chat template's own.")]
 Switches = Annotated[str, typer.Option("--template-switches", metavar="NAME=VALUE,...", show_default=False,
                                        help="What the chat template reads by name, such as enable_thinking=false.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]

@@ -54,7 +54,7 @@ def record_one(prompt: Prompt, path: Path, world: Environment, parts: Mapping[st
         return
     kit = recording_kit(world)
     tell = lambda line: say(f"{path.stem}: {line}")          # noqa: E731
-    ids = world.encode([("user", prompt.turns[0])])
+    ids = world.encode(prompt.asked())
     if old is None:
         recording = record(ids, kit, lacking, max_new_tokens, say=tell)
         save_recording(replace(recording, about=describe(recording, prompt, world, source)), path)

@@ -14,8 +14,21 @@ from specdec_lib.hub.chat_settings import ChatSettings
 from specdec_lib.types import Refusal
 
 ROLES = ("user", "assistant")
+SYSTEM = "system"
 DATE = date(2024, 7, 26)                           # what Llama 3's template takes where it is told no date
-History = Sequence[str | tuple[str, str]]          # texts in turns, the user's first; or (role, text) pairs
+Message = tuple[str, str]                          # role and text
+History = Sequence[str | Message]                  # texts in turns, the user's first; or (role, text) pairs
+
+
+def conversation(turns: Sequence[str], system: str | None = None) -> list[Message]:
+    """The user's turns and the answers between them with their roles, behind a system turn where there is one."""
+    said = [(ROLES[i % 2], turn) for i, turn in enumerate(turns)]
+    return said if system is None else [(SYSTEM, system), *said]
+
+
+def with_system(turns: Sequence[str], system: str | None) -> History:
+    """The same for a tokenizer: the turns alone are enough where the system says nothing."""
+    return turns if system is None else conversation(turns, system)
 
 
 def written_by(tokenizer: Any, messages: list[dict[str, str]], chat: ChatSettings, add_generation_prompt: bool) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.hub.chat_settings import USUAL, ChatSettings
-from specdec_lib.hub.chat_template import History, as_messages, refuse_unread, written_by
+from specdec_lib.hub.chat_template import SYSTEM, History, as_messages, refuse_unread, written_by
 from specdec_lib.models.llama.config import UnsupportedConfig, config_of
 from specdec_lib.models.llama.weights import read_config
 from specdec_lib.models.pretrained import pretrained
@@ -68,9 +68,12 @@ class Tokenizer:
         return self.some(self.plain([written])[0])
 
     def messages(self, history: History) -> list[dict[str, str]]:
-        """Role and content of every turn, the system's of these settings before them. Raises as `as_messages` does."""
+        """Role and content of every turn. Raises as `as_messages` does.
+
+        The system turn of these settings comes first, unless the conversation has one of its own.
+        """
         said, system = as_messages(history), self.chat.system
-        return said if system is None else [{"role": "system", "content": system}, *said]
+        return said if system is None or said[0]["role"] == SYSTEM else [{"role": SYSTEM, "content": system}, *said]
 
     def written(self, history: History, add_generation_prompt: bool = False) -> str:
         """The conversation as the chat template writes it. Raises Refusal, and whatever the template raises."""

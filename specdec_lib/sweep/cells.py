@@ -189,7 +189,8 @@ def plain(value: Any) -> Any:
 
 
 def prompt_data(prompt: Prompt) -> list:
-    return [prompt.question_id, prompt.category, list(prompt.turns), prompt.reference and list(prompt.reference)]
+    told = [prompt.question_id, prompt.category, list(prompt.turns), prompt.reference and list(prompt.reference)]
+    return told if prompt.system is None else [*told, prompt.system]
 
 
 def draft_sha256(draft: str | None, checksum: Checksum) -> str | None:

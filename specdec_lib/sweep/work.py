@@ -76,7 +76,7 @@ def measured(cell: Cell, threads: int, check: bool) -> CellResult:
         run.warm_up(world, group, lambda name: None)
     rows = []
     for place, prompt in enumerate(here.prompts):
-        first = run.fitting(world, prompt, [("user", prompt.turns[0])])
+        first = run.fitting(world, prompt, prompt.asked())
         known = [] if plain in group else run.plain_answers(prompt, [], world, plain)
         decodes = run.run_prompt(place, prompt, first, world, group, cell.repeats, known=known)
         rows.append(counted(prompt, [one for one in decodes if one.method == mine.name])

@@ -18,7 +18,7 @@ from typing import Any
 from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
-from specdec_lib.files import alone_in, json_sha256, write_text
+from specdec_lib.files import alone_in, broken_unicode, json_sha256, write_text
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.llama.decoder import Transformer
@@ -224,13 +224,12 @@ def read_watched(order: TrainingOrder, vocab: int | None = None, target: str | N
 def read_answers(path: Path, vocab: int | None = None, target: str | None = None) -> Iterator[Mapping]:
     """Records of a JSON-lines file (.gz or not), or of a folder of shards. Refusal for other content.
 
-    Without `vocab`, token ids of any size pass; without `target`, as `name_of` gives it, shards of any target.
-    """
+    Without `vocab`, token ids of any size pass; without `target`, as `name_of` gives it, shards of any target."""
     largest, whose = (2 ** 31, "") if vocab is None else (vocab, f" of this target, 0 to {vocab - 1}")
     for place, record in enumerate(shards.read_shards(path, target) if path.is_dir() else read_json_lines(path), 1):
         output = record.get("output", []) if isinstance(record, Mapping) else None
-        if (not isinstance(record, Mapping) or not isinstance(output, list)
-                or not all(type(token) is int and 0 <= token < largest for token in output)):
+        whole = isinstance(output, list) and all(type(token) is int and 0 <= token < largest for token in output)
+        if not isinstance(record, Mapping) or not whole:
             raise Refusal(f"record {place} of {path} has no output of token ids{whose}")
         refuse_odd_fields(record, f"record {place} of {path}")
         yield record
@@ -239,9 +238,10 @@ def read_answers(path: Path, vocab: int | None = None, target: str | None = None
 def refuse_odd_fields(record: Mapping, where: str) -> None:
     """Raises Refusal for a record whose texts are none, or whose temperature is no number."""
     earlier, temperature = record.get("earlier", []), record.get("temperature", 0)
-    texts = [record.get("source", ""), record.get("prompt", ""), *(earlier if isinstance(earlier, list) else [None])]
-    if not all(isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text) for text in texts):
-        raise Refusal(f"{where} needs source and prompt as text, and earlier as a list of texts where it has that")
+    texts = [record.get(name, "") for name in ("source", "prompt", "system")]
+    texts += earlier if isinstance(earlier, list) else [0]
+    if not all(isinstance(text, str) and not broken_unicode(text) for text in texts):
+        raise Refusal(f"{where} needs source and prompt as text; system and earlier are text and a list of texts")
     if type(temperature) not in (int, float) or not 0 <= temperature < inf:
         raise Refusal(f"{where} has the temperature {temperature!r}: it needs a number of 0 or more")
 

@@ -122,8 +122,12 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     ({"prompt": 3}, "needs text in turns"), ({"prompt": ""}, "empty prompt (turn 1)"), ({"messages": []}, "or in the"),
     ({"messages": "Why?"}, "list of objects with role and content"), ({"messages": ["Why?"]}, "list of objects"),
     ({"messages": [{"role": "user"}]}, "needs text in turns"), ({"conversations": [{"value": "a"}]}, "a turn of None"),
-    ({"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]},
-     "has a turn of 'system', and only what the user says can be a prompt here: remove that turn, or write its text"),
+    ({"messages": [{"role": "user", "content": "Why?"}, {"role": "system", "content": "Be brief."}]},
+     "has a turn of 'system', and a prompt here is what the user says, behind one turn of the system at most: remove"),
+    ({"messages": [{"role": "system", "content": " "}, {"role": "user", "content": "Why?"}]}, "a system turn that is"),
+    ({"messages": [{"role": "system", "content": [3]}, {"role": "user", "content": "Why?"}]}, "or no whole text"),
+    ({"messages": [{"role": "system", "content": "Be brief."}]}, "needs text in turns"),
+    ({"messages": [{"role": "tool", "content": "3"}, {"role": "user", "content": "Why?"}]}, "has a turn of 'tool'"),
     ({"question_id": None, "turns": ["Why?"]}, "question_id None"),
     (line(2.5), "question_id 2.5"), (line(True), "question_id True"), (line(""), "question_id ''"),
     (line(2, category=" "), "category ' '"), (line(2, category=7), "category 7"),
@@ -138,6 +142,21 @@ def test_a_bad_line_is_refused_by_its_number_in_one_sentence(write, bad, words):
     assert "line 3 of" in said
     assert words in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("chat", [
+    {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"},
+                  {"role": "assistant", "content": "No."}, {"role": "user", "content": "Why not?"}]},
+    {"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Why?"},
+                  {"role": "user", "content": "Why not?"}]},
+    {"conversations": [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "Why?"},
+                       {"from": "human", "value": "Why not?"}]}], ids=["messages", "developer", "ShareGPT"])
+def test_a_chat_may_begin_with_a_turn_of_the_system_which_stands_before_every_turn(write, chat):
+    prompt, = load_prompts(write(chat))
+    assert (prompt.system, prompt.turns) == ("Be brief.", ("Why?", "Why not?"))
+    assert prompt.asked() == [("system", "Be brief."), ("user", "Why?")]
+    assert prompt.asked(["So."]) == [*prompt.asked(), ("assistant", "So."), ("user", "Why not?")]
+    assert load_prompts(write({"prompt": "Why?", "messages": chat}))[0].system is None       # of another field
 
 
 @pytest.mark.parametrize(("first", "second"), [(7, 7), ("7", 7), ("x", "x")])

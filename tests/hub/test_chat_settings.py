@@ -3,6 +3,7 @@
 import pytest
 
 from specdec_lib.hub.chat_settings import USUAL, ChatSettings, chat_settings
+from specdec_lib.hub.chat_template import conversation
 from specdec_lib.hub.locate import model_folder
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.data.prompt_sources import opener
@@ -63,6 +64,12 @@ def test_without_a_template_a_switch_is_refused_and_a_system_turn_is_the_first_l
 def test_a_template_that_takes_no_system_turn_says_so(tmp_path):
     with pytest.raises(Refusal, match="refuses this: no system turns; give other turns, leave --system out"):
         written(small(tmp_path, NO_SYSTEM), "Be brief.")
+
+
+def test_a_conversation_with_a_system_turn_of_its_own_keeps_it(tmp_path):
+    text = Tokenizer(small(tmp_path, SWITCHED), chat=ChatSettings("Be brief."))
+    asked = conversation(["Hi", "Hello", "Bye"], "Be long.")
+    assert text.decode(text.encode_chat(asked), control=True) == "[system]Be long.[user]Hi[assistant]Hello[user]Bye"
 
 
 def test_a_system_turn_stands_before_prompts_that_the_target_makes_up():

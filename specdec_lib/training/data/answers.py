@@ -19,6 +19,7 @@ from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.files import json_sha256
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.chat_settings import USUAL
+from specdec_lib.hub.chat_template import with_system
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.models.huggingface_batch import BatchedHuggingFace
 from specdec_lib.models.llama.batched import BatchedLlama
@@ -123,7 +124,7 @@ class PromptLot:
     def answer(self, asked: Asked, earlier: tuple[str, ...]) -> Request | None:
         """A request to answer the turn that follows what was said, user's turns and answers, unless it is too long."""
         source, turn = asked.source, asked.turns[len(earlier) // 2]
-        ids = self.text.encode_chat([*earlier, turn])
+        ids = self.text.encode_chat(with_system([*earlier, turn], asked.system))
         if len(ids) > self.plan.read or len(ids) + self.plan.max_new > self.context:
             return None
         place, self.started[source] = self.started[source], self.started[source] + 1
@@ -148,7 +149,8 @@ class PromptLot:
         self.tokens += len(reply.output)
         record: Record = {"source": asked.source, "temperature": reply.request.temperature,
                           "prompt": asked.turns[len(earlier) // 2], "output": list(reply.output)}
-        self.records.append({**record, "earlier": list(earlier)} if earlier else record)
+        more = {"earlier": list(earlier) or None, "system": asked.system}
+        self.records.append({**record, **{name: value for name, value in more.items() if value is not None}})
 
     def next(self, reply: Reply) -> Request | None:
         """A request to answer the next turn, if there is one and this answer is whole, does not loop and has words."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specdec_lib.cards import TokenizerFacts
 from specdec_lib.heads.base import Target
+from specdec_lib.hub.chat_template import History
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training.data.batches import Batch, grouped, order
 from specdec_lib.training.data.device_features import DeviceFeatures
@@ -70,7 +71,7 @@ class ChatEncoder(Protocol):
 
     facts: TokenizerFacts
 
-    def encode_chat(self, history: Sequence[str], /) -> tuple[int, ...]: ...
+    def encode_chat(self, history: History, /) -> tuple[int, ...]: ...
 
 
 def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], folder: Path | None,
@@ -85,7 +86,7 @@ def make_dataset(target: Target, text: ChatEncoder, records: Iterable[Mapping], 
     longest, batch = min(LONGEST, target.context or LONGEST), batch or BATCH.get(target.device.type, LARGE)
     long: list[bool] = []                          # of each prompt, whether it leaves no room for an answer
 
-    def encode(turns: Sequence[str]) -> tuple[int, ...]:
+    def encode(turns: History) -> tuple[int, ...]:
         ids = text.encode_chat(turns)
         long.append(len(ids) > longest - 2)
         return ids

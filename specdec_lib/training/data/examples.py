@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from specdec_lib.hub.chat_template import History, with_system
 from specdec_lib.types import Refusal
 
 HELD_OUT = 20                                      # one prompt in twenty
@@ -37,24 +38,24 @@ class Example:
         return len(self.prompt) + len(self.output)
 
 
-def examples(records: Iterable[Mapping], encode: Callable[[Sequence[str]], tuple[int, ...]],
+def examples(records: Iterable[Mapping], encode: Callable[[History], tuple[int, ...]],
              forbidden: frozenset[str] = frozenset(), longest: int = 640) -> Iterator[Example]:
     """Clean examples of records {source, temperature, prompt, output}; drops duplicates and forbidden prompts.
 
-    A later turn of a conversation has `earlier` as well: the user's turns and the answers before it, by turns.
-    `encode([*earlier, prompt])` gives the ids up to where the answer begins. `forbidden` holds texts as `normalised`
-    gives them. The first turn decides whether a conversation is held out, so none is split.
+    A later turn of a conversation has `earlier` as well: the user's turns and the answers before it, by turns; and
+    where the system spoke first, `system`. `encode` gives the ids up to where the answer begins. `forbidden` holds
+    texts as `normalised` gives them. The first turn decides whether a conversation is held out, so none is split.
     Outputs are cut where they loop and at `longest` tokens. Raises Refusal for a record without its fields.
     """
     seen: set[tuple] = set()
     for place, record in enumerate(records, 1):
         refuse_absent(record, f"record {place} of the training data")
         turns, output = (*record.get("earlier", ()), record["prompt"]), tuple(record["output"])
-        said = tuple(map(normalised, turns))
-        if (said, output) in seen or forbidden.intersection(said[::2]):
+        said, system = tuple(map(normalised, turns)), record.get("system")
+        if (system, said, output) in seen or forbidden.intersection(said[::2]):
             continue
-        seen.add((said, output))
-        prompt = tuple(encode(turns))
+        seen.add((system, said, output))
+        prompt = tuple(encode(with_system(turns, system)))
         output = without_loop(output)[:max(0, longest - len(prompt))]
         if len(output) >= 2:
             yield Example(prompt, output, record["source"], float(record["temperature"]), is_held_out(turns[0]))

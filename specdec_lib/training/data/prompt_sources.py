@@ -15,7 +15,7 @@ from pathlib import Path
 
 from specdec_lib.files import broken_unicode
 from specdec_lib.hub.tokenizer import HALF, Tokenizer
-from specdec_lib.training.data.prompt_rows import NEEDED, turns_in
+from specdec_lib.training.data.prompt_rows import NEEDED, system_in, turns_in
 from specdec_lib.types import Refusal
 
 SHIPPED = Path(__file__).resolve().parents[3] / "data" / "prompts"
@@ -26,10 +26,11 @@ RAW = "Question:"                                  # opens a text of a model wit
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user says turn by turn, and what kind of prompt that is."""
+    """What a user says turn by turn, what kind of prompt that is, and what the system says before."""
 
     turns: tuple[str, ...]
     source: str                                    # its `family`, else the name of the file
+    system: str | None = None
 
 
 class Sieve:
@@ -100,7 +101,8 @@ def read_prompts(path: str | Path) -> list[str]:
 def read_conversations(path: str | Path) -> list[Asked]:
     """All turns of every line of such a file, packed with gzip or not, with the line's `family` as their source."""
     name = Path(path).name.removesuffix(".gz").rpartition(".")[0] or Path(path).name
-    return [Asked(tuple(turns_of(row, where)), row["family"] if isinstance(row.get("family"), str) else name)
+    return [Asked(tuple(turns_of(row, where)), row["family"] if isinstance(row.get("family"), str) else name,
+                  system_in(row, where))
             for row, where in rows_of(path)]
 
 

@@ -137,6 +137,14 @@ def test_kept_tokens_are_in_the_vocabulary_however_rare():
     assert frequent(data, 2, keep=[8]) == [3, 5]   # nobody said it
 
 
+def test_an_answer_is_learned_behind_the_systems_turn_and_is_another_behind_another():
+    first = {**record("a", (7, 8)), "system": "Be brief."}
+    one, = examples([first], lambda history: tuple(len(text) for role, text in history))
+    assert one.prompt == (len("Be brief."), 1)
+    assert one.held_out == is_held_out("a")
+    assert len(list(examples([first, first, {**first, "system": "Be long."}], lambda history: (5,)))) == 2
+
+
 def test_a_later_turn_is_learned_in_its_context_and_held_out_with_its_conversation():
     held = next(text for text in map(str, range(1000)) if is_held_out(text))
     later = {**record("b", (7, 8)), "earlier": [held, "an answer"]}

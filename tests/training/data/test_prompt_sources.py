@@ -102,6 +102,13 @@ def test_conversations_keep_their_turns_and_their_family_or_the_name_of_the_file
     assert texts(path) == ["one", "two", "three"]
 
 
+def test_a_conversation_keeps_its_turn_of_the_system(tmp_path):
+    path = lines(tmp_path / "chats.jsonl", {"messages": [{"role": "system", "content": "zero"},
+                                                         {"role": "user", "content": "one"}]})
+    assert read_conversations(path) == [Asked(("one",), "chats", "zero")]
+    assert texts(path) == ["one"]
+
+
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"turns": []}', '{"turns": [1]}', '{"prompt": " "}',
                                   '{"messages": [{"role": "system", "content": "a"}]}', '{"messages": [1]}',
                                   '{"prompt": 3}', '{"prompt": "a \\ud83d"}', '{"turns": ["a", "\\udc00"]}'])
