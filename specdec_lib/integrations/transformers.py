@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,9 @@ from specdec_lib.loop import begin, finish, run
 from specdec_lib.models.huggingface import HuggingFace
 from specdec_lib.scores import RandomNumbers, Scores
 from specdec_lib.specs import MethodSpec
-from specdec_lib.types import Draft, How, Refusal, Session, Verdict
+from specdec_lib.types import LM, Draft, How, Method, Refusal, Session, Verdict
 
+PLAIN = "ar"
 FOLDER = str(Path(__file__).parent)                # for custom_generate=FOLDER
 
 
@@ -94,22 +96,38 @@ class Speculative:
     def decode(self, opened: OpenedModel, asked: GenerationRequest, out: Written, dice: RandomNumbers):
         """Runs the method's rounds until a criterion stops them."""
         kit = opened.kit(asked.sampling, asked.end)
-        method = catalog.build(self.method, kit)
+        method, plain = (catalog.build(spec, kit) for spec in (self.method, PLAIN))
         if out.needs_rows:
             if method.schedule is not None:
                 raise Refusal(f"output_logits and output_scores are not supported with {self.method}, which verifies"
                               " beside its drafter: take a method that drafts in turn")
-            method = method._replace(how=KeptRows(method.how, out.rows))
+            method, plain = (one._replace(how=KeptRows(one.how, out.rows)) for one in (method, plain))
         refuse_moving_positions(opened.target, len(asked.prompt) + asked.max_new_tokens)
         session = begin(asked.prompt, asked.max_new_tokens, asked.end, asked.sampling, "given")
         try:
-            for session in run(session, kit.target, method, dice):                # noqa: B020
+            for session in rounds_within(session, kit.target, method, plain, dice):         # noqa: B020
                 if out.push(session.rounds[-1].verdict.tokens):
                     break
         finally:
             session = up_to(session, out.ids.shape[1])
             finish(kit.memory, session)
         return out.finish(session, kit.target)
+
+
+def rounds_within(session: Session, target: LM, method: Method, plain: Method,
+                  dice: RandomNumbers) -> Iterator[Session]:
+    """The method's rounds as far as the model's context reaches, then plain ones, as `generate` goes on beyond it.
+
+    A table of positions may end there: a draft would read behind it where the answer does not.
+    """
+    reach = session.remaining if target.context is None else max(0, target.context - session.prompt)
+    beyond = max(0, session.remaining - reach)
+    near = replace(session, remaining=session.remaining - beyond)
+    for near in run(near, target, method, dice) if near.remaining else ():           # noqa: B020
+        yield replace(near, remaining=near.remaining + beyond)
+    far = replace(near, remaining=near.remaining + beyond)
+    if not far.done:
+        yield from run(far, target, plain, dice)
 
 
 def refuse_moving_positions(target: HuggingFace, longest: int) -> None:
