@@ -65,3 +65,9 @@ def test_a_draw_takes_a_prompt_on_all_sides():
 def test_fewer_than_five_prompts_have_no_interval():
     assert bootstrap([[(1.0, 1.0)] * 4], ratio) is None
     assert bootstrap([[(1.0, 1.0)] * 5], ratio) == [1.0, 1.0]
+
+
+def test_an_end_that_is_infinite_is_no_interval_and_a_draw_that_is_undefined_counts_for_nothing():
+    plain, now_and_then_no_time = [(1.0, 1.0)] * 6, [(1.0, 0.0)] * 4 + [(1.0, 1.0)] * 2
+    assert bootstrap([plain, now_and_then_no_time], times_as_fast) is None
+    assert bootstrap([[(0.0, 0.0)] * 5 + [(1.0, 2.0)]], ratio) == [0.5, 0.5]

@@ -1,5 +1,7 @@
 """Summaries of decodes made up by hand."""
 
+import json
+
 import pytest
 
 from specdec_lib.bench import summary
@@ -80,6 +82,15 @@ def test_a_peer_pays_for_all_tokens_but_its_first():
     assert entry["tokens_per_target_forward"] == 1
     assert entry["identical_prompts"] == 5
     assert summary.speed_ratio([*PLAIN, *peer], "hf", "ar") == (2.0, pytest.approx([2.0, 2.0]))
+
+
+def test_a_peer_whose_one_token_answers_took_no_time_leaves_a_summary_that_can_be_written():
+    plain = [one("ar", q, (row(7), row(7))) for q in range(6)]
+    peer = [one("hf", q, tokens=(7, 7), seconds=float(q > 3), peer=True) for q in range(6)]
+    told = summary.peer_summaries([*plain, *peer])["hf"]
+    assert told["speedup"] == pytest.approx(3)
+    assert told["speedup_ci"] is None
+    assert json.dumps(told, allow_nan=False)
 
 
 def test_repeats_that_differ_warn_of_a_busy_machine():
