@@ -20,10 +20,10 @@ from specdec_lib.files import refuse_special
 from specdec_lib.types import Refusal
 
 AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p",
-             "seed", "system")
+             "seed", "batch", "workers", "system")
 PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their names
 TEXTS = (*PATHS, "target", "device", "dtype", "workers", "system")
-NUMBERS = ("threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p", "seed", "limit", "batch")
+COUNTS = ("threads", "max_new_tokens", "repeats", "top_k", "seed", "limit", "batch")
 
 
 def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,8 +44,7 @@ def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, 
     own = {name: settings[name] for name in (*AS_IT_WAS, *PATHS) if settings.get(name) is not None}
     curve = {"cost": run / "cost.json"} if (run / "cost.json").is_file() else {}
     return {**own, **curve, "methods": ",".join(settings["methods"]), "peers": ",".join(settings.get("peers", ())),
-            "limit": settings.get("limit"), "batch": settings.get("batch", 1),
-            "orders": ",".join(settings.get("orders", [FILE])), "workers": settings.get("workers", "auto"),
+            "limit": settings.get("limit"), "orders": ",".join(settings.get("orders", [FILE])),
             "template_switches": ",".join(settings.get("template_switches", ())),
             "prompts": kept_prompts(run, settings, chosen.get("prompts")), **chosen}
 
@@ -54,7 +53,8 @@ def of_their_kinds(settings: Mapping[str, Any]) -> bool:
     """Whether what a repetition reads of a run's settings is of the kind that a bench writes there."""
     lists = [settings.get(name, []) for name in ("methods", "peers", "orders", "template_switches")]
     return (all(isinstance(settings.get(name), str | None) for name in TEXTS)
-            and all(isinstance(settings.get(name), int | float | None) for name in NUMBERS)
+            and all(type(settings.get(name)) in (int, type(None)) for name in COUNTS)
+            and all(type(settings.get(name)) in (int, float, type(None)) for name in ("temperature", "top_p"))
             and all(isinstance(some, list) and all(isinstance(one, str) for one in some) for some in lists))
 
 
@@ -65,7 +65,7 @@ def looks_like_a_file(name: str) -> bool:
 
 def kept_prompts(run: Path, settings: Mapping[str, Any], given: Path | None) -> Path:
     """The file of prompts that the run read: the given one, or the shipped one of its name; checked by its SHA-256."""
-    path = given or default_path().with_name(str(settings.get("prompts")))
+    path = given or default_path().parent / Path(str(settings.get("prompts"))).name
     if not path.is_file():
         raise Refusal(f"the run in {run} read the prompts {settings.get('prompts')}, which are not shipped: give "
                       "--prompts")

@@ -65,6 +65,9 @@ def test_what_the_command_line_names_wins_over_the_run():
     ({"store": "answers.store"}, "kept only its name: give --store"),
     ({"top_p": "all"}, "only such runs are repeated"),
     ({"draft": 5}, "only such runs are repeated"), ({"limit": "3"}, "only such runs are repeated"),
+    ({"limit": 1.5}, "only such runs are repeated"), ({"threads": True}, "only such runs are repeated"),
+    ({"prompts": "../mine.jsonl"}, "which are not shipped: give --prompts"),
+    ({"prompts": ""}, "which are not shipped: give --prompts"),
     ({"methods": "ar"}, "only such runs are repeated"), ({"peers": [1]}, "only such runs are repeated"),
     ([], "only such runs are repeated"),
     (None, "only such runs are repeated")])
