@@ -17,10 +17,11 @@ from specdec_lib.bench.results import read_turns
 from specdec_lib.bench.run_folder import OF_A_PLAN, SETTINGS
 from specdec_lib.commands.text_table import print_table
 from specdec_lib.files import refuse_special
+from specdec_lib.schedules.workers import INLINE
 from specdec_lib.types import Refusal
 
 AS_IT_WAS = ("target", "device", "dtype", "threads", "max_new_tokens", "repeats", "temperature", "top_k", "top_p",
-             "seed", "batch", "workers", "system")
+             "seed", "batch", "system")
 PATHS = ("store", "draft", "diffusion", "eagle")   # a run keeps only their names
 TEXTS = (*PATHS, "target", "device", "dtype", "workers", "system")
 COUNTS = ("threads", "max_new_tokens", "repeats", "top_k", "seed", "limit", "batch")
@@ -45,6 +46,7 @@ def repeat_options(run: Path, out: Path, given: Mapping[str, Any]) -> dict[str, 
     curve = {"cost": run / "cost.json"} if (run / "cost.json").is_file() else {}
     return {**own, **curve, "methods": ",".join(settings["methods"]), "peers": ",".join(settings.get("peers", ())),
             "limit": settings.get("limit"), "orders": ",".join(settings.get("orders", [FILE])),
+            "workers": settings.get("workers") or INLINE,          # which a plan does not write down
             "template_switches": ",".join(settings.get("template_switches", ())),
             "prompts": kept_prompts(run, settings, chosen.get("prompts")), **chosen}
 

@@ -97,6 +97,12 @@ def test_a_sampled_run_is_repeated_with_its_filters(tmp_path):
     assert {name: asked[name] for name in filters} == filters
 
 
+def test_a_run_whose_drafts_were_made_in_turn_is_repeated_in_turn(tmp_path):
+    in_turn = Plan(("ar", "pearl"), workers="inline").as_dict()
+    asked = asked_again(tmp_path, {"methods": in_turn["methods"], "workers": in_turn.get("workers")})
+    assert prepare(RunOptions.of(asked)).plan.workers == "inline"
+
+
 def test_a_run_is_repeated_in_its_own_conversations(tmp_path):
     chat = {"system": "Be brief.", "template_switches": ["enable_thinking=false", "effort=low"]}
     asked = prepare(RunOptions.of(asked_again(tmp_path, chat))).plan
