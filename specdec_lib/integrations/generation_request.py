@@ -74,7 +74,8 @@ def refuse_inputs(input_ids: Tensor, config: GenerationConfig, model_kwargs: Map
     """Refuses caches of the caller's, padding, other positions, and inputs besides token ids."""
     if config.cache_implementation is not None:
         raise Refusal(f"cache_implementation={config.cache_implementation!r} is not supported by a speculative"
-                      f" custom_generate, which keeps a cache of its own: {INSTEAD}")
+                      " custom_generate, which keeps a cache of its own: leave it out (if it comes from the model's"
+                      " generation_config, pass cache_implementation=None), or generate without custom_generate")
     given = {name: value for name, value in model_kwargs.items() if value is not None and name not in OWN}
     past, mask, positions = (given.pop(name, None) for name in ("past_key_values", "attention_mask", "position_ids"))
     if given:

@@ -59,6 +59,15 @@ def test_an_option_of_the_models_generation_config_is_refused_with_what_switches
     assert torch.equal(model.generate(**given, repetition_penalty=1.0), tiny("gpt2").generate(**given))
 
 
+def test_a_cache_that_the_models_generation_config_asks_for_is_refused_with_what_switches_it_off(tiny):
+    model = deepcopy(tiny("gpt2"))
+    model.generation_config.cache_implementation = "static"
+    given = {"inputs": ids(), "max_new_tokens": 4, "do_sample": False, "custom_generate": Speculative("sam")}
+    with pytest.raises(Refusal, match=r"from the model's generation_config, pass cache_implementation=None\)"):
+        model.generate(**given)
+    assert torch.equal(model.generate(**given, cache_implementation=None), tiny("gpt2").generate(**given))
+
+
 @pytest.mark.parametrize(("processor", "option"), [
     ("TypicalLogitsWarper", {"typical_p": 0.5}), ("NoRepeatNGramLogitsProcessor", {"no_repeat_ngram_size": 3}),
     ("EpsilonLogitsWarper", {"epsilon_cutoff": 0.1}), ("EtaLogitsWarper", {"eta_cutoff": 0.1}),
