@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from specdec_lib.bench import results
 from specdec_lib.bench.run_folder import refuse_own_file
@@ -127,11 +126,8 @@ def answers_in(folder: Path) -> Iterator[Mapping[str, Any]]:
     if not (folder / "decodes.parquet").exists():
         yield from shards.read_shards(folder)
         return
-    try:
-        run = results.read_results(folder)
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise Refusal(f"the run in {folder} cannot be read ({error})") from None
-    yield from ({"output": list(one.outcome.tokens)} for one in results.select(run, method="ar", repeat=0))
+    plain = results.select(results.read_turns(folder), method="ar", repeat=0)
+    yield from ({"output": list(one.outcome.tokens)} for one in plain)
 
 
 @contextmanager

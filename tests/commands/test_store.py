@@ -161,6 +161,13 @@ def test_the_answers_of_plain_decoding_in_a_bench_are_documents(model, tmp_path,
     assert StaticStore(tmp_path / "s").find(ids("x")).length == 0
 
 
+def test_a_kept_run_without_its_rounds_gives_its_answers_too(model, tmp_path):
+    run = finished(tmp_path / "run", answer(1, ids("a b c")))
+    (run / "rounds.parquet").unlink()
+    assert run_store(model, tmp_path / "s", run) == 0
+    assert followed(tmp_path / "s", "a b") == ids("c")
+
+
 def test_a_bench_that_is_not_finished_or_cannot_be_read_is_refused(model, tmp_path, capsys):
     (tmp_path / "run" / "parts").mkdir(parents=True)
     assert "is not finished" in refused(model, tmp_path / "s", tmp_path / "run", capsys=capsys)
