@@ -153,7 +153,8 @@ class TextStream:
         new = self.pending()
         if new.endswith(HALF):
             return ""
-        self.before, self.waiting = self.waiting, []
+        self.before = self.waiting if new else self.before + self.waiting      # control tokens show nothing
+        self.waiting = []
         return new
 
     def pending(self) -> str:

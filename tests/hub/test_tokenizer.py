@@ -197,17 +197,29 @@ def test_a_stream_that_ends_inside_a_character_shows_it_at_the_end(tmp_path):
     assert stream.finish() == ""
 
 
-def test_a_token_has_its_blank_where_decoding_drops_the_first_one(tmp_path):
+def spaced(folder) -> Tokenizer:
+    """A tokenizer of SentencePiece's kind, whose decoding drops the blank before the first word."""
     vocab = {"<unk>": 0, "</s>": 1, "\u2581": 2, "\u2581so": 3, "so": 4, "<0xC3>": 5, "<0xB8>": 6}
     inner = FastTokenizer(models.BPE(vocab, [], unk_token="<unk>", byte_fallback=True))
     inner.pre_tokenizer = pre_tokenizers.Metaspace()
     inner.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
                                        decoders.Strip(" ", 1, 0)])
-    PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="</s>").save_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    text = Tokenizer(tmp_path)
+    PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="</s>").save_pretrained(folder)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    return Tokenizer(folder)
+
+
+def test_a_token_has_its_blank_where_decoding_drops_the_first_one(tmp_path):
+    text = spaced(tmp_path)
     assert text.decode([3]) == "so"
     assert [text.name(token) for token in range(1, 7)] == ["</s>", " ", " so", "so", "\ufffd", "\ufffd"]
+
+
+def test_a_stream_keeps_the_blank_of_a_word_behind_a_control_token(tmp_path):
+    text, dice = spaced(tmp_path), random.Random(0)
+    for ids in ([3, 1, 3], [2, 1, 2, 3], *(dice.choices([1, 2, 3, 4], k=9) for _ in range(50))):
+        stream = text.stream()
+        assert stream.push(ids) + stream.finish() == text.decode(ids)
 
 
 def test_bytes_of_a_character_are_named_as_they_decode_alone(tmp_path, smol):
