@@ -159,8 +159,8 @@ def alone_in(folder: Path) -> Iterator[None]:
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
-            raise Refusal(f"{folder} is in use by {who}: wait until it has ended, or give another --out") from None
+            raise Refusal(f"{folder} is in use by {named_in(owner)}: wait until it has ended, or give another --out"
+                          ) from None
         except (OSError, NotImplementedError):
             outermost = False
     try:
@@ -173,6 +173,14 @@ def alone_in(folder: Path) -> Iterator[None]:
                 owner.unlink()
                 (folder / LOCK).unlink()
         lock.release()
+
+
+def named_in(owner: Path) -> str:
+    """The process that holds a lock; it may not have written its name yet, or have removed it a moment ago."""
+    try:
+        return owner.read_text(encoding="utf-8")
+    except OSError:
+        return "another process"
 
 
 def is_foreign_lock(path: Path) -> bool:

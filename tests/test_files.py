@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -194,6 +195,13 @@ def test_a_folder_in_use_is_refused_with_the_process_that_has_it_and_free_when_t
             pass
         assert (tmp_path / LOCK).exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_holder_that_removes_its_name_at_this_moment_is_another_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "is_file", lambda self: True)          # as it was a moment before
+    with FileLock(tmp_path / LOCK), pytest.raises(Refusal, match="is in use by another process: wait"), \
+            alone_in(tmp_path):
+        pass
 
 
 def test_without_a_home_folder_the_cache_is_refused_in_a_sentence(monkeypatch):
