@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec_lib.bench import summary as sums
-from specdec_lib.bench.results import Decode, check_finished, read_results, select
+from specdec_lib.bench.results import TABLES, Decode, check_finished, read_results, read_turns, select
 from specdec_lib.bench.runners import WARM
 from specdec_lib.cost import curves
 from specdec_lib.files import refuse_special
@@ -112,14 +112,18 @@ def surely_faster(entry: dict) -> bool:
     return bool(entry["speedup_ci"]) and entry["speedup_ci"][0] > 1
 
 
-def load_report(folder: str | Path) -> Report:
-    """The report of a finished run; Refusal if the folder holds none."""
+def load_report(folder: str | Path, rounds: bool = True) -> Report:
+    """The report of a finished run; Refusal if the folder holds none.
+
+    Without `rounds` it may lack them, as some kept runs do: its decodes then have no rows.
+    """
     folder = Path(folder)
+    whole = rounds or (folder / TABLES[0]).exists()
     refuse_special(folder / "summary.json")
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        check_finished(folder, summary)
-        return Report(summary, tuple(read_results(folder)))
+        check_finished(folder, summary, TABLES if whole else TABLES[1:])
+        return Report(summary, tuple((read_results if whole else read_turns)(folder)))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, Refusal):
             raise

@@ -54,7 +54,8 @@ class ComparedRun:
         entry = self.part("methods").get(method)
         said = entry.get("time") if isinstance(entry, Mapping) else None
         rows = [row for one in self.of(method) for row in one.outcome.rows]
-        return str(said) if said not in (None, *MEASURED) else MEASURED[in_parallel(rows)]
+        known = said in (None, *MEASURED) and (rows or said is None)       # a run without rounds is as it says
+        return MEASURED[in_parallel(rows)] if known else str(said)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def load_runs(folders: Sequence[Path]) -> tuple[ComparedRun, ...]:
     names = [folder.name for folder in places]
     names = [name if names.count(name) == 1 else f"{place.parent.name}/{name}"
              for name, place in zip(names, places, strict=True)]
-    runs = tuple(ComparedRun(name, load_report(place)) for name, place in zip(names, places, strict=True))
+    runs = tuple(ComparedRun(name, load_report(place, rounds=False)) for name, place in zip(names, places, strict=True))
     for run in runs:
         if "ar" not in run.methods:
             raise Refusal(f"the run {run.name} has no plain decoding (ar), so nothing in it has a speed-up")

@@ -20,6 +20,7 @@ from specdec_lib.types import Refusal
 
 Q = [("question_id", pa.int64()), ("family", pa.string()), ("method", pa.string()), ("repeat", pa.int32()),
      ("turn", pa.int32())]
+TABLES = ("rounds.parquet", "decodes.parquet")
 SECONDS = ("when", "what", "target", "how")
 ROUNDS = pa.schema(Q + [("round", pa.int32()), ("source", pa.string())]
                    + [(name, pa.int32()) for name in ("drafted", "accepted", "offered", "emitted", "depth", "width")]
@@ -143,8 +144,8 @@ def tables(decodes: Sequence[Decode]) -> Tables:
     return Tables(*(pa.Table.from_pylist(*pair) for pair in zip((rounds, turns), schemas, strict=True)))
 
 
-def check_finished(folder: Path, summary: Any) -> None:
-    """Refuses the folder of a finished run whose summary is none, or whose tables are gone or cut short."""
+def check_finished(folder: Path, summary: Any, tables: Sequence[str] = TABLES) -> None:
+    """Refuses the folder of a finished run whose summary is none, or of which one of `tables` is gone or cut short."""
     remedy = "copy the run again, or measure it again in another folder with `specdec bench --out FOLDER`"
     told = summary if isinstance(summary, dict) else {}
     parts = [told.get("methods"), *(told.get(name, {}) for name in ("settings", "peers", "target", "prompts"))]
@@ -152,7 +153,7 @@ def check_finished(folder: Path, summary: Any) -> None:
     whole = all(isinstance(part, dict) for part in (*parts, *entries))
     if not whole or not isinstance(parts[1].get("warnings", []), list):
         raise Refusal(f"{folder / 'summary.json'} is not the summary of a run: {remedy}")
-    for name in ("rounds.parquet", "decodes.parquet"):
+    for name in tables:
         refuse_special(folder / name)
         try:
             pq.read_metadata(folder / name)

@@ -141,6 +141,25 @@ def test_times_in_turn_and_in_parallel_are_not_set_against_each_other(run):
     assert "in parallel in two and in turn in one" in found.sentences[0]
 
 
+def test_kept_runs_without_rounds_are_compared_by_their_decodes(run, tmp_path):
+    assert not (RESULTS / "tapout" / "rounds.parquet").exists()
+    found = compare_runs(load_runs([RESULTS / "policies", RESULTS / "tapout"]))
+    for method, told in load_report(RESULTS / "tapout", rounds=False).entries.items():
+        row = entry(found, "tapout", method)
+        assert row.time == told.get("time", "in turn")
+        assert row.speedup == pytest.approx(told["speedup"], 1e-4)
+        assert row.tokens_per_forward == pytest.approx(told["tokens_per_target_forward"], 1e-4)
+    with pytest.raises(Refusal, match=r"its rounds\.parquet is missing"):
+        load_report(RESULTS / "tapout")
+
+
+def test_a_method_without_rounds_has_the_time_of_which_its_run_tells(run):
+    told = altered(run, methods={"sam": {"time": "in parallel"}})
+    bare = tuple(replace(one, outcome=replace(one.outcome, rows=())) for one in run.report.decodes)
+    assert ComparedRun("bare", Report(told.report.summary, bare)).time("sam") == "in parallel"
+    assert told.time("sam") == "in turn", "rounds know better"
+
+
 def test_fewer_than_two_runs_are_refused():
     with pytest.raises(Refusal, match="at least two different runs"):
         load_runs([RESULTS / "report"])
