@@ -55,8 +55,8 @@ def guesses_of(pairs: Iterable[tuple[float, bool]]) -> Guesses:
 
 
 def quarters(pairs: Iterable[tuple[float, bool]]) -> list[Guesses]:
-    """The counts of four equal parts of these pairs, the least probable guesses first."""
-    some = sorted(pairs)
+    """The counts of four equal parts of these pairs, the least probable first, equally probable ones as given."""
+    some = sorted(pairs, key=lambda pair: pair[0])         # by the probability alone: outcomes must not order ties
     return [guesses_of(some[len(some) * n // 4:len(some) * (n + 1) // 4]) for n in range(4)]
 
 

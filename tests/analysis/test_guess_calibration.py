@@ -38,6 +38,10 @@ def test_pairs_are_counted_in_quarters_from_the_least_probable():
         Guesses(2, 0, 0.0625), Guesses(2, 0, 0.3125), Guesses(2, 0, 0.5625), Guesses(2, 2, 0.8125)]
 
 
+def test_equally_probable_guesses_are_not_sorted_by_whether_they_were_right():
+    assert {part.right for part in quarters([(0.5, n % 2 == 0) for n in range(40)])} == {5}
+
+
 def test_a_slot_counts_the_drafts_that_were_right_so_far_where_text_came():
     drafts = [((1, 2), (0.5, 0.25), (1, 2, 9)), ((1, 2), (0.75, 0.5), (1, 3)), ((4, 2), (0.25, 0.5), (1, 2)),
               ((1, 2), (0.5, 0.5), (1,))]
