@@ -17,9 +17,10 @@ def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..
 
     Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides, so that
     differences between prompts cancel. `statistic` gets the totals [draws, numbers] of every side; draws for
-    which it is undefined are left out, and an end that is infinite, since draws divide by 0, makes it None as well. The
-    ends are quantiles of the draws as in `tails`, which a test holds against intervals of known samples.
-    scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the core needs only torch and numpy.
+    which it is undefined (0 over 0) are left out. Where none is left, or an end is infinite since many draws divide by 0,
+    there is no interval. The ends are quantiles of the draws as in `tails`, which a test holds against intervals of
+    known samples. scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the core needs only torch
+    and numpy.
     """
     count = len(sides[0])
     if count < FEWEST:
@@ -27,7 +28,11 @@ def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..
     pick = np.random.default_rng(seed).integers(count, size=(draws, count))
     with np.errstate(divide="ignore", invalid="ignore"):
         drawn = statistic(*(np.asarray(side, float)[pick].sum(1) for side in sides))
-        ends = np.nanquantile(drawn, tails(count))
+    drawn = drawn[~np.isnan(drawn)]
+    if not len(drawn):
+        return None
+    with np.errstate(invalid="ignore"):            # nothing lies halfway to infinity
+        ends = np.quantile(drawn, tails(count))
     return ends.tolist() if np.isfinite(ends).all() else None
 
 

@@ -71,3 +71,4 @@ def test_an_end_that_is_infinite_is_no_interval_and_a_draw_that_is_undefined_cou
     plain, now_and_then_no_time = [(1.0, 1.0)] * 6, [(1.0, 0.0)] * 4 + [(1.0, 1.0)] * 2
     assert bootstrap([plain, now_and_then_no_time], times_as_fast) is None
     assert bootstrap([[(0.0, 0.0)] * 5 + [(1.0, 2.0)]], ratio) == [0.5, 0.5]
+    assert bootstrap([[(0.0, 0.0)] * 8], ratio) is None
