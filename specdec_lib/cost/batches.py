@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from specdec_lib.cost.curves import draft_after, expected_tokens, interpolated, lower_quartile, save_plain
+from specdec_lib.cost.curves import draft_after, expected_tokens, lower_quartile, never_less, save_plain
 from specdec_lib.scores import Scores
 from specdec_lib.types import LM, Draft, Refusal
 
@@ -54,10 +54,10 @@ class BatchCurve:
             raise Refusal("a cost curve of batches needs times above zero, finite ones, in seconds")
 
     def __call__(self, batch: float, width: float) -> float:
-        """Linear between measurements in both directions, extrapolated after the last."""
+        """Linear between measurements in both directions, extrapolated after the last, never below it."""
         if batch < 1 or width < 1:
             raise ValueError(f"a forward has a sequence and a row at least, got {batch} and {width}")
-        return interpolated(self.batches, [interpolated(self.widths, row, width) for row in self.seconds], batch)
+        return never_less(self.batches, [never_less(self.widths, row, width) for row in self.seconds], batch)
 
     def as_dict(self) -> dict:
         """For JSON."""

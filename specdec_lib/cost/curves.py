@@ -58,8 +58,7 @@ class CostCurve:
         """
         if width < 1:
             raise ValueError(f"a forward has at least one token, got {width}")
-        least = 1 if width > self.widths[-1] else 0
-        rows = [max(interpolated(self.widths, row, width), least * row[-1]) for row in self.seconds]
+        rows = [never_less(self.widths, row, width) for row in self.seconds]
         if context is None or len(rows) == 1:
             return rows[0]
         return interpolated(self.contexts, rows, min(max(context, self.contexts[0]), self.contexts[-1]))
@@ -197,6 +196,12 @@ def best_depth(alpha: float, c: float, curve: CostCurve | None = None, deepest: 
 def lower_quartile(values: Sequence[float]) -> float:
     """The lower quartile: sorted value number n // 4, counted from 0."""
     return sorted(values)[len(values) // 4]
+
+
+def never_less(places: Sequence[float], values: Sequence[float], at: float) -> float:
+    """The same as `interpolated`, but after the last place at least its value: more work takes no less time."""
+    found = interpolated(places, values, at)
+    return max(found, values[-1]) if at > places[-1] else found
 
 
 def interpolated(places: Sequence[float], values: Sequence[float], at: float) -> float:

@@ -30,6 +30,13 @@ def test_the_curve_is_straight_in_both_directions_and_drawn_on_behind():
             CURVE(*place)
 
 
+def test_a_larger_forward_than_the_last_one_takes_at_least_as_long():
+    noisy = BatchCurve((1, 4, 8), (1, 3, 9), 16, ((1.0, 1.3, 1.2), (1.2, 1.4, 1.5), (1.1, 1.4, 1.3)))
+    assert [noisy(batch, 1) for batch in (8, 16, 128)] == [1.1] * 3
+    assert [noisy(8, width) for width in (9, 32, 100)] == [1.3] * 3
+    assert noisy(1, 100) == 1.2
+
+
 def test_the_gain_of_speculation_by_hand():
     assert batch_speedup(3.0, 1, 5, CURVE) == 3 * 10 / 12
     assert batch_speedup(3.0, 4, 5, CURVE) == 3 * 14 / 34
