@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from specdec_lib.figures.board import SHADES
-from specdec_lib.figures.theme import INK, PALETTE, canvas, numbers, same_length, series, whiskers, with_legend
+from specdec_lib.figures.theme import INK, PALETTE, canvas, literal, numbers, same_length, series, whiskers, with_legend
 
 CELL = 38                                          # pixels
 APART = 1.15                                       # a tick over the one before it, so that their numbers fit
@@ -32,7 +32,7 @@ def canvas_grid(words: Sequence[str], confidence: Sequence[float | None], roles:
     letters = [[""] * columns for _ in range(rows)]
     for at, (word, value, role) in enumerate(zip(words, numbers(confidence), roles, strict=True)):
         shade[at // columns][at % columns] = value
-        letters[at // columns][at % columns] = f"<b>{word}</b>" if role == GIVEN else word
+        letters[at // columns][at % columns] = f"<b>{literal(word)}</b>" if role == GIVEN else literal(word)
     figure.add_heatmap(z=shade, text=letters, x=list(range(1, columns + 1)), y=list(range(1, rows + 1)), xgap=2, ygap=2,
                        zmin=0, zmax=1, colorscale=SHADES, colorbar={"title": "confidence"},
                        hovertemplate="row %{y}, column %{x}: %{text}, confidence %{z:.3f}<extra></extra>")

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, hatched, hover, numbers, same_length, series, with_legend
+from specdec_lib.figures.theme import (
+    PALETTE,
+    canvas,
+    fill,
+    hatched,
+    hover,
+    literal,
+    numbers,
+    same_length,
+    series,
+    with_legend,
+)
 
 ROLES = {"p": "target", "q": "draft", "residual": "extra", "emitted": "extra", "accepted": "accepted",
          "rejected": "rejected"}
@@ -21,7 +32,7 @@ def distributions(words: Sequence[str], probs: Mapping[str, Sequence[float | Non
         look = series(place)
         marker = fill(ROLES[name]) if name in ROLES else hatched(look["colour"], look["pattern"])
         told = ["" if value is None else f"{value:.2f}" for value in values]
-        figure.add_bar(x=list(words), y=numbers(values), name=name, text=told, textposition="outside",
+        figure.add_bar(x=list(map(literal, words)), y=numbers(values), name=name, text=told, textposition="outside",
                        cliponaxis=False, marker=marker, hovertemplate=hover())
     return with_legend(figure).update_yaxes(rangemode="tozero").update_xaxes(type="category")
 
@@ -33,8 +44,8 @@ def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None =
     sure = sum(prob >= 1 for prob in probs)
     figure = canvas(title or f"{sure} of {len(words)} tokens are always accepted", x_title,
                     "probability of acceptance")
-    figure.add_bar(x=list(words), y=numbers(probs), text=[f"{prob:.2f}" for prob in probs], name="accepted",
-                   textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False,
+    figure.add_bar(x=list(map(literal, words)), y=numbers(probs), text=[f"{prob:.2f}" for prob in probs],
+                   name="accepted", textposition="outside", cliponaxis=False, marker=fill("accepted"), showlegend=False,
                    hovertemplate=hover())
     figure.add_hline(y=1, line={"color": PALETTE["target"], "dash": "dot"})
     return figure.update_yaxes(range=[0, 1.15]).update_xaxes(type="category")
@@ -49,4 +60,4 @@ def _widest_gap(words, probs) -> str:
     place = gaps.index(max(gaps))
     if gaps[place] < 5e-10:
         return f"{one} and {other} agree"
-    return f"{one} and {other} differ most on “{words[place]}”: {first[place]:.2f} against {second[place]:.2f}"
+    return f"{one} and {other} differ most on “{literal(words[place])}”: {first[place]:.2f} against {second[place]:.2f}"

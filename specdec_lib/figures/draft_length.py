@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, fill, hover, numbers, same_length, series
+from specdec_lib.figures.theme import (
+    PALETTE,
+    SYMBOL,
+    canvas,
+    fill,
+    hover,
+    literal,
+    literals,
+    numbers,
+    same_length,
+    series,
+)
 from specdec_lib.figures.theory import curves
 
 
@@ -24,7 +35,7 @@ def draft_lengths(drafted: Sequence[int], right: Sequence[int], words: Sequence[
     figure = canvas(title or said, "token of the output", "draft tokens from here")
     for name, (role, values) in parts.items():
         figure.add_bar(x=list(range(1, len(pairs) + 1)), y=[int(value) for value in values], name=name,
-                       text=list(words) if words else None, textposition="none", marker=fill(role))
+                       text=literals(words), textposition="none", marker=fill(role))
     return figure.update_layout(barmode="stack", showlegend=True)
 
 
@@ -57,7 +68,7 @@ def stopping_points(turns: Mapping[str, Sequence[tuple[int, int]]], signals: Map
     figure = canvas(title or said, "token of the output", "")
     for (role, places), name in zip(marks.items(), ("kept", "the target's own", "wasted"), strict=True):
         figure.add_scatter(x=[x for x, _ in places], y=[y for _, y in places], mode="markers", name=name,
-                           text=[words[x - 1] for x, _ in places],
+                           text=[literal(words[x - 1]) for x, _ in places],
                            marker={"color": PALETTE[role], "symbol": SYMBOL[role], "size": 6})
     high = 110 * len(signals) + 34 * len(turns)
     figure.update_yaxes(domain=[0, 34 * len(turns) / high], tickvals=list(range(len(turns))), ticktext=list(turns),

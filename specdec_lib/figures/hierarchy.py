@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_length
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, literal, numbers, same_length
 
 ROW = 26                                           # pixels
 
@@ -39,8 +39,9 @@ def nested_rounds(rows: Sequence[VerifiedRow], title: str | None = None) -> go.F
     for role, found in marks.items():
         look = ({"symbol": "diamond-open", "size": 16, "line": {"width": 2}} if role == "extra"      # around a cross
                 else {"symbol": SYMBOL[role], "size": 10})
-        figure.add_scatter(x=[x for x, _, _ in found], y=[y for _, y, _ in found], text=[word for _, _, word in found],
-                           mode="markers", name=said_of[role], hovertemplate="token %{x}: %{text}",
+        figure.add_scatter(x=[x for x, _, _ in found], y=[y for _, y, _ in found], mode="markers",
+                           text=[literal(word) for _, _, word in found], name=said_of[role],
+                           hovertemplate="token %{x}: %{text}",
                            marker={"color": PALETTE[role], **look})
     figure.update_yaxes(tickvals=list(range(len(rows))), ticktext=[row.label for row in rows],
                         range=[len(rows) - 0.4, -0.6])

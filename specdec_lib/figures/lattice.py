@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, literal, numbers, same_length, series
 
 LETTERS = 7                                        # of a token's text that fit into a cell
 LOOKS = (series(0), series(2))                     # of paths; the cells already have the colour of drafts
@@ -36,7 +36,8 @@ def lattice(words: Sequence[Sequence[str]], logps: Sequence[Sequence[float]], pa
     figure.add_heatmap(x=list(range(1, len(words) + 1)), y=list(range(1, deep + 1)),
                        z=_rows([numbers(column) for column in logps], deep),
                        text=_rows([[_short(word) for word in column] for column in words], deep),
-                       customdata=_rows(words, deep), texttemplate="%{text}", textfont={"size": 10}, xgap=1, ygap=1,
+                       customdata=_rows([list(map(literal, column)) for column in words], deep),
+                       texttemplate="%{text}", textfont={"size": 10}, xgap=1, ygap=1,
                        colorscale=[[0, "white"], [1, PALETTE["draft"]]], zmin=floor, zmax=0,
                        hovertemplate="slot %{x}, candidate %{y}: “%{customdata}”, %{z:.2f} nats<extra></extra>",
                        colorbar={"title": "log-probability<br>(nats)"})
@@ -75,7 +76,7 @@ def _rows(columns: Sequence[Sequence], deep: int) -> list[list]:
 
 
 def _short(word: str) -> str:
-    return word if len(word) <= LETTERS else word[:LETTERS - 1] + "…"
+    return literal(word if len(word) <= LETTERS else word[:LETTERS - 1] + "…")
 
 
 def _takeaway(came: Path | None, slots: int) -> str:

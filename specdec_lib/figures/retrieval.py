@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, numbers, same_length
+from specdec_lib.figures.theme import PALETTE, SYMBOL, canvas, literal, numbers, same_length
 
 
 def candidates(starts: Sequence[int], scores: Sequence[float], offered: Sequence[bool], least: float | None = None,
@@ -22,7 +22,7 @@ def candidates(starts: Sequence[int], scores: Sequence[float], offered: Sequence
     for name, role, wanted in (("offered", "accepted", True), ("not offered", "rejected", False)):
         which = [i for i, one in enumerate(offered) if bool(one) == wanted]
         figure.add_scatter(x=[int(starts[i]) for i in which], y=numbers([scores[i] for i in which]), name=name,
-                           mode="markers", text=[words[i] for i in which] if words else None,
+                           mode="markers", text=[literal(words[i]) for i in which] if words else None,
                            marker={"symbol": SYMBOL[role], "color": PALETTE[role], "size": 12})
     if least:                                      # at 0 nothing is dropped
         figure.add_hline(y=least, line={"color": PALETTE["target"], "dash": "dash"},

@@ -121,6 +121,16 @@ def whiskers(values: Sequence[float | None], intervals: Sequence[Sequence[float]
             "arrayminus": [low for _, low in known], "color": colour, **look}
 
 
+def literal(word: str) -> str:
+    """The word as Plotly draws it letter by letter: `</s>`, `<a href=...>` and `&lt;` would be markup."""
+    return word.replace("&", "&amp;").replace("<", "&lt;").replace("\n", "<br>")
+
+
+def literals(words: Sequence[str] | None) -> list[str] | None:
+    """All words so; None without any."""
+    return [literal(word) for word in words] if words else None
+
+
 def hover(category: str = "x", more: str = "") -> str:
     """What a bar says: its category, on the axis `x` or `y`, and its value; the series in the box beside it."""
     return f"%{{{category}}}: %{{{'y' if category == 'x' else 'x'}}}{more}<extra>%{{fullData.name}}</extra>"

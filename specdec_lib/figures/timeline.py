@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, literals, numbers, same_length, series
 from specdec_lib.figures.theory import WHOLE
 
 SHORT = 24                                         # words of a text that stand on the axis
@@ -43,7 +43,7 @@ def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: 
     Sources in `order` have the first rows and keep their looks under a slider, whichever drafted more.
     """
     same_length(by_token=by_token, words=words)
-    named = [source or "target" for source in by_token]
+    named, known = [source or "target" for source in by_token], literals(words)
     counts = Counter(named)
     ranked = [name for name, _ in counts.most_common() if name != "target"]
     rows = [*order, *(name for name in ranked if name not in order)] + ["target"] * ("target" in counts)
@@ -55,7 +55,7 @@ def sources(by_token: Sequence[str], words: Sequence[str] | None = None, title: 
         look = series(place)
         colour = PALETTE["target"] if name == "target" else look["colour"]
         figure.add_scatter(x=[i + 1 for i in where], y=[name] * len(where), mode="markers", name=name,
-                           text=[words[i] for i in where] if words else None,
+                           text=[known[i] for i in where] if known else None,
                            marker={"color": colour, "symbol": look["symbol"], "size": 10, "opacity": 0.9})
     figure.update_layout(showlegend=False, height=170 + 40 * len(rows), yaxis={"autorange": "reversed"})
     fixed = {"autorange": False, "range": [len(rows) - 0.5, -0.5], "categoryorder": "array", "categoryarray": rows}
@@ -75,7 +75,7 @@ def signal(values: Sequence[float | None], name: str = "entropy", unit: str = "n
     said = f"Drafting stops at {len(stops)} of {len(values)} tokens" if stops else f"The {name} along the output"
     figure = canvas(title or said, "token of the output", f"{name} ({unit})" if unit else name)
     figure.add_scatter(x=list(range(1, len(values) + 1)), y=numbers(values), mode="lines", name=name,
-                       text=list(words) if words else None, line={"color": PALETTE["draft"], "width": 2})
+                       text=literals(words), line={"color": PALETTE["draft"], "width": 2})
     if stops:
         figure.add_scatter(x=[place + 1 for place in stops], y=numbers([values[place] for place in stops]),
                            mode="markers", name="stop",
@@ -97,10 +97,10 @@ def match_lengths(lengths: Sequence[int], shortest: int | None = None, words: Se
     figure = canvas(title or f"The longest repeated suffix has {longest} tokens", "token of the text",
                     "match length (tokens)")
     figure.add_bar(x=list(range(1, len(lengths) + 1)), y=[int(value) for value in lengths], name="match length",
-                   text=list(words) if words else None, textposition="none", marker=fill("draft"), showlegend=False)
+                   text=literals(words), textposition="none", marker=fill("draft"), showlegend=False)
     if shortest is not None:
         figure.add_hline(y=shortest, line={"color": PALETTE["target"], "dash": "dash"}, showlegend=True,
                          name=f"draft from {shortest}")
     if words and len(words) <= SHORT:
-        figure.update_xaxes(tickvals=list(range(1, len(words) + 1)), ticktext=list(words))
+        figure.update_xaxes(tickvals=list(range(1, len(words) + 1)), ticktext=literals(words))
     return figure.update_layout(showlegend=shortest is not None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import INK, PALETTE, SYMBOL, canvas, same_length
+from specdec_lib.figures.theme import INK, PALETTE, SYMBOL, canvas, literal, same_length
 
 
 def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] | None = None,
@@ -14,13 +14,13 @@ def tree(words: Sequence[str], parents: Sequence[int], accepted: Sequence[int] |
     """A draft as a tree; `accepted` are nodes from root to leaf (None: not verified yet), `extra` follows the last one.
 
     A parent of -1 is the context, drawn as a small ring; parents precede their children. The nodes of a chain that a
-    rule has `kept`, whether or not they are accepted, have a large ring.
+    rule has `kept`, whether or not they are accepted, have a large ring. A line break in a word begins another line.
     """
     same_length(words=words, parents=parents)
     status = ["draft" if accepted is None else "accepted" if i in accepted else "rejected" for i in range(len(words))]
-    words, parents = list(words), [int(parent) for parent in parents]
+    words, parents = list(map(literal, words)), [int(parent) for parent in parents]
     if extra is not None:
-        words, parents = words + [extra], parents + [accepted[-1] if accepted else -1]
+        words, parents = words + [literal(extra)], parents + [accepted[-1] if accepted else -1]
         status.append("extra")
     where = [_place(node, parents, _heights(parents)) for node in range(len(words))]
     figure = canvas(title or _takeaway(status), "depth (tokens after the context)", "")

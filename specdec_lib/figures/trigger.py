@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from specdec_lib.figures.theme import PALETTE, canvas, fill, numbers, same_length, series
+from specdec_lib.figures.theme import PALETTE, canvas, fill, literals, numbers, same_length, series
 
 
 def histogram(values: Sequence[float], threshold: float, name: str = "entropy (nats)", step: float = 0.25,
@@ -42,7 +42,7 @@ def trigger(entropies: Sequence[float], means: Sequence[float | None], threshold
     hits, fired = pairs.count((True, True)), sum(f and w is not None for f, w in pairs)
     figure = canvas(title or f"Where the choice matters, it fires {fired} times, {hits} of them rightly",
                     "token of the output", "nats")
-    text, x = list(words) if words else None, list(range(1, len(fires) + 1))
+    text, x = literals(words), list(range(1, len(fires) + 1))
     figure.add_scatter(x=x, y=numbers(entropies), mode="lines", name="entropy of this token", text=text,
                        line={"color": PALETTE["quiet"], "width": 1})
     figure.add_scatter(x=x, y=numbers(means), mode="lines", name="mean before it", text=text,
@@ -50,7 +50,7 @@ def trigger(entropies: Sequence[float], means: Sequence[float | None], threshold
     for kind, (said, role, symbol) in KINDS.items():
         where = [place for place, pair in enumerate(pairs) if pair == kind]
         figure.add_scatter(x=[place + 1 for place in where], y=numbers([means[place] for place in where]), name=said,
-                           mode="markers", text=[words[place] for place in where] if words else None,
+                           mode="markers", text=[text[place] for place in where] if text else None,
                            marker={"symbol": symbol, "size": 9, "color": PALETTE[role]})
     return figure.add_hline(y=threshold, line={"color": PALETTE["target"], "dash": "dash"},
                             annotation_text=f"threshold {threshold:g}", annotation_position="top right")

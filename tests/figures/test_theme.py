@@ -1,9 +1,14 @@
 """The frame of a figure: legends stay below titles, and what has no interval has no whiskers."""
 
+import json
+
 import pytest
 
 from specdec_lib import figures
 from specdec_lib.figures import theme
+from specdec_lib.figures.hierarchy import VerifiedRow
+
+MARKUP = '</s><a href="https://example.org">&lt;'       # what a model may write, and Plotly would take for its own
 
 
 def legend(names, title="a title"):
@@ -43,3 +48,22 @@ def test_a_name_with_hyphens_is_not_broken_in_a_title():
         said = theme.wrapped(f"a longer title that speaks of {name} and of more", width)
         assert "<br>" in said
         assert name in said
+
+
+@pytest.mark.parametrize("drawn", [
+    lambda word: figures.tree([word], [-1], [0], word), lambda word: figures.lattice([[word, "</s>"]], [[0.0, 0.0]]),
+    lambda word: figures.distributions([word], {"p": [1.0]}),
+    lambda word: figures.distributions([word], {"p": [1.0], "q": [0.5]}),
+    lambda word: figures.acceptance([word], [1.0]), lambda word: figures.sources(["sam"], [word]),
+    lambda word: figures.signal([1.0], words=[word]), lambda word: figures.match_lengths([1], words=[word]),
+    lambda word: figures.trigger([1.0], [1.0], 2.0, [True], [True], [word]),
+    lambda word: figures.candidates([1], [1.0], [True], words=[word]),
+    lambda word: figures.draft_lengths([1], [1], [word]),
+    lambda word: figures.stopping_points({"fixed": [(1, 1)]}, {}, [word]),
+    lambda word: figures.nested_rounds([VerifiedRow("target", 1, (word,), 1, word)]),
+    lambda word: figures.canvas_grid([word, word], [1.0, 1.0], ["given", "new"], 2, "a title")])
+def test_words_of_a_model_are_drawn_letter_by_letter_and_are_never_markup(drawn):
+    held = json.dumps(json.loads(drawn(MARKUP).to_json()), ensure_ascii=False)
+    assert "</s>" not in held
+    assert "<a " not in held
+    assert theme.literal("&lt;") == "&amp;lt;"
