@@ -5,14 +5,17 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from specdec_lib.analysis.sweep import SweepRun
+from specdec_lib.analysis.sweep import AXES, SweepRun
 from specdec_lib.analysis.sweep_measures import SPEED
 
 COUNTS = ("tokens", "forwards", "drafted", "accepted")
 
 
 class SameDecodes(NamedTuple):
-    """Settings that agree in every count on every prompt, the fastest first, with their speeds over plain decoding."""
+    """Settings of one method that agree in every count on every prompt, the fastest first.
+
+    Their speeds are over plain decoding.
+    """
 
     labels: tuple[str, ...]
     speeds: tuple[float, ...]
@@ -24,13 +27,17 @@ class SameDecodes(NamedTuple):
 
 
 def same_decodes(run: SweepRun) -> list[SameDecodes]:
-    """Groups of two and more settings that did the same work, the widest spread first; empty without times."""
+    """Groups of two and more settings that did the same work, the widest spread first; empty without times.
+
+    Another method, target or dtype takes another time by right, whatever the counts.
+    """
     if SPEED not in run.measures:
         return []
 
     def work(label: str) -> tuple:
-        totals = run.settings[label].totals
-        return tuple(totals[question][name] for question in run.questions for name in COUNTS)
+        one = run.settings[label]
+        return (one.method, *(one.parameters.get(axis) for axis in AXES),
+                *(one.totals[question][name] for question in run.questions for name in COUNTS))
 
     found = []
     for _, group in groupby(sorted(run.settings, key=work), work):

@@ -4,9 +4,9 @@ from specdec_lib.analysis.sweep_noise import noise_sentence, same_decodes
 from tests.analysis.test_sweep import factorial, row, run_of
 
 
-def timed(spec, seconds, forwards):
-    return [row(spec, q, 10, forwards, {"theta": spec}, seconds=seconds, plain_seconds=1.0, plain_tokens=10)
-            for q in range(6)]
+def timed(spec, seconds, forwards, **more):
+    return [row(spec, q, 10, forwards, {"theta": spec}, seconds=seconds, plain_seconds=1.0, plain_tokens=10,
+                **{"method": "respec", **more}) for q in range(6)]
 
 
 def test_settings_with_equal_counts_on_every_prompt_form_a_group_and_others_stand_outside():
@@ -20,6 +20,12 @@ def test_one_prompt_that_differs_parts_two_settings():
     one, two = timed("a", 0.5, 5), timed("b", 0.5, 5)
     two[3]["forwards"], two[4]["forwards"] = 4, 6                  # the totals agree, the prompts do not
     assert same_decodes(run_of(one + two)) == []
+
+
+def test_another_dtype_or_method_is_other_work_whatever_the_counts():
+    one = timed("a", 0.5, 5)
+    assert same_decodes(run_of(one + timed("a", 0.9, 5, dtype="bfloat16"))) == []
+    assert same_decodes(run_of(one + timed("b", 0.9, 5, method="sam"))) == []
 
 
 def test_the_widest_group_is_told_and_a_counted_sweep_has_none():
