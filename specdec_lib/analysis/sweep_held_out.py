@@ -18,7 +18,7 @@ class HeldOutChoice(NamedTuple):
     draws: int
     best_again: float                              # share of the draws in which it is best there as well
     by_chance: float                               # the same for a setting drawn at random
-    loss: float                                    # mean share of the measure that the best there would have had more
+    loss: float | None                             # mean share of the best there that it lacks; None where that is 0
     chosen: dict[str, int]                         # how often each setting was chosen
 
 
@@ -45,5 +45,6 @@ def held_out_choices(run: SweepRun, measure: str, draws: int = 1000, seed: int =
     got = held[np.arange(len(held)), choice]
     best = np.isclose(held, most[:, None], rtol=1e-12, atol=0)
     counts = Counter(labels[place] for place in choice)
-    return HeldOutChoice(len(held), float(best[np.arange(len(held)), choice].mean()), float(best.mean()),
-                         float((np.abs(most - got) / np.abs(most)).mean()), dict(counts.most_common()))
+    loss = float((np.abs(most - got) / np.abs(most)).mean()) if most.all() else None
+    return HeldOutChoice(len(held), float(best[np.arange(len(held)), choice].mean()), float(best.mean()), loss,
+                         dict(counts.most_common()))

@@ -137,9 +137,11 @@ def held_out_sentence(found: HeldOutChoice | None, measure: str) -> str:
     if found is None:
         return f"Too few prompts or settings to hold some out: {measure} needs ten prompts and two settings."
     first, times = next(iter(found.chosen.items()))
+    lost = (f"The choice gives up {found.loss:.1%} of the best {measure} there" if found.loss is not None else
+            f"What the choice gives up is no share of the best {measure}, which is 0")
     return (f"Chosen on half of the prompts, a setting is best on the other half in {found.best_again:.0%} of"
-            f" {found.draws} random halves; one drawn at random would be in {found.by_chance:.0%}. The choice gives up"
-            f" {found.loss:.1%} of the best {measure} there. Chosen most often, {times} times: {first}.")
+            f" {found.draws} random halves; one drawn at random would be in {found.by_chance:.0%}. {lost}."
+            f" Chosen most often, {times} times: {first}.")
 
 
 def front_sentence(run: SweepRun, front: list[str], x: str, y: str) -> str:

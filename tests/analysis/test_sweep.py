@@ -12,6 +12,7 @@ from specdec_lib.intervals import bootstrap
 from specdec_lib.types import Refusal
 
 TAU, ACCEPTED, NLL = "tokens per forward", "acceptance rate", "NLL (nats per token)"
+NOT_BEST = sweep_measures.NOT_BEST
 
 
 def row(spec, question, tokens, forwards, parameters=(), seed=0, **more):
@@ -190,6 +191,15 @@ def test_a_choice_of_noise_is_seldom_right_on_held_out_prompts():
     assert found.best_again < .5                   # what is good on one half has had its good prompts there
     assert found.loss > 0
     assert held_out_choices(run_of(rows), TAU, draws=200) == found
+
+
+def test_a_choice_whose_best_measure_is_0_gives_up_no_share_of_it():
+    rows = [row(spec, q, 10, 5, not_best=lost) for spec, lost in (("strict", 0), ("loose", 1)) for q in range(12)]
+    found = held_out_choices(run_of(rows), NOT_BEST, draws=50)
+    assert found is not None
+    assert (found.best_again, found.loss) == (1.0, None)
+    said = sweep_text.held_out_sentence(found, NOT_BEST)
+    assert f"What the choice gives up is no share of the best {NOT_BEST}, which is 0." in said
 
 
 def test_too_few_prompts_or_settings_have_nothing_to_hold_out():
