@@ -26,7 +26,7 @@ def lossy_headline(report: Report) -> str:
     if name == "ar" or (entry["speedup"] or 0.0) <= (other["speedup"] or 0.0):
         return ""
     return (f" A lossy method, {name}, which may write another text, decoded"
-            f" {times_text(entry['speedup'], entry['speedup_ci'])} as fast.")
+            f" {times_text(entry['speedup'], entry['speedup_ci'])} as fast{doubt_text(entry)}")
 
 
 def lossless_headline(report: Report) -> str:
@@ -35,12 +35,19 @@ def lossless_headline(report: Report) -> str:
     where = f"{about['target']['name']} on {about['target']['device']} in {about['target']['dtype']}"
     said = f"On {about['prompts']['count']} prompts with {where}, "
     if best == "ar":
-        return said + f"no {'lossless ' * bool(report.lossy)}method was faster than plain decoding."
-    said += f"{best} decoded {times_text(entry['speedup'], entry['speedup_ci'])} as fast as plain decoding"
+        rivals = set(report.methods) - set(report.lossy)
+        return (f"{said}no {'lossless ' * bool(report.lossy)}method was"
+                f" {'faster than' if rivals else 'run beside'} plain decoding.")
+    speed = times_text(entry["speedup"], entry["speedup_ci"])
+    return f"{said}{best} decoded {speed} as fast as plain decoding{doubt_text(entry)}"
+
+
+def doubt_text(entry: dict) -> str:
+    """The end of a sentence on a speed-up above 1: why it may be none; only the full stop where it is sure."""
     if surely_faster(entry):
-        return f"{said}."
-    return said + (", but the interval includes 1: it may be no faster." if entry["speedup_ci"] else
-                   ", without an interval, which needs five prompts.")
+        return "."
+    return (", but the interval includes 1: it may be no faster." if entry["speedup_ci"] else
+            ", without an interval, which needs five prompts.")
 
 
 def times_text(value: float | None, interval: Sequence[float] | None = None) -> str:
@@ -145,6 +152,8 @@ def equality_sentence(report: Report) -> str:
         return ("The run sampled: methods may emit other ids of the same distribution, so equality of ids shows"
                 " nothing.")
     lossless = [name for name in report.methods if report.entries[name]["lossless"]]
+    if not lossless:
+        return "The run has no lossless method beside plain decoding, so there is nothing to compare."
     found = [row for row in first_differences(report) if row["method"] in lossless]
     outputs = sum(report.entries[name]["prompts"] for name in lossless)
     if not found:

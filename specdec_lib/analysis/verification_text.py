@@ -49,14 +49,15 @@ def surely_faster_points(some: Iterable[RulePoint]) -> list[RulePoint]:
 
 
 def verdicts(some: Sequence[RulePoint], gates: Sequence[str]) -> list[str]:
-    """A sentence for each drafter and lossy rule, and a conclusion for each drafter."""
+    """A sentence for each drafter and lossy rule, and a conclusion for each drafter with a lossless one."""
     out = []
     for drafter in drafters_with_lossy_rule(some):
         own = [one for one in some if one.drafter == drafter]
         lossy = {rule: curve for rule, curve in rule_curves(own, drafter).items()
                  if not all(one.lossless for one in curve)}
         out += [rule_sentence(curve, gates) for curve in lossy.values()]
-        out.append(" ".join(filter(None, (conclusion_text(own, gates), rivals_text(own, gates)))))
+        if any(one.lossless for one in own):
+            out.append(" ".join(filter(None, (conclusion_text(own, gates), rivals_text(own, gates)))))
     return out
 
 

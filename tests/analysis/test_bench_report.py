@@ -68,7 +68,8 @@ def test_a_lossy_method_is_never_the_fastest_and_the_headline_says_so_where_it_i
         at)} == {"fast"}
     alone = report(*PLAIN, *lossy)
     alone.entries["loose"]["lossless"] = False
-    assert "no lossless method was faster than plain decoding. A lossy method, loose" in report_text.headline(alone)
+    assert "no lossless method was run beside plain decoding. A lossy method, loose" in report_text.headline(alone)
+    assert report_text.headline(report(*PLAIN)).endswith("no method was run beside plain decoding.")
     slow = report(*PLAIN, *FAST, *SLOW)
     slow.entries["slow"]["lossless"] = False
     assert "lossy" not in report_text.headline(slow)
@@ -162,6 +163,17 @@ def test_a_method_is_told_with_the_families_on_which_it_gains_most_and_least():
         "slow: 2.00 times on rag, 0.67 times on qa; below 1 in 1 of 2 families.")
 
 
+def test_a_lossy_method_is_no_surer_than_a_lossless_one():
+    def lossy(prompts, costs):
+        run = report(*PLAIN[:prompts], *(one("loose", q, [row(7, costs[q], accepted=3)]) for q in range(prompts)))
+        run.entries["loose"]["lossless"] = False
+        return report_text.headline(run)
+
+    assert lossy(5, [1.0] * 5).endswith("decoded 4.00 times (4.00 to 4.00) as fast.")
+    assert lossy(1, [1.0]).endswith("decoded 4.00 times as fast, without an interval, which needs five prompts.")
+    assert lossy(5, [1.0, 9.0, 1.0, 1.0, 5.0]).endswith("as fast, but the interval includes 1: it may be no faster.")
+
+
 def test_differences_name_both_tokens_and_the_margin():
     rows = bench_report.first_differences(report(*PLAIN, *OTHER))
     assert len(rows) == 5
@@ -178,6 +190,7 @@ def test_equality_is_a_promise_of_greedy_lossless_methods_and_a_wide_margin_is_n
     assert "sampled" in report_text.equality_sentence(report(*PLAIN, *OTHER, temperature=1.0))
     longer = [one("fast", q, [row(7, 1.0)] * 5) for q in range(5)]
     assert "goes on where the other ends: investigate it" in report_text.equality_sentence(report(*PLAIN, *longer))
+    assert "no lossless method beside plain decoding" in report_text.equality_sentence(report(*PLAIN))
 
 
 def test_where_rows_do_not_depend_on_each_other_no_difference_is_forgiven():

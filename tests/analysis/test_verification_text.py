@@ -30,6 +30,12 @@ def test_each_rule_has_a_sentence_with_its_fastest_setting_and_everything_it_sur
         "With sam+token-recycling no rule is surely faster than its lossless one."]
 
 
+def test_without_a_lossless_rule_nothing_is_said_of_being_faster_than_it():
+    alone = verification_tradeoff.rule_points(report(PLAIN, decodes(SOFT, 0.8, nll=0.2)))
+    assert verification_text.verdicts(alone, ALL) == [
+        "eagle, relaxed (margin 0.1): the run has no lossless rule of this drafter to compare it with."]
+
+
 def test_what_buys_most_for_least_is_the_fastest_of_those_that_lose_the_least():
     same = verification_tradeoff.rule_points(report(PLAIN, HEAD, decodes(SOFT, 0.8, nll=0.2)))
     assert verification_text.conclusion_text(same, ALL).endswith(
