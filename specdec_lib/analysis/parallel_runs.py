@@ -220,7 +220,7 @@ def acceptance_and_ratio(report: Report, spec: str) -> tuple[float, float] | Non
     decodes = rounds_of(report, spec)
     if pipelined(spec):
         return None
-    costs = calibrate(decodes)
+    costs = calibrate(decodes, reader_of(spec))
     rows = [row for some in decodes for row in some]
     tested = sum(row.offered for row in rows)
     if not tested or not costs.step:

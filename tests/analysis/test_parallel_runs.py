@@ -115,6 +115,12 @@ def test_a_machines_point_is_its_acceptance_and_the_steps_of_a_forward():
     assert runs.acceptance_and_ratio(run_of(logged_rows()), "ar") is None
 
 
+def test_a_guides_nodes_are_no_draft_steps():
+    guided = [turn(3, 2)._replace(ahead=4, branches=0, discarded=5, what=4 * STEP, target=FORWARD)] * 4
+    assert runs.acceptance_and_ratio(run_of(logged_rows(), guided, more=("double",)), "double") == pytest.approx(
+        (2 / 3, FORWARD / STEP))
+
+
 def test_claims_are_found_by_the_methods_name_and_have_a_source():
     found = runs.claims_beside(run_of(logged_rows(), [turn(2, 1)] * 5, more=("draft-model",)))
     assert [one["method"] for one in found] == ["pearl"]
