@@ -111,15 +111,12 @@ def matched_gains(run: CanvasRun, kind: str, base: str = "parallel") -> list[Mat
 
 
 def correction_rows(run: CanvasRun, kind: str) -> dict[str, dict[str, int]]:
-    """Budget -> tokens replaced on all tasks, by what they were and became, and the net number of corrections."""
-    out = {}
-    for method, entry in run.summary["methods"].items():
-        if kind_of(method) == kind:
-            told: Mapping[str, int] = entry["corrections"]
-            out[f"{spec_values(method)['forwards']} forwards"] = {
-                "wrong to right": told["to_right"], "right to wrong": told["to_wrong"],
-                "wrong to wrong": told["still_wrong"], "net": told["to_right"] - told["to_wrong"]}
-    return out
+    """Budget, rising -> tokens replaced on all tasks, by what they were and became, and the net of corrections."""
+    found: dict[int, Mapping[str, int]] = {spec_values(method)["forwards"]: entry["corrections"] for method, entry
+                                           in run.summary["methods"].items() if kind_of(method) == kind}
+    return {f"{forwards} forwards": {"wrong to right": told["to_right"], "right to wrong": told["to_wrong"],
+                                     "wrong to wrong": told["still_wrong"], "net": told["to_right"] - told["to_wrong"]}
+            for forwards, told in sorted(found.items())}
 
 
 def net_sentence(rows: Mapping[str, Mapping[str, int]]) -> str:

@@ -67,6 +67,14 @@ def test_corrections_are_told_with_their_net():
         "4 forwards": {"wrong to right": 3, "right to wrong": 6, "wrong to wrong": 0, "net": -3}}
 
 
+def test_corrections_stand_in_the_order_of_their_budgets_whatever_the_runs():
+    decodes = tuple(CanvasDecode("0", f"tolerator(forwards={n})", "all", 3, n, n, 0, .1, True,
+                                 corrections=Corrections(to_right=n)) for n in (32, 4, 8))
+    rows = canvas_runs.correction_rows(CanvasRun({"methods": method_entries(decodes)}, decodes, {}), "tolerator")
+    assert list(rows) == ["4 forwards", "8 forwards", "32 forwards"]
+    assert "rises, from 4 to 32" in canvas_runs.net_sentence(rows)
+
+
 def test_net_corrections_have_their_ends_and_are_no_gain_below_zero():
     rows = {f"{n} forwards": {"net": net} for n, net in ((4, -47), (8, -6), (16, 0))}
     assert canvas_runs.net_sentence(rows) == (
