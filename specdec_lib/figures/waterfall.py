@@ -92,7 +92,7 @@ def break_even_plane(points: Mapping[str, Point], verify: float, published: Mapp
 def _kind(factor: float, interval: Interval) -> str:
     """What a step does by its interval, or where it has none by its factor."""
     low, high = interval or (factor, factor)
-    return "loses" if high < 1 else "gains" if low > 1 or interval is None else "is not told apart"
+    return "loses" if high < 1 else "gains" if low > 1 else "is not told apart"
 
 
 def _hint(factor: float, interval: Interval) -> str:

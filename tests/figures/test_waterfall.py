@@ -20,6 +20,7 @@ def test_a_step_whose_interval_holds_one_neither_gains_nor_loses():
     losses, unclear, _ = figure.data
     assert (list(losses.x), list(unclear.x)) == (["c"], ["a", "b"])
     assert "not told apart" in unclear.name
+    assert [bars.name for bars in figures.waterfall(["even"], [1.0], [None]).data][0] == "the step is not told apart"
     assert figure.layout.title.text.replace("<br>", " ").endswith("; c loses")
 
 
