@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,13 +140,14 @@ def first_differences(report: Report) -> list[dict]:
         for question, found in sums.divergences(plain, own).items():
             if found is not None:
                 turn, first = found
+                said = (piece_text(select(side, question_id=question, turn=turn), first.position, token)
+                        for side, token in zip((plain, own), first.tokens, strict=True))
                 out.append({"method": name, "prompt": question, "turn": turn + 1, "token": first.position + 1,
-                            "plain": piece_text(plain, question, turn, first.position),
-                            "here": piece_text(own, question, turn, first.position), "margin (logits)": first.margin})
+                            "plain": next(said), "here": next(said), "margin (logits)": first.margin})
     return out
 
 
-def piece_text(decodes: Sequence[Decode], question: int | str, turn: int, place: int) -> str:
-    """The quoted text of one token of an output; "(ended)" behind its end."""
-    one = next(select(decodes, question_id=question, turn=turn))
-    return repr(one.pieces[place]) if place < len(one.pieces) else "(ended)"
+def piece_text(repeats: Iterable[Decode], place: int, token: int | None) -> str:
+    """The quoted text of this token, in the first repeat that has it at this place; "(ended)" of none."""
+    return "(ended)" if token is None else next(repr(one.pieces[place]) for one in repeats
+                                                if one.outcome.tokens[place:place + 1] == (token,))

@@ -1,5 +1,7 @@
 """The sentences of the report, from runs made up by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_lib.analysis import bench_report, report_tables, report_text
@@ -179,6 +181,13 @@ def test_differences_name_both_tokens_and_the_margin():
     assert len(rows) == 5
     assert rows[0] == {"method": "fast", "prompt": 0, "turn": 1, "token": 4, "plain": "'w7'", "here": "'w8'",
                        "margin (logits)": 2.0}
+
+
+def test_a_difference_in_a_later_repeat_names_the_tokens_of_that_repeat():
+    again = [replace(each, repeat=1) for each in (*PLAIN[:1], *OTHER[:1])]
+    same = [one("fast", 0, [row(7, 1.0)] * 4)]
+    rows = bench_report.first_differences(report(*PLAIN[:1], *same, *again))
+    assert [(found["token"], found["plain"], found["here"]) for found in rows] == [(4, "'w7'", "'w8'")]
 
 
 def test_equality_is_a_promise_of_greedy_lossless_methods_and_a_wide_margin_is_named():
