@@ -119,7 +119,8 @@ def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comp
 
 def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
     """The ratio of tokens per forward of the target, paired over prompts like the speeds."""
-    base, other = (_forwards(report, spec, family) for spec in pair)
+    sides = (list(select(report.of_family(family), method=spec)) for spec in pair)
+    base, other = summary.paired(*sides, lambda one: measure.Cost(len(one.outcome.tokens), one.outcome.forwards))
     return Comparison(method_label(pair[1]), method_label(pair[0]), measure.speedup(base, other),
                       measure.speedup_interval(base, other))
 
@@ -196,12 +197,3 @@ def part_ms(report: Report, spec: str, part: str) -> float:
     """Milliseconds that one part of a mean round takes: when, what, target or how."""
     own = compare.method_rounds(report, spec)
     return 1000 * sum(getattr(row, part) for row in own) / len(own)
-
-
-def _forwards(report: Report, spec: str, family: str | None) -> list[measure.Cost]:
-    """Tokens and target forwards of each prompt, as costs, so that they are paired like seconds."""
-    totals: dict[int | str, tuple[int, int]] = {}
-    for one in select(report.of_family(family), method=spec):
-        tokens, forwards = totals.get(one.question_id, (0, 0))
-        totals[one.question_id] = tokens + len(one.outcome.tokens), forwards + one.outcome.forwards
-    return [measure.Cost(*total) for total in totals.values()]

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from specdec_lib.analysis.bench_report import Report, load_report, plain_part
+from specdec_lib.analysis.compare import method_rounds
 from specdec_lib.analysis.wording import verdict
 from specdec_lib.bench.results import select
 from specdec_lib.heads.hrad import CLASSES, NAME
-from specdec_lib.measure import Row, change, change_interval, discarded_share, tokens_per_target_forward
+from specdec_lib.measure import change, change_interval, discarded_share, tokens_per_target_forward
 
 RUN = "data/results/parallel-ablations"
 METHODS = ("ar,pearl(depth=4),pearl(depth=4,workers='inline'),specbranch(depth=4),specbranch(depth=4,most=1),"
@@ -71,20 +72,15 @@ def discarded_pairs(report: Report, spec: str) -> list[tuple[float, float]]:
     return list(found.values())
 
 
-def rows_of(report: Report, spec: str) -> list[Row]:
-    """All rounds of a method."""
-    return [row for one in select(report.decodes, method=spec) for row in one.outcome.rows]
-
-
 def ablation_rows(report: Report) -> dict[str, dict]:
     """For each run of SpecBranch beside its PEARL: what is discarded, and the paired difference."""
     out = {}
     for spec, pearl in at_equal_length(report).items():
         base, own = discarded_pairs(report, pearl), discarded_pairs(report, spec)
-        rows = rows_of(report, spec)
+        rows = method_rounds(report, spec)
         low, high = change_interval(base, own) or (None, None)
         out[spec] = {"discarded share": discarded_share(rows),
-                     "that of its PEARL": discarded_share(rows_of(report, pearl)),
+                     "that of its PEARL": discarded_share(method_rounds(report, pearl)),
                      "less that of its PEARL": change(base, own),
                      "95 % from": low, "to": high, "tokens per forward": tokens_per_target_forward(rows)}
     return out
