@@ -12,6 +12,7 @@ from specdec_lib.figures.theme import (
     canvas,
     fill,
     hover,
+    literal,
     numbers,
     readable_on,
     same_length,
@@ -43,6 +44,7 @@ def by_family(families: Sequence[str], measured: Mapping[str, Sequence[float | N
               intervals: Mapping[str, Sequence[Interval]] | None = None,
               expected: Mapping[str, Sequence[float | None]] | None = None, title: str | None = None) -> go.Figure:
     """Speed-up of each method in each family of prompts, with intervals where they are known."""
+    families = list(map(literal, families))        # a reader's own words
     figure = canvas(title or _best_family(families, measured), "family of prompts", "speed-up (times)")
     for place, (name, values) in enumerate(measured.items()):
         same_length(families=families, values=values)

@@ -41,6 +41,8 @@ SERIES = (                                         # several methods in one figu
     ("#CC79A7", "solid", "triangle-up-open", "-"),
 )
 
+SHIFT = 10                                         # from the 13th method on: places from a colour to its marks
+
 INK = "#222222"                                    # of letters and of intervals
 LINE = 20                                          # pixels of a title's or a legend's line
 PLOT, LETTER, SAMPLE = 760, 7.2, 48                # pixels: width of a plot, a letter of a legend, its line and mark
@@ -96,8 +98,10 @@ def wrapped(title: str, width: int = 66) -> str:
 
 
 def series(place: int) -> dict[str, str]:
-    """Colour, dash, symbol and pattern of the n-th method of a figure; they repeat after twelve."""
-    colour, dash, symbol, pattern = SERIES[place % len(SERIES)]
+    """Colour, dash, symbol and pattern of the n-th method of a figure; of the first 24 no two look alike."""
+    turn, at = divmod(place, len(SERIES))
+    colour = SERIES[at][0]
+    _, dash, symbol, pattern = SERIES[(at + SHIFT * turn) % len(SERIES)]
     return {"colour": colour, "dash": dash, "symbol": symbol, "pattern": pattern}
 
 

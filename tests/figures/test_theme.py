@@ -33,6 +33,13 @@ def test_values_without_any_interval_have_no_whiskers():
     assert theme.whiskers([1.0, 2.0], [None, (1.5, 3.0)], "#000000")["array"] == [None, 1.0]
 
 
+def test_no_two_of_twenty_four_methods_look_alike():
+    looks = [theme.series(place) for place in range(24)]
+    for mark in ("symbol", "pattern"):             # of points, with lines or without; of bars
+        assert len({(look["colour"], look[mark]) for look in looks}) == 24
+    assert [tuple(look.values()) for look in looks[:12]] == list(theme.SERIES)
+
+
 def test_axes_given_to_a_slider_stay():
     figure = figures.curves([1, 2], {"a": [1, 2]}, "x", "y", "a title", x_range=(0, 9))
     assert list(figure.layout.xaxis.range) == [0, 9]
@@ -61,6 +68,7 @@ def test_a_name_with_hyphens_is_not_broken_in_a_title():
     lambda word: figures.draft_lengths([1], [1], [word]),
     lambda word: figures.stopping_points({"fixed": [(1, 1)]}, {}, [word]),
     lambda word: figures.nested_rounds([VerifiedRow("target", 1, (word,), 1, word)]),
+    lambda word: figures.by_family([word], {"sam": [2.0]}),
     lambda word: figures.canvas_grid([word, word], [1.0, 1.0], ["given", "new"], 2, "a title")])
 def test_words_of_a_model_are_drawn_letter_by_letter_and_are_never_markup(drawn):
     held = json.dumps(json.loads(drawn(MARKUP).to_json()), ensure_ascii=False)
