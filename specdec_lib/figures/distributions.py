@@ -52,12 +52,15 @@ def acceptance(words: Sequence[str], probs: Sequence[float], title: str | None =
 
 
 def _widest_gap(words, probs) -> str:
-    """Names the token on which the first two distributions differ most."""
+    """Names the token on which the first two distributions differ most, of those with a probability in both."""
     if len(probs) < 2:
         return "The distribution of the next token"
     (one, first), (other, second) = list(probs.items())[:2]
-    gaps = [abs(a - b) for a, b in zip(first, second, strict=True)]
-    place = gaps.index(max(gaps))
+    gaps = {place: abs(a - b) for place, (a, b) in enumerate(zip(first, second, strict=True))
+            if a is not None and b is not None}
+    if not gaps:
+        return f"{one} and {other} have no token in common"
+    place = max(gaps, key=gaps.__getitem__)
     if gaps[place] < 5e-10:
         return f"{one} and {other} agree"
     return f"{one} and {other} differ most on “{literal(words[place])}”: {first[place]:.2f} against {second[place]:.2f}"

@@ -15,3 +15,11 @@ def test_what_is_emitted_has_one_colour_wherever_it_stands_and_none_of_accepted_
     roles = figures.distributions(["a"], {"accepted": [1], "rejected": [1]}).data
     assert first == second
     assert first not in {bar.marker.color for bar in roles}
+
+
+def test_the_title_leaves_out_tokens_without_a_probability_on_both_sides():
+    def title(p, q):
+        return figures.distributions(list("ab")[:len(p)], {"p": p, "q": q}).layout.title.text
+
+    assert title([None, 0.2], [1.0, 0.5]).startswith("p and q differ most on “b”")
+    assert title([None], [1.0]) == title([], []) == "p and q have no token in common"
