@@ -17,12 +17,14 @@ from specdec_lib.analysis.length_policies import PolicyResult
 from specdec_lib.analysis.report_text import interval_text
 from specdec_lib.analysis.wording import how_many, verdict
 
+NONE_KNOWN = "No policy has an interval: that takes five prompts."
+
 
 def joint_intervals(steps: Mapping[str, Comparison]) -> dict[str, tuple[float, float]]:
     """The intervals widened until 95 % holds for all of them together; comparisons without one are left out."""
-    normal = NormalDist()
-    wider = normal.inv_cdf(1 - .025 / max(1, len(steps))) / normal.inv_cdf(.975)
     known = {name: (one.ratio, *one.interval) for name, one in steps.items() if one.interval and one.ratio}
+    normal = NormalDist()
+    wider = normal.inv_cdf(1 - .025 / max(1, len(known))) / normal.inv_cdf(.975)
     return {name: (ratio * (low / ratio) ** wider, ratio * (high / ratio) ** wider)
             for name, (ratio, low, high) in known.items()}
 
@@ -30,16 +32,21 @@ def joint_intervals(steps: Mapping[str, Comparison]) -> dict[str, tuple[float, f
 def joint_text(steps: Mapping[str, Comparison]) -> str:
     """Which policies are surely faster or slower when all comparisons are taken together, by name."""
     wide = joint_intervals(steps)
+    if not wide:
+        return NONE_KNOWN
     named = {word: [f"{name}, {steps[name].ratio:.2f} times" for name, span in wide.items() if verdict(span) == word]
              for word in ("faster", "slower")}
-    return (f"At 95 % each, {.05 * len(steps):.1f} of {len(steps)} would lie outside by chance. At 95 % for all"
+    return (f"At 95 % each, {.05 * len(wide):.1f} of {len(wide)} would lie outside by chance. At 95 % for all"
             f" together surely faster: {'; '.join(named['faster']) or 'none'}. Surely slower: "
             f"{'; '.join(named['slower']) or 'none'}.")
 
 
 def not_equal_text(steps: Mapping[str, Comparison]) -> str:
     """How much slower a policy that is not told apart may be: the one whose interval reaches down most."""
-    even = {name: one.interval for name, one in steps.items() if one.interval and one.verdict == "not told apart"}
+    known = {name: (one.verdict, one.interval) for name, one in steps.items() if one.interval}
+    if not known:
+        return NONE_KNOWN
+    even = {name: interval for name, (said, interval) in known.items() if said == "not told apart"}
     if not even:
         return "Every policy with an interval is told apart from its fixed length at 95 %."
     least = min(even, key=lambda name: even[name][0])

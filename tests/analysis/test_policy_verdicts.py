@@ -26,6 +26,15 @@ def test_policies_that_are_told_apart_together_are_named():
     assert "surely faster: none. Surely slower: none." in policy_verdicts.joint_text({"d": steps["d"]})
 
 
+def test_comparisons_without_an_interval_count_nowhere():
+    unknown = {name: Comparison("policy", "fixed 2", 1.5, None) for name in "bcd"}
+    one = {"a": step(1.5, 1.4, 1.6)}
+    assert policy_verdicts.joint_intervals(one | unknown) == policy_verdicts.joint_intervals(one)
+    assert policy_verdicts.joint_text(one | unknown) == policy_verdicts.joint_text(one)
+    assert policy_verdicts.joint_text(unknown) == policy_verdicts.not_equal_text(unknown) == (
+        "No policy has an interval: that takes five prompts.")
+
+
 def test_a_policy_that_is_not_told_apart_is_told_with_how_much_slower_it_may_be():
     steps = {"a": step(.96, .91, 1.001), "b": step(1.0, .95, 1.05), "c": step(.5, .4, .6)}
     assert policy_verdicts.not_equal_text(steps) == (
