@@ -120,7 +120,7 @@ def speed_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comp
 def tokens_of_pair(report: Report, pair: Pair, family: str | None = None) -> Comparison:
     """The ratio of tokens per forward of the target, paired over prompts like the speeds."""
     sides = (list(select(report.of_family(family), method=spec)) for spec in pair)
-    base, other = summary.paired(*sides, lambda one: measure.Cost(len(one.outcome.tokens), one.outcome.forwards))
+    base, other = summary.paired(*sides, cost=lambda one: measure.Cost(len(one.outcome.tokens), one.outcome.forwards))
     return Comparison(method_label(pair[1]), method_label(pair[0]), measure.speedup(base, other),
                       measure.speedup_interval(base, other))
 
