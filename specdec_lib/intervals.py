@@ -17,10 +17,10 @@ def bootstrap(sides: Sequence[Sequence[Sequence[float]]], statistic: Callable[..
 
     Each side holds one row of numbers per prompt, in the same order, and a draw takes a prompt on all sides, so that
     differences between prompts cancel. `statistic` gets the totals [draws, numbers] of every side; draws for
-    which it is undefined (0 over 0) are left out. Where none is left, or an end is infinite since many draws divide by 0,
-    there is no interval. The ends are quantiles of the draws as in `tails`, which a test holds against intervals of
-    known samples. scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the core needs only torch
-    and numpy.
+    which it is undefined (0 over 0) are left out. There is no interval where none is left, or where an end is infinite
+    since many draws divide by 0. The ends are quantiles of the draws as in `tails`, which a test holds against
+    intervals of known samples. scipy.stats.bootstrap resamples the statistic, not ratios of totals, and the core needs
+    only torch and numpy.
     """
     count = len(sides[0])
     if count < FEWEST:

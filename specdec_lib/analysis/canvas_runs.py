@@ -96,10 +96,10 @@ class MatchedGain(NamedTuple):
 
 
 def matched_gains(run: CanvasRun, kind: str, base: str = "parallel") -> list[MatchedGain]:
-    """A kind of method against another one at every budget that both have, paired by task."""
+    """A kind of method against another one at every budget that both have, paired by task; of known answers alone."""
     named: dict[tuple[str, int], str] = {}
     for method in run.methods:
-        if "forwards" in spec_values(method):
+        if "forwards" in spec_values(method) and run.summary["methods"][method]["solved"] is not None:
             named[kind_of(method), spec_values(method)["forwards"]] = method
     out = []
     for forwards in sorted({budget for name, budget in named if name == kind and (base, budget) in named}):

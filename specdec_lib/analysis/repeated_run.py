@@ -109,6 +109,8 @@ def verdict(rows: Sequence[MethodTwice], name: str) -> list[str]:
             f"{row.ratio:.2f} times." for row in judged if not row.agrees and row.ratio is not None]
     other = [f"{row.method} on {row.turns - row.same} of {row.turns}" for row in rows if row.same < row.turns]
     turns = max((row.turns for row in rows), default=0)
+    if not turns:
+        return [*out, "Answers are not compared: the runs have no turn of the same prompt."]
     out.append(f"Answers: other ids than kept are written by {', '.join(other)} turns." if other else
                f"Answers: the ids are the kept ones, of every method on all {turns} turns.")
     return out

@@ -33,7 +33,8 @@ def lossless_headline(report: Report) -> str:
     """One sentence on the fastest method that is not lossy."""
     best, entry, about = report.fastest, report.entries[report.fastest], report.summary
     where = f"{about['target']['name']} on {about['target']['device']} in {about['target']['dtype']}"
-    said = f"On {about['prompts']['count']} prompts with {where}, "
+    count = about["prompts"]["count"]
+    said = f"On {count} prompt{'s' * (count != 1)} with {where}, "
     if best == "ar":
         rivals = set(report.methods) - set(report.lossy)
         return (f"{said}no {'lossless ' * bool(report.lossy)}method was"

@@ -27,7 +27,8 @@ def one(method, question, rows, family="qa", peer=False):
 
 
 def report(*entries, temperature=0.0, dtype="bfloat16"):
-    about = {"target": {"name": "tiny", "device": "cpu", "dtype": dtype}, "prompts": {"count": 5},
+    about = {"target": {"name": "tiny", "device": "cpu", "dtype": dtype},
+             "prompts": {"count": len({entry.question_id for entry in entries})},
              "settings": {"cost_curve": None, "temperature": temperature},
              "methods": summary.method_summaries(entries, {"fast": True, "slow": True}, None),
              "peers": summary.peer_summaries(entries)}
@@ -57,6 +58,7 @@ def test_the_headline_says_faster_only_where_the_interval_lies_above_one():
     assert "fast decoded 2.00 times (2.00 to 2.00) as fast as plain decoding." in sure
     assert "no method was faster" in report_text.headline(report(*PLAIN, *SLOW))
     assert "without an interval" in report_text.headline(report(*PLAIN[:2], *FAST[:2]))
+    assert report_text.headline(report(*PLAIN[:1], *FAST[:1])).startswith("On 1 prompt with")
 
 
 def test_a_lossy_method_is_never_the_fastest_and_the_headline_says_so_where_it_is_faster():

@@ -52,6 +52,9 @@ def test_methods_are_compared_at_the_forwards_that_both_have():
     assert (many.difference, many.verdict) == (-.875, "fewer solved")
     assert "tolerator solves 1.00 against 0.25, a difference of +0.750" in canvas_runs.gain_sentence("tolerator", few)
     assert canvas_runs.gain_sentence("tolerator", many).endswith("fewer solved")
+    unknown = {**found.summary["methods"], "parallel(forwards=4)": {"solved": None}}
+    found = replace(found, summary={**found.summary, "methods": unknown})
+    assert canvas_runs.matched_gains(found, "tolerator") == [many]
 
 
 def test_a_kind_is_the_spec_without_its_budget():

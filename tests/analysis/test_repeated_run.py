@@ -63,6 +63,7 @@ def test_a_repetition_on_fewer_prompts_is_compared_on_those_and_not_judged_below
     assert {one.agrees for one in rows} == {None}
     assert verdict(rows, "report")[0] == "Speed-ups are not judged: that takes five prompts that both runs have."
     assert methods_twice(kept, [replace(one, question_id="another") for one in kept]) == ()
+    assert verdict((), "report")[-1] == "Answers are not compared: the runs have no turn of the same prompt."
 
 
 def test_prompts_are_paired_by_name_where_the_second_run_has_another_order(kept):
