@@ -199,7 +199,7 @@ def build(spec: MethodSpec | str, kit: Kit) -> Method:
     """The method a spec names, made from the kit. Refusal for unknown names, wrong parameters or missing parts."""
     spec = method_spec(spec)
     card, others = methods()[spec.name], replacing_cards(spec)
-    for some in (card, *others.values()):
+    for some in (card, *others.values(), *named_parts(cards_with_values(spec))):
         refuse_lacking(some, kit)
     kit = replace(kit, drafter=next((part for part in card.parts if part in parts()["what"]), ""))
     method = _make(card, kit, spec.method.values)
@@ -212,6 +212,12 @@ def replacing_cards(spec: MethodSpec) -> dict[str, Card]:
     return {room: parts()[room][part.name] for room, part in spec.replaced.items()}
 
 
+def cards_with_values(spec: MethodSpec) -> list[tuple[Card, Mapping[str, Any]]]:
+    """The method's own card and those of the parts behind an @, each with the parameters that the spec gives it."""
+    return [(methods()[spec.name], spec.method.values),
+            *((card, spec.replaced[room].values) for room, card in replacing_cards(spec).items())]
+
+
 def card_of(spec: MethodSpec | str) -> Card:
     """The card of the method that a spec names, changed by the parts behind an @.
 
@@ -219,9 +225,8 @@ def card_of(spec: MethodSpec | str) -> Card:
     or named by a parameter. A lossless rule in place of a method's own lossy one does not make it lossless.
     """
     spec = method_spec(spec)
-    card, others = methods()[spec.name], replacing_cards(spec)
-    made = [(card, spec.method.values), *((other, spec.replaced[room].values) for room, other in others.items())]
-    return replace(card, learns_across_prompts=any(learns_with(*some) for some in made),
+    made = cards_with_values(spec)
+    return replace(methods()[spec.name], learns_across_prompts=any(learns_with(*some) for some in made),
                    lossless=all(some.lossless for some in (*(some for some, _ in made), *named_parts(made))))
 
 
@@ -231,7 +236,7 @@ def named_parts(made: Iterable[tuple[Card, Mapping[str, Any]]]) -> list[Card]:
     return [rooms[name] for card, values in made for name in card.named(values) if name in rooms]
 
 
-def learns_with(card: Card, values: dict[str, Any]) -> bool:
+def learns_with(card: Card, values: Mapping[str, Any]) -> bool:
     """Whether a part learns across prompts with these parameters; `remember` may switch it off."""
     asked = inspect.signature(card.make).parameters.get("remember")
     return card.learns_across_prompts and bool(asked is None or values.get("remember", asked.default))

@@ -105,6 +105,15 @@ def test_a_part_that_another_part_names_is_of_its_room_too():
         catalog.make_part("lengthened", kit(), drafter="svip")
 
 
+@pytest.mark.parametrize(("spec", "said"), [
+    ("pearl(drafter='recorded')", "recorded cannot be made: recording is missing"),
+    ("double(retriever='recorded')", "recorded cannot be made: recording is missing"),
+    ("pearl(drafter='spec-drafter')", "spec-drafter cannot be made: the checkpoint g2p-drafter is missing")])
+def test_a_part_that_a_parameter_names_is_refused_where_it_cannot_be_made(spec, said):
+    with pytest.raises(Refusal, match=said):
+        catalog.build(spec, kit())
+
+
 def test_generate_ends_with_one_sentence_on_a_part_of_another_room(capsys):
     assert cli.run(["generate", "--method", "pearl(drafter='svip')", "a b"]) == 2
     [line] = capsys.readouterr().err.splitlines()
