@@ -46,6 +46,7 @@ class Kit:
     drafter: str = ""                              # the *what* of the method that is being built, by its card's name
     store: str | None = None                       # a static index on disk
     workers: str = "inline"                        # where a schedule drafts: schedules.workers.KINDS
+    beside: bool = False                           # its parts run beside the target, so they share no cache with it
     recording: Any = None                          # models.replay.Recording, for what/recorded
     checkpoints: Mapping[str, Any] = field(default_factory=dict)
     indexes: dict = field(default_factory=dict)    # shared by the parts of one decode

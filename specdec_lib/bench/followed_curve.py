@@ -43,9 +43,11 @@ class FollowedCurve:
 def resumed_methods(methods: Iterable[MethodSpec]) -> set[str]:
     """Those whose verification resumes rows that their drafter took through the first layers: a part of a forward.
 
-    A method that learns across prompts runs under the names of its streams as well.
+    A drafter beside the target has rows of its own. A method that learns across prompts runs under the names of its
+    streams as well.
     """
-    names = (str(spec) for spec in methods if EXITS in catalog.needed_checkpoints(spec))
+    names = (str(spec) for spec in methods
+             if EXITS in catalog.needed_checkpoints(spec) and not catalog.card_of(spec).ahead)
     return {one for name in names for one in (name, *(f"{name} ({said})" for said in WARM.values()))}
 
 

@@ -22,7 +22,7 @@ def make(kit: Kit, depth: int | None = None, inner: bool = True, guide: bool = T
     """`depth` forwards of the drafter a round, None takes the measured speed ratio; `retrieved` tokens at most."""
     own = retrieved if inner else 0
     when = kit.part("draft-forwards", forwards=depth, retrieved=own)
-    apart = replace(kit, indexes={})               # the worker reads an index of its own: it may run in a thread
+    apart = replace(kit, indexes={}, beside=True)  # the worker reads an index of its own: it may run in a thread
     what = apart.part("speculative-draft", retriever=retriever, retrieved=own)
     schedule = Overlap(Workers(workers or kit.workers), guide=kit.part(retriever) if guide else None, reach=retrieved)
     return Method(when, what, kit.part("rejection"), schedule)

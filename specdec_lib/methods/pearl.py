@@ -9,6 +9,8 @@ computed them there: the part `suffix-automaton` costs nothing. `workers` says w
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specdec_lib.cards import Card, Kit, naming
 from specdec_lib.schedules.overlap import Overlap
 from specdec_lib.schedules.workers import Workers
@@ -19,8 +21,8 @@ def make(kit: Kit, depth: int | None = None, pre: bool = True, post: bool = True
          workers: str | None = None) -> Method:
     """`depth` tokens a round; None takes the measured speed ratio."""
     when = kit.part("speed-ratio") if depth is None else kit.part("fixed", depth=depth)
-    schedule = Overlap(Workers(workers or kit.workers), pre, post)
-    return Method(when, kit.part(drafter), kit.part("rejection"), schedule)
+    what = replace(kit, beside=True).part(drafter)
+    return Method(when, what, kit.part("rejection"), Overlap(Workers(workers or kit.workers), pre, post))
 
 
 CARD = Card("pearl", idea="draft while the target verifies; test the first new token early", source="Liu et al. 2024",

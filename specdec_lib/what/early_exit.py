@@ -2,7 +2,8 @@
 
 Source: Elhoushi et al. 2024 (LayerSkip); Zhang et al. 2024 (Draft & Verify) for drafting with part of the target. Rows
 drafted up to that layer are the target's own, so verification resumes from them. Cost: the first layers and the exit
-head per drafted token; verification then runs the other layers only.
+head per drafted token; verification then runs the other layers only. Beside the target (`Kit.beside`) it has a cache of
+its own, and verification runs all layers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def make(kit: Kit, layer: int | None = None) -> EarlyExit:
         raise Refusal(f"there is no trained exit after layer {chosen}; they are after {', '.join(map(str, trained))}")
     target = cast(TappedLM, kit.target)
     target.exit(chosen)                            # raises first if the target has no early exit
-    return EarlyExit(target.exit(chosen, PACKED(checkpoint, target.weights)[chosen]))
+    model = target.exit(chosen, PACKED(checkpoint, target.weights)[chosen])
+    return EarlyExit(model.fresh() if kit.beside else model)
 
 
 CARD = Card(NAME, idea="the target's first layers draft through a trained exit",

@@ -48,10 +48,11 @@ def test_forwards_beside_a_drafter_and_those_of_peers_do_not_count():
 
 def test_a_verification_that_resumes_the_drafters_rows_is_no_whole_forward():
     """An early exit writes into the target's cache, so drafted rows are verified by the later layers alone."""
-    specs = [method_spec(name) for name in ("ar", "draft-model", "early-exit", "pearl(drafter='early-exit')")]
+    beside = "pearl(drafter='early-exit')"         # its rows lie in a cache of their own
+    specs = [method_spec(name) for name in ("ar", "draft-model", "early-exit", "ppsd", beside)]
     known = resumed_methods(specs)
-    assert {"early-exit", "pearl(drafter='early-exit')", "early-exit (warm)", "early-exit (warm, shuffled)"} < known
-    assert not {"ar", "draft-model", "ar (warm)"} & known
+    assert {"early-exit", "ppsd", "early-exit (warm)", "early-exit (warm, shuffled)"} < known
+    assert not {"ar", "draft-model", "ar (warm)", beside} & known
     followed = FollowedCurve(CURVE, refits=True, resumed={"early-exit"})
     followed.learn([*decodes("ar", *[turn(0, 0)] * 90), *decodes("early-exit", *[turn(4, 1, target=.1)] * 90)])
     assert followed.now == refitted(CURVE, [(1, 1.0)] * 450)
