@@ -27,6 +27,7 @@ from specdec_lib.types import Budget, Draft, RandomNumbers, Refusal, Session, Wh
 INLINE, THREAD, PROCESS = KINDS = ("inline", "thread", "process")
 PATIENCE = 120.0                                   # seconds without an answer after which a worker has failed
 HEARTBEAT = 1.0                                    # seconds after which an idle worker looks whether its parent lives
+SIGNALS = {int(one): one.name for one in signal.Signals}
 
 
 class Drafted(NamedTuple):
@@ -126,9 +127,16 @@ class ProcessWorker:
         context = get_context("fork")
         self.pipe, theirs = context.Pipe()
         self.sent: tuple[int, ...] = ()            # the tokens that the process knows
-        self.process = context.Process(target=serve, args=(theirs, self.pipe, what, session_without_past(session),
-                                                           cores), daemon=True)
-        self.process.start()
+        bare = replace(session, tokens=(), rounds=())            # what the process needs once
+        self.process = context.Process(target=serve, args=(theirs, self.pipe, what, bare, cores), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})       # the process is born deaf to Ctrl-C
+        try:
+            self.process.start()
+        except OSError as error:
+            raise Refusal(f"no drafting process can be started ({error.strerror}): draft in this process with"
+                          " workers=\"inline\"") from None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     def start(self, session: Session, budget: Budget, dice: RandomNumbers) -> None:
@@ -137,7 +145,7 @@ class ProcessWorker:
         self.sent = session.tokens
         try:
             self.pipe.send_bytes(pickle.dumps(call))
-        except (BrokenPipeError, ConnectionResetError, OSError):
+        except OSError:
             raise Refusal(self.fate()) from None
 
     def result(self) -> Drafted:
@@ -146,7 +154,7 @@ class ProcessWorker:
                 raise Refusal(f"the drafting process has not answered for {PATIENCE:.0f} seconds and was stopped:"
                               " run again, or draft in this process with workers=\"inline\"")
             answer = pickle.loads(self.pipe.recv_bytes())
-        except (EOFError, ConnectionResetError, OSError):
+        except (EOFError, OSError):
             raise Refusal(self.fate()) from None
         if isinstance(answer, str):
             raise Refusal(f"the drafting process failed: {answer}")
@@ -156,7 +164,7 @@ class ProcessWorker:
         """The sentence for a process that is gone."""
         self.process.join(HEARTBEAT)
         code = self.process.exitcode
-        why = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+        why = f"signal {SIGNALS.get(-code, -code)}" if code is not None and code < 0 else f"exit code {code}"
         return (f"the drafting process ended in the middle of a decode ({why}; the system stops the largest process"
                 " when memory runs out): run again, or draft in this process with workers=\"inline\"")
 
@@ -174,11 +182,6 @@ def shared_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:
         return len(one)
     return next(place for place, (mine, yours) in enumerate(zip((*one, -1), (*other, -2), strict=False))
                 if mine != yours)
-
-
-def session_without_past(session: Session) -> Session:
-    """The session without its tokens and rounds: what a worker needs once."""
-    return replace(session, tokens=(), rounds=())
 
 
 def serve(pipe: Connection, parents: Connection, what: What, session: Session, cores: frozenset[int]) -> None:

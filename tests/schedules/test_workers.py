@@ -1,5 +1,6 @@
 """Workers: a drafting process that dies, hangs or fails ends the decode with one sentence, and none stays behind."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -90,7 +91,7 @@ def test_restrictions_that_close_in_any_order_give_back_what_the_first_one_found
     assert (cores_here(), torch.get_num_threads()) == (before, threads)
 
 
-def decode_with(what, kill: str = "") -> None:
+def decode_with(what, kill: str = "", by: int = signal.SIGKILL) -> None:
     """Two drafts of a process; `kill` says when it is killed: before the first, between them, or during the second."""
     with Workers("process").open(what, SESSION) as worker:
         assert isinstance(worker, workers.ProcessWorker)
@@ -98,7 +99,7 @@ def decode_with(what, kill: str = "") -> None:
             drafted(worker, SESSION)
         worker.start(SESSION, Budget(2), NO_DICE) if kill == "during" else None
         if kill:
-            os.kill(worker.process.pid or 0, signal.SIGKILL)
+            os.kill(worker.process.pid or 0, by)
             worker.process.join()
         worker.result() if kill == "during" else drafted(worker, SESSION)
 
@@ -125,6 +126,36 @@ def test_a_killed_process_is_one_sentence_at_any_moment(moment):
     with pytest.raises(Refusal, match="signal SIGKILL"):
         decode_with(sleep if moment == "during" else copy, moment)
     assert not alive()
+
+
+def test_a_process_that_ends_by_a_signal_without_a_name_is_one_sentence_too():
+    with pytest.raises(Refusal, match="signal 40;"):
+        decode_with(copy, "before", by=40)
+
+
+def test_where_no_process_can_be_started_one_sentence_says_so(monkeypatch):
+    def full():
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    before = cores_here()
+    monkeypatch.setattr(os, "fork", full)
+    with pytest.raises(Refusal, match="no drafting process can be started .Resource temporarily"):
+        decode_with(copy)
+    assert cores_here() == before
+
+
+def test_an_interrupt_before_a_process_has_begun_to_serve_is_not_for_it(monkeypatch):
+    serve = workers.serve
+
+    def late(*words):
+        time.sleep(0.4)
+        serve(*words)
+
+    monkeypatch.setattr(workers, "serve", late)
+    with Workers("process").open(copy, SESSION) as worker:
+        time.sleep(0.1)
+        os.kill(worker.process.pid, signal.SIGINT)
+        assert drafted(worker, SESSION) == (2, 3)
 
 
 def test_an_interrupt_leaves_no_process():
