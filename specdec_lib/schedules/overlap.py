@@ -126,10 +126,10 @@ class Overlap:
                  ) -> Iterator[Session]:
         """Yields the session after every forward of the target; the first draft is made during its prefill.
 
-        What it takes beyond that is part of the first round, as in serial methods.
+        What it takes beyond that, the worker's start included, is part of the first round, as in serial methods.
         """
+        start = perf_counter()
         with self.workers.open(method.what, session) as worker:
-            start = perf_counter()
             budget = self.ask(worker, session, Flight(), method, dice.fork("prefill"))
             reading = perf_counter()
             target.prefill(session.tokens[:-1])

@@ -114,10 +114,12 @@ class Pipeline:
 
     def __call__(self, session: Session, target: LM, method: Method, dice: RandomNumbers = NO_DICE
                  ) -> Iterator[Session]:
-        """Yields the session after every token; its prefill is the prompt in both stages, in turn."""
-        lm = cast("Transformer", target)
+        """Yields the session after every token; its prefill is the prompt in both stages, in turn.
+
+        The worker's start is part of the first round.
+        """
+        lm, start = cast("Transformer", target), perf_counter()
         with self.workers.open(method.what, session) as worker:
-            start = perf_counter()
             first = draw(worker, session, Draft(), Budget(1), dice.fork("prefill")).draft
             under, rising = UnderWay.of(first), perf_counter()
             self.rise(lm, session.tokens[:-1], under.states[:-1])

@@ -1,6 +1,7 @@
 """Rounds of a schedule that overlaps: their widths are those of the forwards, their budgets those of what they test."""
 
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,7 +17,7 @@ from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import NO_DICE, Budget, Method
 from specdec_lib.what.draft_model import DraftModel
 from specdec_lib.when.fixed import Fixed
-from tests.worlds import Scripted
+from tests.worlds import PROMPT, Scripted, network_kit
 
 HALVES = [{"pre": pre, "post": post} for pre in (True, False) for post in (True, False)]
 
@@ -56,6 +57,25 @@ def test_what_a_drafter_needs_for_its_first_draft_is_decoding_in_every_schedule(
     done = run_timed(begin((1, 2), 5), target, method, NO_DICE)
     session = next(decode((1, 2), target, *method))
     assert done.prefill < 0.2 <= min(done.rows[0].seconds, session.rounds[0].seconds.whole)
+
+
+@pytest.mark.parametrize("spec", ["pearl(depth=2)", "ppsd(layer=1)"])
+def test_the_start_of_a_worker_is_part_of_the_first_round(spec, monkeypatch):
+    opened = Workers.open
+
+    @contextmanager
+    def slowly(self, what, session):
+        time.sleep(0.2)
+        with opened(self, what, session) as worker:
+            yield worker
+
+    world = network_kit(None)
+    method = catalog.build(spec, world)
+    monkeypatch.setattr(Workers, "open", slowly)
+    *_, session = decode(PROMPT, world.target, *method, max_new_tokens=5)
+    first, *others = (one.seconds.whole for one in session.rounds)
+    assert session.prefill < 0.2 <= first
+    assert max(others) < 0.2
 
 
 @pytest.mark.parametrize("halves", HALVES, ids=str)
