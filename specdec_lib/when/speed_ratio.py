@@ -4,7 +4,8 @@ Source: PEARL (Liu et al. 2024, arXiv 2408.11850) and DuoDecoding (Lv et al. 202
 length to T_target / T_drafter, so that neither side waits. Both times are measured in the decode's own rounds: medians
 over the last `window` rounds, so that one slow round counts little. With `by_level` the drafter's time is that of a
 level of its tree, for a budget that holds for each of several branches (SpecBranch). Cost: no model pass. The lengths
-depend on the machine; the tokens of a lossless method do not.
+depend on the machine. The greedy tokens of a lossless method do not, nor does the distribution of drawn ones; which are
+drawn does, also from run to run with one seed.
 """
 
 from __future__ import annotations
