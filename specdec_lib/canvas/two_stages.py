@@ -16,6 +16,8 @@ from specdec_lib.types import RandomNumbers, Refusal
 class FillThenRefine:
     """`forwards` in all; the first stage takes the share `fill` of them, at least one, and never more than masks.
 
+    Every block takes a forward, so where the share is smaller than the number of blocks, more may be taken in all.
+
     `damping`: its logarithm is subtracted from the logits of end tokens while filling, so that a text is not closed
     early (Tolerator's paper; dividing a negative logit by it would do the opposite).
     """

@@ -1,8 +1,8 @@
 """Majority vote: fill several times with drawn tokens, and take at every position the token that came up most often.
 
 The fair contrast to refining at equal forwards: `runs` runs share `forwards` equally, so that all votes weigh the same.
-A remainder is not spent: 4 runs of 10 forwards take 8. Equal counts: the token of the earliest run. Positions are voted
-on one by one, so the result may be none of the runs' canvases.
+A remainder is not spent: 4 runs of 10 forwards take 8; but a run takes a forward for every block. Equal counts: the
+token of the earliest run. Positions are voted on one by one, so the result may be none of the runs' canvases.
 """
 
 from __future__ import annotations
