@@ -19,19 +19,25 @@ def block_maxima(logits: Tensor) -> Tensor | None:
 
 
 def top_k(logits: Tensor, k: int, peak: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Exact top k (values, columns) of each row [n, V]: ten times faster than topk over V on a CPU.
+    """Exact top k (values, columns) of each row [n, V], `argmax` first: ten times faster than topk over V on a CPU.
 
     The k best entries lie in the k blocks with the largest maxima, so only those are searched.
     """
     if logits.shape[1] % BLOCK or logits.shape[1] < 2 * k * BLOCK:
-        return torch.topk(logits, min(k, logits.shape[1]), dim=-1)
+        value, column = torch.topk(logits, min(k, logits.shape[1]), dim=-1)
+        return value, best_first(column, argmax(logits, peak))
     blocks = logits.unflatten(-1, (-1, BLOCK))
     peak = block_maxima(logits) if peak is None else peak
     assert peak is not None                        # V is a multiple of the block
     best = torch.topk(peak, k, dim=-1).indices     # [n, k] blocks
     some = torch.gather(blocks, 1, best[..., None].expand(-1, -1, BLOCK)).flatten(1)
     value, column = torch.topk(some, k, dim=-1)
-    return value, torch.gather(best, 1, column // BLOCK) * BLOCK + column % BLOCK
+    return value, best_first(torch.gather(best, 1, column // BLOCK) * BLOCK + column % BLOCK, argmax(logits, peak))
+
+
+def best_first(column: Tensor, best: Tensor) -> Tensor:
+    """The columns [n, k] of a top k with `best` [n] in front: of equal entries `topk` puts any first."""
+    return torch.cat((best[:, None], torch.where(column == best[:, None], column[:, :1], column)[:, 1:]), 1)
 
 
 def argmax(logits: Tensor, peak: Tensor | None = None) -> Tensor:

@@ -48,6 +48,15 @@ def test_top_by_blocks_is_the_exact_top():
     assert torch.equal(logits.gather(1, column), value)
 
 
+@pytest.mark.parametrize("columns", [97, 4096])
+def test_the_top_begins_with_the_best_and_names_every_column_once_where_logits_are_equal(columns):
+    logits = torch.randn(40, columns, generator=torch.Generator().manual_seed(0)).round()      # full of ties
+    value, column = top_k(logits, 8)
+    assert torch.equal(column[:, 0], logits.argmax(-1))
+    assert torch.equal(logits.gather(1, column), value)
+    assert all(len({*row}) == 8 for row in column.tolist())
+
+
 def test_the_best_of_a_row_is_the_first_of_equals_with_and_without_its_peaks():
     logits = torch.zeros(2, 4096)
     logits[0, [300, 301, 4000]] = 1.0

@@ -16,7 +16,8 @@ from specdec_lib.models.llama.config import LlamaConfig
 from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.models.replay import Replay, load_recording, save_recording, shipped_recordings
 from specdec_lib.recordings.record import TREES, record
-from specdec_lib.types import NO_DICE, Budget
+from specdec_lib.scores import Scores
+from specdec_lib.types import NO_DICE, Budget, Draft
 from specdec_lib.what.recorded import Recorded
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import random_eagle
@@ -49,6 +50,28 @@ def same(one, other):
     """The same nodes; a head that came here another way differs in the last digits."""
     return ((one.tokens, one.parents) == (other.tokens, other.parents)
             and one.confidence == pytest.approx(other.confidence, abs=1e-9))
+
+
+class Tied:
+    """A target whose best logits are often equal, as they are in bfloat16."""
+
+    context = None
+
+    def fresh(self):
+        return self
+
+    def prefill(self, tokens):
+        """Nothing to do."""
+
+    def __call__(self, tokens, draft):
+        return Scores(torch.randn(1, 96, generator=torch.Generator().manual_seed(sum(tokens))).round())
+
+
+def test_the_text_is_plain_decodings_where_logits_are_equal():
+    target = Tied()
+    recording = record(PROMPT, Kit(target, TokenizerFacts(vocab=96), nodes=4, parts=catalog.make_part), [], 12)
+    for length in range(6, 18):
+        assert recording.tokens[length] == target(recording.tokens[:length], Draft()).best[0]
 
 
 def test_no_node_is_left_out_of_a_recording_for_its_price(kit, recording):

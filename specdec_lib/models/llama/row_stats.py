@@ -41,14 +41,12 @@ def packed_stats(logits: Tensor, ids: Tensor | None, k: int = TOP) -> Tensor:
     """Top k logits, their tokens, log-sum-exp and entropy [rows, 2k + 2] in double precision, on the device.
 
     `ids` [V] names the token of each column, [rows, V] where rows have columns of their own; None: its number.
-    The first of equal logits comes first, whatever the number of rows: `topk` does not promise that on a GPU.
+    The first of equal logits comes first, whatever the number of rows.
     """
     run = compiled_stats(logits.dtype) if logits.device.type == "cpu" else None
     if run is not None and 0 < k <= MOST and logits.stride(-1) == 1 and (ids is None or ids.dim() == 1):
         return in_c(run, logits, ids, min(k, logits.shape[1]))
     value, column = top_k(logits, min(k, logits.shape[1]))
-    first = logits.argmax(-1, keepdim=True)
-    column = torch.cat((first, torch.where(column == first, column[:, :1], column)[:, 1:]), 1)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))         # sums over V in 16 bits would be rough
     lse = torch.logsumexp(wide, -1)
     entropy = lse - ((wide - lse[:, None]).exp() * wide).sum(-1)
