@@ -155,7 +155,7 @@ def fuse_layer(shape: LlamaConfig, get: Get, prefix: str, put: Callable[[Tensor]
         weights = [wide(get(f"{prefix}{name}.weight")) for name in names]
         weights[0] = weights[0] * scale
         weight = torch.cat(weights) * (1 if norm is None else get(prefix + norm))
-        biases = [get(f"{prefix}{name}.bias") for name in names] if biased else []
+        biases = [wide(get(f"{prefix}{name}.bias")) for name in names] if biased else []
         return linear(put(weight), put(torch.cat([biases[0] * scale, *biases[1:]])) if biased else None)
 
     normed, scale = shape.head_norms, shape.head_dim ** -0.5

@@ -1,9 +1,11 @@
 """Our decoder gives transformers' logits, whatever was fed, drafted, accepted, rejected or cut before."""
 
+import copy
 import random
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from specdec_lib.loop import decode
 from specdec_lib.models.llama import attention, forward
@@ -12,6 +14,7 @@ from specdec_lib.models.llama.decoder import Transformer, row_stats_of
 from specdec_lib.scores import Scores
 from specdec_lib.trees import deterministic_chain
 from specdec_lib.types import ROOT, Budget, Draft, Verdict
+from tests.conftest import Checkpoint
 from tests.models.llama.distance import CLOSE, far
 
 FAMILIES = ("llama", "llama3", "llama linear", "mistral", "qwen2", "qwen3")
@@ -59,6 +62,16 @@ def test_double_precision_agrees_with_transformers(checkpoint, words):
     tiny, text = checkpoint("qwen3"), words(40)
     scores = Transformer.load(tiny.folder, torch.float64)(text[:1], deterministic_chain(text[1:]))
     assert far(scores.logits, tiny.logits(text, torch.float64)) < CLOSE
+
+
+@pytest.mark.parametrize("family", ["qwen2", "llama linear"])          # biases, and 1 / sqrt(8) is no power of two
+def test_a_checkpoint_in_half_precision_gives_transformers_logits_in_single_precision(checkpoint, words, tmp_path,
+                                                                                      family):
+    text = words(40)
+    copy.deepcopy(checkpoint(family).model).to(torch.bfloat16).save_pretrained(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, local_files_only=True)
+    scores = Transformer.load(tmp_path)(text[:1], deterministic_chain(text[1:]))
+    assert far(scores.logits, Checkpoint(tmp_path, model).logits(text)) < CLOSE
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
