@@ -19,6 +19,7 @@ from specdec_lib.types import Refusal
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
 FETCH = "fetch the model again"                    # what helps where a config cannot be meant
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+WINDOW = 4096                                      # of layers that slide where the config is silent, as in transformers
 
 
 class UnsupportedConfig(Refusal):
@@ -113,9 +114,9 @@ def shape_in(config: Mapping[str, Any]) -> LlamaConfig:
     context = given(config, "max_position_embeddings", 2048)
     if type(context) is not int or context < 1:
         raise Refusal(f"a model's context is a whole number above 0, and its config.json says {context!r}: {FETCH}")
-    if slides(config, context):
-        raise UnsupportedConfig(f"a layer attends to a sliding window of {config['sliding_window']} tokens inside a"
-                                f" context of {context}")
+    window = config.get("sliding_window", WINDOW)
+    if window is not None and window < context and slides(config):
+        raise UnsupportedConfig(f"a layer attends to a sliding window of {window} tokens inside a context of {context}")
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     shared = type(hidden) is type(heads) is int and heads > 0 and hidden % heads == 0
     if config.get("head_dim") is None and not shared:
@@ -136,11 +137,9 @@ def given(config: Mapping[str, Any], name: str, otherwise: Any) -> Any:
     return otherwise if config.get(name) is None else config[name]
 
 
-def slides(config: Mapping[str, Any], context: int) -> bool:
-    """Whether some layer drops tokens before the context is full."""
-    window, kinds = config.get("sliding_window"), config.get("layer_types")
-    if window is None or window >= context:
-        return False
+def slides(config: Mapping[str, Any]) -> bool:
+    """Whether some layer attends to a window, if there is one."""
+    kinds = config.get("layer_types")
     if config["model_type"] == "mistral":
         return config.get("use_sliding_window", True)
     if kinds:                                      # of each layer; else the first `max_window_layers` attend in full

@@ -1,7 +1,9 @@
 """Configs of a folder: both spellings give one shape, and what is not of the family is refused by name."""
 
 import pytest
+import transformers
 
+from specdec_lib.models.attention_span import is_windowed
 from specdec_lib.models.llama.config import UnsupportedConfig, config_of
 from specdec_lib.types import Refusal
 
@@ -18,6 +20,19 @@ QWEN = CONFIG | {"model_type": "qwen2", "sliding_window": 1024, "use_sliding_win
 def test_a_window_that_slides_within_the_context_is_left_to_transformers(config):
     with pytest.raises(UnsupportedConfig, match="window of 1024 tokens inside a context of 4096"):
         config_of(config)
+
+
+@pytest.mark.parametrize("config", [
+    {"model_type": "mistral"}, {"model_type": "mistral", "sliding_window": None},
+    {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 1}, {"model_type": "qwen3"}], ids=str)
+def test_a_config_that_is_silent_about_its_window_has_the_one_that_transformers_fills_in(config):
+    config = CONFIG | {"max_position_embeddings": 8192, "head_dim": 8} | config
+    theirs = transformers.AutoConfig.for_model(**config)
+    if is_windowed(theirs):
+        with pytest.raises(UnsupportedConfig, match=f"window of {theirs.sliding_window} tokens"):
+            config_of(config)
+    else:
+        assert config_of(config).context == 8192
 
 
 @pytest.mark.parametrize("config", [
