@@ -153,8 +153,10 @@ def rope_of(config: Mapping[str, Any], context: int) -> Rope:
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = scaling.get("rope_theta") or config.get("rope_theta") or 10000.0
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in ("default", "linear", "llama3") or scaling.get("partial_rotary_factor", 1.0) != 1.0:
+    if kind not in ("default", "linear", "llama3"):
         raise UnsupportedConfig(f"rotary scaling {kind!r} is not one of default, linear, llama3")
+    if scaling.get("partial_rotary_factor", 1.0) != 1.0:
+        raise UnsupportedConfig(f"of each head a share of {scaling['partial_rotary_factor']} alone is rotated")
     if kind == "llama3":
         return Rope(theta, kind, scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
                     scaling.get("original_max_position_embeddings") or context)

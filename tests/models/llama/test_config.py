@@ -50,6 +50,11 @@ def test_what_is_not_of_the_family_is_left_to_transformers(change):
         config_of(CONFIG | change)
 
 
+def test_heads_that_are_rotated_in_part_are_left_to_transformers_and_the_reason_says_so():
+    with pytest.raises(UnsupportedConfig, match=r"share of 0\.5 alone is rotated"):
+        config_of(CONFIG | {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})
+
+
 def test_both_spellings_of_the_rotary_settings_give_the_same_shape():
     old = {"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}
     new = {"rope_parameters": {"rope_theta": 1e5, "rope_type": "linear", "factor": 2.0}}
