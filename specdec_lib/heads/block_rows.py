@@ -135,15 +135,18 @@ def compiled_block(head: BlockHead) -> CompiledBlock | None:
     plain = all(each.dtype == dtype and each.is_contiguous() for each in (w.embedding, w.norm, w.confidence, rows))
     if head.attention is None or own is None or own.dtype != dtype or None in layers or not plain:
         return None
-    code = library(SOURCE, *DTYPES[dtype])
+    code = compiled_functions(dtype)
     if code is None or stats is None or dense_code(dtype) is None or head.candidates > MOST:
         return None
-    return CompiledBlock(with_arguments(code), head, head.attention, stats)
+    return CompiledBlock(code, head, head.attention, stats)
 
 
 @cache
-def with_arguments(code: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, which knows what its functions take."""
+def compiled_functions(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """The C functions for numbers of this dtype, which know what they take; None where nothing compiles."""
+    code = library(SOURCE, *DTYPES[dtype])
+    if code is None:
+        return None
     code.keep_rows.argtypes = ADDRESS, ADDRESS, ADDRESS, INT64, INT64
     code.candidates_after.argtypes = ADDRESS, INT64, INT64, ADDRESS, ADDRESS
     code.draft_block.argtypes = ADDRESS, INT64, INT64, INT64, INT64, ADDRESS, ADDRESS

@@ -170,18 +170,21 @@ def compiled_rows(weights: Any, levels: int, paths: PathAttention | None) -> Com
     fused = weights.layer.fused if isinstance(weights, EagleWeights) else None
     if fused is None or paths is None or weights.layer.q_norm is not None:
         return None
-    dtype, code = weights.embedding.dtype, library(SOURCE)
+    dtype, code = weights.embedding.dtype, compiled_functions()
     codes = fused.code, code_of(weights.fc), code_of(weights.head), dense_code(dtype)
     there = all(one is not None and one.dtype == dtype for one in codes) and weights.norm.dtype == dtype
     stats = compiled_stats(dtype)
     if code is None or stats is None or not there or not weights.embedding.is_contiguous():
         return None
-    return CompiledRows(with_arguments(code), weights, levels, paths, stats)
+    return CompiledRows(code, weights, levels, paths, stats)
 
 
 @cache
-def with_arguments(code: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, which knows what its functions take."""
+def compiled_functions() -> ctypes.CDLL | None:
+    """The C functions, which know what they take; None where nothing compiles."""
+    code = library(SOURCE)
+    if code is None:
+        return None
     code.run_rows.argtypes = ADDRESS, ADDRESS
     code.run_tree.argtypes = ADDRESS, INT64, ADDRESS
     for function in (code.score_rows, code.run_chain):

@@ -115,7 +115,7 @@ def test_the_walk_is_the_greedy_chain_by_hand():
 
 def test_a_head_with_a_part_that_is_not_compiled_has_no_compiled_block(monkeypatch):
     head = head_of(target_of("bf16"), compiled=True)
-    for part in ("library", "compiled_stats", "dense_code"):
+    for part in ("compiled_functions", "compiled_stats", "dense_code"):
         with monkeypatch.context() as patch:
             patch.setattr(block_rows, part, lambda *_: None)
             assert compiled_block(head) is None
@@ -123,6 +123,13 @@ def test_a_head_with_a_part_that_is_not_compiled_has_no_compiled_block(monkeypat
     assert compiled_block(head) is None
     double = BlockHead(CHECKPOINT.state, CHECKPOINT.meta, type(head.target).random(SHAPE, dtype=torch.float64))
     assert double.compiled is None
+
+
+def test_the_code_is_loaded_once_for_all_decodes(monkeypatch):
+    target = target_of("bf16")
+    first = head_of(target, compiled=True).compiled
+    monkeypatch.setattr(block_rows, "library", lambda *_: pytest.fail("loaded again"))
+    assert head_of(target.fresh(), compiled=True).compiled.code is first.code
 
 
 def test_missing_memory_is_a_memory_error(monkeypatch):

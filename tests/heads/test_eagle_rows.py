@@ -135,8 +135,15 @@ def test_nothing_is_compiled_where_a_part_is_not(monkeypatch):
     assert compiled_rows(weights, len(TAPS), paths) is not None
     assert compiled_rows(weights, len(TAPS), None) is None
     assert compiled_rows(object(), len(TAPS), paths) is None
-    monkeypatch.setattr(eagle_rows, "library", lambda source: None)
+    monkeypatch.setattr(eagle_rows, "compiled_functions", lambda: None)
     assert compiled_rows(weights, len(TAPS), paths) is None
+
+
+def test_the_code_is_loaded_once_for_all_decodes(monkeypatch):
+    target = target_of("bf16")
+    first = head_of(target, True).compiled
+    monkeypatch.setattr(eagle_rows, "library", lambda *_: pytest.fail("loaded again"))
+    assert head_of(target.fresh(), True).compiled.code is first.code
 
 
 class Failing:
