@@ -71,6 +71,15 @@ def readable(budget: Budget, context: int | None, session: Session) -> Budget:
     return budget if budget.depth <= room else replace(budget, depth=room)
 
 
+def wide_enough(width: int, depth: int, nodes: int) -> int:
+    """The width of a tree, or the one with which `depth` levels hold these nodes if that is more.
+
+    Refusal for sizes that no draft can have.
+    """
+    asked = Budget(depth, width, nodes)
+    return max(asked.width, -(-nodes // max(1, depth)))
+
+
 def grow(session: Session, budget: Budget, dice: RandomNumbers, ask: Callable[[Draft], Scores],
          source: str = "") -> Draft:
     """A chain drawn token by token; `ask(draft)` scores it, and its last row gives the next distribution.

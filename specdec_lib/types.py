@@ -33,7 +33,7 @@ Stop = Callable[[Trail], bool]                     # called after each drafted t
 
 @dataclass(frozen=True)
 class Budget:
-    """How far to draft this round. Plain data; depth 0 decodes plainly."""
+    """How far to draft this round. Plain data; depth 0 decodes plainly. Refusal for sizes that no draft can have."""
 
     depth: int = 0                                 # longest path
     width: int = 1                                 # children per node at most; 1 = a chain
@@ -41,6 +41,11 @@ class Budget:
     stop: Stop | None = None                       # a small frozen value with a pure call
     sources: tuple[tuple[str, Budget], ...] = ()   # drafters in the order they are asked, each with its own budget
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)         # small plain data, read again next round
+
+    def __post_init__(self):
+        if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
+            sizes = f"{self.depth}, {self.width} and {self.nodes}"
+            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {sizes}")
 
     @staticmethod
     def of(source: str, depth: int, width: int = 1, nodes: int | None = None) -> Budget:
@@ -69,9 +74,8 @@ class Budget:
     def within(self, session: Session) -> Budget:
         """The same budget without nodes that could never be emitted: one token is the verdict's own."""
         most = max(0, session.remaining - 1)
-        if all(0 <= own.depth <= most for own in (self, *(own for _, own in self.sources))):
-            return self
-        return self.each(lambda own: replace(own, depth=max(0, min(own.depth, most))))
+        fits = all(own.depth <= most for own in (self, *(own for _, own in self.sources)))
+        return self if fits else self.each(lambda own: replace(own, depth=min(own.depth, most)))
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,9 @@ class Draft:
     def keep(self, nodes: tuple[int, ...]) -> Draft:
         """The draft of these nodes alone, renumbered; a kept node's parent must be kept and precede it."""
         place = {ROOT: ROOT} | {old: new for new, old in enumerate(nodes)}
-
-        def pick(values: tuple) -> tuple:
-            return tuple(values[i] for i in nodes) if values else ()
-
-        return Draft(pick(self.tokens), tuple(place[self.parents[i]] for i in nodes), pick(self.q),
-                     pick(self.stats), pick(self.source), pick(self.confidence), self.notes)
+        tokens, q, stats, source, confidence = (tuple(values[i] for i in nodes) if values else () for values in (
+            self.tokens, self.q, self.stats, self.source, self.confidence))
+        return Draft(tokens, tuple(place[self.parents[i]] for i in nodes), q, stats, source, confidence, self.notes)
 
     def bare(self) -> Draft:
         """The same without its distributions, as rounds and recordings keep it."""
@@ -231,9 +232,8 @@ class Session:
         return self.remaining <= 0 or (len(self.tokens) > self.prompt and self.tokens[-1] in self.end)
 
     def after(self, round: Round) -> Session:
-        emitted = round.verdict.tokens
-        return replace(self, tokens=self.tokens + emitted, remaining=self.remaining - len(emitted),
-                       rounds=self.rounds + (round,))
+        return replace(self, tokens=self.tokens + round.verdict.tokens, rounds=self.rounds + (round,),
+                       remaining=self.remaining - len(round.verdict.tokens))
 
 
 @dataclass(frozen=True)

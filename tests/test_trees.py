@@ -18,8 +18,9 @@ from specdec_lib.trees import (
     merged,
     passing_paths,
     path_logprob,
+    wide_enough,
 )
-from specdec_lib.types import ROOT, Budget, Draft
+from specdec_lib.types import ROOT, Budget, Draft, Refusal
 from tests.worlds import DRAFT, PROMPT, WARM
 
 TREE = Draft((5, 6, 7, 8, 9), (ROOT, ROOT, 0, 1, 2))          # 5-7-9 and 6-8
@@ -139,3 +140,11 @@ def test_the_likeliest_begin_with_the_best_also_among_equals():
     assert likeliest(even, 0, 3)[0] == even.best[0]
     assert len(set(likeliest(even, 0, 3))) == 3
     assert likeliest(scores([.1, .2, .4, .25, .05]), 0, 3) == (7, 8, 6)
+
+
+def test_a_tree_is_as_wide_as_asked_or_as_its_levels_need():
+    assert wide_enough(4, 5, 12) == 4
+    assert wide_enough(4, 5, 24) == 5
+    assert wide_enough(4, 0, 12) == 12
+    with pytest.raises(Refusal, match="width >= 1"):
+        wide_enough(0, 5, 12)

@@ -15,7 +15,7 @@ from specdec_lib.loop import begin, decode, rounds, step
 from specdec_lib.scores import Categorical, Scores, TokenStats
 from specdec_lib.topk import argmax, block_maxima, top_k
 from specdec_lib.trees import deterministic_chain, deterministic_tree, prune, with_notes
-from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Lattice, Method, Round, Session, Verdict
+from specdec_lib.types import NO_DICE, ROOT, Budget, Draft, Lattice, Method, Refusal, Round, Session, Verdict
 from specdec_lib.when.fixed import Fixed
 from tests.worlds import PROMPT, TARGET, WARM, Scripted, run, true_law
 
@@ -39,6 +39,12 @@ def test_a_budget_within_a_session_bounds_every_sources_own_too():
     assert Budget.of("a", 9).then(Budget.of("b", 1)).within(short) == Budget.of("a", 2).then(Budget.of("b", 1))
     same = Budget.of("a", 2).then(Budget.of("b", 1))
     assert same.within(short) is same
+
+
+@pytest.mark.parametrize("sizes", [{"depth": -1}, {"depth": 1, "width": 0}, {"depth": 1, "nodes": -1}], ids=str)
+def test_a_budget_of_impossible_sizes_is_refused(sizes):
+    with pytest.raises(Refusal, match="depth >= 0, width >= 1 and nodes >= 0, got"):
+        Budget(**sizes)
 
 
 def test_top_by_blocks_is_the_exact_top():

@@ -12,6 +12,7 @@ decoding's tokens when sampling, too. Cost: one drafter forward per round.
 from __future__ import annotations
 
 from specdec_lib.cards import Card, Kit, naming
+from specdec_lib.trees import wide_enough
 from specdec_lib.types import Method
 
 
@@ -23,7 +24,7 @@ def make(kit: Kit, drafter: str = "block-diffusion", nodes: int | None = None, d
     allows, bounds only trees whose nodes all are.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
-    width = max(width, -(-nodes // max(1, depth)))
+    width = wide_enough(width, depth, nodes)
     what = kit.part("slot-tree", drafter=drafter, price=price, top=top, linked=linked, block=block)
     return Method(kit.part("fixed", depth=depth, width=width, nodes=nodes), what, kit.part("match"))
 

@@ -16,6 +16,7 @@ Cost: one forward of the head per level.
 from __future__ import annotations
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.trees import wide_enough
 from specdec_lib.types import Method
 
 
@@ -30,7 +31,7 @@ def make(kit: Kit, depth: int = 5, width: int = 4, nodes: int | None = None, lea
     `counts` are those of `what/eagle2.py`; EAGLE-2 counts nothing.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
-    width = max(width, -(-nodes // max(1, depth)))
+    width = wide_enough(width, depth, nodes)
     when = kit.part("path-chance", depth=depth, width=width, nodes=nodes, least=least)
     return Method(when, kit.part("eagle2", price=price, text_tokens=text_tokens, sharpness=sharpness, counts=counts),
                   kit.part("match"))

@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.trees import wide_enough
 from specdec_lib.types import Method
 
 
@@ -42,7 +43,7 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
     copy = 2 * nodes if copy is None else copy
-    width = max(width, -(-nodes // max(1, depth)))
+    width = wide_enough(width, depth, nodes)
     when = kit.part("entropy-trigger", threshold=theta, penalty=penalty, look_back=look_back, reading=reading,
                     depth=copy if longest is None else longest, nodes=copy, model_depth=depth, model_width=width,
                     model_nodes=nodes, least=grow)

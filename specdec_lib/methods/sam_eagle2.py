@@ -11,6 +11,7 @@ that copy, else EAGLE-2's.
 from __future__ import annotations
 
 from specdec_lib.cards import Card, Kit
+from specdec_lib.trees import wide_enough
 from specdec_lib.types import Method
 
 
@@ -22,7 +23,7 @@ def make(kit: Kit, threshold: int = 3, copy: int | None = None, depth: int = 5, 
     row.
     """
     nodes = 2 * kit.nodes if nodes is None else nodes
-    width = max(width, -(-nodes // max(1, depth)))
+    width = wide_enough(width, depth, nodes)
     when = kit.part("match-length", threshold=threshold, other="eagle2", copy=kit.nodes if copy is None else copy,
                     depth=depth, width=width, nodes=nodes, least=least)
     what = kit.part("switch", drafters={"suffix-automaton": {}, "eagle2": {"price": price}})

@@ -82,8 +82,7 @@ class AdaptiveLength:
             raise Refusal(f"rate and share must be above 0 and at most 1, got {self.rate} and {self.share}")
         if self.rule not in RULES:
             raise Refusal(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
-        if self.width < 1 or (self.nodes is not None and self.nodes < 0):
-            raise Refusal(f"a tree needs width >= 1 and nodes >= 0, got {self.width} and {self.nodes}")
+        Budget(self.longest, self.width, self.nodes)         # refuses impossible sizes before the first round
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         history = [pair for round in session.rounds if (pair := round_lengths(round, session.end)) is not None]

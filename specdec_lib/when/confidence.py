@@ -47,6 +47,7 @@ class Confidence:
     miss: float = 3.0                              # weight of a right token stopped, over a wrong one passed
 
     def __post_init__(self):
+        Budget(self.depth)                         # refuses an impossible depth before the first round
         if not 0 <= self.threshold <= 1:
             raise Refusal(f"threshold must be a probability between 0 and 1, got {self.threshold}")
         if self.of not in KINDS or not self.miss >= 0:

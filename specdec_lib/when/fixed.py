@@ -22,8 +22,7 @@ class Fixed:
     rate: float = 1.0                              # share of rounds that draft
 
     def __post_init__(self):
-        if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
-            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
+        Budget(self.depth, self.width, self.nodes)           # refuses impossible sizes before the first round
         if not 0 <= self.rate <= 1:
             raise Refusal(f"rate must be a share of rounds between 0 and 1, got {self.rate}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_lib.cards import Card, Kit
-from specdec_lib.types import Budget, RandomNumbers, Refusal, Session
+from specdec_lib.types import Budget, RandomNumbers, Session
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,6 @@ class FixedSource:
     """The same `budget` every round."""
 
     budget: Budget
-
-    def __post_init__(self):
-        budget = self.budget
-        if budget.depth < 0 or budget.width < 1 or (budget.nodes is not None and budget.nodes < 0):
-            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {budget}")
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return self.budget

@@ -28,8 +28,7 @@ class PathChance:
     def __post_init__(self):
         if not 0 <= self.least <= 1:
             raise Refusal(f"least must be a probability between 0 and 1, got {self.least}")
-        if self.depth < 0 or self.width < 1 or (self.nodes is not None and self.nodes < 0):
-            raise Refusal(f"a budget needs depth >= 0, width >= 1 and nodes >= 0, got {self}")
+        Budget(self.depth, self.width, self.nodes)           # refuses impossible sizes before the first round
 
     def __call__(self, session: Session, dice: RandomNumbers) -> Budget:
         return stop_when_unlikely(Budget(self.depth, self.width, self.nodes), self.least)
