@@ -114,8 +114,7 @@ def remedy(name: str) -> str:
 
 def lacking(spec: MethodSpec | Card | str, kit: Kit) -> str:
     """What a method or a card lacks to be made from the kit, with what makes it available; "" where nothing."""
-    cards = (spec,) if isinstance(spec, Card) else (methods()[method_spec(spec).name],
-                                                    *replacing_cards(method_spec(spec)).values())
+    cards = [spec] if isinstance(spec, Card) else made_cards(method_spec(spec))
     return ", ".join(map(_lacking, dict.fromkeys(need for card in cards for need in missing(card, kit))))
 
 
@@ -199,7 +198,7 @@ def build(spec: MethodSpec | str, kit: Kit) -> Method:
     """The method a spec names, made from the kit. Refusal for unknown names, wrong parameters or missing parts."""
     spec = method_spec(spec)
     card, others = methods()[spec.name], replacing_cards(spec)
-    for some in (card, *others.values(), *named_parts(cards_with_values(spec))):
+    for some in made_cards(spec):
         refuse_lacking(some, kit)
     kit = replace(kit, drafter=next((part for part in card.parts if part in parts()["what"]), ""))
     method = _make(card, kit, spec.method.values)
@@ -212,12 +211,6 @@ def replacing_cards(spec: MethodSpec) -> dict[str, Card]:
     return {room: parts()[room][part.name] for room, part in spec.replaced.items()}
 
 
-def cards_with_values(spec: MethodSpec) -> list[tuple[Card, Mapping[str, Any]]]:
-    """The method's own card and those of the parts behind an @, each with the parameters that the spec gives it."""
-    return [(methods()[spec.name], spec.method.values),
-            *((card, spec.replaced[room].values) for room, card in replacing_cards(spec).items())]
-
-
 def card_of(spec: MethodSpec | str) -> Card:
     """The card of the method that a spec names, changed by the parts behind an @.
 
@@ -225,9 +218,21 @@ def card_of(spec: MethodSpec | str) -> Card:
     or named by a parameter. A lossless rule in place of a method's own lossy one does not make it lossless.
     """
     spec = method_spec(spec)
-    made = cards_with_values(spec)
-    return replace(methods()[spec.name], learns_across_prompts=any(learns_with(*some) for some in made),
-                   lossless=all(some.lossless for some in (*(some for some, _ in made), *named_parts(made))))
+    learns = any(learns_with(*some) for some in with_values(spec))
+    return replace(methods()[spec.name], learns_across_prompts=learns,
+                   lossless=all(some.lossless for some in made_cards(spec)))
+
+
+def with_values(spec: MethodSpec) -> list[tuple[Card, Mapping[str, Any]]]:
+    """The method's own card and those of the parts behind an @, each with its parameters."""
+    return [(methods()[spec.name], spec.method.values),
+            *((other, spec.replaced[room].values) for room, other in replacing_cards(spec).items())]
+
+
+def made_cards(spec: MethodSpec) -> list[Card]:
+    """The cards that a spec names: the method's own, those of the parts behind an @, and those in parameters."""
+    made = with_values(spec)
+    return [*(card for card, _ in made), *named_parts(made)]
 
 
 def named_parts(made: Iterable[tuple[Card, Mapping[str, Any]]]) -> list[Card]:

@@ -109,6 +109,16 @@ def test_a_part_of_another_room_is_refused_before_anything_is_made(spec, word):
         catalog.method_spec(spec)
 
 
+@pytest.mark.parametrize(("spec", "lacks"), [
+    ("pearl(drafter='recorded')", "recorded cannot be made: recording is missing"),
+    ("ddtree(drafter='recorded')", "recorded cannot be made: recording is missing"),
+    ("double(retriever='spec-drafter')", "spec-drafter cannot be made: the checkpoint g2p-drafter is missing"),
+    ("sam@tapout(arms=['oracle'])", "oracle cannot be made: recording is missing")])
+def test_what_a_part_named_by_a_parameter_lacks_is_refused_as_well(spec, lacks):
+    with pytest.raises(Refusal, match=lacks):
+        catalog.build(spec, network_kit())
+
+
 def test_a_part_that_another_part_names_is_of_its_room_too():
     with pytest.raises(Refusal, match="drafter of lengthened .* room what, and 'svip' is none"):
         catalog.make_part("lengthened", kit(), drafter="svip")
