@@ -58,4 +58,5 @@ def make(kit: Kit, theta: float = 5.0, penalty: float = 1.0, look_back: int = 3,
 
 CARD = Card("respec", idea="at low entropy retrieve from scored positions, else EAGLE-2",
             source="ReSpec, arXiv 2511.01282", make=make, notebook="40_respec", off_path=True,
+            learns_across_prompts=True,            # with `remember`, which is off by default
             parts=("entropy-trigger", "feedback-retrieval", "eagle2", "switch", "match"))

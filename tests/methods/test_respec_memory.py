@@ -94,11 +94,11 @@ def test_its_defaults_are_those_of_respec():
     assert {name: own[name].default for name in shared} == {name: theirs[name].default for name in shared}
 
 
-def test_only_the_card_with_memory_learns_across_prompts():
-    cards = catalog.methods()
-    assert cards["respec+memory"].learns_across_prompts
-    assert cards["respec+memory"].lossless
-    assert not cards["respec"].learns_across_prompts
+def test_respec_learns_across_prompts_where_it_remembers_and_nowhere_else():
+    learns = {spec: catalog.card_of(spec).learns_across_prompts for spec in
+              ("respec", "respec(remember=0)", "respec(remember=5000)", "respec+memory", "respec+lengthened")}
+    assert list(learns.values()) == [False, False, True, True, False]
+    assert catalog.card_of("respec+memory").lossless
 
 
 def test_copies_from_earlier_answers_are_deterministic_trees():
