@@ -72,6 +72,13 @@ def best_chain(lattice: Lattice, end: frozenset[int] = frozenset()) -> tuple[int
     return up_to_end(lattice.ids[:, 0].tolist(), end)
 
 
+def best_path(lattice: Lattice, end: frozenset[int] = frozenset()) -> Path:
+    """`best_chain` as a path, with the probability of each token in its slot; its score is the mean of their logs."""
+    tokens = best_chain(lattice, end)
+    logp = lattice.logp[:len(tokens), 0].tolist()
+    return Path(tokens, sum(logp) / len(logp), tuple(logp))
+
+
 def generated(lattice: Lattice, end: frozenset[int] = frozenset()) -> int:
     """Length of the raw draft: slots before the first one whose best token is an end token (L_gen of Eq. 9)."""
     return next((i for i, token in enumerate(lattice.ids[:, 0].tolist()) if token in end), len(lattice.ids))

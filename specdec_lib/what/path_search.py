@@ -4,7 +4,9 @@ Source: DiffuSpec (Li et al. 2025, arXiv 2510.02358), sections 3 to 4. The slots
 independently, so the best tokens of all slots need not form a sentence. A beam search over the candidates (Eqs. 7 and
 8, see lattice.py) adds the log-probabilities of a trigram. The choice of a token depends on tokens to its right, so
 every node is deterministic at every temperature; its confidence is its probability in its own slot, whatever the
-search. Cost: the drafter's forward and the search, which `analysis.diffuspec_ablation.search_ms` reads from a run.
+search. With `weight=1`, or without a trigram, the chain takes the best token of every slot: a search by slots alone
+could only end it early, since a short path may have the better mean. Cost: the drafter's forward and the search, which
+`analysis.diffuspec_ablation.search_ms` reads from a run.
 """
 
 from __future__ import annotations
@@ -50,6 +52,11 @@ class PathSearch:
         """The numbers of the search."""
         return PathRules(self.mass, self.cap, self.keep_end, self.weight, self.beam, self.score)
 
+    @property
+    def slots_alone(self) -> bool:
+        """Whether nothing joins the slots."""
+        return self.proxy is None or self.weight == 1
+
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         from specdec_lib.models.path_beams import find_paths
 
@@ -58,12 +65,12 @@ class PathSearch:
             return Draft()
         raw = lattice.to_host(self.drafter.lattice(session, depth, max(TOP, self.cap + 1)))
         found = find_paths(raw, session.tokens, session.end, self.proxy, self.rules)
-        best = lattice.best_chain(raw, session.end)
-        tree = tree_of_paths(found.paths[:budget.width if self.tree else 1], found.slots, budget.size)
-        draft = prune(tree, budget)
+        best = lattice.best_path(raw, session.end)
+        paths = found.paths[:budget.width] if self.tree else (best if self.slots_alone else found.paths[0],)
+        draft = prune(tree_of_paths(paths, found.slots, budget.size), budget)
         unseen = getattr(self.drafter, "unseen", lambda session, depth: 0)(session, depth)
         return with_notes(draft, generated=lattice.generated(raw, session.end), kept=found.kept,
-                          changed=sum(a != b for a, b in zip(found.paths[0].tokens, best, strict=False)),
+                          changed=sum(a != b for a, b in zip(paths[0].tokens, best.tokens, strict=False)),
                           **({"unseen": unseen} if unseen else {}), **({"alone": self.alone} if self.alone else {}))
 
 

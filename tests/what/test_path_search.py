@@ -1,6 +1,6 @@
 """Path search drafts the searched path of a diffusion drafter's lattice, deterministic and with notes."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -69,6 +69,24 @@ def test_a_note_counts_the_tokens_that_the_search_changed():
     assert alone.tokens == chain.tokens
     assert alone.notes["changed"] == 0
     assert alone.confidence == pytest.approx(chain.confidence, rel=1e-5)
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """Slots whose best tokens grow unlikely, with an end token behind each."""
+
+    def lattice(self, session, depth: int, top: int = 16) -> Lattice:
+        probs = torch.tensor([[.9, .05], *[[.02, .01]] * 5][:depth], dtype=torch.float64)
+        return Lattice(torch.tensor([[4, 9], [6, 9], [8, 9], [10, 9], [12, 9], [14, 9]][:depth]), probs.log())
+
+
+@pytest.mark.parametrize("values", [{"weight": 1.0}, {"proxy": None}, {"weight": 1.0, "score": "sum"}], ids=str)
+def test_slots_alone_do_not_end_a_draft_before_their_best_tokens_do(values):
+    part = PathSearch(Unsure(), **{"proxy": Ngram(count_ngrams(SENTENCES, 32))} | values)
+    draft = part(begin(TEXT, 20, end=frozenset({9})), Budget(5), NO_DICE)
+    assert draft.tokens == (4, 6, 8, 10, 12)
+    assert draft.confidence == pytest.approx((.9, .02, .02, .02, .02))
+    assert draft.notes["changed"] == 0
 
 
 def test_every_node_is_deterministic_at_every_temperature_and_needs_no_dice():
