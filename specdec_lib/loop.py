@@ -78,8 +78,10 @@ def begin(prompt: Sequence[int], max_new_tokens: int, end: frozenset[int] = froz
         ids = tuple(map(index, prompt))
     except TypeError:
         raise Refusal("a prompt holds token ids, which are whole numbers") from None
-    if max_new_tokens < 1:
-        raise Refusal(f"max_new_tokens must be at least 1, got {max_new_tokens}")
+    if min(ids) < 0:
+        raise Refusal(f"a prompt holds token ids, from 0 on, got {min(ids)}: leave padding out")
+    if not hasattr(max_new_tokens, "__index__") or max_new_tokens < 1:
+        raise Refusal(f"max_new_tokens must be a whole number, at least 1, got {max_new_tokens}")
     if context is not None and len(prompt) >= context:
         raise Refusal(f"the prompt {id or 'given'} has {len(prompt)} tokens and the target's context holds"
                       f" {context}{why}: shorten it, since nothing is cut silently")
