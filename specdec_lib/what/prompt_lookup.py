@@ -36,7 +36,8 @@ class PromptLookup:
     def __call__(self, session: Session, budget: Budget, dice: RandomNumbers) -> Draft:
         """The budget's note `query` above 0 bounds the n-gram length."""
         self.positions.read(session.tokens)
-        for n in range(min(self.longest, budget.notes.get(QUERY) or self.longest), self.shortest - 1, -1):
+        longest = min(self.longest, budget.notes.get(QUERY) or self.longest, len(session.tokens) - 1)
+        for n in range(longest, self.shortest - 1, -1):
             starts = self.positions.after(session.tokens[-n:])
             if len(starts) > 1:                    # the newest one is the end of the session itself
                 start = starts[0] if self.mode == "first" else starts[-2]

@@ -2,7 +2,7 @@ import pytest
 
 from specdec_lib.cards import Kit
 from specdec_lib.index.ngram_positions import NgramPositions
-from specdec_lib.types import NO_DICE, Budget, Refusal, Session
+from specdec_lib.types import NO_DICE, Budget, Draft, Refusal, Session
 from specdec_lib.what.prompt_lookup import CARD, PromptLookup
 
 TEXT = (1, 2, 3, 9, 2, 3, 8, 1, 2, 3)
@@ -26,6 +26,20 @@ def test_mode_selects_the_last_or_the_first_earlier_occurrence():
 def test_a_shorter_ngram_is_tried_if_the_longer_is_new():
     assert draft((5, 3, 6, 7, 3)).tokens == (6, 7, 3)
     assert draft((5, 3, 6, 7, 3), shortest=2).tokens == ()
+
+
+def test_no_ngram_longer_than_the_text_before_its_last_token_is_looked_up():
+    class Counted(NgramPositions):
+        looked = 0
+
+        def after(self, gram):
+            self.looked += 1
+            return super().after(gram)
+
+    positions = Counted(10_000)
+    session = Session((5, 6, 7), 3, 50)
+    assert PromptLookup(positions, longest=10_000)(session, Budget(3), NO_DICE) == Draft()
+    assert positions.looked == 2
 
 
 def test_the_budgets_query_bounds_the_ngram_length():
