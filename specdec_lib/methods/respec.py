@@ -5,8 +5,9 @@ both sources are verified strictly, so it is lossless; `respec-relaxed` has a re
 paper's setting `theta=1.5`, `look_back=3`, `shape="leave"`, `least=0.5` and `key="position"` are known at second hand.
 With the tree of the EAGLE-2 that it is compared with, and our guesses for the rest (`analysis/paper_settings.py`), it
 is `respec(theta=1.5, shape="leave", least=0.5, query=3, key="position", depth=6, width=10, nodes=59, copy=60,
-longest=40, grow=0, price=0, counts=0)`. Those sizes are for a GPU; ours come from the cost curve. Cost: no draft
-forward in rounds that retrieve, else EAGLE-2's.
+longest=40, grow=0, price=0, counts=0)`. Greedy decoding sharpens that tree's scores as ours (`what/eagle2.py`), which
+the paper does not do: recordings hold no other trees, and `sharpness=1` switches it off where a model decodes. Those
+sizes are for a GPU; ours come from the cost curve. Cost: no draft forward in rounds that retrieve, else EAGLE-2's.
 
 Ours beside the paper's: what followed the same tokens earlier in the text raises the head's scores (`counts`, see
 `heads/text_counts.py`), and `least` is 0.6: without feedback yet that is a match of three tokens. Together they give 1
