@@ -59,8 +59,9 @@ class Features:
         return flat
 
     def key(self, examples: Sequence[Example]) -> str:
-        """A name that changes with the tokens, the levels and which distributions are kept."""
-        told = json.dumps([self.levels, TOP, [[len(example.prompt), *example.tokens] for example in examples]])
+        """A name that changes with the tokens, the levels, the target's dtype and which distributions are kept."""
+        told = json.dumps([str(self.target.dtype), self.levels, TOP,
+                           [[len(example.prompt), *example.tokens] for example in examples]])
         return hashlib.sha256(told.encode()).hexdigest()[:24]
 
     def compute(self, examples: Sequence[Example]) -> dict[str, Tensor]:

@@ -104,7 +104,8 @@ def test_tokens_starts_and_stops_are_those_of_the_examples(target, data):
 def test_a_batch_is_on_the_device_of_the_target_whose_distributions_stay_on_disk(target, data, tmp_path):
     made = Features(target, data, LEVELS, tmp_path)
     made(GROUP)
-    there = Features(SimpleNamespace(device=torch.device("meta")), data, LEVELS, tmp_path)(GROUP, LEVELS)
+    elsewhere = SimpleNamespace(device=torch.device("meta"), dtype=target.dtype)
+    there = Features(elsewhere, data, LEVELS, tmp_path)(GROUP, LEVELS)
     parts = there.tokens, there.start, there.stop, there.top_ids, there.top_logp, *there.streams.values()
     assert {part.device.type for part in parts} == {"meta"}
 
@@ -170,6 +171,14 @@ def test_what_an_earlier_run_wrote_counts_towards_the_limit(target, data, tmp_pa
     Features(target, data, LEVELS, tmp_path)((0,))
     Features(target, data, LEVELS, tmp_path, limit=1)((1,))
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_target_in_another_dtype_computes_its_own(target, data, tmp_path):
+    short = Transformer.random(target.shape, dtype=torch.bfloat16)
+    Features(short, data, LEVELS, tmp_path)(GROUP)
+    made = Features(target, data, LEVELS, tmp_path)
+    assert same(made(GROUP, LEVELS), Features(target, data, LEVELS, None)(GROUP, LEVELS))
+    assert made.computed > 0
 
 
 def test_names_change_with_tokens_levels_and_grouping(target, data):
