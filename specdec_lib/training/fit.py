@@ -257,15 +257,10 @@ def fixed_settings(settings: Settings) -> str:
     return json.dumps({name: plain[name] for name in ("rate", "optimiser", "warmup", "floor", "clip", "seed")})
 
 
-def keep_log(folder: Path, checkpoint: Path) -> None:
-    """Stores the log of a fit beside its checkpoint, compressed."""
-    packed = packed_log((folder / LOG).read_text())
+def keep_log(checkpoint: Path, *folders: Path) -> None:
+    """Stores the logs of these fits beside their checkpoint, compressed; the same logs give the same bytes."""
+    packed = gzip.compress("".join((folder / LOG).read_text() for folder in folders).encode(), mtime=0)
     write_atomically(checkpoint / KEPT_LOG, lambda partial: partial.write_bytes(packed))
-
-
-def packed_log(log: str) -> bytes:
-    """A log compressed; the same log gives the same bytes."""
-    return gzip.compress(log.encode(), mtime=0)
 
 
 def read_log(path: Path) -> list[dict]:

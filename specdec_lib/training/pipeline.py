@@ -280,7 +280,7 @@ def store_and_measure(which: Recipe, order: TrainingOrder, lessons: Dataset, dra
         measured["live"] = live_rates(which, lessons, stored, target, text, deadline)
         card["break_even"] = break_even(which.name, stored, target, measured, machine_facts(about["made"]))
     write_card(order.out, which.name, card)
-    keep_log(folder, order.out / which.name)
+    keep_log(order.out / which.name, folder)
     return Checkpoint(stored.name, stored.state, stored.meta, card)
 
 

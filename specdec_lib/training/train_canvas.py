@@ -96,7 +96,7 @@ def train_canvas(order: CanvasOrder, made: Mapping, say: Callable[[str], None] =
     net.load_state_dict(stored.state)
     card = {**stored.card, "measured": {"held-out puzzles": measured_puzzles(net, order, deadline, progress)}}
     write_card(order.out, CANVAS, card)
-    fit.keep_log(folder, order.out / CANVAS)
+    fit.keep_log(order.out / CANVAS, folder)
     return Checkpoint(stored.name, stored.state, stored.meta, card)
 
 

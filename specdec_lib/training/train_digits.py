@@ -17,10 +17,10 @@ import torch
 from specdec_lib.checkpoints.checkpoint_files import Checkpoint, save_checkpoint
 from specdec_lib.continuous.digits import NOISE, Digits, load_digits, tokens_of, with_noise
 from specdec_lib.continuous.patch_model import NAME, SIZES, PatchModel, load_model, named_state
-from specdec_lib.files import alone_in, write_atomically
+from specdec_lib.files import alone_in
 from specdec_lib.training import fit
 from specdec_lib.training.data.batches import place_seed
-from specdec_lib.training.fit import KEPT_LOG, LOG, Progress, Settings, packed_log
+from specdec_lib.training.fit import LOG, Progress, Settings
 from specdec_lib.types import Refusal
 
 SHARES = {"mixture.target": 0.2, "mixture.draft": 0.15, "diffusion.target": 0.45, "diffusion.draft": 0.2}
@@ -52,7 +52,7 @@ def train_digits(asked: DigitSettings, out: Path, made: Mapping, say: Callable[[
     """Trains, measures and stores the four models in OUT/digits; a killed training resumes."""
     digits = load_digits()
     learned, held = digits.part(False), digits.part(True)
-    models, logs, steps, seconds = {}, [], {}, 0.0
+    models, steps, seconds = {}, {}, 0.0
     with alone_in(out / "work" / NAME):
         for number, name in enumerate(SIZES):
             say(f"training {name}")
@@ -60,7 +60,6 @@ def train_digits(asked: DigitSettings, out: Path, made: Mapping, say: Callable[[
             models[name], done = fit_digits(name, learned, held, asked, place, clock, lambda share, line, number=number:
                                             progress(round(1000 * (number + share)), 1000 * len(SIZES), line))
             steps[name], seconds = done.step, seconds + done.seconds
-            logs.append((place / LOG).read_text())
         about = {"target": "the 8 x 8 digits of scikit-learn", "limits": list(LIMITS), "measured": {},
                  "made": {**made, "minutes": round(seconds / 60, 2), "steps": steps, "device": "cpu",
                           "data": f"{len(learned.labels)} images, with noise of {NOISE} levels"},
@@ -70,8 +69,7 @@ def train_digits(asked: DigitSettings, out: Path, made: Mapping, say: Callable[[
         done = save_checkpoint(*args, about, {}, None, {})
         about["measured"] = {"held-out loss": held_out_losses(done, held)}
         done = save_checkpoint(*args, about, {}, None, {})
-        packed = packed_log("".join(logs))
-        write_atomically(out / NAME / KEPT_LOG, lambda partial: partial.write_bytes(packed))
+        fit.keep_log(out / NAME, *(out / "work" / NAME / name for name in SIZES))
     return done
 
 

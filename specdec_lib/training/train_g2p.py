@@ -64,7 +64,7 @@ def train_verifier(order: TrainingOrder, made: Mapping, say: Say, progress: Told
     about = {"target": VERIFIER, "limits": list(LIMITS), "measured": {}, **made_of(made, settings, now, sizes, batches)}
     stored = save_checkpoint(order.out, VERIFIER, state_of(net), {"sizes": sizes.as_dict()}, about, PLAN, None,
                              fingerprint_of(net))
-    keep_log(folder, order.out / VERIFIER)
+    keep_log(order.out / VERIFIER, folder)
     say("measuring")
     whole = verifier_from(stored)
     measured = {kind: greedy_errors(whole, some) for kind, some in held_spellings(held, order.seed).items()}

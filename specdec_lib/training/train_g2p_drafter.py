@@ -68,7 +68,7 @@ def train_g2p_drafter(order: TrainingOrder, made: Mapping, say: Say, progress: T
              **made_of({**made, "verifier": sum_of}, settings, now, net.sizes, batches)}
     done = save_checkpoint(order.out, DRAFTER, state_of(net), {"sizes": net.sizes.as_dict(), "verifier": sum_of},
                            about, PLAN, None, fingerprint_of(verifier))
-    keep_log(folder, order.out / DRAFTER)
+    keep_log(order.out / DRAFTER, folder)
     say("measuring")
     few = {kind: some[::max(1, len(some) // most)][:most] for (kind, some), most in
            zip(held_spellings(held, order.seed).items(), MEASURED, strict=True)}

@@ -18,7 +18,6 @@ from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.checkpoints.trainable import LENGTH, training_command
-from specdec_lib.files import write_atomically
 from specdec_lib.heads.base import Target
 from specdec_lib.heads.hrad import CLASSES, DRAFTER, NAME, last_levels
 from specdec_lib.hub.tokenizer import Tokenizer
@@ -27,7 +26,7 @@ from specdec_lib.training.data.dataset import Dataset
 from specdec_lib.training.data.features import Features, read_features, write_features
 from specdec_lib.training.data.length_labels import DRAFTERS, LengthLabels, ready_drafter
 from specdec_lib.training.data.pending_drafts import PendingDrafts, classes_of, join_drafts, pending_drafts
-from specdec_lib.training.fit import KEPT_LOG, LOG, packed_log
+from specdec_lib.training.fit import keep_log
 from specdec_lib.training.fit_hrad import HradSettings, fit_hrad
 from specdec_lib.training.nets.base import TrainableDrafter
 from specdec_lib.training.nets.hrad import HradNet, class_figures, class_weights, classify, paired_counts
@@ -37,6 +36,7 @@ from specdec_lib.training.time_budget import TimeBudget
 from specdec_lib.training.train_length import (
     batches_key,
     find_drafter,
+    fit_alone,
     greedy_groups,
     read_once,
     read_texts,
@@ -70,14 +70,13 @@ def train_hrad(asked: HradSettings, order: TrainingOrder, target: Target, text: 
     (train, held), texts = map(join_drafts, parts), read_texts(groups, parts[0], lessons.held, parts[1])
     say(f"{len(train):,} pending drafts of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     model = new_net(asked, target, asked.dropout)
-    place = folder / settings_name([*asdict(asked).values(), stored.card["sha256"], len(train), len(held)])
-    begun = deadline.used
-    fitted = fit_hrad(model, train, held, asked, place, lambda step, steps, line: progress(
+    place = folder / settings_name([*asdict(asked).values(), str(target.dtype), stored.card["sha256"], len(train),
+                                    len(held)])
+    seconds = fit_alone(fit_hrad, (model, train, held, asked), place, deadline, lambda step, steps, line: progress(
         step, steps, f"{line['held_out']['accuracy']:.1%} right"))
-    deadline.count(fitted.seconds, begun)
     about = {"target": order.target, "limits": card_limits(asked),
              "made": {**made, "minutes": round(deadline.used / 60, 1),
-                      "minutes of the fit": round(fitted.seconds / 60, 2), "pending drafts": len(train),
+                      "minutes of the fit": round(seconds / 60, 2), "pending drafts": len(train),
                       "answers": texts[0], "tokens_seen": len(train) * asked.epochs, "device": str(target.device),
                       "data": lessons.sources},
              "settings": {**asdict(asked), "drafter": stored.card["sha256"]} | class_shares(train, asked),
@@ -87,8 +86,7 @@ def train_hrad(asked: HradSettings, order: TrainingOrder, target: Target, text: 
     rival = length_predictor_for(stored, order, target, text, say, shipped)
     card = {**done.card, "measured": {"held-out": stored_figures(done, train, held, asked, target, rival)}}
     write_card(order.out, NAME, card)
-    packed = packed_log((place / LOG).read_text())
-    write_atomically(order.out / NAME / KEPT_LOG, lambda partial: partial.write_bytes(packed))
+    keep_log(order.out / NAME, place)
     return Checkpoint(done.name, done.state, done.meta, card)
 
 
@@ -115,7 +113,7 @@ class PendingReader:
 
     def __call__(self, group: Sequence[int]) -> PendingDrafts:
         tokens = [self.lessons.data[i].tokens for i in group]
-        name = settings_name([self.asked.longest, self.levels, self.sha256, tokens])
+        name = settings_name([self.asked.longest, str(self.target.dtype), self.levels, self.sha256, tokens])
         kept = read_features(self.folder / f"{name}.safetensors")
         if kept is not None:
             return PendingDrafts(kept["tokens"], kept["states"], kept["accepted"])

@@ -17,7 +17,7 @@ from specdec_lib.checkpoints.card import write_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, Checkpoint, CheckpointFolder, save_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.checkpoints.trainable import training_command
-from specdec_lib.files import write_atomically, write_text
+from specdec_lib.files import alone_in, write_text
 from specdec_lib.heads.base import Target
 from specdec_lib.hub.tokenizer import Tokenizer
 from specdec_lib.training.data.batches import order as shuffled
@@ -31,7 +31,7 @@ from specdec_lib.training.data.length_labels import (
     labelled_positions,
     ready_drafter,
 )
-from specdec_lib.training.fit import KEPT_LOG, LOG, packed_log
+from specdec_lib.training.fit import Progress, keep_log
 from specdec_lib.training.fit_length import LengthSettings, fit_length
 from specdec_lib.training.nets.base import TrainableDrafter
 from specdec_lib.training.nets.length import LengthNet, known_labels, length_figures, predict
@@ -74,18 +74,18 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
                                         progress)
     say(f"{len(train):,} positions of {texts[0]} answers to train on, {len(held):,} of {texts[1]} to measure with")
     settings = {key: value for key, value in asdict(asked).items() if key != "drafters"}
-    state, logs, minutes = {}, [], 0.0
+    state, places, minutes = {}, [], 0.0
+
+    def shown(step: int, steps: int, line: dict) -> None:
+        progress(step, steps, f"{line['drafter']}, off by {line['held_out']['mae']:.2f}")
+
     for name in drafters:
         say(f"training the length predictor of {name}")
         model = LengthNet(target.weights.embedding, target.shape.eps, asked.hidden, asked.seed).to(target.device)
-        place = folder / f"{name}-{settings_name([*settings.values(), sums[name], len(train), len(held)])}"
-        begun = deadline.used
-        fitted = fit_length(model, name, train, held, asked, place, lambda step, steps, line: progress(
-            step, steps, f"{line['drafter']}, off by {line['held_out']['mae']:.2f}"))
-        deadline.count(fitted.seconds, begun)
+        key = [*settings.values(), str(target.dtype), sums[name], len(train), len(held)]
+        places.append(folder / f"{name}-{settings_name(key)}")
+        minutes += fit_alone(fit_length, (model, name, train, held, asked), places[-1], deadline, shown) / 60
         state |= model.state(name)
-        minutes += fitted.seconds / 60
-        logs.append((place / LOG).read_text())
     about = {"target": order.target, "limits": card_limits(asked, drafters),
              "made": {**made, "minutes": round(deadline.used / 60, 1),
                       "minutes of fits": round(minutes, 2), "positions": len(train), "answers": texts[0],
@@ -98,9 +98,19 @@ def train_length(asked: LengthSettings, order: TrainingOrder, target: Target, te
     done = save_checkpoint(order.out, LENGTH, state, meta, about, {}, None, fingerprint(target, text))
     card = {**done.card, "measured": {"held-out": stored_figures(done, held, asked, target)}}
     write_card(order.out, LENGTH, card)
-    packed = packed_log("".join(logs))
-    write_atomically(order.out / LENGTH / KEPT_LOG, lambda partial: partial.write_bytes(packed))
+    keep_log(order.out / LENGTH, *places)
     return Checkpoint(done.name, done.state, done.meta, card)
+
+
+def fit_alone(fit: Callable[..., Progress], given: Sequence, folder: Path, deadline: TimeBudget,
+              progress: Callable[[int, int, dict], None]) -> float:
+    """The seconds of `fit(*given, folder, progress)`, counted once; Refusal while another process fits in the folder.
+    """
+    begun = deadline.used
+    with alone_in(folder):
+        seconds = fit(*given, folder, progress).seconds
+    deadline.count(seconds, begun)
+    return seconds
 
 
 def find_drafters(names: Sequence[str], order: TrainingOrder, target: Target, text: Tokenizer, say: Callable,
@@ -191,7 +201,8 @@ class PositionReader:
 
     def __call__(self, group: Sequence[int]) -> LengthLabels:
         tokens = [self.lessons.data[i].tokens for i in group]
-        path = self.folder / f"{settings_name([self.asked.longest, self.levels, self.sums, tokens])}.safetensors"
+        key = [self.asked.longest, str(self.target.dtype), self.levels, self.sums, tokens]
+        path = self.folder / f"{settings_name(key)}.safetensors"
         kept = read_features(path)
         if kept is None:
             batch = self.features(group, self.levels).to(self.target.device)

@@ -146,8 +146,8 @@ def test_a_log_is_kept_packed_beside_the_checkpoint_and_read_from_either_place(t
     (tmp_path / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines))
     shelf = tmp_path / "eagle"
     shelf.mkdir()
-    keep_log(tmp_path, shelf)
+    keep_log(shelf, tmp_path)
     first = (shelf / KEPT_LOG).read_bytes()
-    keep_log(tmp_path, shelf)
+    keep_log(shelf, tmp_path)
     assert read_log(shelf / KEPT_LOG) == read_log(tmp_path / LOG) == lines
     assert (shelf / KEPT_LOG).read_bytes() == first

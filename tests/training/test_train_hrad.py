@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from filelock import FileLock
 
 from specdec_lib import catalog
 from specdec_lib.bench.options import RunOptions, bench_prepared, prepare
@@ -15,8 +16,10 @@ from specdec_lib.checkpoints.card import read_card
 from specdec_lib.checkpoints.checkpoint_files import SHIPPED, CheckpointFolder, load_checkpoint
 from specdec_lib.checkpoints.fingerprint import fingerprint
 from specdec_lib.cost.curves import CostCurve
+from specdec_lib.files import LOCK, OWNER
 from specdec_lib.heads.draft_lm import draft_lm
 from specdec_lib.loop import begin
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_hrad as module
 from specdec_lib.training import train_length as reading
 from specdec_lib.training.fit import KEPT_LOG, read_log
@@ -53,10 +56,11 @@ def world(tmp_path_factory):
 @pytest.fixture
 def trained(world, tmp_path):
     """Trains into a folder of its own."""
-    target, text, data, drafters = world
+    own, text, data, drafters = world
     shutil.copytree(drafters, tmp_path / "out")
 
-    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0, train=train_hrad):
+    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0, train=train_hrad,
+                 target=own):
         order = TrainingOrder(out, minutes, data=(data,), target="tiny")
         return train(asked, order, target, text, {"commit": "abc"}, progress=progress, shipped=tmp_path / "none")
 
@@ -153,6 +157,22 @@ def test_the_same_order_again_reads_no_answer(trained, monkeypatch):
     monkeypatch.setattr(module, "pending_drafts", lambda *given: pytest.fail("an answer was read again"))
     other = trained(replace(ASKED, epochs=2))
     assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_what_a_target_in_another_dtype_left_in_the_folder_is_not_taken(world, trained, tmp_path):
+    *_, data, drafters = world
+    shutil.copytree(drafters, tmp_path / "fresh")
+    trained(target=Transformer.load(data.parent / "tiny", torch.bfloat16))
+    one, other = trained(), trained(out=tmp_path / "fresh")
+    assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_a_classifier_that_another_process_fits_is_refused_with_its_name(trained, tmp_path):
+    trained()
+    place, = {path.parent for path in (tmp_path / "out" / "work" / NAME).glob("*/log.jsonl")}
+    (place / OWNER).write_text("process 7 on tiny")
+    with FileLock(place / LOCK), pytest.raises(Refusal, match="is in use by process 7 on tiny"):
+        trained()
 
 
 def test_without_a_draft_model_it_is_refused_with_what_makes_one(trained, tmp_path):

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from filelock import FileLock
 
 from specdec_lib import catalog
 from specdec_lib.cards import Kit, TokenizerFacts
 from specdec_lib.checkpoints import checkpoint_files
 from specdec_lib.checkpoints.checkpoint_files import CheckpointFolder
 from specdec_lib.checkpoints.fingerprint import fingerprint
+from specdec_lib.files import LOCK, OWNER
+from specdec_lib.models.llama.decoder import Transformer
 from specdec_lib.training import train_length as module
 from specdec_lib.training.data.dataset import make_dataset
 from specdec_lib.training.fit import KEPT_LOG, read_log
@@ -47,10 +50,10 @@ def world(tmp_path_factory):
 @pytest.fixture
 def trained(world, tmp_path):
     """Trains into a folder of its own."""
-    target, text, data, drafters = world
+    own, text, data, drafters = world
     shutil.copytree(drafters, tmp_path / "out")
 
-    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0):
+    def training(asked=ASKED, out=tmp_path / "out", progress=lambda *now: None, minutes=9.0, target=own):
         order = TrainingOrder(out, minutes, data=(data,), target="tiny")
         return train_length(asked, order, target, text, {"commit": "abc"}, progress=progress, shipped=tmp_path / "none")
 
@@ -124,6 +127,22 @@ def test_the_same_order_again_reads_no_answer(world, trained, monkeypatch):
     monkeypatch.setattr(module, "labelled_positions", lambda *given: pytest.fail("an answer was read again"))
     other = trained()
     assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_what_a_target_in_another_dtype_left_in_the_folder_is_not_taken(world, trained, tmp_path):
+    *_, data, drafters = world
+    shutil.copytree(drafters, tmp_path / "fresh")
+    trained(target=Transformer.load(data.parent / "tiny", torch.bfloat16))
+    one, other = trained(), trained(out=tmp_path / "fresh")
+    assert all(torch.equal(tensor, other.state[name]) for name, tensor in one.state.items())
+
+
+def test_a_predictor_that_another_process_fits_is_refused_with_its_name(trained, tmp_path):
+    trained()
+    place, = (tmp_path / "out" / "work" / LENGTH).glob("early-exit-*")
+    (place / OWNER).write_text("process 7 on tiny")
+    with FileLock(place / LOCK), pytest.raises(Refusal, match="is in use by process 7 on tiny"):
+        trained()
 
 
 def test_when_time_is_short_fewer_answers_are_read(trained, monkeypatch):
