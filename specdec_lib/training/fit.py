@@ -120,7 +120,7 @@ def run_steps(net: Trainable, optimiser: torch.optim.Optimizer, settings: Settin
         tokens, shown = take(now)
         now = Progress(now.step + 1, clock() - began, now.tokens + tokens)
         record(now, rate, shown)
-        if now.seconds - saved >= settings.save_every:
+        if now.seconds - saved >= settings.save_every and share_done(now, settings) < 1:   # a fit is whole after a look
             save_state(folder, net, optimiser, settings, now)
             saved = now.seconds
     look(now)

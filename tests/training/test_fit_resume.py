@@ -146,6 +146,19 @@ def test_a_finished_fit_is_left_as_it_is(target, features, tmp_path):
     assert all(torch.equal(tensor, weights(other)[name]) for name, tensor in weights(done).items())
 
 
+def test_a_kill_in_the_last_measurement_leaves_a_fit_that_makes_it(target, features, tmp_path):
+    def killed():
+        if steps(tmp_path)[-1:] == [7]:
+            raise Killed
+        return {"held_out": 1}
+
+    with pytest.raises(Killed):
+        run(start(target), features, tmp_path, judge=killed)
+    assert run(start(target), features, tmp_path, judge=lambda: {"held_out": 2}).step == 7
+    last = log(tmp_path)[-1]
+    assert (last["step"], last.get("held_out")) == (7, 2)
+
+
 def test_a_kill_while_the_state_is_written_leaves_the_one_before(target, features, tmp_path, monkeypatch):
     saved = []
 
